@@ -87,6 +87,10 @@ class AccessList:
     def blocked(self, channel: str) -> frozenset[str]:
         return frozenset(self._of(channel).block)
 
+    def open_channels(self) -> list[str]:
+        """The channels on which everybody is let in."""
+        return [channel for channel, lists in self._file.channels.items() if "*" in lists.allow]
+
     def operators(self) -> frozenset[UserRef]:
         """People who became operators while it ran."""
         self._look()

@@ -19,12 +19,14 @@ import stat
 import tarfile
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 
-from bot import errors, instance, invocation
+from bot import errors, instance, invocation, text
+from bot.access_list import FILE as ACCESS
+from bot.access_list import AccessList
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Disk, OpenFile
 from bot.history import jsonl
@@ -32,6 +34,7 @@ from bot.history.archive import rotation
 from bot.history.search import index
 from bot.history.usage.sums import FILE as USAGE
 from bot.journal import snapshot
+from bot.system import SystemClock
 
 VERSION = 1
 ABOUT = "backup.json"
@@ -60,6 +63,7 @@ _MADE_BY_INIT = frozenset({".gitignore", "schema", instance.LOCK})
 _SOURCE, _MOVED = "restored.json", f"{JOURNAL}.moved"
 """In the folder of a restore: of which backup it is, and the journal that the database has."""
 _LEVEL = 6
+Confirm = Callable[[list[str]], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,18 +250,21 @@ class _Stream(io.RawIOBase):
         return data
 
 
-def restore(source: Path, home: Path, *, disk: Disk, moved: bool, database: str | None = None) -> Backup:
+def restore(
+    source: Path, home: Path, *, disk: Disk, moved: bool, database: str | None = None, confirm: Confirm = len
+) -> Backup:
     """Put a backup back into an empty `.ship`, and an empty `database`, whole or not at all, bring it up to date and make its index.
     One that was cut off once the database had all of it is brought to its end.
 
-    What was open in it is closed, since it may have been finished after the backup; where the gateway has `moved`, and has not run
-    since, it goes on. Raises `errors.Unavailable`, `errors.ConfigError` where something is there, `errors.StorageError` where the
-    backup is damaged or of a newer version, and OSError.
+    `confirm` gets what it brings of rights and instructions, and raises where that may not come. What was open in it is closed, since
+    it may have been finished after the backup; where the gateway has `moved`, and has not run since, it goes on. Raises
+    `errors.Unavailable`, `errors.ConfigError` where something is there, `errors.StorageError` where the backup is damaged or of a newer
+    version, and OSError.
     """
     instance.prepare_home(home)
     with instance.locked(home):
         found = _in_database(source, home, database) or _unpacked(
-            source, home, disk=disk, moved=moved, database=database
+            source, home, disk=disk, moved=moved, database=database, confirm=confirm
         )
         scratch = home / instance.RESTORING
         for name in set(disk.names(scratch)) - {_SOURCE}:
@@ -269,7 +276,9 @@ def restore(source: Path, home: Path, *, disk: Disk, moved: bool, database: str 
     return found
 
 
-def _unpacked(source: Path, home: Path, *, disk: Disk, moved: bool, database: str | None) -> Backup:
+def _unpacked(
+    source: Path, home: Path, *, disk: Disk, moved: bool, database: str | None, confirm: Confirm
+) -> Backup:
     """Have everything in the folder of a restore, and in the database."""
     scratch = home / instance.RESTORING
     # While that is there nothing else comes from anywhere: a gateway does not start.
@@ -280,8 +289,10 @@ def _unpacked(source: Path, home: Path, *, disk: Disk, moved: bool, database: st
     for name in sorted(ours - _MADE_BY_INIT, key=lambda one: one == scratch.name):
         _remove(home / name)
     scratch.mkdir(mode=0o700)
-    try:
+    with contextlib.ExitStack() as undo:
+        undo.callback(_remove, scratch)
         found = _unpack(source, scratch)
+        confirm(_brought(scratch, disk))
         if moved and found.running:
             raise errors.ConfigError(
                 "--moved: found a backup of a running gateway, which has gone on after it; expected one that was taken "
@@ -298,12 +309,20 @@ def _unpacked(source: Path, home: Path, *, disk: Disk, moved: bool, database: st
             disk.replace(scratch / _SOURCE, json.dumps(note).encode())
             os.sync()
             transfer.to_postgres(scratch / JOURNAL, database, scratch / _MOVED)
-    except (errors.ShipmateError, OSError):
-        _remove(scratch)
-        raise
+        undo.pop_all()
     (scratch / _MOVED).unlink(missing_ok=True)
     os.sync()  # one file after the other would take minutes
     return found
+
+
+def _brought(folder: Path, disk: Disk) -> list[str]:
+    """A line for each right that a backup gives, and for each text that instructs."""
+    lists = AccessList(folder / ACCESS, disk, SystemClock())
+    told = [f"operator: {one}" for one in sorted(lists.operators())]
+    told += [f"everybody on {channel} may talk to it: *" for channel in lists.open_channels()]
+    for path in sorted(path for path in (folder / "instructions").rglob("*") if path.is_file()):
+        told.append(f"{path.relative_to(folder)}: {text.preview(path.read_text('utf-8', 'replace'), 2_000)}")
+    return told
 
 
 def _not_empty(home: Path, names: list[str]) -> str:

@@ -273,6 +273,7 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
     chores = [
         PeriodicJob("say which parts do not work", PART_SECONDS, lines.look),
         PeriodicJob("keep what was learnt of models", KEEP_LEARNED_SECONDS, services.learned.save),
+        PeriodicJob("stop what runs for blocked people", PART_SECONDS, gateway.parts.stops.stop_blocked),
         PeriodicJob("keep descriptors back", KEEP_DESCRIPTORS_SECONDS, lambda: _keep_descriptors(gateway)),
         PeriodicJob("keep the search index", KEEP_INDEX_SECONDS, services.archive.tend),
         PeriodicJob("ask what the model takes in", ASK_LIMITS_SECONDS, ask_limits),

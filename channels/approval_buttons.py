@@ -13,12 +13,15 @@ _VALUES: dict[Choice, str] = {
     "chat": "approve {} chat",
     "always": "approve {} always",
     "deny": "deny {}",
+    "each": "approve {} each",
     "admit": "approve {} once",
     "later": "deny {}",
     "again": "retry {}",
     "renew": "renew {}",
 }
-_VALUE = re.compile(r"(?P<name>approve|deny|retry|renew) (?P<args>[0-9A-Z]{26}(?: (?:once|chat|always))?)")
+_VALUE = re.compile(
+    r"(?P<name>approve|deny|retry|renew) (?P<args>[0-9A-Z]{26}(?: (?:once|chat|always|each))?)"
+)
 
 
 def offered(buttons: QuestionButtons | None, language: str) -> dict[Choice, tuple[str, str]]:

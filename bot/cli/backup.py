@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from bot import errors
-from bot.cli.common import HOME, Dir, Here, clustered, complain, counted, say
+from bot.cli.common import HOME, Dir, Here, Yes, clustered, complain, counted, must_confirm, say
 from bot.sizes import in_words
 
 Target = Annotated[
@@ -56,12 +56,20 @@ def restore(
             "--moved", help="The gateway has not run since the backup: what was open in it goes on here."
         ),
     ] = False,
+    yes: Yes = False,
 ) -> None:
     """Put a backup back into a project that has no conversations yet."""
     from bot import backup as backups
     from bot.system import SystemDisk
 
-    found = backups.restore(file, root / HOME, disk=SystemDisk(), moved=moved, database=clustered(root))
+    def confirm(brought: list[str]) -> None:
+        if brought:
+            say("\n".join(brought))
+            must_confirm("put that back", yes=yes, warning="Whoever made the file decides what stands in it.")
+
+    found = backups.restore(
+        file, root / HOME, disk=SystemDisk(), moved=moved, database=clustered(root), confirm=confirm
+    )
     say(f"Put back {counted(found.files, 'file')}, {in_words(found.size)}; the search index is made.")
     if not moved:
         complain(

@@ -84,17 +84,17 @@ class StderrLog:
             complain(f"shipmate: {message}")
 
 
-def must_confirm(what: str, *, yes: bool) -> None:
-    """Ask before something that cannot be undone: `what` begins with a verb. Raises `typer.Abort` where the answer is no, and
+def must_confirm(what: str, *, yes: bool, warning: str = "There is no way back.") -> None:
+    """Ask before something that is hard to undo: `what` begins with a verb. Raises `typer.Abort` where the answer is no, and
     `typer.BadParameter` where there is no terminal to ask at.
     """
     if yes:
         return
     if sys.stdin is None or not sys.stdin.isatty():
         raise typer.BadParameter(
-            f"nobody can be asked here; give --yes to {what}. There is no way back.", param_hint="--yes"
+            f"nobody can be asked here; give --yes to {what}. {warning}", param_hint="--yes"
         )
-    typer.confirm(f"{what[:1].upper()}{what[1:]}? There is no way back.", abort=True)
+    typer.confirm(f"{what[:1].upper()}{what[1:]}? {warning}", abort=True)
 
 
 def printable(words: str) -> str:

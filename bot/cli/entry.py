@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import resource
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +18,8 @@ from bot.cli import versions
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code: 0, 2 wrong usage, 78 configuration, 75 try again later, 1 the rest."""
     sys.excepthook = _unexpected
+    # A dump would have tokens, and what people have said.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _open_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

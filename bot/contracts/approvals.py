@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol, Self, cast
+from typing import Any, Literal, Protocol, Self, cast
 
 from bot import errors
 from bot.contracts.identity import ChatKey, UserRef
@@ -23,6 +24,8 @@ be let in.
 Reason = Literal[
     "tainted",
     "instructs",
+    "elsewhere",
+    "changed",
     "read",
     "default",
     "rule",
@@ -35,10 +38,10 @@ Reason = Literal[
 """Why people are asked (`approval.reason_…` of a catalogue); "" where nothing is said of it."""
 Scope = Literal["once", "chat", "always"]
 Choice = Literal[
-    "once", "chat", "always", "deny", "admit", "later", "again", "renew", "what", "remind", "weekly"
+    "once", "chat", "always", "deny", "each", "admit", "later", "again", "renew", "what", "remind", "weekly"
 ]
-"""An answer to a question about an approval, and its button. `admit` and `later` are those about a person; `again` stands below
-the notice of a failure and tries its turn again, `renew` below an answer whose question was edited since. `EXAMPLES` stand below a greeting, and are words to say.
+"""An answer to a question about an approval, and its button. `each` asks about each call of a step by itself; `admit` and `later` are
+about a person; `again` stands below the notice of a failure and tries its turn again, `renew` below an answer whose question was edited since. `EXAMPLES` stand below a greeting, and are words to say.
 """
 LASTING: tuple[Scope, ...] = ("chat", "always")
 """The scopes of an approval that holds for later calls too."""
@@ -61,7 +64,9 @@ class Approval:
     chat_key: ChatKey
     tool: str
     fingerprint: str
-    """The hash of tool, arguments and folder: an approval holds for nothing else."""
+    """The hash of tool, arguments and folder; behind a colon that of what the programs and scripts hold which it runs, behind another
+    that of all files which it names. An approval of once holds for nothing else, a lasting one whatever the last part is.
+    """
     shown: str
     """All of the arguments, exactly, without secrets; the names of those of our tools are marks (`display.label`)."""
     why: Reason
@@ -87,6 +92,10 @@ class Approval:
     """The number of lines that the new file has beside them, where that is known."""
     differs_from: int = 0
     """The number of the first line that is another one, where that is known."""
+    script: str = ""
+    """The text of what it runs, without secrets, where the person may read it."""
+    step: tuple[Mapping[str, Any], ...] = ()
+    """Of one about several calls of a step, what differs from call to call."""
 
     @property
     def person(self) -> UserRef | None:
@@ -170,16 +179,35 @@ class ApprovalRecord:
         return replace(self, verdict=verdict, decided_at=at)
 
 
-def lasting(records: Iterable[ApprovalRecord], chat_key: ChatKey) -> Verdict | None:
-    """The verdict that approves a call in a chat for longer, of those about the same call, oldest first: the newest one that
-    holds everywhere, else the newest of this chat.
+def together(calls: Sequence[Approval]) -> Approval:
+    """One question about several calls of a step that the same people may decide."""
+    first, keys = calls[0], [one.key for one in calls]
+    same = len({(one.why, one.rule) for one in calls}) == 1
+    facts = ("tool", "shown", "replaces", "gone", "new", "differs_from")
+    return replace(
+        first if same else replace(first, why="", rule=""),
+        fingerprint=hashlib.sha256(repr(keys).encode()).hexdigest(),
+        shown="\n".join(one.shown for one in calls),
+        replaces=None,
+        step=tuple({name: getattr(one, name) for name in facts} for one in calls),
+    )
+
+
+def runs(fingerprint: str) -> str:
+    """The part of a fingerprint that tells what runs; "" where nothing can be told."""
+    return fingerprint.partition(":")[2].partition(":")[0]
+
+
+def lasting(records: Iterable[ApprovalRecord], chat_key: ChatKey, now: str = "") -> ApprovalRecord | None:
+    """The approval of a call in a chat for longer, of those about the same call, oldest first: one of what it runs `now`, by
+    its fingerprint, before others, then the newest one that holds everywhere, else the newest of this chat.
     """
     covering = [
-        one.verdict
+        ((runs(one.asked.fingerprint) == runs(now), one.verdict.scope == "always"), one)
         for one in records
         if one.verdict is not None and one.verdict.covers(chat_key, asked_in=one.asked.chat_key)
     ]
-    return max(reversed(covering), key=lambda verdict: verdict.scope == "always", default=None)
+    return max(reversed(covering), key=lambda one: one[0], default=(None, None))[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,17 +256,19 @@ class ApprovalStore(Protocol):
         """Everything whose verdict is not older than `at` (epoch seconds), oldest first."""
         ...
 
-    async def lasting(self, fingerprint: str, chat_key: ChatKey) -> Verdict | None:
-        """An approval of exactly this that was given always, or else the last one that was for this chat."""
+    async def lasting(self, fingerprint: str, chat_key: ChatKey) -> ApprovalRecord | None:
+        """An approval of this call that was given always, or else the last one that was for this chat; one of what it runs now before
+        others.
+        """
         ...
 
 
 class Approvals(Protocol):
     """Asks people before something is done (`bot.gateway.approvals`)."""
 
-    async def decide(self, asked: Approval) -> Verdict:
+    async def decide(self, asked: Approval, *others: Approval) -> Verdict:
         """Ask, and wait for a person who may decide. Asked again after a restart, it goes on waiting for the same
-        decision.
+        decision. `others` are about later calls of the same step: they are asked about together, and the answer is theirs too.
 
         Raises `errors.StorageError` where it cannot be written down.
         """
@@ -248,5 +278,5 @@ class Approvals(Protocol):
 class Unattended:
     """Denies: there is no person to ask."""
 
-    async def decide(self, _: Approval) -> Verdict:
+    async def decide(self, *_: Approval) -> Verdict:
         return Verdict("nobody")

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
 
 from bot import errors, text
 from bot.contracts.approvals import (
@@ -17,10 +16,13 @@ from bot.contracts.approvals import (
     Approval,
     ApprovalRecord,
     Choice,
+    Ended,
     OpenQuestion,
     QuestionButtons,
     Scope,
     Verdict,
+    runs,
+    together,
 )
 from bot.contracts.channel import Manifest
 from bot.contracts.environment import Clock, Ids, Log, ends_within, storage_errors_logged
@@ -34,10 +36,11 @@ from bot.gateway.access import Memberships
 from bot.gateway.admissions import AdmissionService
 from bot.gateway.conversation import Turn
 from bot.gateway.delivery import Delivery
+from bot.gateway.jobs import plans
 from bot.gateway.locales import Locales, ReaderLocale
 from bot.gateway.operators import OperatorChats, QuestionCopies, copies_of, who_decided
 from bot.gateway.turn_queue import TurnSuspension
-from bot.tools.permissions.display import in_words, named, quoted, shortened
+from bot.tools.permissions.display import changed_lines, in_words, named, quoted, shortened
 from bot.words import language as language_now
 from bot.words import own_zone, paragraph, say, speaking, times
 from bot.words import zone as zone_now
@@ -50,6 +53,8 @@ RECENT = 24 * 3_600.0
 """Seconds after a decision in which a start sees to it that its question says so."""
 SHOWN = 1_500
 """Characters of a call that its question shows where a message has limits; all of a longer one is in a file above it."""
+GLIMPSE = 300
+"""The same for those who may not decide."""
 LONGEST_PASSAGE = 20_000
 """Characters of a call that comes as text where the platform does not take its file."""
 SHORT = 6
@@ -132,19 +137,44 @@ class ApprovalService:
 
     # ------------------------------------------------------------ the turn that waits
 
-    async def decide(self, asked: Approval) -> Verdict:
+    async def decide(self, asked: Approval, *others: Approval) -> Verdict:
         """As `contracts.approvals.Approvals`. One question at a time in a chat: its turn has one place to lend."""
         async with self._suspension.alone(asked.chat_key):
+            if others:
+                await self._decide_together([asked, *others])
             return await self._decided(asked)
 
+    async def _decide_together(self, calls: Sequence[Approval]) -> None:
+        """Ask about calls of a step that nothing has decided by one question. Its answer, or that each waits, is on file for each then."""
+        since = self._clock.now() - RECENT
+        asked = [*await self._journal.open_approvals(), *await self._journal.decided_since(since)]
+        known = {one.asked.key for one in asked}
+        left = [one for one in calls if one.key not in known and await self._lasting(one) is None]
+        # Those that the same people may decide.
+        for may in dict.fromkeys((one.granted, one.own) for one in left):
+            some = [one for one in left if (one.granted, one.own) == may]
+            verdict = await self._decided(together(some)) if len(some) > 1 else Verdict("nobody")
+            for one in some if verdict.ended not in {"nobody", "unattended"} else ():
+                record = await self._journal.ask(self._ids.ulid(), one)
+                if not _by_itself(verdict):
+                    await self._journal.resolve(record.id, replace(verdict, request_id=""))
+
+    async def _lasting(self, asked: Approval) -> ApprovalRecord | None:
+        """What allows a call for longer, as it is now or as it was when what it runs was another text."""
+        given = await self._journal.lasting(asked.fingerprint, asked.chat_key) if asked.lasting else None
+        if given is None or given.verdict is None:
+            return None
+        # What somebody allowed who is no operator holds for those who might allow it themselves.
+        holds = asked.granted or given.verdict.scope == "always" or given.verdict.by in self._operators
+        return given if holds else None
+
     async def _decided(self, asked: Approval) -> Verdict:
-        if (
-            asked.lasting
-            and (given := await self._journal.lasting(asked.fingerprint, asked.chat_key)) is not None
-            # What somebody allowed who is no operator holds for those who might allow it themselves.
-            and (asked.granted or given.scope == "always" or given.by in self._operators)
-        ):
-            return given
+        if (given := await self._lasting(asked)) is not None and given.verdict is not None:
+            if runs(given.asked.fingerprint) == runs(asked.fingerprint):
+                return given.verdict
+            before, now = given.asked.script, asked.script
+            lines = await asyncio.to_thread(changed_lines, before, now, 2) if before else ""
+            asked = replace(asked, why="changed", shown=f"{asked.shown}\n{lines}".strip())
         turn = self._suspension.turn(asked.chat_key)
         if turn is None or asked.user_id is None or not self._anybody(asked, turn.first):
             return Verdict("nobody")
@@ -258,7 +288,7 @@ class ApprovalService:
     async def _send(
         self, record: ApprovalRecord, to: Address, question: _Question, choices: tuple[Choice, ...]
     ) -> bool:
-        buttons = QuestionButtons(record.id, choices)
+        buttons = _buttons(record, choices)
         return await self._until_there(
             record.id,
             lambda: self._delivery.send(
@@ -328,7 +358,7 @@ class ApprovalService:
             who = f"`{named(first.user_name)}` ({asked.user_id})"
         cut = self._cut(record, chat_key.channel)
         # Nothing in it may end the block that it stands in.
-        words = in_words(asked.shown)
+        words = _in_words(asked)
         shown = _plain(in_words(shortened(words, SHOWN)) if cut else words)
         because = [say("approval.reason", reason=say(f"approval.reason_{asked.why}"))] if asked.why else []
         because += [say("approval.rule", rule=asked.rule)] if asked.rule else []
@@ -373,9 +403,9 @@ class ApprovalService:
                 row for row in rows if row.chat_key == chat_key and row.buttons is not None
             ):
                 offered = any(row.buttons is not None and row.buttons.choices for row in copy)
-                for row in copy:
+                for row in copy if offered else copy[-1:]:
                     words = row.text if offered else await self._for_viewer(record, row, choices)
-                    buttons = QuestionButtons(record.id, choices if row is copy[-1] else ())
+                    buttons = _buttons(record, choices if row is copy[-1] else ())
                     found.append(OpenQuestion(row.id, words, ts, buttons))
         return found
 
@@ -425,18 +455,17 @@ class ApprovalService:
     # ------------------------------------------------------------ the person who decides
 
     async def approve(self, inbound: Inbound) -> str:
-        """`/approve [name] [once|chat|always]`, or its button; what to say of it."""
+        """`/approve [name] [once|chat|always|each]`, or its button; what to say of it."""
         words = inbound.args.split()
-        scope = SCOPES[words.pop().lower()] if words and words[-1].lower() in SCOPES else "once"
-        return await self._decide(inbound, " ".join(words), "approved", scope)
+        last = words.pop().lower() if words and words[-1].lower() in {*SCOPES, "each"} else ""
+        ended: Ended = "steered" if last == "each" else "approved"
+        return await self._decide(inbound, " ".join(words), ended, SCOPES.get(last, "once"))
 
     async def deny(self, inbound: Inbound) -> str:
         """`/deny [name]`, or its button; what to say of it."""
         return await self._decide(inbound, inbound.args, "denied", "once")
 
-    async def _decide(
-        self, inbound: Inbound, name: str, ended: Literal["approved", "denied"], scope: Scope
-    ) -> str:
+    async def _decide(self, inbound: Inbound, name: str, ended: Ended, scope: Scope) -> str:
         by = inbound.person
         verdict = Verdict(ended, by, scope, inbound.user_name or "", inbound.request_id)
         earlier = await self._journal.decided_by(inbound.request_id)
@@ -448,9 +477,10 @@ class ApprovalService:
         if isinstance(record, str):
             await self._end_late_copies(name)
             return record
-        if refusal := await self._refusal(record, inbound, scope):
+        refusal = await self._refusal(record, inbound, scope)
+        if refusal or (ended == "steered" and not record.asked.step):
             self._note(record, inbound, "refused")
-            return refusal
+            return refusal or say("approval.nothing")
         if record.asked.admits:
             settled = await self._admissions.press(record, verdict)
             return _answer_text(record.asked, verdict) if settled else say("approval.unknown")
@@ -571,9 +601,29 @@ def _delivered(rows: Collection[OutboxRow]) -> Iterator[list[OutboxRow]]:
             yield copy
 
 
+def _buttons(record: ApprovalRecord, choices: tuple[Choice, ...]) -> QuestionButtons:
+    """The buttons of a question; those of one about several calls let each be decided by itself, too."""
+    return QuestionButtons(record.id, (*choices, "each") if choices and record.asked.step else choices)
+
+
+def _by_itself(verdict: Verdict) -> bool:
+    return verdict.ended == "steered" and verdict.by is not None  # somebody wants to decide about each call
+
+
+def _in_words(asked: Approval) -> str:
+    """All of a call; of several each with what it wants to do."""
+    if not asked.step:
+        return in_words(asked.shown, plans.said)
+    told = [
+        f"{number}. {paragraph(act(one), *_replacement(one))}\n{in_words(one.shown, plans.said)}"
+        for number, one in enumerate((replace(asked, step=(), **facts) for facts in asked.step), 1)
+    ]
+    return "\n".join(one.replace("\n", "\n   ") for one in told)
+
+
 def _file(asked: Approval) -> OutgoingFile:
     """All of a call, as a file for those who decide; where the platform takes none, it comes as text."""
-    words = in_words(asked.shown)
+    words = _in_words(asked)
     passage = f"```\n{_plain(words)}\n```" if len(words) <= LONGEST_PASSAGE else ""
     return OutgoingFile(f"{asked.tool}.txt", "text/plain", words.encode(), markdown=passage)
 
@@ -595,8 +645,8 @@ def _answer_text(asked: Approval, verdict: Verdict) -> str:
     """The answer to whoever decided."""
     if asked.admits:
         return letting_in.answer_text(verdict)
-    if verdict.ended == "denied":
-        return say("approval.denied")
+    if verdict.ended in {"denied", "steered"}:
+        return say(f"approval.{verdict.ended}")
     return say("approval.approved" if verdict.scope == "once" else f"approval.approved_{verdict.scope}")
 
 
@@ -608,6 +658,8 @@ def _ended(asked: Approval, verdict: Verdict, now: float) -> str:
         own = verdict.by is not None and verdict.by == asked.person
         by = who_decided(verdict, "approval.the_asker" if own else "approval.an_operator")
         return say(f"approval.ended_{how}", by=by, time=at)
+    if _by_itself(verdict):
+        return say("approval.steered")
     why = verdict.ended if verdict.ended in {"expired", "stopped"} else "other"
     return say(f"approval.ended_{why}", time=at)
 
@@ -623,6 +675,8 @@ def act(asked: Approval, *, names_tool: bool = True) -> str:
         return say("approval.act_task")
     if asked.subject == "budget":
         return say("approval.act_budget")
+    if asked.step:
+        return say("approval.act_step", count=len(asked.step))
     if asked.replaces is not None:
         return say("approval.act_replace")
     if asked.tool.startswith(MCP) and names_tool:
@@ -641,7 +695,8 @@ def _waits(record: ApprovalRecord) -> _Question:
     task, wish = record.asked.task, act(record.asked, names_tool=False)
     words = say("approval.waits_task", task=task, act=wish) if task else say("approval.waits", act=wish)
     until = say("approval.asked", count=int(SECONDS // 60))
-    return _Question(f"{words}\n{until}", (until,))
+    what = quoted(text.preview(_in_words(record.asked), GLIMPSE))
+    return _Question("\n".join(filter(None, [words, what and f"\n`{what}`", until])), (until,))
 
 
 def _wish(asked: Approval, who: str) -> str:
@@ -652,13 +707,16 @@ def _wish(asked: Approval, who: str) -> str:
     key = "approval.question" if who else "approval.question_here"
     said = [say(key, who=who, act=act(asked))]
     said += [say("approval.for_task", task=asked.task)] if asked.task else []
-    if asked.replaces is not None and asked.gone is None:
-        said.append(say("approval.replaces", count=asked.replaces))
-    elif asked.replaces is not None:
-        differs = {"gone": asked.gone, "new": asked.new, "line": asked.differs_from}
-        order = (
-            "approval.changes_order" if asked.differs_from <= asked.replaces else "approval.changes_nothing"
-        )
-        key = "approval.changes" if asked.gone or asked.new else order
-        said.append(say(key, count=asked.replaces, **differs))
-    return paragraph(*said)
+    return paragraph(*said, *_replacement(asked))
+
+
+def _replacement(asked: Approval) -> list[str]:
+    """What becomes of the file in whose place a call writes another one."""
+    if asked.replaces is None:
+        return []
+    if asked.gone is None:
+        return [say("approval.replaces", count=asked.replaces)]
+    differs = {"gone": asked.gone, "new": asked.new, "line": asked.differs_from}
+    order = "approval.changes_order" if asked.differs_from <= asked.replaces else "approval.changes_nothing"
+    key = "approval.changes" if asked.gone or asked.new else order
+    return [say(key, count=asked.replaces, **differs)]

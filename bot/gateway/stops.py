@@ -108,6 +108,15 @@ class Stops:
             turn is not None and not turn.over and turn.first.person == inbound.person for turn in turns
         )
 
+    async def stop_blocked(self) -> None:
+        """Stop what runs for people who are kept out by now, as if they had said so."""
+        turns = [chat.turn for _, chat in self._turn_queue.chats()]
+        for first in [one.first for one in turns if one is not None and not (one.stopped or one.over)]:
+            if self._access.standing(first.person, first.chat_id, first.chat_type).reason == "blocked":
+                # Its id comes after every other.
+                stop = {"request_id": "Z" * 26, "keys": (f"blocked:{first.request_id}",)}
+                await self.stop(first.model_copy(update=stop))
+
     async def at_once(self, inbound: Inbound) -> None:
         """Carry out a stop although it cannot be written down. Its platform brings it again, maybe often and late: then it
         is answered, and reaches nothing that was said after it.

@@ -218,7 +218,8 @@ def replay(rows: Sequence[LineRow], stores: Mapping[str, Replays]) -> tuple[set[
     """
     files: dict[str, list[bytes]] = {}
     for row in rows:
-        if _FILE.fullmatch(row.file):  # a journal may be damaged
+        # A journal may be damaged, and SQLite keeps values of any type.
+        if (type(row.file), type(row.lines)) == (str, bytes) and _FILE.fullmatch(row.file):
             files.setdefault(row.file, []).extend(row.lines.splitlines(keepends=True))
     written, failed = set[Path](), dict[str, OSError]()
     for file, lines in files.items():

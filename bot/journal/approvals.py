@@ -36,7 +36,7 @@ _MOVE = """UPDATE approvals SET state = ?, decided_by = ?, decided_name = ?, dec
 _OPEN = f"{_FIELDS} WHERE state IN ({states(*OPEN_APPROVAL)}) ORDER BY +rowid"
 _DECIDED = f"{_FIELDS} WHERE decided_at >= ? ORDER BY +rowid"
 # Of one call there may be thousands that were allowed once.
-_LASTING = f"""{_FIELDS} WHERE fingerprint = ? AND state IN ({states(*GIVEN)})
+_LASTING = f"""{_FIELDS} WHERE fingerprint >= ? AND fingerprint < ? AND state IN ({states(*GIVEN)})
     AND scope IN ({states(*LASTING)}) ORDER BY +rowid"""
 
 _NAMES = tuple(field.name for field in fields(Approval) if field.name != "subject")
@@ -86,8 +86,9 @@ class SqlApprovals(JournalTable):
     async def decided_since(self, at: float) -> list[ApprovalRecord]:
         return _records(await self._rows(_DECIDED, (at,)))
 
-    async def lasting(self, fingerprint: str, chat_key: ChatKey) -> Verdict | None:
-        return lasting(_records(await self._rows(_LASTING, (fingerprint,))), chat_key)
+    async def lasting(self, fingerprint: str, chat_key: ChatKey) -> ApprovalRecord | None:
+        call = fingerprint.partition(":")[0]  # ";" is the sign behind ":"
+        return lasting(_records(await self._rows(_LASTING, (call, f"{call};"))), chat_key, fingerprint)
 
 
 class ApprovalMoves(Moves[ApprovalRecord]):
@@ -121,7 +122,8 @@ def _record(row: _Row) -> ApprovalRecord | None:
     facts = loads(asked)
     try:
         known = {key: facts[key] for key in _NAMES if key in facts}
-        approval = Approval(**known | {"chat_key": ChatKey.parse(known["chat_key"]), "subject": subject})
+        known |= {"chat_key": ChatKey.parse(known["chat_key"]), "step": tuple(known.get("step", ()))}
+        approval = Approval(**known | {"subject": subject})
     except (TypeError, KeyError, errors.IdentityInvalid):
         return None
     verdict = None

@@ -39,4 +39,4 @@ class SqlLines(JournalTable):
 
     async def kept_lines(self) -> list[LineRow]:
         found = await self._rows("SELECT number, file, lines FROM lines ORDER BY number", ())
-        return [LineRow(number, file, bytes(lines)) for number, file, lines in found]
+        return [LineRow(*row) for row in found]

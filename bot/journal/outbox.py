@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 from asyncio import Future
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import asdict, fields
@@ -216,10 +218,11 @@ def _record(row: tuple[Any, ...]) -> OutboxRow | None:
 
 
 def _file(raw: str | None) -> StoredFile | None:
-    """One that the disk has damaged is a file that cannot be had any more."""
+    """One that the disk has damaged, or that names a file elsewhere, is a file that cannot be had any more."""
     if raw is None:
         return None
-    try:
-        return StoredFile(**loads(raw))
-    except TypeError:
-        return StoredFile("file", "application/octet-stream", 0, "")
+    with contextlib.suppress(TypeError):
+        found = StoredFile(**loads(raw))
+        if re.fullmatch(r"[0-9a-f]{64}", found.sha256) and isinstance(found.size, int):
+            return found
+    return StoredFile("file", "application/octet-stream", 0, "")

@@ -80,7 +80,7 @@ def take_lines(journal: Journal, to_files: Callable[[Sequence[LineRow]], None]) 
     """Hand the lines of files that a journal has to whoever brings them there, and drop them. Raises `errors.StorageError`."""
     with _opened(journal, write=True) as db:
         rows = db.execute("SELECT number, file, lines FROM lines ORDER BY number").fetchall()
-        to_files([LineRow(number, file, bytes(lines)) for number, file, lines in rows])
+        to_files([LineRow(*row) for row in rows])
         db.execute("DELETE FROM lines")
 
 

@@ -29,10 +29,8 @@ from bot.contracts.environment import Clock, Disk, Log, OpenFile
 from bot.contracts.leadership import Leadership
 from bot.journal import shared_files
 from bot.journal.connection import Connection, close
-from bot.journal.shared_files import SharedFile, Store
+from bot.journal.shared_files import FILES, FOLDERS, SharedFile, Store
 
-FOLDERS = ("artifacts", "chats", "memory", "outgoing", "received", "sent", "transcripts")
-FILES = ("access.json", "telegram-groups.json")
 NOTE = "shared.json"
 """Says of which database the files are copies."""
 _INDEX = "index.db"
@@ -44,14 +42,8 @@ _R = TypeVar("_R")
 
 
 def is_shared(home: Path, path: Path) -> bool:
-    """True of a file that all hosts have. What is passing, as locks are, begins with a dot."""
-    try:
-        parts = path.relative_to(home).parts
-    except ValueError:
-        return False
-    if not parts or parts[-1].startswith("."):
-        return False
-    return (parts[0] in FOLDERS and len(parts) > 1) or parts in {(name,) for name in FILES}
+    """True of a file that all hosts have."""
+    return path.is_relative_to(home) and shared_files.is_name(path.relative_to(home).as_posix())
 
 
 class Copies:
@@ -180,7 +172,7 @@ class Copies:
 
     def _is_missing(self, row: SharedFile) -> bool:
         path = self._home / row.path
-        return bool(row.id) and is_shared(self._home, path) and _facts(path) != (row.size, row.at)
+        return bool(row.id) and _facts(path) != (row.size, row.at)
 
     def _is_small(self, row: SharedFile) -> bool:
         """True of one that is read together with others. Of one that has grown only the end is read."""

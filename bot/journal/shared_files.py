@@ -16,6 +16,8 @@ from bot.contracts.leadership import Leadership
 from bot.journal.connection import Connection, close
 from bot.journal.postgres import FILES_LOCK, SESSION, PostgresConnection, held
 
+FOLDERS = ("artifacts", "chats", "memory", "outgoing", "received", "sent", "transcripts")
+FILES = ("access.json", "telegram-groups.json")
 PIECE = 1 << 20
 """Bytes of a piece at most."""
 AT_ONCE = 8 * PIECE
@@ -100,10 +102,17 @@ def count_erasure(db: Connection) -> None:
 
 
 def changed_since(db: Connection, changed: int) -> list[SharedFile]:
-    """The files that were changed after that, and those that have gone, in order."""
-    return [
-        SharedFile(*row) for row in db.execute(f"{_FOUND} WHERE changed > ? ORDER BY changed", (changed,))
-    ]
+    """The files that were changed after that, and those that have gone, in order; no row that names what hosts do not share."""
+    rows = db.execute(f"{_FOUND} WHERE changed > ? ORDER BY changed", (changed,))
+    return [SharedFile(*row) for row in rows if is_name(row[0])]
+
+
+def is_name(path: str) -> bool:
+    """True of the path below `.ship` of a file that all hosts have. What is passing, as locks are, begins with a dot."""
+    parts = path.split("/")
+    if "\0" in path or not {"", ".", ".."}.isdisjoint(parts) or parts[-1].startswith("."):
+        return False
+    return (parts[0] in FOLDERS and len(parts) > 1) or path in FILES
 
 
 def has_any(db: Connection) -> bool:

@@ -500,10 +500,10 @@ class _Tables:
             row for row in self._approvals.values() if row.decided_at is not None and row.decided_at >= at
         ]
 
-    def lasting(self, fingerprint: str, chat_key: ChatKey) -> Verdict | None:
-        return lasting(
-            (row for row in self._approvals.values() if row.asked.fingerprint == fingerprint), chat_key
-        )
+    def lasting(self, fingerprint: str, chat_key: ChatKey) -> ApprovalRecord | None:
+        call = fingerprint.partition(":")[0]
+        same = (row for row in self._approvals.values() if row.asked.fingerprint.partition(":")[0] == call)
+        return lasting(same, chat_key, fingerprint)
 
     def sweep(self, before: float, *, failed: float | None = None) -> int:
         lost = before if failed is None else failed

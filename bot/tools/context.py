@@ -18,6 +18,7 @@ from bot.contracts.base import Json, Message
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.provenance import Provenance
+from bot.contracts.tools import ToolCall
 
 T = TypeVar("T")
 TaskMode = Literal["fresh", "fork"]
@@ -98,11 +99,13 @@ _current: ContextVar[ToolExecutionContext] = ContextVar("tool_execution_context"
 _call: ContextVar[str] = ContextVar("tool_call", default="")
 progress: ContextVar[Callable[[str | None], object]] = ContextVar("tool_progress", default=bool)
 """What shows people how far the running call has come; given None, that it waits for a person."""
+STEP: ContextVar[list[ToolCall]] = ContextVar("tool_step")
+"""The calls of the step that runs, in order, until people are asked about them."""
 _provenance: ContextVar[list[Provenance] | None] = ContextVar("tool_provenance", default=None)
 
 
 @contextlib.contextmanager
-def _scope(variable: ContextVar[T], value: T) -> Iterator[T]:
+def scope(variable: ContextVar[T], value: T) -> Iterator[T]:
     token = variable.set(value)
     try:
         yield value
@@ -112,7 +115,7 @@ def _scope(variable: ContextVar[T], value: T) -> Iterator[T]:
 
 def tool_scope(context: ToolExecutionContext) -> AbstractContextManager[ToolExecutionContext]:
     """Run a block, and every task it creates, inside a turn."""
-    return _scope(_current, context)
+    return scope(_current, context)
 
 
 def current() -> ToolExecutionContext:
@@ -159,7 +162,7 @@ def report_provenance(origin: Provenance) -> None:
 def collect_provenance() -> Iterator[list[Provenance]]:
     """Run a block in which one tool runs; what that `report_provenance` is in the list."""
     told: list[Provenance] = []
-    with _scope(_provenance, told):
+    with scope(_provenance, told):
         yield told
 
 
@@ -171,7 +174,7 @@ def request_id() -> str:
 
 def call_scope(name: str) -> AbstractContextManager[str]:
     """Run a block inside the tool call with this id."""
-    return _scope(_call, name)
+    return scope(_call, name)
 
 
 def call_id() -> str:

@@ -110,15 +110,17 @@ class Dispatcher:
         sizing = ResultLimits(self._registry, self._artifacts, self._log)
         left = [call for call in calls if call.id not in known]
         results = dict(known)
-        for beside, run in itertools.groupby(left, key=lambda call: self._effects(call) <= _SIDE_BY_SIDE):
-            some = list(run)
-            if beside:
-                async with asyncio.TaskGroup() as group:
-                    tasks = [group.create_task(self._judged(call, cut, recorder, sizing)) for call in some]
-                results |= {call.id: task.result() for call, task in zip(some, tasks, strict=True)}
-                continue
-            for call in some:
-                results[call.id] = await self._judged(call, cut, recorder, sizing)
+        judged = partial(self._judged, cut=cut, recorder=recorder, sizing=sizing)
+        with context.scope(context.STEP, [call for call in left if call.id not in cut]):
+            for beside, run in itertools.groupby(left, lambda call: self._effects(call) <= _SIDE_BY_SIDE):
+                some = list(run)
+                if beside:
+                    async with asyncio.TaskGroup() as group:
+                        tasks = [group.create_task(judged(call)) for call in some]
+                    results |= {call.id: task.result() for call, task in zip(some, tasks, strict=True)}
+                    continue
+                for call in some:
+                    results[call.id] = await judged(call)
         return await sizing.step(calls, [results[call.id] for call in calls])
 
     def narrowed(self, registry: Registry, around: Callable[[CallWrapper], CallWrapper]) -> Dispatcher:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import difflib
 import importlib.util
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
+from typing import get_args
 
 from bot.config.findings import finding, shown
 from bot.config.ship_file import ShipFile, Skills
 from bot.contracts.tools import MCP
 from bot.invocation import command
 from bot.tools.permissions.defaults import CORE
-from bot.tools.permissions.globs import glob
+from bot.tools.permissions.globs import folded, glob
 from bot.tools.permissions.grammar import ParsedRule, RuleMalformed, parse
 from bot.tools.permissions.paths import Paths
 from bot.tools.permissions.protected_code import protected_code
@@ -38,10 +39,8 @@ def warnings(root: Path, skills: Skills) -> Iterator[str]:
 
 def mistakes(file: ShipFile) -> Iterator[str]:
     """One line for each fault."""
-    rules = file.permissions
-    yield from _of_rules("allow", rules.allow)
-    yield from _of_rules("ask", rules.ask)
-    yield from _of_rules("deny", rules.deny)
+    for outcome in get_args(Outcome):
+        yield from _of_rules(outcome, getattr(file.permissions, outcome), file.mcp.servers)
     names = [name for name, server in file.mcp.servers.items() if server.enabled]
     if names and importlib.util.find_spec(MCP_LIBRARY) is None:
         yield finding(
@@ -52,24 +51,39 @@ def mistakes(file: ShipFile) -> Iterator[str]:
         )
 
 
-def _of_rules(outcome: Outcome, rules: Sequence[str]) -> Iterator[str]:
+def _of_rules(outcome: Outcome, rules: Sequence[str], servers: Collection[str]) -> Iterator[str]:
     """Yield the mistakes in one of the three lists."""
     # Their form is judged alone: where a path leads is no matter of the configuration.
     paths = Paths("/", lambda _: None)
     for index, text in enumerate(rules):
         try:
             parsed = parse(text)
-            _check_tool_name(parsed)
+            _check_tool_name(parsed, servers)
             check(parsed, outcome, paths)
         except RuleMalformed as error:
             yield finding(f"permissions.{outcome}[{index}]", shown(text), error.expected, error.mend)
 
 
-def _check_tool_name(parsed: ParsedRule) -> None:
+def _check_tool_name(parsed: ParsedRule, servers: Collection[str]) -> None:
     """Raises `RuleMalformed` where a rule names no tool: misspelt, it would never hold."""
-    name = parsed.tool
-    if name.startswith(MCP) or any(map(glob(name), CORE)) or ("*" in name and glob(name)(MCP)):
+    name = folded(parsed.tool)
+    if name.startswith(MCP):
+        _check_server(name.removeprefix(MCP), servers)
         return
-    near = difflib.get_close_matches(name.lower(), CORE, n=1, cutoff=0.5)
+    if any(map(glob(parsed.tool), CORE)) or ("*" in name and glob(name)(MCP)):
+        return
+    near = difflib.get_close_matches(name, CORE, n=1, cutoff=0.5)
     mend = f'did you mean "{near[0]}"?' if near else f"the tools are {', '.join(CORE)}"
     raise RuleMalformed("the name of a tool, or of one of an MCP server as in mcp__server__tool", mend)
+
+
+def _check_server(name: str, servers: Collection[str]) -> None:
+    """The same of a tool of an MCP server, by what stands behind `mcp__`."""
+    server, _, tool = name.partition("__")
+    known = {folded(one): one for one in servers}
+    if server.strip("*") and not any(map(glob(server), known)):
+        near = difflib.get_close_matches(server, known, n=1, cutoff=0.5) or known
+        mend = " or ".join(f"{MCP}{known[one]}__" for one in near)
+        raise RuleMalformed("a tool of a server in mcp.servers", f"did you mean {mend or 'to add it there'}?")
+    if not tool and "*" not in server:
+        raise RuleMalformed("mcp__server__tool", f"for all tools write {MCP}{server and f'{server}__'}*")

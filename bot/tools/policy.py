@@ -15,7 +15,7 @@ from typing import Any
 import pydantic
 
 from bot import errors, regular_files, text
-from bot.contracts.approvals import Approval, Approvals, Unattended
+from bot.contracts.approvals import LASTING, Approval, Approvals, Unattended
 from bot.contracts.environment import Clock, Log, Redact
 from bot.contracts.identity import UserRef
 from bot.contracts.provenance import NOBODYS, Taint
@@ -23,8 +23,8 @@ from bot.contracts.tools import READS, Tool, ToolCall, ToolResult
 from bot.tools import context
 from bot.tools.catalog import ExternallyDefined
 from bot.tools.context import ToolExecutionContext
-from bot.tools.permissions import defaults, taint
-from bot.tools.permissions.display import label, visible
+from bot.tools.permissions import defaults, named_files, taint
+from bot.tools.permissions.display import changed_lines, label, visible
 from bot.tools.permissions.paths import Paths
 from bot.tools.permissions.patterns import ARGUMENTS
 from bot.tools.permissions.rules import STRICT, Rules
@@ -35,6 +35,8 @@ from bot.vetting import Vetting
 
 MOST_COUNTED = 50_000_000
 """Bytes of a file whose lines are counted for who decides whether it is replaced."""
+LONGEST_SCRIPT = 20_000
+"""Bytes of what a command runs that are kept, to show later what has changed."""
 _PIECE = 1 << 20
 """Bytes that are read at once; a larger file is not compared with what takes its place."""
 _ENDS = {
@@ -92,8 +94,7 @@ class Policy:
             # There is no such tool, or its input is wrong: the model is told, and nothing runs.
             return await run()
         turn = context.current()
-        decision = await self._narrowed(asked, turn) or self._judge(asked, turn)
-        decision = await self._instructs(asked, decision)
+        decision = await self._decision(asked, turn)
         if decision.outcome == "ask":
             refusal = await self._approved(asked, call, turn, decision)
         else:
@@ -108,10 +109,11 @@ class Policy:
         now = PolicyContext(datetime.fromtimestamp(self.clock.now(), self.zone))
         return await self.narrowing.refuses(asked, self._subjects(turn), now, turn.view())
 
-    async def _instructs(self, asked: Call, decision: Decision) -> Decision:
-        """The same, but for a file that an instruction file includes or links to: it is written as that one would be, with
-        an operator's yes or by a rule that is marked.
+    async def _decision(self, asked: Call, turn: ToolExecutionContext) -> Decision:
+        """The rules' decision, but for a file that an instruction file includes or links to: it is written as that one would be,
+        with an operator's yes or by a rule that is marked.
         """
+        decision = await self._narrowed(asked, turn) or self._judge(asked, turn)
         path = asked.arguments.get("path")
         if asked.tool not in {"write_file", "edit_file"} or not isinstance(path, str) or "\0" in path:
             return decision
@@ -162,15 +164,57 @@ class Policy:
         self, asked: Call, call: ToolCall, turn: ToolExecutionContext, decision: Decision
     ) -> str | None:
         """Have a person decide; why it is not run, or None where it is."""
-        name = self._fingerprint(asked, call)
-        shown, replaced = await asyncio.to_thread(lambda: (self.shown(asked, call), self._replaced(asked)))
-        approval = Approval(
+        approval = await asyncio.to_thread(self._approval, asked, call, turn, decision)
+        others = await self._later(call, turn)
+        while True:
+            # It may take long, and whoever decides must not find the question of a turn that a crash has forgotten.
+            await turn.flush()
+            try:
+                verdict = await turn.approvals(self.approvals).decide(approval, *others)
+            except errors.StorageError as error:
+                self._note(call, decision, "unrecorded", cause=str(error))
+                return "Nobody could be asked: the question cannot be written down. Tell the person, or try again later."
+            if verdict.ended != "approved":
+                break
+            decision = await self._decision(asked, turn)
+            if decision.outcome == "deny":
+                self._note(call, decision, "changed")
+                return _refusal(decision)
+            now = await asyncio.to_thread(self._approval, asked, call, turn, decision)
+            parts = 2 if verdict.scope in LASTING else 3
+            if now.fingerprint.split(":")[:parts] == approval.fingerprint.split(":")[:parts]:
+                break
+            self._note(call, decision, "changed")
+            approval, others = now, []
+        self._note(call, decision, verdict.ended, by=str(verdict.by or ""), scope=verdict.scope)
+        if verdict.ended == "approved":
+            return None
+        return f"{_because(decision)} {_ENDS[verdict.ended].format(by=verdict.by or 'Somebody')}"
+
+    async def _later(self, call: ToolCall, turn: ToolExecutionContext) -> list[Approval]:
+        """What is to be asked about the later calls of the step, as they look by now; once in a step."""
+        found, step = [], context.STEP.get([])
+        calls = step[step.index(call) + 1 :] if call in step else []
+        step.clear()
+        for later in calls:
+            asked = _asked(self.registry.get(later.name), later)
+            if asked is not None and (decision := await self._decision(asked, turn)).outcome == "ask":
+                found.append(await asyncio.to_thread(self._approval, asked, later, turn, decision))
+        return found
+
+    def _approval(
+        self, asked: Call, call: ToolCall, turn: ToolExecutionContext, decision: Decision
+    ) -> Approval:
+        """The question, bound to the files that the call names or replaces. Blocking."""
+        (runs, others), replaced = self._files(asked), self._replaced(asked)
+        hashes = [named_files.digest(some) for some in (runs, [*runs, *others])]
+        return Approval(
             request_id=turn.request_id,
             call_id=call.id,
             chat_key=turn.chat_key,
             tool=asked.tool,
-            fingerprint=name,
-            shown=shown,
+            fingerprint=":".join([self._fingerprint(asked, call), *(hashes if any(hashes) else ())]),
+            shown=self.shown(asked, call),
             why=decision.why,
             rule=decision.rule,
             channel=turn.channel,
@@ -182,23 +226,27 @@ class Policy:
             gone=replaced.gone,
             new=replaced.new,
             differs_from=replaced.differs_from,
+            script=self._script(runs, turn) if decision.lasting else "",
         )
-        # It may take long, and whoever decides must not find the question of a turn that a crash has forgotten.
-        await turn.flush()
+
+    def _files(self, asked: Call) -> tuple[list[Path], list[Path]]:
+        """The files that an approval is bound to: what runs, and others. An edit says itself what has to stand there."""
+        if asked.tool == "run_shell":
+            return named_files.find(str(asked.arguments["command"]), Path(self._root()))
+        path = Path(self._place(asked))
+        return [], [path] if asked.tool == "write_file" and path.is_file() else []
+
+    def _script(self, paths: Collection[Path], turn: ToolExecutionContext) -> str:
+        """The text of what a command runs, where the people of the turn may read it and it is short; else ""."""
+        now = PolicyContext(datetime.fromtimestamp(self.clock.now(), self.zone))
+        reads = [Call("read_file", {"path": str(path)}, READS) for path in paths]
+        if any(self.rules.judge(one, self._subjects(turn), now).outcome != "allow" for one in reads):
+            return ""
         try:
-            verdict = await turn.approvals(self.approvals).decide(approval)
-        except errors.StorageError as error:
-            self._note(call, decision, "unrecorded", cause=str(error))
-            return "Nobody could be asked: the question cannot be written down. Tell the person, or try again later."
-        if verdict.ended == "approved":
-            again = self._judge(asked, turn)
-            if again.outcome == "deny" or self._fingerprint(asked, call) != name:
-                self._note(call, again, "changed")
-                return "It was approved, but what it would be done to has changed meanwhile. Look again, then ask again."
-        self._note(call, decision, verdict.ended, by=str(verdict.by or ""), scope=verdict.scope)
-        if verdict.ended == "approved":
-            return None
-        return f"{_because(decision)} {_ENDS[verdict.ended].format(by=verdict.by or 'Somebody')}"
+            raw = b"\n".join(regular_files.read(path, LONGEST_SCRIPT) for path in paths)
+        except OSError:
+            return ""
+        return visible(self.redact(raw.decode(errors="replace"))) if len(raw) < LONGEST_SCRIPT else ""
 
     def _fingerprint(self, asked: Call, call: ToolCall) -> str:
         """The hash of exactly what would run, and where. A tool that its server defines otherwise meanwhile is another
@@ -221,7 +269,10 @@ class Policy:
         """Return the call for a person to read: every argument, without secrets and hidden characters. One line that is alone has
         no name.
         """
-        given = [(name, visible(self.redact(_value(value)))) for name, value in call.input.items()]
+        values = {name: visible(self.redact(_value(value))) for name, value in call.input.items()}
+        if asked.tool in {"edit_file", "memory"} and (old := values.pop("old_str", "")):
+            values["changes"] = "\n" + changed_lines(old, values.pop("new_str", ""))
+        given = list(values.items())
         kind, name = ARGUMENTS.get(asked.tool, ("", ""))
         if kind in {"path", "tree"} and self._place(asked) != f"{self._root()}/{asked.arguments.get(name)}":
             place = self._place(asked).removeprefix(self._root() + "/")

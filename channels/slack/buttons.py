@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from bot import text
-from bot.contracts.approvals import ABOUT_A_PERSON, CHOICES, Choice, QuestionButtons
+from bot.contracts.approvals import Choice, QuestionButtons
 from bot.contracts.base import Json
 from bot.contracts.inbound import Inbound
 from bot.words import say, speaking
@@ -14,7 +14,7 @@ from channels.slack.inbound import BotIdentity, ChannelId, Label, Payload, Ts, U
 
 FALLBACK = 3_000
 """Characters of a message that a notification gets."""
-_ASKS: frozenset[Choice] = frozenset({*CHOICES, *ABOUT_A_PERSON})
+_OTHER: frozenset[Choice] = frozenset({"again", "renew"})
 PRESSED = "block_actions"
 _RATINGS: dict[str, Literal["good", "bad"]] = {"rating good": "good", "rating bad": "bad"}
 
@@ -78,7 +78,7 @@ def content(markdown: str, asked: QuestionButtons | None, language: str, *, rate
     # Once it is decided there are none, and without blocks of its own Slack would leave them where they are.
     actions = [{"type": "actions", "elements": elements}] if elements else []
     # What a question shows of a call is not for the screen of a locked phone.
-    told = markdown.partition("\n\n")[0] if _ASKS & {*asked.choices} else markdown
+    told = markdown if _OTHER & {*asked.choices} else markdown.partition("\n\n")[0]
     return {"text": text.head(told, FALLBACK), "blocks": [{"type": "markdown", "text": markdown}, *actions]}
 
 

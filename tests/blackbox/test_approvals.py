@@ -270,10 +270,25 @@ async def test_a_stop_ends_the_waiting(world: World) -> None:
     assert len(world.model.requests) == 1
 
 
-async def test_rules_that_are_none_are_findings(world: World) -> None:
+async def test_rules_that_are_none_or_never_match_are_findings(world: World) -> None:
     world.only("telegram")
-    world.config["permissions"] = {"allow": ["run_shell(a | b)"], "deny": ["read_fil(secret/)"]}
+    rules = {
+        "run_shell(a | b)": "write the command plainly",
+        "read_fil(secret/)": 'did you mean "read_file"?',
+        "run_shell(git *": "the bracket is not closed",
+        "@trustd:run_shell(make *)": "did you mean @trusted:",
+        "mcp__": "for all tools write mcp__*",
+        "mcp__Tracker": "for all tools write mcp__tracker__*",
+        "mcp__trakcer__*": "did you mean mcp__tracker__?",
+        "mcp__*__delete": "",
+        "mcp__TRACKER__list": "",
+        "@night:run_shell(make)": "",
+    }
+    world.config["permissions"] = {"deny": [*rules]}
+    world.config["mcp"] = {"servers": {"tracker": {"command": "true"}}}
     await world.start(wait=False)
     assert await world.process.ended() == 78
-    assert "permissions.allow[0]: found" in world.process.stderr
-    assert 'permissions.deny[0]: found "read_fil(secret/)"' in world.process.stderr
+    told = world.process.stderr.splitlines()
+    for number, (rule, mend) in enumerate(rules.items()):
+        lines = [one for one in told if one.startswith(f"permissions.deny[{number}]: found")]
+        assert (len(lines), mend in "".join(lines)) == (bool(mend), True), (rule, lines)

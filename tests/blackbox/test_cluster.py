@@ -270,6 +270,62 @@ async def test_what_is_shared_is_backed_up_given_out_erased_and_restored(
     assert "what was the code?" in shown
 
 
+ELSEWHERE = (
+    "../kept",
+    "chats/../../kept",
+    "",
+    "{root}/kept",
+    "chats//../../kept",
+    "chats",
+    "pid",
+    "logs/kept",
+    ".",
+)
+
+
+async def test_no_row_names_a_file_elsewhere(relay: Relay, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Written to the database by somebody else: neither written nor removed, by a leader, a standby, a backup or a move."""
+    world, url, outside = (
+        relay.world,
+        relay.world.process.env["DATABASE_URL"],
+        tmp_path_factory.mktemp("kept"),
+    )
+    await world.start()
+    await relay.says("hello", "Hello.")
+    await world.turns(1)
+    assert await world.process.stop() == 0
+    victims = [
+        folder / name for folder in (world.root, world.root / "b") for name in ("kept", ".ship/logs/kept")
+    ]
+    for one in victims:
+        one.parent.mkdir(parents=True, exist_ok=True)
+        one.write_text("mine", encoding="utf-8")
+    with psycopg.connect(url) as db:
+        for number, name in enumerate(ELSEWHERE):
+            path = name.format(root=world.root)
+            for at, (row, marks) in enumerate(((path, 0), (f"{path}2", 900_000 + number))):
+                facts = (row, marks, 4 * at, 1, 10**6 + 2 * number + at)
+                db.execute(
+                    "INSERT INTO shared_files VALUES (%s, %s, %s, %s, %s) ON CONFLICT DO NOTHING", facts
+                )
+            db.execute("INSERT INTO shared_pieces VALUES (%s, 0, %s)", (900_000 + number, b"evil"))
+    await world.start()
+    await relay.stands_by("b")
+    await relay.says("and now?", "Still here.")
+    await eventually(
+        lambda: b"Still here." in b"".join(one.read_bytes() for one in relay.home("b").rglob("*.jsonl"))
+    )
+    code, told = await shipmate(world, "backup", str(outside / "backup"))
+    assert code == 0, told
+    assert await relay.hosts["b"].stop() == 0
+    assert await world.process.stop() == 0
+    code, told = await shipmate(world, "migrate", "--to", "embedded")
+    assert code == 0, told
+    assert all(one.read_text(encoding="utf-8") == "mine" for one in victims)
+    everywhere = [one for folder in (world.root, outside) for one in folder.rglob("*2") if one.is_file()]
+    assert not [one for one in everywhere if one.read_bytes() == b"evil"]
+
+
 FIRST_CHAT = 5_000
 _ANSWER = re.compile(r"answer (\d+)")
 

@@ -254,7 +254,7 @@ def _configure(scene: Scene, *, slack: bool, cut: bool, servers: Json) -> None:
                 "run_shell(true)",
                 "write_file(docs/)",
                 f"@trusted:web_fetch(http://pages.test:{scene.port}/*)",
-                "@trusted:mcp__box__say",
+                "@trusted:mcp__*__say",
             ]
         },
         "mcp": {"servers": servers},

@@ -9,7 +9,7 @@ from typing import Any
 
 import aiohttp
 
-from bot.testing.anthropic_script import tool_use
+from bot.testing.anthropic_script import reply, tool_use
 from tests.blackbox.conftest import PERSON, World, eventually
 
 SERVERS = Path(__file__).parents[1] / "unit" / "tools" / "mcp"
@@ -122,15 +122,17 @@ BOOK = tool_use("mcp__friends__book", {})
 async def booking(world: World) -> None:
     """A turn whose tool has asked the person something."""
     world.model.answer(BOOK)
-    await begin(world, allow=["mcp__friends__*"])
+    await begin(world, allow=["mcp__friends__*"], deny=["mcp__*__Greet"])
     world.telegram.say("book a table")
-    await told(world, "asks: “How many people?”")
+    await told(world, "How many people? [the *plan*](https://example.org/plan)")
+    (asked,) = [one for one in world.telegram.chat(PERSON).messages.values() if "How many" in one["text"]]
+    assert "text_link" not in [one["type"] for one in asked["entities"]], "words of a server hide no address"
 
 
 async def test_a_tool_asks_the_person_whose_next_message_is_the_answer(world: World) -> None:
     await booking(world)
     assert len(world.model.bodies) == 1
-    world.model.answer("It is booked.")
+    world.model.then(reply("It is booked."), reply(FIND), reply(GREET), reply("I may not."))
     world.telegram.say("5")
     await told(world, "It is booked.")
     results = [
@@ -140,6 +142,9 @@ async def test_a_tool_asks_the_person_whose_next_message_is_the_answer(world: Wo
     # It is a message of the conversation as any other.
     assert world.model.bodies[1]["messages"][-1]["content"][-1]["text"] == "5"
     await world.turns(1)
+    world.telegram.say("greet her")
+    await told(world, "I may not.")
+    assert "deny mcp__*__Greet" in result(world, -1)["content"], "names match without case"
 
 
 async def test_a_stop_ends_a_question(world: World) -> None:

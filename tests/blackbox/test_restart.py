@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import signal
+import sqlite3
 from typing import Any
 
 from bot.testing.anthropic_script import tool_use
@@ -162,3 +164,33 @@ async def test_a_telegram_send_whose_answer_was_lost_is_repeated_and_says_so(wor
     assert first == "The answer."
     assert second.startswith("(You may have this already.)")
     assert second.endswith("The answer.")
+
+
+async def test_rows_that_somebody_else_has_written_name_no_file_elsewhere(world: World) -> None:
+    world.only("telegram")
+    kept = world.root / "kept"
+    kept.write_text("mine", encoding="utf-8")
+    await world.start()
+    world.telegram.say("hello")
+    await world.turns(1)
+    await world.sent()
+    assert await world.process.stop() == 0
+    with contextlib.closing(sqlite3.connect(world.root / ".ship" / "journal.db")) as db:
+        cursor = db.execute("SELECT * FROM outbox")
+        row = dict(zip([one[0] for one in cursor.description], cursor.fetchone(), strict=True))
+        for number, name in enumerate(("../../kept", str(kept), "", 7, ["a"], None)):
+            file: dict[str, object] = {"name": "a", "mime_type": "text/plain", "size": 4, "sha256": name}
+            row |= {"id": f"{number:026}", "state": "sending", "message_id": None, "file": json.dumps(file)}
+            db.execute(
+                f"INSERT INTO outbox ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})", [*row.values()]
+            )
+        for number, path in enumerate(("../../kept", str(kept), "", b"\xff", "chats/a/../../../kept"), 1_000):
+            db.execute(
+                "INSERT INTO lines VALUES (?, ?, ?)", (number, path, b"evil\n" if number % 2 else "evil")
+            )
+        db.commit()
+    await world.start()
+    world.telegram.say("and now?")
+    await world.turns(2)
+    assert kept.read_text(encoding="utf-8") == "mine"
+    assert await world.process.stop() == 0

@@ -179,3 +179,17 @@ async def test_known_secrets_are_nowhere_plain_or_encoded(
     found = [(name, form) for name, data in places for form in wanted if form in data]
     assert found == []
     assert any(b"[redacted]" in data for _, data in places)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+async def test_a_crash_leaves_no_memory_on_the_disk(world: World) -> None:
+    """Whatever the user's limit is, for the process and what it starts; the unit says so too."""
+    world.only("telegram")
+    world.process.before = ["bash", "-c", 'ulimit -c unlimited; exec "$0" "$@"']
+    await world.start()
+    limits = Path(f"/proc/{world.process.pid}/limits").read_text(encoding="utf-8")
+    (core,) = [line.split()[4:6] for line in limits.splitlines() if line.startswith("Max core file size")]
+    assert core == ["0", "0"]
+    unit = Path(__file__).parents[2] / "deploy" / "shipmate.service"
+    assert "\nLimitCORE=0\n" in unit.read_text(encoding="utf-8")
+    assert await world.process.stop() == 0

@@ -718,7 +718,7 @@ MCP: Json = {
 }
 
 
-ASKED = {"begins": "book (friends) asks: “How many people?”", "ends": "this way."}
+ASKED = {"begins": "book (friends) asks:", "ends": "this way."}
 
 
 @scene(shown={PERSON: [ASKED, *answers(BOOK)]}, model=1, settings=MCP)

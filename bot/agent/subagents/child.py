@@ -399,9 +399,9 @@ class _TaskApprovals:
         self._approvals = approvals
         self._child = child
 
-    async def decide(self, asked: Approval) -> Verdict:
+    async def decide(self, *asked: Approval) -> Verdict:
         with self._child.waiting():
-            verdict = await self._approvals.decide(replace(asked, task=self._child.label))
+            verdict = await self._approvals.decide(*(replace(one, task=self._child.label) for one in asked))
         self._child.decided(verdict)
         return verdict
 

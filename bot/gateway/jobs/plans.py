@@ -212,6 +212,15 @@ def in_words(plan: Plan) -> str:
     )
 
 
+def said(when: str) -> str:
+    """What was asked for as a `contracts.jobs.JobRequest` has it, as people read it; a single time stands as it is."""
+    try:
+        plan = read(when, zone="UTC", now=0, least=0)
+    except errors.ToolInputInvalid:
+        return when
+    return when if plan.kind == "once" else in_words(plan)
+
+
 def _weekdays(found: CronSim) -> list[int]:
     """The days of the week from Monday, 0: to `cronsim` Sunday is 0 and 7. A day of a certain week of its month is none."""
     return sorted({(day - 1) % 7 for day in found.weekdays if isinstance(day, int)})

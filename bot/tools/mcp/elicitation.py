@@ -17,6 +17,7 @@ from bot.contracts.environment import Log
 from bot.contracts.questions import Answer, Question, Questions
 from bot.tools.context import ToolExecutionContext, current, progress
 from bot.tools.mcp import definitions
+from bot.tools.permissions.display import visible
 from bot.words import language, say, speaking
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 TRIES = 3
 WORDS = 3_000
+"""Characters of a question."""
 SKIP = frozenset({"skip", "/skip", "跳过"})
 CANCEL = frozenset({"cancel", "/cancel", "取消"})
 YES = frozenset(
@@ -172,7 +174,7 @@ class Elicitations:
 
 def _literal(words: str, limit: int = 80) -> str:
     """Words of a server as they stand: no formatting, and links that show whole."""
-    return text.literal(definitions.line(words, limit))
+    return text.literal(visible(definitions.line(words, limit)))
 
 
 def _default(one: Json) -> str:

@@ -59,6 +59,7 @@ confirms the call.
 ASKED_BECAUSE: Mapping[Reason, str] = {
     "tainted": "text from the web, a server, a file or people without rights is in view",
     "instructs": "it changes what I am told to do",
+    "elsewhere": "other agents or programs follow that file",
     "read": "text of the project's files is in view",
     "default": "it needs an approval",
     "rule": "a rule of this installation wants it approved",
@@ -71,6 +72,12 @@ _OF_THE_PROJECT = frozenset({"path", "tree", "command"})
 _FOLDERS = frozenset({".ship", ".git"})
 _INSTRUCTIONS = frozenset({"agent.md", "skill.md"})
 _SKILLS = (".claude", "skills")
+_FOLLOWED = """
+    .circleci .cursor .cursorrules .devcontainer .envrc .gitlab-ci.yml .husky .mcp.json .pre-commit-config.yaml agents.md claude.md
+    conftest.py copilot-instructions.md gemini.md sitecustomize.py .claude/agents .claude/commands .claude/hooks
+    .claude/settings.json .claude/settings.local.json .github/actions .github/workflows .vscode/tasks.json
+"""
+"""Files and folders that instruct other agents, or that other programs run by themselves."""
 
 
 def decided(call: Call, now: PolicyContext) -> Decision:
@@ -115,13 +122,16 @@ def _carries(call: Call, now: PolicyContext) -> bool:
     return call.tool == HISTORY and call.arguments.get("scope") == "mine" and not now.private
 
 
-def instructs(call: Call, asked: JudgedCall) -> bool:
-    """True where a write is asked for even under an allow rule, unless the rule is marked: the file's text will be taken for
-    instructions.
+def instructs(call: Call, asked: JudgedCall) -> Reason:
+    """The reason why a write is asked for even under an allow rule, unless the rule is marked: the file's text will be taken for
+    instructions. "" where there is none.
     """
     path = asked.words("path") if call.tool in {"write_file", "edit_file"} else None
-    forms = asked.forms(path) if path is not None else ()
-    return any(form and (form[-1] in _INSTRUCTIONS or _SKILLS in pairwise(form)) for form in forms)
+    forms = [form for form in (asked.forms(path) if path is not None else ()) if form]
+    if any(form[-1] in _INSTRUCTIONS or _SKILLS in pairwise(form) for form in forms):
+        return "instructs"
+    names = {name for form in forms for name in (*form, *map("/".join, pairwise(form)))}
+    return "" if names.isdisjoint(_FOLLOWED.split()) else "elsewhere"
 
 
 def protected(call: Call, asked: JudgedCall, code: ProtectedCode | None) -> str | None:

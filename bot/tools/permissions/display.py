@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 import unicodedata
+from collections.abc import Callable
 
 from bot import text
 from bot.words import names, say
@@ -18,6 +20,7 @@ _MARK = "\ue000"
 """No visible words have this sign."""
 _LABEL = re.compile(f"{_MARK}([A-Za-z_]{{1,40}}){_MARK}")
 _LABELS = frozenset(names("fields"))
+_WHEN = re.compile(f"(?<={_MARK}when{_MARK}: ).+")
 _LEFT_OUT = re.compile(f"{_MARK}([0-9]{{1,12}}){_MARK}")
 
 
@@ -53,9 +56,16 @@ def label(name: str) -> str:
     return f"{_MARK}{name}{_MARK}" if name in _LABELS else name
 
 
-def in_words(shown: str) -> str:
-    """Say what `shortened` left of words, and each `label`, in the language of the running task."""
-    labelled = _LABEL.sub(lambda mark: say(f"fields.{mark[1]}") if mark[1] in _LABELS else mark[1], shown)
+def changed_lines(old: str, new: str, around: int = 10**6) -> str:
+    """The lines that go and come between two texts, among so many of the others."""
+    lines = difflib.unified_diff(old.split("\n"), new.split("\n"), n=around, lineterm="")
+    return "\n".join([*lines][3:])
+
+
+def in_words(shown: str, times: Callable[[str], str] = str) -> str:
+    """Say what `shortened` left of words, each `label`, and by `times` when a job is due, in the language of the running task."""
+    told = _WHEN.sub(lambda mark: times(mark[0]), shown)
+    labelled = _LABEL.sub(lambda mark: say(f"fields.{mark[1]}") if mark[1] in _LABELS else mark[1], told)
     return _LEFT_OUT.sub(lambda mark: say("marks.left_out", count=int(mark[1])), labelled)
 
 

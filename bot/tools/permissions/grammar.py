@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from bot import text
+
 LONGEST = 1_000
 TRUSTED = "trusted"
 """The tag of an allow rule that holds although untrusted text is in view."""
@@ -36,6 +38,8 @@ def parse(rule: str) -> ParsedRule:
     if len(rule) > LONGEST or not rule.isprintable():
         raise RuleMalformed(f"one line of at most {LONGEST} characters", "shorten it")
     match = _RULE.fullmatch(rule.strip())
+    if match is None and "(" in rule and not rule.rstrip().endswith(")"):
+        raise RuleMalformed("a ) at the end", "the bracket is not closed")
     if match is None:
         raise RuleMalformed(
             "Tool, Tool(pattern), Tool(pattern, condition) or @tag:Tool",
@@ -43,6 +47,8 @@ def parse(rule: str) -> ParsedRule:
         )
     tags, tool, inside = match.groups()
     named = frozenset(tags.replace(":", "").split("@")[1:])
+    if wrong := text.nearest(TRUSTED, named - {TRUSTED}):
+        raise RuleMalformed(f"@{TRUSTED}:, or a label unlike it, not @{wrong}:", f"did you mean @{TRUSTED}:")
     if inside is None:
         return ParsedRule(rule.strip(), named, tool)
     pattern, comma, condition = inside.partition(",")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from bot.tools.permissions import defaults
 from bot.tools.permissions.conditions import Condition, compile_condition
-from bot.tools.permissions.globs import glob
+from bot.tools.permissions.globs import folded, glob
 from bot.tools.permissions.grammar import TRUSTED, ParsedRule, RuleMalformed, parse
 from bot.tools.permissions.paths import Paths
 from bot.tools.permissions.patterns import Answer, JudgedCall, Pattern, compile_pattern
@@ -64,7 +64,7 @@ class Rules:
                 if "*" in parsed.tool:
                     self._wild.append((outcome, parsed))
                 else:
-                    self._exact.setdefault(parsed.tool, []).append((outcome, parsed))
+                    self._exact.setdefault(folded(parsed.tool), []).append((outcome, parsed))
 
     def judge(self, call: Call, subjects: Sequence[Subject], now: PolicyContext) -> Decision:
         """Decide on a call that these people have caused together, by the rights of the weakest."""
@@ -97,9 +97,9 @@ class Rules:
         given = [rule for rule in tool["allow"] if rule.answer(call, asked, subject, now) == "yes"]
         if doubt is not None:
             return defaults.asks("rule", "doubt", f"deny {doubt.text}")
-        if given and defaults.instructs(call, asked) and not any(rule.trusted for rule in given):
+        if given and (why := defaults.instructs(call, asked)) and not any(rule.trusted for rule in given):
             # Not theirs to press either: what is written there speaks to everybody, operators too.
-            return defaults.asks("default", "instructs", f"allow {given[0].text}")
+            return defaults.asks("default", why, f"allow {given[0].text}")
         for rule in tool["ask"]:
             if rule.answer(call, asked, subject, now) != "no":
                 return defaults.asks("rule", "rule", f"ask {rule.text}", granted=bool(given))
@@ -116,8 +116,9 @@ class Rules:
 
     def _compiled(self, name: str) -> _Compiled:
         tool: _Compiled = {"deny": [], "ask": [], "allow": []}
-        wild = [item for item in self._wild if glob(item[1].tool)(name)]
-        for outcome, parsed in [*self._exact.get(name, ()), *wild]:
+        # Servers name tools as they like, and change that: in any case it is the one that is meant.
+        wild = [item for item in self._wild if glob(folded(item[1].tool))(folded(name))]
+        for outcome, parsed in [*self._exact.get(folded(name), ()), *wild]:
             try:
                 tool[outcome].append(_compile(name, parsed, outcome, self._paths))
             except RuleMalformed:

@@ -82,6 +82,7 @@ function choices(name, allowed) {
     ["deny", `/deny ${name}`],
     ["chat", `/approve ${name} chat`],
     ["always", `/approve ${name} always`],
+    ["each", `/approve ${name} each`],
     ["again", `/retry ${name}`],
   ]) {
     if (!allowed.includes(choice)) continue;

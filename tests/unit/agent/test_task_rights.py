@@ -36,7 +36,7 @@ class Person:
         self.verdicts = list(verdicts)
         self.asked: list[Approval] = []
 
-    async def decide(self, asked: Approval) -> Verdict:
+    async def decide(self, asked: Approval, *_: Approval) -> Verdict:
         self.asked.append(asked)
         return self.verdicts.pop(0)
 
@@ -69,7 +69,7 @@ async def test_a_person_is_asked_from_within_a_task_and_their_time_is_not_the_ta
     bench: Bench, work: Any
 ) -> None:
     class Slow(Person):
-        async def decide(self, asked: Approval) -> Verdict:
+        async def decide(self, asked: Approval, *_: Approval) -> Verdict:
             await bench.clock.advance(1_000)
             return await super().decide(asked)
 

@@ -277,29 +277,6 @@ async def test_of_a_direct_chat_no_address_is_shown(desk: Copies) -> None:
     assert mine.buttons == QuestionButtons(desk.names()[0], ()), "no buttons for who may not decide"
 
 
-@pytest.mark.parametrize(
-    ("task", "words"),
-    [
-        (
-            "",
-            "For this I need a yes from an operator. I'd like to run a command.\nI've asked. I'll wait up to 30 minutes.",
-        ),
-        (
-            "look",
-            "For the task “look” I need a yes from an operator. I'd like to run a command.\nI've asked. I'll wait up to 30 minutes.",
-        ),
-    ],
-)
-async def test_who_may_not_decide_sees_what_is_waited_for_and_nothing_of_the_call(
-    desk: Copies, task: str, words: str
-) -> None:
-    desk.task = task
-    await desk.shown()
-    asked = {one.chat_key.chat_id: one.text for one in desk.tele.sent}
-    assert asked["-100"] == words
-    assert "run_shell" in asked["1"]
-
-
 async def test_a_question_that_cannot_be_read_at_a_start_is_an_error_in_the_log(desk: Copies) -> None:
     async def refuses(_: float) -> Any:
         raise errors.StorageError("no")

@@ -46,7 +46,7 @@ class Desk:
     def answering(self) -> Any:
         return ScriptedModel(*([REPLY] for _ in range(50)))
 
-    async def decide(self, asked: Approval) -> Verdict:
+    async def decide(self, asked: Approval, *_: Approval) -> Verdict:
         self.asked.append(asked)
         if self.fails:
             raise errors.StorageError("no room")

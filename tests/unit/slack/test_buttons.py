@@ -53,7 +53,7 @@ async def test_a_question_has_buttons_and_other_messages_have_none(stage: Any) -
         (CHOICES, "Ann wants me to run this. May I?"),
         (ABOUT_A_PERSON, "Ann wants me to run this. May I?"),
         (("again",), "Ann wants me to run this. May I?\n\n```\nls secret\n```"),
-        ((), "Ann wants me to run this. May I?\n\n```\nls secret\n```"),
+        ((), "Ann wants me to run this. May I?"),
     ],
 )
 async def test_a_notification_tells_of_a_question_without_its_call_and_of_all_else_what_it_says(

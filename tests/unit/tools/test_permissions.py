@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.config.ship_file import Permissions, ShipFile
+from bot.config.ship_file import Mcp, McpServer, Permissions, ShipFile
 from bot.contracts.identity import ChatKey
 from bot.contracts.provenance import Taint
 from bot.contracts.tools import Effect
@@ -437,11 +437,14 @@ def test_untrusted_text_brings_no_other_chats_to_where_others_read_along() -> No
     assert outcome(rules(allow=["@trusted:chat_load_history"]), mine, now=TAINTED) == "allow"
 
 
+SERVERS = Mcp(servers={"a": McpServer(command="a"), "tracker": McpServer(command="t")})
+
+
 @pytest.mark.parametrize(
     ("rule", "said"),
     [
         ("", "@tag:Tool"),
-        ("run_shell(", "@tag:Tool"),
+        ("run_shell(", "the bracket is not closed"),
         ("run shell", "@tag:Tool"),
         ("run_shell()", "pattern between"),
         ("run_shel", 'did you mean "run_shell"?'),
@@ -451,7 +454,7 @@ def test_untrusted_text_brings_no_other_chats_to_where_others_read_along() -> No
         ("write_file(../a)", "without .."),
         ("write_file(~/a)", "without .."),
         ("memory(a)", "no pattern for this tool"),
-        ("mcp__x__y(a/b)", "no pattern for this tool"),
+        ("mcp__a__y(a/b)", "no pattern for this tool"),
         ("run_shell(a | b)", "plainly"),
         ("run_shell(A=1 b)", "plainly"),
         ("web_fetch(ftp://x)", "a host or an address"),
@@ -470,7 +473,7 @@ def test_untrusted_text_brings_no_other_chats_to_where_others_read_along() -> No
     ],
 )
 def test_a_malformed_rule_is_a_finding_that_says_what_to_write(rule: str, said: str) -> None:
-    (line,) = mistakes(ShipFile(permissions=Permissions(deny=("chat_send", rule))))
+    (line,) = mistakes(ShipFile(permissions=Permissions(deny=("chat_send", rule)), mcp=SERVERS))
     assert line.startswith("permissions.deny[1]: found ")
     assert said in line
     assert "\n" not in line
@@ -492,7 +495,7 @@ def test_good_rules_are_no_findings() -> None:
         "*_file(a/)",
         "mcp__*(*, arg~=x)",
     )
-    assert not list(mistakes(ShipFile(permissions=Permissions(allow=good, ask=good, deny=good))))
+    assert not list(mistakes(ShipFile(permissions=Permissions(allow=good, ask=good, deny=good), mcp=SERVERS)))
 
 
 def test_the_rules_of_the_documents_are_rules() -> None:

@@ -201,6 +201,7 @@ async def test_a_question_has_the_name_that_its_buttons_say_and_a_press_is_a_com
         ("deny", ""),
         ("approve", " chat"),
         ("approve", " always"),
+        ("approve", " each"),
         ("retry", ""),
     ]
     for number, (word, scope) in enumerate(said):

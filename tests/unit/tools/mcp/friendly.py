@@ -62,7 +62,7 @@ def build(folder: Path) -> MCPServer:
 
     @server.tool(description="Books a table; asks how many people come.")
     async def book(ctx: Context[Any]) -> str:
-        asked = await ctx.elicit("How many people?", People)
+        asked = await ctx.elicit("How many people? [the *plan*](https://example.org/plan)", People)
         return (
             f"booked for {asked.data.people}" if asked.action == "accept" else f"not booked: {asked.action}"
         )

@@ -1,0 +1,203 @@
+"""What a person allows is what runs: the files that a call names, all calls of a step, and nobody who is kept out meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+from bot.testing.anthropic_script import pause, reply, tool_use
+from tests import quick
+from tests.blackbox.conftest import PERSON, START_SECONDS, World
+
+OPERATOR = 2002
+
+
+def asked(world: World, chat_id: int = OPERATOR) -> list[tuple[int, str, dict[str, str]]]:
+    """Number, words and buttons of each question that is open in a Telegram chat."""
+    messages = world.telegram.chats[chat_id].messages if chat_id in world.telegram.chats else {}
+    return [
+        (
+            number,
+            one["text"],
+            {b["text"]: b["callback_data"] for row in one["reply_markup"]["inline_keyboard"] for b in row},
+        )
+        for number, one in messages.items()
+        if "reply_markup" in one
+    ]
+
+
+async def question(world: World, *, after: int = 0) -> tuple[int, str, dict[str, str]]:
+    """The question that stands before the operator, once there is one that is newer than this message."""
+    await world.telegram.until(lambda: any(number > after for number, *_ in asked(world)), START_SECONDS)
+    return next(one for one in asked(world) if one[0] > after)
+
+
+async def decide(world: World, label: str, *, after: int = 0) -> str:
+    """Press a button of the question; what the question said."""
+    number, words, buttons = await question(world, after=after)
+    world.telegram.press(number, buttons[label], chat_id=OPERATOR)
+    await world.telegram.until(lambda: number not in [one[0] for one in asked(world)], START_SECONDS)
+    return words
+
+
+async def begin(world: World, **permissions: list[str]) -> None:
+    """Start with an operator and somebody who asks. A message is the calls of the step that it makes the model take."""
+    world.only("telegram")
+    world.config["operators"] = [f"telegram:{OPERATOR}"]
+    world.config["permissions"] = permissions
+    world.telegram.chat(OPERATOR)
+
+    def answer(body: dict[str, Any]) -> Any:
+        last = body["messages"][-1]["content"][-1]
+        if last["type"] == "tool_result":
+            return "Done."
+        return reply(*(tool_use(name, given) for name, given in json.loads(last["text"])))
+
+    world.model.script(answer)
+    await world.start()
+
+
+async def ask(world: World, *calls: tuple[str, dict[str, Any]]) -> Callable[[], Any]:
+    """Somebody asks for these calls; gives what waits for their results."""
+    count = world.texts().count("Done.")
+    world.telegram.say(json.dumps(calls))
+
+    async def results() -> list[dict[str, Any]]:
+        await world.telegram.until(lambda: world.texts().count("Done.") > count, START_SECONDS)
+        return [
+            one for one in world.model.bodies[-1]["messages"][-1]["content"] if one["type"] == "tool_result"
+        ]
+
+    return results
+
+
+def shell(command: str) -> tuple[str, dict[str, Any]]:
+    return ("run_shell", {"command": command})
+
+
+async def test_what_was_approved_is_what_runs(world: World) -> None:
+    """Of a change between the question and the run, and between an approval that lasts and a later run."""
+    root = world.root
+    (root / "sub").mkdir()
+    for name in ("run.sh", "sub/run.sh", "rule.sh", "always.sh"):
+        (root / name).write_text("echo one\n", encoding="utf-8")
+    (root / "sub/Makefile").write_text("all:\n\techo one\n", encoding="utf-8")
+    (root / "notes.md").write_text("one", encoding="utf-8")
+    await begin(world, allow=["run_shell(sh rule.sh)"])
+    cases: list[tuple[tuple[str, dict[str, Any]], str, int]] = [
+        (shell("sh run.sh"), "run.sh", 2),
+        (shell("cd sub && sh -e 'run.sh' | cat"), "sub/run.sh", 2),
+        (shell("bash -c 'sh run.sh'"), "run.sh", 2),
+        (shell("make -C sub"), "sub/Makefile", 2),
+        (shell("cat notes.md"), "notes.md", 2),
+        (shell("cat <notes.md"), "other.md", 1),
+        (shell("sh rule.sh"), "rule.sh", 0),
+        (("write_file", {"path": "new.md", "content": "mine"}), "new.md", 2),
+    ]
+    at, words = 0, ""
+    for call, changed, times in cases:
+        results = await ask(world, call)
+        for number in range(times):
+            (at, words, _) = await question(world, after=at)
+            if number == 0:
+                with (root / changed).open("a", encoding="utf-8") as file:
+                    file.write(f"\n# {at}\n")
+            await decide(world, "Allow once")
+        (result,) = await results()
+        assert "is_error" not in result, (call, result)
+    assert "of its 2 lines 2 would go" in words, "the new file's second question says that one stands there"
+    # What lasts is bound to the script, and to nothing else that the command names.
+    results = await ask(world, shell("sh always.sh notes.md"))
+    await decide(world, "Allow in this chat")
+    await results()
+    (root / "notes.md").write_text("two", encoding="utf-8")
+    results = await ask(world, shell("sh always.sh notes.md"))
+    assert "one" in json.dumps(await results())
+    (root / "always.sh").write_text("echo one\necho two\n", encoding="utf-8")
+    results = await ask(world, shell("sh always.sh notes.md"))
+    words = await decide(world, "Deny", after=at + 1)
+    assert "+echo two" in words
+    assert "it may run something other than what was allowed before" in words
+    (result,) = await results()
+    assert result["is_error"]
+    assert await world.process.stop() == 0
+
+
+FOLLOWED = [
+    "CLAUDE.md",
+    "sub/AGENTS.md",
+    ".mcp.json",
+    ".github/workflows/ci.yml",
+    ".vscode/tasks.json",
+    ".husky/pre-commit",
+    "tests/conftest.py",
+    ".claude/settings.json",
+]
+
+
+async def test_the_calls_of_a_step_are_one_question(world: World) -> None:
+    """Over a kill too; one press is for all of them, or each is asked about by itself."""
+    (world.root / "list.md").write_text("milk\nbread\n", encoding="utf-8")
+    await begin(world, allow=["write_file(pro/)"], ask=["schedule_create"])
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("write_file", {"path": "a.md", "content": "mine"}),
+        ("edit_file", {"path": "list.md", "old_str": "milk\nbread", "new_str": "milk\neggs"}),
+        ("schedule_create", {"prompt": "remind me", "when": "30 8 * * 1-5"}),
+        shell("cat list.md"),
+    ]
+    results = await ask(world, *calls[:3])
+    at, words, buttons = await question(world)
+    for told in ("do 3 things", "1. write a file", "a.md", "-bread\n", "+eggs\n", "Mon–Fri at 08:30"):
+        assert told in words
+    await world.telegram.until(lambda: "a.md" in "".join(world.texts()[-1:]), START_SECONDS)
+    assert "Mon–Fri at 08:30" in world.texts()[-1], "who asks reads what"
+    await world.sent()
+    await world.process.kill()
+    await world.process.start()
+    assert len(asked(world)) == 1
+    world.telegram.press(at, buttons["Allow once"], chat_id=OPERATOR)
+    assert not any("is_error" in one for one in await results())
+    assert (world.root / "list.md").read_text(encoding="utf-8") == "milk\neggs\n"
+    results = await ask(world, *calls[2:])
+    words = await decide(world, "Deny", after=at)
+    assert [one.get("is_error") for one in await results()] == [True, True]
+    results = await ask(world, calls[2], calls[3])
+    await decide(world, "One by one")
+    await decide(world, "Allow once")
+    await decide(world, "Deny")
+    assert [one.get("is_error") for one in await results()] == [None, True]
+    # A rule for a folder is none for what others run or follow.
+    results = await ask(
+        world, *(("write_file", {"path": f"pro/{one}", "content": "x"}) for one in (*FOLLOWED, "x.md"))
+    )
+    words = await decide(world, "Deny")
+    assert [one for one in (*FOLLOWED, "x.md") if f"pro/{one}" in words] == FOLLOWED
+    assert "other agents or programs follow that file" in words
+    assert [one.get("is_error") for one in await results()] == [True] * len(FOLLOWED) + [None]
+    assert await world.process.stop() == 0
+
+
+async def test_what_a_blocked_person_has_running_ends(world: World) -> None:
+    """A question that waits, and an answer that is being written; the command line blocks as the chat does."""
+    await begin(world)
+    await ask(world, shell("true"))
+    at, _, buttons = await question(world)
+    world.telegram.say(f"/block {PERSON}", chat_id=OPERATOR)
+    await world.telegram.until(lambda: not asked(world), START_SECONDS)
+    assert "it did not run" in world.telegram.chats[OPERATOR].messages[at]["text"]
+    await world.turns(1)
+    world.telegram.press(at, buttons["Allow once"], chat_id=OPERATOR)
+    world.telegram.say(f"/allow {PERSON}", chat_id=OPERATOR)
+    await world.telegram.until(lambda: "may talk to me" in world.texts(OPERATOR)[-1], START_SECONDS)
+    world.model.script(lambda _: pause(reply("A"), asyncio.Event()))
+    world.telegram.say("write a long answer")
+    await world.model.until(lambda: len(world.model.requests) == 2)
+    code, *_ = await quick.run(
+        "block", "telegram", str(PERSON), "--dir", str(world.root), env=world.process.env
+    )
+    assert code == 0
+    await world.turns(2)
+    assert len(world.model.requests) == 2
+    assert await world.process.stop() == 0
