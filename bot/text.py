@@ -274,6 +274,11 @@ def without_direction(words: str) -> str:
     return words if words.isascii() else _BIDI.sub("", words)
 
 
+def name(words: str) -> str:
+    """What can be the name of a person, a channel or a group: a few words of letters. Whoever bears it has chosen it."""
+    return head(" ".join(regex.sub(r"[^\p{L}\p{M}\p{N}.'’_-]+", " ", words).split()[:4]), 30)
+
+
 def utf16_len(text: str) -> int:
     """Length in UTF-16 code units, the unit of Telegram's limits and offsets."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2

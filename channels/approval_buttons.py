@@ -14,13 +14,14 @@ _VALUES: dict[Choice, str] = {
     "always": "approve {} always",
     "deny": "deny {}",
     "each": "approve {} each",
+    "afresh": "afresh {}",
     "admit": "approve {} once",
     "later": "deny {}",
     "again": "retry {}",
     "renew": "renew {}",
 }
 _VALUE = re.compile(
-    r"(?P<name>approve|deny|retry|renew) (?P<args>[0-9A-Z]{26}(?: (?:once|chat|always|each))?)"
+    r"(?P<name>approve|deny|afresh|retry|renew) (?P<args>[0-9A-Z]{26}(?: (?:once|chat|always|each))?)"
 )
 
 

@@ -21,6 +21,7 @@ from bot.context.memory import MemoryInvalid, SessionMemory, TooLong
 from bot.contracts.base import Json, Message
 from bot.contracts.model import ModelReply, ModelRequest
 from bot.llm.wrapper import reply_of
+from bot.tools.permissions import taint
 
 ANSWER_TOKENS = 8_192
 """Most tokens of a fork's answer, whatever a turn's may have; a memory takes less, an analysis before a summary takes its
@@ -60,12 +61,13 @@ class Summary:
 def prefix_of(
     view_changes: ViewChanges, current: Sequence[Message] = (), stand_in: Sequence[Json] = ()
 ) -> Prefix:
-    """The beginning of a chat's next request; with `stand_in` for a system prompt that is not known."""
-    history, chat_totals = view_changes.store.view(), view_changes.chat_totals
-    if view_changes.system:
-        return Prefix(view_changes.system, history, current, chat_totals)
-    # What was thought, or summed up, behind another system prompt would be refused.
-    return in_words(Prefix(stand_in, history, current, chat_totals))
+    """The beginning of a chat's next request, without foreign text; with `stand_in` for a system prompt that is not known."""
+    shown, chat_totals = [*view_changes.store.view()], view_changes.chat_totals
+    history, now = taint.faded(shown), taint.faded(current)
+    if view_changes.system and (history, now) == (shown, [*current]):
+        return Prefix(view_changes.system, history, now, chat_totals)
+    # What was thought, or summed up, behind another prompt would be refused.
+    return in_words(Prefix(view_changes.system or stand_in, history, now, chat_totals))
 
 
 def request(

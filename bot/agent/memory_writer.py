@@ -50,8 +50,8 @@ class Recollection:
         return taint.summed(self._seen)
 
     def saw(self, messages: Sequence[Message]) -> None:
-        """Whoever writes the memory has these in view."""
-        self._seen |= taint.seen(messages)
+        """Whoever writes the memory has these in view, as `forks.prefix_of` shows them."""
+        self._seen |= taint.seen(taint.faded(messages))
 
     async def load(self) -> SavedMemory | None:
         """The memory that is on file. Raises `errors.StorageError`."""

@@ -14,6 +14,7 @@ from bot.agent.deps import AgentDeps
 from bot.context import blocks, file_previews, found_tools
 from bot.context.sections import Section, assemble
 from bot.contracts.base import Json, Message
+from bot.contracts.provenance import Taint
 from bot.contracts.tools import ToolCall, ToolResult
 from bot.tools import excerpt
 from bot.tools.builtin.skills_load import SkillsLoad
@@ -159,12 +160,13 @@ def _skills(messages: Sequence[Message]) -> Iterator[tuple[str, str]]:
 
 
 def _results(messages: Sequence[Message]) -> Iterator[tuple[ToolCall, ToolResult]]:
-    """Every textual result that was no error, with its call."""
+    """Every textual result that was no error, with its call; of foreign ones those that are pointers."""
     calls = {call.id: call for message in messages for call in blocks.tool_calls(message["content"])}
     for message in messages:
         for block in message["content"]:
             if block.get("type") != "tool_result" or not isinstance(block.get("content"), str):
                 continue
             result = ToolResult.of(block)
-            if not result.failed:
+            foreign = getattr(result.origin, "taint", None) is Taint.FOREIGN
+            if not result.failed and (result.omission is not None or not foreign):
                 yield calls.get(result.call_id, ToolCall(result.call_id, "")), result

@@ -18,6 +18,7 @@ from bot.contracts.inbound import Inbound, Quoted, ShownFile
 from bot.contracts.provenance import ANYBODYS, ORIGIN, WORKSPACES
 from bot.contracts.tools import PICTURES
 from bot.contracts.transcript import MessageEvent
+from bot.tools.permissions import taint
 from bot.words import zone
 
 
@@ -34,7 +35,8 @@ async def user_message(
     now, inbound = int(deps.clock.now() * 1000), request.inbound
     if inbound is None:
         return _said(prompt.user_message(request, now, fresh_nonce(deps), wrong=wrong, news=news), deps)
-    request, hidden = await _without_removed(request, inbound, deps.history.archive)
+    seen = list(seen)
+    request, hidden = await _without_removed(request, inbound, deps.history.archive, seen)
     changed = await sent_at(deps.history.archive, inbound)
     words = await deps.prompts.of_person(inbound)
     own = prompt.for_person(deps.redact(words)) if words else None
@@ -104,10 +106,10 @@ def _said(message: Message, deps: AgentDeps, unquoted: Iterable[str] = ()) -> Me
 
 
 async def _without_removed(
-    request: TurnRequest, inbound: Inbound, archive: Archive
+    request: TurnRequest, inbound: Inbound, archive: Archive, seen: Iterable[Message]
 ) -> tuple[TurnRequest, set[str]]:
     """The request without what is quoted of removed messages, and their ids: platforms go on quoting what was removed here
-    alone. If the archive cannot tell what was, nothing is quoted.
+    alone. If the archive cannot tell what was, nothing is quoted. Of our own messages the words that the model has `seen` there count once.
     """
     hidden = set[str]()
     if not request.context and not inbound.quoted:
@@ -119,7 +121,8 @@ async def _without_removed(
 
     def shown(one: Quoted) -> Quoted:
         if gone is not None and one.message_id not in gone:
-            return one
+            again = one.from_self and one.words_of is None and taint.says(seen, one.text)
+            return one.model_copy(update={"words_of": ()}) if again else one
         if one.message_id is not None:
             hidden.add(one.message_id)
         return one.model_copy(update={"text": REMOVED})

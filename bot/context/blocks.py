@@ -9,6 +9,7 @@ from bot.contracts.base import Json, Message
 from bot.contracts.environment import Redact
 from bot.contracts.inbound import ShownFile
 from bot.contracts.model import ATTACHED
+from bot.contracts.provenance import NOBODYS
 from bot.contracts.tools import ToolCall, ToolResult
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
@@ -142,7 +143,8 @@ def interrupted_results(message: Message, reason: str) -> Message:
     return {
         "role": "user",
         "content": [
-            ToolResult(call.id, reason, failed=True).block for call in tool_calls(message["content"])
+            ToolResult(call.id, reason, failed=True, origin=NOBODYS).block
+            for call in tool_calls(message["content"])
         ],
     }
 

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from bot import tags, text
 from bot.context import estimate, found_tools
 from bot.contracts.base import Json, Message
+from bot.contracts.provenance import ANYBODYS, ORIGIN
 
 FACTS, DECISIONS, PREFERENCES, WHERE_WE_ARE, OPEN_TASKS = (
     "Facts",
@@ -361,7 +362,8 @@ def head(
         words = (
             f"\nTools found before, which you can call: {', '.join(str(tool['name']) for tool in tools)}\n"
         )
-        content.append(tags.Tag(tags.REATTACHED, words, nonce=nonce).block | {found_tools.TOOLS: list(tools)})
+        more = {ORIGIN: ANYBODYS.packed(), found_tools.TOOLS: list(tools)}
+        content.append(tags.Tag(tags.REATTACHED, words, nonce=nonce).block | more)
     return {"role": "user", "content": content}
 
 

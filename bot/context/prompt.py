@@ -229,6 +229,7 @@ def _facts(inbound: Inbound, changed: int | None, attached: Sequence[tuple[Attac
         facts["note"] = _SPOKEN
     elif inbound.overheard and inbound.kind == "message":
         facts["note"] = _OVERHEARD
+    facts |= {"mentioned": inbound.mentioned} if inbound.mentioned else {}
     if inbound.links:
         facts["links"] = [link.model_dump() for link in inbound.links]
     if inbound.kind == "edit":

@@ -36,14 +36,16 @@ Reason = Literal[
     "",
 ]
 """Why people are asked (`approval.reason_…` of a catalogue); "" where nothing is said of it."""
-Scope = Literal["once", "chat", "always"]
+Scope = Literal["once", "chat", "today", "always"]
+"""`today` is `chat` until the day ends."""
 Choice = Literal[
-    "once", "chat", "always", "deny", "each", "admit", "later", "again", "renew", "what", "remind", "weekly"
+    "once", "chat", "always", "deny", "each", "afresh", "admit", "later", "again", "renew", "what", "remind", "weekly"
 ]
-"""An answer to a question about an approval, and its button. `each` asks about each call of a step by itself; `admit` and `later` are
-about a person; `again` stands below the notice of a failure and tries its turn again, `renew` below an answer whose question was edited since. `EXAMPLES` stand below a greeting, and are words to say.
+"""An answer to a question about an approval, and its button. `each` asks about each call of a step by itself; `afresh` asks again without
+foreign text; `admit` and `later` are about a person; `again` stands below the notice of a failure and tries its turn again, `renew`
+below an answer whose question was edited since. `EXAMPLES` stand below a greeting, and are words to say.
 """
-LASTING: tuple[Scope, ...] = ("chat", "always")
+LASTING: tuple[Scope, ...] = ("chat", "today", "always")
 """The scopes of an approval that holds for later calls too."""
 CHOICES: tuple[Choice, ...] = ("once", "chat", "always", "deny")
 """The answers about a call that operators may give."""
@@ -96,6 +98,8 @@ class Approval:
     """The text of what it runs, without secrets, where the person may read it."""
     step: tuple[Mapping[str, Any], ...] = ()
     """Of one about several calls of a step, what differs from call to call."""
+    about: str = ""
+    """The foreign text for which it is asked: its author and beginning, or the file or call that it came with."""
 
     @property
     def person(self) -> UserRef | None:
@@ -157,6 +161,8 @@ class ApprovalRecord:
     asked_at: float
     verdict: Verdict | None = None
     decided_at: float | None = None
+    used: int = 0
+    """The number of later calls that it has approved."""
 
     @property
     def open(self) -> bool:
@@ -188,6 +194,8 @@ def together(calls: Sequence[Approval]) -> Approval:
         first if same else replace(first, why="", rule=""),
         fingerprint=hashlib.sha256(repr(keys).encode()).hexdigest(),
         shown="\n".join(one.shown for one in calls),
+        about=next((one.about for one in calls if one.about), ""),
+        lasting=all(one.lasting for one in calls),
         replaces=None,
         step=tuple({name: getattr(one, name) for name in facts} for one in calls),
     )
@@ -256,10 +264,12 @@ class ApprovalStore(Protocol):
         """Everything whose verdict is not older than `at` (epoch seconds), oldest first."""
         ...
 
-    async def lasting(self, fingerprint: str, chat_key: ChatKey) -> ApprovalRecord | None:
-        """An approval of this call that was given always, or else the last one that was for this chat; one of what it runs now before
-        others.
-        """
+    async def lasting(self, fingerprint: str | None = None) -> list[ApprovalRecord]:
+        """What was approved for longer of this call, whatever it ran then, or of all calls; oldest first."""
+        ...
+
+    async def amend_approval(self, record: ApprovalRecord) -> None:
+        """One of these has been used more often, or lasts no longer."""
         ...
 
 

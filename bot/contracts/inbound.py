@@ -98,7 +98,7 @@ class Quoted(Frozen):
     that the message itself passes on or sends instead of words. `user_id` is the person who put it here, and
     `origin` its author where that is another. `message_id` is its name in the chat, where known. `part` is the piece
     of it that the reply picks out, `kind` its kind where it is no text of a person (a poll, a place, a bot's post), `files` the names of its
-    files. `words_of` and `taint` are the provenance of its text; where `words_of` is None it may be anybody's.
+    files. `words_of` and `taint` are the provenance of its text, where that is known to be another than `provenance` takes it for.
     """
 
     user_id: str | None
@@ -117,7 +117,10 @@ class Quoted(Frozen):
 
     @property
     def provenance(self) -> Provenance:
-        return _provenance(self.words_of, self.taint)
+        """What the person who put it here has said in words of their own is theirs; the name of a file is anybody's."""
+        passed_on = self.origin or self.kind or self.files or self.from_self
+        own = (self.user_id,) if self.user_id and not passed_on else None
+        return _provenance(own if self.words_of is None else self.words_of, self.taint)
 
     @property
     def in_place_of_words(self) -> bool:
@@ -176,7 +179,8 @@ class Inbound(Frozen):
     and `added` says that this person has brought the bot into a chat.
     A `rating` says what this person thinks of the message that it `answers` (`none`: they take back what they said).
     `text` is what the person said in words of their own: what they forward or share is `quoted`, as `brought`, and no
-    command is read from it. `links` are addresses that words of theirs stand for.
+    command is read from it. `links` are addresses that words of theirs stand for, `mentioned` are the names
+    of those who stand in its text by id, by what stands there: words of others.
     `items` are the words of the messages that make up an album, by their ids, in the order of the attachments; an
     edit of one of them names in `changes` the key that it was taken in under. `of_album`: it is one item of an album, whose others
     come as messages of their own. `goes_on`: it is as long as its platform lets a message be, so its rest probably comes as one
@@ -210,6 +214,7 @@ class Inbound(Frozen):
     attachments: tuple[Attachment, ...] = ()
     quoted: tuple[Quoted, ...] = ()
     links: tuple[Link, ...] = ()
+    mentioned: dict[str, str] = Field(default_factory=dict)
     answers: str | None = None
     items: dict[str, str] = Field(default_factory=dict)
     of_album: bool = False
@@ -224,6 +229,14 @@ class Inbound(Frozen):
     def person(self) -> UserRef:
         """Whose it is."""
         return UserRef(self.channel, self.user_id)
+
+    @property
+    def readable(self) -> str:
+        """Its text with names behind the ids that it mentions, as in `@Ada (U1)` for `<@U1>`."""
+        said = self.text
+        for mark, name in self.mentioned.items():
+            said = said.replace(mark, f"{name} ({mark.strip('<@#>')})")
+        return said
 
     @property
     def said_as(self) -> str | None:

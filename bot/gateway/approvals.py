@@ -21,6 +21,7 @@ from bot.contracts.approvals import (
     QuestionButtons,
     Scope,
     Verdict,
+    lasting,
     runs,
     together,
 )
@@ -71,7 +72,7 @@ _ACTS: Mapping[str, str] = {
     "write_file": "write",
 }
 """The act that a call of each of our tools is, by the names of their sentences (`approval.act_…` of a catalogue)."""
-SCOPES: dict[str, Scope] = {"": "once", "once": "once", "chat": "chat", "always": "always"}
+SCOPES: dict[str, Scope] = {"once": "once", "chat": "chat", "today": "today", "always": "always"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +150,7 @@ class ApprovalService:
         since = self._clock.now() - RECENT
         asked = [*await self._journal.open_approvals(), *await self._journal.decided_since(since)]
         known = {one.asked.key for one in asked}
-        left = [one for one in calls if one.key not in known and await self._lasting(one) is None]
+        left = [one for one in calls if one.key not in known and await self._given(one) is None]
         # Those that the same people may decide.
         for may in dict.fromkeys((one.granted, one.own) for one in left):
             some = [one for one in left if (one.granted, one.own) == may]
@@ -159,18 +160,10 @@ class ApprovalService:
                 if not _by_itself(verdict):
                     await self._journal.resolve(record.id, replace(verdict, request_id=""))
 
-    async def _lasting(self, asked: Approval) -> ApprovalRecord | None:
-        """What allows a call for longer, as it is now or as it was when what it runs was another text."""
-        given = await self._journal.lasting(asked.fingerprint, asked.chat_key) if asked.lasting else None
-        if given is None or given.verdict is None:
-            return None
-        # What somebody allowed who is no operator holds for those who might allow it themselves.
-        holds = asked.granted or given.verdict.scope == "always" or given.verdict.by in self._operators
-        return given if holds else None
-
     async def _decided(self, asked: Approval) -> Verdict:
-        if (given := await self._lasting(asked)) is not None and given.verdict is not None:
+        if (given := await self._given(asked)) is not None and given.verdict is not None:
             if runs(given.asked.fingerprint) == runs(asked.fingerprint):
+                await self._journal.amend_approval(replace(given, used=given.used + 1))
                 return given.verdict
             before, now = given.asked.script, asked.script
             lines = await asyncio.to_thread(changed_lines, before, now, 2) if before else ""
@@ -196,6 +189,22 @@ class ApprovalService:
                     return await self._wait(waiting)
             finally:
                 del self._waiting[record.id]
+
+    async def _given(self, asked: Approval) -> ApprovalRecord | None:
+        """What allows a call for longer, as it is now or as it was when what it runs was another text. What somebody allowed who
+        is no operator holds for those who might allow it themselves.
+        """
+        found = await self._lasting(asked.fingerprint) if asked.lasting else []
+        theirs = [
+            one for by, one in found if asked.granted or by.scope == "always" or by.by in self._operators
+        ]
+        return lasting(theirs, asked.chat_key, asked.fingerprint)
+
+    async def _lasting(self, fingerprint: str | None = None) -> list[tuple[Verdict, ApprovalRecord]]:
+        """What was approved for longer, of one call or all, but for a day that is over where it is read."""
+        today, records = times.local(self._clock.now()).date(), await self._journal.lasting(fingerprint)
+        found = [(one.verdict, one.decided_at or 0.0, one) for one in records if one.verdict is not None]
+        return [(by, one) for by, at, one in found if by.scope != "today" or times.local(at).date() == today]
 
     async def _wait(self, waiting: _Waiting) -> Verdict:
         record = waiting.record
@@ -241,6 +250,7 @@ class ApprovalService:
         if places:
             self._log.write("approval", "people are asked", approval=name, tool=waiting.record.asked.tool)
         choices = self._choices(waiting.record.asked, first.person)
+        operators = _that_hold(waiting.record.asked, CHOICES)
         async with asyncio.TaskGroup() as group:
             asked = dict[ChatKey, asyncio.Task[bool]]()
             for spoken, to in places:
@@ -248,13 +258,13 @@ class ApprovalService:
                     with speaking(*spoken):
                         # Operators need not be where it was asked.
                         where = say("approval.asked_in", place=self._place(first, to))
-                        asking = self._ask(to, waiting, CHOICES, place=where, whole=to.chat_key in whole)
+                        asking = self._ask(to, waiting, operators, place=where, whole=to.chat_key in whole)
                         asked[to.chat_key] = group.create_task(asking)
             if here.chat_key not in done:
                 buttons = choices
                 if not choices and here.chat_type == "group" and not done and not await _any(asked.values()):
                     # Operators may be among those who read the group; nothing else shows them the question.
-                    buttons = CHOICES
+                    buttons = operators
                 asking = self._ask(here, waiting, buttons, whole=here.chat_key in whole)
                 asked[here.chat_key] = group.create_task(asking)
         done |= {to for to, sent in asked.items() if sent.result()}
@@ -324,10 +334,10 @@ class ApprovalService:
     def _choices(self, asked: Approval, person: UserRef) -> tuple[Choice, ...]:
         """The answers that a person may give: the buttons below the question in their direct chat."""
         if person in self._operators:
-            return CHOICES
+            return _that_hold(asked, CHOICES)
         if person != asked.person or not (asked.granted or asked.own):
             return ()
-        return ("once", "chat", "deny") if asked.granted else ("once", "deny")
+        return _that_hold(asked, ("once", "chat", "deny") if asked.granted else ("once", "deny"))
 
     def _close(self, record: ApprovalRecord) -> None:
         """Show everywhere how it ended, now or before. Nobody waits for that."""
@@ -360,7 +370,8 @@ class ApprovalService:
         # Nothing in it may end the block that it stands in.
         words = _in_words(asked)
         shown = _plain(in_words(shortened(words, SHOWN)) if cut else words)
-        because = [say("approval.reason", reason=say(f"approval.reason_{asked.why}"))] if asked.why else []
+        reason = say(f"approval.reason_{'about' if asked.about else asked.why}", about=named(asked.about))
+        because = [say("approval.reason", reason=reason)] if asked.why else []
         because += [say("approval.rule", rule=asked.rule)] if asked.rule else []
         decides = "operators" if not asked.granted else "asker" if who else "you"
         if here and (asked.own or first.person in self._operators):
@@ -455,7 +466,7 @@ class ApprovalService:
     # ------------------------------------------------------------ the person who decides
 
     async def approve(self, inbound: Inbound) -> str:
-        """`/approve [name] [once|chat|always|each]`, or its button; what to say of it."""
+        """`/approve [name] [once|chat|today|always|each]`, or its button; what to say of it."""
         words = inbound.args.split()
         last = words.pop().lower() if words and words[-1].lower() in {*SCOPES, "each"} else ""
         ended: Ended = "steered" if last == "each" else "approved"
@@ -464,6 +475,38 @@ class ApprovalService:
     async def deny(self, inbound: Inbound) -> str:
         """`/deny [name]`, or its button; what to say of it."""
         return await self._decide(inbound, inbound.args, "denied", "once")
+
+    async def listed(self, inbound: Inbound) -> str:
+        """`/approvals`: what was allowed for longer, and `/approvals NAME` takes it back; what to say of it."""
+        if inbound.person not in self._operators:
+            return say("approval.not_yours")
+        if inbound.chat_type != "direct":
+            return say("commands.allow_privately")
+        found = await self._lasting()
+        if not inbound.args:
+            how = say("approvals.how", prefix=self._manifests[inbound.channel].command_prefix)
+            lines = [self._line(*one) for one in found]
+            return "\n".join([*lines, how]) if lines else say("approvals.none")
+        for verdict, record in found:
+            if _is_called(record, inbound.args.upper()):
+                await self._journal.amend_approval(replace(record, verdict=replace(verdict, scope="once")))
+                self._note(record, inbound, "taken back")
+                return say("approvals.gone", name=_short(record))
+        return say("approval.no_such", name=text.preview(inbound.args, 40))
+
+    def _line(self, verdict: Verdict, record: ApprovalRecord) -> str:
+        asked, now = record.asked, self._clock.now()
+        what = {"name": _short(record), "act": act(asked), "call": named(asked.shown), "chat": asked.chat_key}
+        when = times.recent(record.decided_at or now, now)
+        by = who_decided(verdict, "approval.an_operator")
+        return say(f"approvals.line_{verdict.scope}", **what, by=by, time=when, count=record.used)
+
+    def afresh(self, press: Inbound) -> Turn | str:
+        """[Start over without it]: the turn whose question it stands below, or what to say to who may not press it."""
+        asked = self._waiting[press.args].record.asked if press.args in self._waiting else None
+        if asked is None or (turn := self._suspension.turn(asked.chat_key)) is None:
+            return say("approval.unknown")
+        return turn if press.person in {*self._operators, asked.person} else say("approval.not_yours")
 
     async def _decide(self, inbound: Inbound, name: str, ended: Ended, scope: Scope) -> str:
         by = inbound.person
@@ -498,6 +541,8 @@ class ApprovalService:
         asker = record.asked.granted and inbound.person == record.asked.person
         if inbound.person not in self._operators and (not asker or scope == "always"):
             return say("approval.not_always" if asker else "approval.not_yours")
+        if scope in LASTING and not record.asked.lasting:
+            return say("approval.once_only")
         lasts = scope in LASTING and len(record.asked.shown) > SHOWN
         return say("approval.not_whole") if lasts and not await self._offered(record, inbound, scope) else ""
 
@@ -581,6 +626,12 @@ class ApprovalService:
             rule=record.asked.rule or None,
             fingerprint=record.asked.fingerprint,
         )
+
+
+def _that_hold(asked: Approval, choices: tuple[Choice, ...]) -> tuple[Choice, ...]:
+    """These answers but for those that would not hold; beside foreign text to begin anew without it."""
+    held = tuple(one for one in choices if asked.lasting or one not in LASTING)
+    return (*held, "afresh") if asked.about else held
 
 
 async def _any(sends: Collection[asyncio.Task[bool]]) -> bool:

@@ -80,7 +80,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     "talk": ("start", "help", "new", "stop", "undo", "forget"),
     "history": ("history", "compact", "resume", "fork"),
     "jobs": ("jobs",),
-    "permissions": ("whoami", "approve", "deny"),
+    "permissions": ("whoami", "approve", "deny", "approvals"),
     "answers": ("status", "model", "stats", "usage", "receipt"),
     "settings": ("language", "timezone", "listen"),
     "operators": ("allow", "block"),
@@ -154,7 +154,9 @@ class Commands:
         self._manifests = manifests
         self._alerts = alerts
         self._runs: dict[str, Callable[[Inbound], Awaitable[str]]] = {
+            "afresh": lambda press: self._afresh(press, approvals, retries),
             "allow": self._allow,
+            "approvals": approvals.listed,
             "approve": approvals.approve,
             "block": self._block,
             "compact": self._compact,
@@ -384,6 +386,16 @@ class Commands:
         if not count:
             return say("commands.new_empty")
         return say("commands.new", prefix=self._prefix(inbound))
+
+    async def _afresh(self, press: Inbound, approvals: ApprovalService, retries: Retries) -> str:
+        """[Start over without it]: the turn that asks ends, and what its person said is asked again in a new conversation."""
+        turn = approvals.afresh(press)
+        if isinstance(turn, str):
+            return turn
+        ends = {"kind": "stop", "request_id": press.request_id, "keys": press.keys, "command": None}
+        await self._stops.stop(turn.first.model_copy(update=ends))
+        await retries.anew(turn, press)
+        return say("retry.trying")
 
     async def _compact(self, inbound: Inbound) -> str:
         done = await self._agent.compact(inbound.chat_key, inbound.args)

@@ -67,7 +67,7 @@ class InboundArchiver:
         if inbound.kind not in {"message", "edit"} or inbound.command is not None:
             return
         inbound = await self._of_album(inbound)
-        words, quoted = quotes.archived(inbound.text, inbound.brought, prompt.iso)
+        words, quoted = quotes.archived(inbound.readable, inbound.brought, prompt.iso)
         meta = {
             **quoted,
             "links": [link.model_dump() for link in inbound.links] or None,

@@ -89,6 +89,7 @@ def revised(message: Inbound, edit: Inbound) -> Inbound:
         # What it answered is not told again with every edit; what it brings is.
         "quoted": edit.quoted or tuple(one for one in message.quoted if not one.brought),
         "links": edit.links,
+        "mentioned": edit.mentioned,
     }
     if edit.message_id in message.items:
         changed |= _album(message, edit, edit.message_id)

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 from bot.contracts.approvals import QuestionButtons
 from bot.contracts.environment import Clock, Ids
-from bot.contracts.inbound import Inbound
+from bot.contracts.inbound import Command, Inbound
 from bot.contracts.journal import InboxRecord, InboxState, Journal
 from bot.contracts.outbound import OutboxRow
 from bot.gateway.access import Access
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.backlog import InFlight
+from bot.gateway.conversation import Turn
 from bot.gateway.delivery import Delivery
 from bot.gateway.effects import EffectRunner, only_reply
 from bot.gateway.inbound_archiver import InboundArchiver
@@ -93,6 +94,16 @@ class Retries:
         fresh = await self._taken_in(whole.model_copy(update=facts), decided)
         return say("retry.renewing") if fresh else say("retry.renewed")
 
+    async def anew(self, turn: Turn, press: Inbound) -> None:
+        """After a new conversation, what the person of a turn said in words of their own is a message, without quotes and files."""
+        words = "\n".join(filter(None, (one.text for one in turn.left)))
+        none = {"message_id": None, "answers": None, "renews": None, "quoted": (), "attachments": ()}
+        for command, said in ((Command(name="new"), ""), *([(None, words)] if words else [])):
+            keys = (f"{press.channel}:{'new' if command else 'anew'}:{press.args}",)
+            fresh = {"command": command, "text": said, "keys": keys, "addressed": "command", "ts": press.ts}
+            more = none | fresh | {"request_id": self._ids.ulid()}
+            await self._taken_in(turn.first.model_copy(update=more))
+
     async def _whole(self, first: Inbound, state: InboxState) -> Inbound | None:
         """All messages of a turn as one, as their authors have edited them since; None where nothing is left of them."""
         said = await self._journal.said_in(first.chat_key, limit=MEMBERS)
@@ -114,6 +125,7 @@ class Retries:
                 "attachments": tuple(file for one in parts for file in one.attachments),
                 "quoted": tuple(quoted for one in parts for quoted in one.quoted),
                 "links": tuple(link for one in parts for link in one.links),
+                "mentioned": dict(pair for one in parts for pair in one.mentioned.items()),
             }
         )
 

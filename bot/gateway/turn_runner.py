@@ -263,7 +263,7 @@ class TurnRunner:
             waits = self._approvals.waits(first.chat_key) or self._questions.waits(first.chat_key)
             return waits or _unasked(turn) or self._delivery.grows(to)
 
-        title = text.preview(first.text, TITLE) if first.opens else ""
+        title = text.preview(first.readable, TITLE) if first.opens else ""
         if not _unasked(turn):
             on_waiting_for_model(partial(self._delivery.progress.waiting, to))
         shown = turn.plan.begun

@@ -17,11 +17,10 @@ from bot.contracts.approvals import (
     Scope,
     Subject,
     Verdict,
-    lasting,
 )
 from bot.contracts.identity import ChatKey, UserRef
 from bot.journal.connection import Connection, Rows
-from bot.journal.table import JournalTable, Moves, dumps, held, loads, states
+from bot.journal.table import JournalTable, Moves, done, dumps, held, loads, states
 
 _ASK = """INSERT INTO approvals (id, request_id, call_id, chat_key, fingerprint, subject, asked, state, asked_at)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (request_id, call_id, fingerprint) DO NOTHING"""
@@ -30,14 +29,13 @@ _FIELDS = """SELECT id, subject, asked, asked_at, state, decided_by, decided_nam
 _THIS = f"{_FIELDS} WHERE request_id = ? AND call_id = ? AND fingerprint = ?"
 _ONE = f"{_FIELDS} WHERE id = ?"
 _BY_REQUEST = f"{_FIELDS} WHERE decided_request_id = ?"
-_MOVE = """UPDATE approvals SET state = ?, decided_by = ?, decided_name = ?, decided_request_id = ?, scope = ?, decided_at = ?
-    WHERE id = ?"""
+_MOVE = """UPDATE approvals SET state = ?, decided_by = ?, decided_name = ?, decided_request_id = ?, scope = ?, asked = ?,
+    decided_at = ? WHERE id = ?"""
 # By `rowid` alone SQLite would look through the whole table in that order.
 _OPEN = f"{_FIELDS} WHERE state IN ({states(*OPEN_APPROVAL)}) ORDER BY +rowid"
 _DECIDED = f"{_FIELDS} WHERE decided_at >= ? ORDER BY +rowid"
 # Of one call there may be thousands that were allowed once.
-_LASTING = f"""{_FIELDS} WHERE fingerprint >= ? AND fingerprint < ? AND state IN ({states(*GIVEN)})
-    AND scope IN ({states(*LASTING)}) ORDER BY +rowid"""
+_LASTING = f"""{_FIELDS} WHERE state IN ({states(*GIVEN)}) AND scope IN ({states(*LASTING)})"""
 
 _NAMES = tuple(field.name for field in fields(Approval) if field.name != "subject")
 _Row = tuple[
@@ -56,7 +54,7 @@ class SqlApprovals(JournalTable):
             str(asked.chat_key),
             asked.fingerprint,
             asked.subject,
-            dumps({name: getattr(asked, name) for name in _NAMES} | {"chat_key": str(asked.chat_key)}),
+            _packed(asked),
             OPEN_APPROVAL[0],
         )
         key, now = asked.key, self._clock.now()
@@ -86,9 +84,16 @@ class SqlApprovals(JournalTable):
     async def decided_since(self, at: float) -> list[ApprovalRecord]:
         return _records(await self._rows(_DECIDED, (at,)))
 
-    async def lasting(self, fingerprint: str, chat_key: ChatKey) -> ApprovalRecord | None:
-        call = fingerprint.partition(":")[0]  # ";" is the sign behind ":"
-        return lasting(_records(await self._rows(_LASTING, (call, f"{call};"))), chat_key, fingerprint)
+    async def lasting(self, fingerprint: str | None = None) -> list[ApprovalRecord]:
+        these, values = "", ()
+        if fingerprint is not None:
+            call = fingerprint.partition(":")[0]
+            these, values = " AND fingerprint >= ? AND fingerprint < ?", (call, f"{call};")  # ";" is the sign behind ":"
+        return _records(await self._rows(f"{_LASTING}{these} ORDER BY +rowid", values))
+
+    def amend_approval(self, record: ApprovalRecord) -> Coroutine[Any, Any, None]:
+        statement = "UPDATE approvals SET scope = ?, asked = ? WHERE id = ?"
+        return done(self._change(statement, (*_scope(record), record.id)))
 
 
 class ApprovalMoves(Moves[ApprovalRecord]):
@@ -102,12 +107,12 @@ class ApprovalMoves(Moves[ApprovalRecord]):
 
     def _write(self, db: Connection, name: str, _: ApprovalRecord, after: ApprovalRecord) -> None:
         end = after.verdict
-        told: tuple[str | None, ...] = (None,) * 4
+        told: tuple[str | None, ...] = (None, None, None, None, _packed(after.asked))
         if end is not None:
             told = (
                 *map(text.clean, (str(end.by or ""), end.name)),
                 text.clean(end.request_id) or None,
-                end.scope,
+                *_scope(after),
             )
         db.execute(_MOVE, (after.state, *told, after.decided_at, name))
 
@@ -128,8 +133,20 @@ def _record(row: _Row) -> ApprovalRecord | None:
         return None
     verdict = None
     if state != "waiting":
-        verdict = Verdict(state, _person(by), scope or "once", called or "", request_id or "")
-    return ApprovalRecord(name, approval, asked_at, verdict, decided_at)
+        scope = "today" if scope == "chat" and facts.get("day") else scope or "once"
+        verdict = Verdict(state, _person(by), scope, called or "", request_id or "")
+    return ApprovalRecord(name, approval, asked_at, verdict, decided_at, facts.get("used", 0))
+
+
+def _packed(asked: Approval, **more: object) -> str:
+    return dumps({name: getattr(asked, name) for name in _NAMES} | {"chat_key": str(asked.chat_key)} | more)
+
+
+def _scope(record: ApprovalRecord) -> tuple[str, str]:
+    """The scope of a decision, of which the table knows three, and what was asked."""
+    scope = record.verdict.scope if record.verdict is not None else "once"
+    day = scope == "today"
+    return "chat" if day else scope, _packed(record.asked, used=record.used, day=day)
 
 
 def _person(kept: str | None) -> UserRef | None:

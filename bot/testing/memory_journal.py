@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar, get_args
 
 from bot import errors, text
-from bot.contracts.approvals import Approval, ApprovalRecord, Verdict, lasting
+from bot.contracts.approvals import Approval, ApprovalRecord, Verdict
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock
 from bot.contracts.identity import ChatKey, UserRef
@@ -500,10 +500,13 @@ class _Tables:
             row for row in self._approvals.values() if row.decided_at is not None and row.decided_at >= at
         ]
 
-    def lasting(self, fingerprint: str, chat_key: ChatKey) -> ApprovalRecord | None:
-        call = fingerprint.partition(":")[0]
-        same = (row for row in self._approvals.values() if row.asked.fingerprint.partition(":")[0] == call)
-        return lasting(same, chat_key, fingerprint)
+    def lasting(self, fingerprint: str | None = None) -> list[ApprovalRecord]:
+        given = (row for row in self._approvals.values() if row.verdict is not None and row.verdict.lasts)
+        call = None if fingerprint is None else fingerprint.partition(":")[0]
+        return [row for row in given if call in {None, row.asked.fingerprint.partition(":")[0]}]
+
+    def amend_approval(self, record: ApprovalRecord) -> None:
+        self._approvals[record.id] = record
 
     def sweep(self, before: float, *, failed: float | None = None) -> int:
         lost = before if failed is None else failed

@@ -208,6 +208,7 @@ class Policy:
         """The question, bound to the files that the call names or replaces. Blocking."""
         (runs, others), replaced = self._files(asked), self._replaced(asked)
         hashes = [named_files.digest(some) for some in (runs, [*runs, *others])]
+        about = taint.about(turn.view(), turn.people) if decision.why == "tainted" else ""
         return Approval(
             request_id=turn.request_id,
             call_id=call.id,
@@ -222,6 +223,7 @@ class Policy:
             granted=decision.granted,
             lasting=decision.lasting,
             own=decision.own,
+            about=visible(self.redact(about)) if about else "",
             replaces=replaced.lines,
             gone=replaced.gone,
             new=replaced.new,

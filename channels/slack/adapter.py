@@ -34,6 +34,7 @@ from channels.slack import (
     files,
     home_tab,
     members,
+    mentions,
     render,
     task_cards,
     uploads,
@@ -405,7 +406,7 @@ class SlackChannel:
             raise errors.DeliveryFailed("Slack is not connected")
         if message.file is not None:
             return await uploads.send(self._client, self._session, message, message.file, self._outside.clock)
-        return await self._send_text(self._client, message)
+        return await self._send_text(self._client, mentions.answered(message, self._names.get))
 
     async def _send_text(self, client: AsyncWebClient, message: Outbound) -> Sent:
         markdown = render.render(message.text)
@@ -449,6 +450,7 @@ class SlackChannel:
         """As `contracts.channel.Edits`."""
         if self._client is None:
             raise errors.DeliveryFailed("Slack is not connected")
+        message = mentions.answered(message, self._names.get)
         markdown = render.render(message.text)
         if not markdown.strip():
             raise errors.DeliveryFailed("an empty message cannot be sent")

@@ -47,9 +47,10 @@ class BotIdentity:
     one_direct: bool = False
     name: str = ""
 
-    def heard(self, source: str, names: Names) -> str:
-        """A text of Slack as it is said to the bot: by its name within a sentence, and without that before it."""
-        return mentions.readable(mentions.without_address(source, self.user), self.named(names), self.user)
+    def heard(self, source: str) -> str:
+        """A text of Slack as it is said to the bot: by its name within a sentence, and without that before it; others stay ids."""
+        said = mentions.nameless(mentions.without_address(source, self.user))
+        return mentions.readable(said, self.named(mentions.nobody), self.user)
 
     def named(self, names: Names) -> Names:
         """The names of people, and the bot's own."""
@@ -321,8 +322,7 @@ def _message(post: _New, event_id: str, me: BotIdentity, names: Names) -> Inboun
     addressed = _addressed(post, command, mentioned=post.type == "app_mention" or me.named_in(post.source))
     if command is None and addressed != "chat":
         command = _command(post.words, me, known=events.is_misspelt)
-    words = me.heard(post.source, names)
-    found = _inbound(post.channel, post, tuple(keys), addressed, me, words=words, command=command)
+    found = _inbound(post.channel, post, tuple(keys), addressed, me, names=names, command=command)
     alone = command is not None and (command.name == "stop" or address.is_direct(post.channel))
     if alone and post.thread is None:
         # Said in the chat, it is about that: in the thread that it could open nothing was said yet.
@@ -372,8 +372,8 @@ def _change(event: _Changed, event_id: str, me: BotIdentity, names: Names) -> In
         return None
     place = f"slack:{me.team}:message:{event.channel}:{post.ts}:edited:{post.edited.ts}"
     keys = (f"slack:{me.team}:event:{event_id}", place)
-    words, ts = me.heard(post.source, names), milliseconds(post.edited.ts)
-    return _inbound(event.channel, post, keys, addressed, me, words=words, kind="edit", ts=ts)
+    ts = milliseconds(post.edited.ts)
+    return _inbound(event.channel, post, keys, addressed, me, names=names, kind="edit", ts=ts)
 
 
 def _is_edit(post: _Post, before: _Post | None) -> bool:
@@ -396,7 +396,7 @@ def _delete(channel: str, post: _Post | None, event_id: str, me: BotIdentity) ->
         addressed = "thread"  # what a thread began with was read along by whoever was asked in it
     place = f"slack:{me.team}:message:{channel}:{post.ts}:deleted"
     keys = (f"slack:{me.team}:event:{event_id}", place)
-    return _inbound(channel, post, keys, addressed, me, words="", kind="delete")
+    return _inbound(channel, post, keys, addressed, me, kind="delete")
 
 
 def _stop(told: Json, event_id: str, me: BotIdentity) -> Inbound:
@@ -466,7 +466,7 @@ def _inbound(
     addressed: Addressed,
     me: BotIdentity,
     *,
-    words: str,
+    names: Names | None = None,
     kind: Kind = "message",
     command: Command | None = None,
     ts: int | None = None,
@@ -484,7 +484,8 @@ def _inbound(
         kind=kind,
         addressed=addressed,
         to_others=mentions.begins_with_other(post.source, me.user),
-        text=words,
+        text=me.heard(post.source) if names is not None else "",
+        mentioned=mentions.named(post.source, names, me.user) if names is not None else {},
         command=command,
         message_id=post.ts,
         from_bot=_of_bot(post),

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Callable
+from dataclasses import replace
 
 from bot import text
+from bot.contracts.outbound import Outbound
 
 Names = Callable[[str], str | None]
 """The name of a person, where it is known."""
 _MARK = re.compile(r"<([@#!a-z][^<>|\n]{0,3000})(?:\|([^<>\n]{0,1000}))?>", re.IGNORECASE)
 _PERSON = re.compile(r"[UW][A-Z0-9]{1,20}")
 _CHANNEL = re.compile(r"[CG][A-Z0-9]{1,20}")
+_NAMED = re.compile(r"<([@#!])([UWCG][A-Z0-9]{1,20}|subteam\^S[A-Z0-9]{1,20})(?:\|([^<>\n]{0,1000}))?>")
+_WRITTEN = re.compile(r"[<‹]@([UW][A-Z0-9]{1,20})(?:\|[^<>‹›\n]{0,100})?[>›]")
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
-_BRACKETS = {"(": "[", ")": "]", "<": "[", ">": "]"}
 
 
 def nobody(_: str) -> None:
@@ -31,6 +33,31 @@ def readable(source: str, names: Names, me: str = "") -> str:
         parts += [unescape(source[end : found.start()]), _read(found, names, me)]
         end = found.end()
     return "".join([*parts, unescape(source[end:])])
+
+
+def nameless(source: str) -> str:
+    """A text of Slack that mentions by ids alone."""
+    return _NAMED.sub(r"<\1\2>", source)
+
+
+def named(source: str, names: Names, me: str) -> dict[str, str]:
+    """The names of those whom a text of Slack mentions beside the bot, as far as they are known, by how its `nameless` form reads then."""
+    found: dict[str, str] = {}
+    for mark in _NAMED.finditer(source):
+        sign, who, label = mark.groups(default="")
+        known = label if sign != "@" else names(who) if who != me else None
+        if called := text.name(unescape(known or "")):
+            found[f"@{who}" if sign == "!" else f"<{sign}{who}>"] = ("#" if sign == "#" else "@") + called
+    return found
+
+
+def answered(message: Outbound, names: Names) -> Outbound:
+    """An answer in which people whom it mentions by id have the names that are known."""
+
+    def shown(mark: re.Match[str]) -> str:
+        return f"@{called}" if (called := text.name(names(mark[1]) or "")) else mark[0]
+
+    return replace(message, text=_WRITTEN.sub(shown, message.text), sure=_WRITTEN.sub(shown, message.sure))
 
 
 def begins_with_other(source: str, me: str) -> bool:
@@ -53,9 +80,9 @@ def unescape(escaped: str) -> str:
 def _read(found: re.Match[str], names: Names, me: str) -> str:
     inside, label = unescape(found[1]), unescape(found[2] or "").strip()
     sign, rest = inside[0], inside[1:]
-    if sign == "@" and _PERSON.fullmatch(rest) and (name := _plain(names(rest) or "")):
+    if sign == "@" and _PERSON.fullmatch(rest) and (name := text.name(names(rest) or "")):
         return f"@{name} ({rest})" if rest != me else f"@{name}"
-    if sign == "#" and _CHANNEL.fullmatch(rest) and (name := _plain(label)):
+    if sign == "#" and _CHANNEL.fullmatch(rest) and (name := text.name(label)):
         return f"#{name} ({rest})"
     if sign == "!":
         return label or f"@{rest}"
@@ -64,9 +91,3 @@ def _read(found: re.Match[str], names: Names, me: str) -> str:
     address = inside.removeprefix("mailto:").removeprefix("tel:")
     same = not label or label in {address, inside, address.partition("://")[2]}
     return address if same else f"{label} ({address})"
-
-
-def _plain(name: str) -> str:
-    """A name in which nothing looks like the id behind it: names are chosen freely, ids are not."""
-    shown = text.without_direction(name)
-    return "".join(_BRACKETS.get(unicodedata.normalize("NFKC", sign), sign) for sign in shown).strip()

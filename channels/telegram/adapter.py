@@ -45,7 +45,15 @@ TOLD = 200
 """UTF-16 code units of the answer to a press."""
 GLANCE = 80
 """Characters that are read in passing."""
-_ROWS = (("once", "deny"), ("chat", "always"), ("each",), ("admit", "later"), ("again",), ("renew",))
+_ROWS = (
+    ("once", "deny"),
+    ("chat", "always"),
+    ("each",),
+    ("afresh",),
+    ("admit", "later"),
+    ("again",),
+    ("renew",),
+)
 """Buttons below a message, row by row."""
 MEASURED = 32_768
 """Characters of a text whose parts are rendered to see whether they fit; longer texts are cut by length."""

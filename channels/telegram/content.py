@@ -50,8 +50,8 @@ def origin(message: Message, me: User) -> Origin | None:
     told = message.forward_origin
     if told is not None or OLD_MARKS & message.api_kwargs.keys() or message.is_automatic_forward:
         return _of(told, "forwarded", me)
-    if message.via_bot is not None:
-        bot = message.via_bot
+    bot = message.via_bot or message.sender_business_bot
+    if bot is not None:
         return Origin(how="via_bot", name=name(bot), id=str(number(bot.id)), from_self=bot.id == me.id)
     return None
 

@@ -413,7 +413,7 @@ def _replied(answered: Message, picked: str | None, me: User) -> tuple[Quoted, .
             origin=content.origin(answered, me),
             part=picked,
             brought=picked is not None,
-            kind=kind,
+            kind=kind or ("post of a bot" if sender and sender.is_bot and sender.id != me.id else None),
             files=_files(answered),
         ),
     )

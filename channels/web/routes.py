@@ -123,7 +123,7 @@ class WebRoutes:
         """The files of the page that have words in them."""
         with speaking(code):
             words = {name: say(f"page.{name}") for name in names("page")}
-            labels = {choice: say(f"buttons.{choice}") for choice in (*ANSWERS, "each", "again")}
+            labels = {choice: say(f"buttons.{choice}") for choice in (*ANSWERS, "each", "afresh", "again")}
         page, kind = self._files["index.html"]
         marked = {name: _marked(said) for name, said in words.items()}
         html = Template(page.decode("utf-8")).substitute(marked, language=code)

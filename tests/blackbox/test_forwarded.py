@@ -97,14 +97,17 @@ async def test_a_forwarded_command_is_none_and_decides_nothing(world: World) -> 
     world.telegram.forward(told(command, entities=entities))
     via = {"via_bot": telegram_world.person(5, name="Say", username="say_bot", is_bot=True)}
     world.telegram.say(command, fields=via)
+    business = telegram_world.person(6, name="Desk", username="desk_bot", is_bot=True)
+    world.telegram.say(command, fields={"sender_business_bot": business})
     world.telegram.forward(told("/stop", entities=[{"type": "bot_command", "offset": 0, "length": 5}]))
-    await eventually(lambda: sum(one["kind"] == "inbound" for one in world.log()) == 4)
+    await eventually(lambda: sum(one["kind"] == "inbound" for one in world.log()) == 5)
     await eventually(lambda: "via_bot" in json.dumps(world.model.bodies))
     assert not [one for one in world.log() if one["kind"] == "tool_call"]
     assert not [one for one in world.log() if one["details"].get("decision") == "approved"]
     assert not [one for one in world.log() if one["kind"] == "inbound" and one["details"].get("command")]
     assert not any("Stopped" in one or "Approved" in one for one in world.texts())
-    assert "Say (5)" in json.dumps(world.model.bodies, ensure_ascii=False)
+    for bot in ("Say (5)", "Desk (6)"):
+        await eventually(lambda bot=bot: bot in json.dumps(world.model.bodies, ensure_ascii=False))  # type: ignore[misc]
 
 
 async def test_what_is_picked_out_or_quoted_from_elsewhere_is_named(world: World) -> None:

@@ -303,7 +303,9 @@ async def _say(scene: Scene, door: str, words: str, tag: str, chat: int) -> None
     elif door == "shared":
         await scene.share(f"{words}\n{tag}", chat)
     else:
-        scene.telegram.say(tag, chat_id=chat, fields={"reply_to_message": _quoted(words, chat)})
+        # Of another person it would be theirs, who may do all that the rules allow.
+        post = _quoted(words, chat) | {"from": {"id": 4, "is_bot": True, "first_name": "Somebody"}}
+        scene.telegram.say(tag, chat_id=chat, fields={"reply_to_message": post})
 
 
 async def _repeated(scene: Scene, chat: int, words: str) -> None:

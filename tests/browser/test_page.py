@@ -19,7 +19,7 @@ from tests.browser.conftest import BUTTONS, QUESTION, SHOWN, Desk, connected, he
 
 pytestmark = pytest.mark.browser
 
-ALL = ["Allow once", "Deny", "Allow in this chat", "Always allow"]
+ALL = ["Allow once", "Deny", "Allow in this chat", "Always, for everybody"]
 LANDED = re.compile(r"http://shipmate-[a-z2-7]{16}\.localhost:\d+/")
 
 

@@ -100,25 +100,21 @@ class ApprovalsContract(JournalRig):
             await journal.ask(name, approval(name, name))
             await journal.resolve(name, Verdict(ended, UserRef("slack", "U7"), scope))  # type: ignore[arg-type]
         journal = await self.restart(journal)
-
-        async def lasting(name: str, chat: str) -> Verdict | None:
-            found = await journal.lasting(name, ChatKey.parse(f"slack:chat:{chat}"))
-            return found.verdict if found is not None else None
-
-        here = [await lasting(name, "C1") for name in ("f1", "f2", "f3", "f4", "f5")]
-        assert here == [
-            Verdict("approved", UserRef("slack", "U7"), "chat"),
-            Verdict("approved", UserRef("slack", "U7"), "always"),
-            None,
-            None,
-            None,
-        ]
-        there = [await lasting(name, "C2") for name in ("f1", "f2", "f3")]
-        assert there == [None, Verdict("approved", UserRef("slack", "U7"), "always"), None]
-        for call, scope, by in (("again", "chat", "U8"), ("once", "once", "U9")):
+        for call, scope, by in (("again", "today", "U8"), ("once", "once", "U9")):
             await journal.ask(call, approval(call))
             await journal.resolve(call, Verdict("approved", UserRef("slack", by), scope))  # type: ignore[arg-type]
-        assert await lasting("f1", "C1") == Verdict("approved", UserRef("slack", "U8"), "chat")
+        first, _, newest = found = await journal.lasting()
+        assert [one.verdict and (one.id, one.verdict.scope) for one in found] == [
+            ("f1", "chat"),
+            ("f2", "always"),
+            ("again", "today"),
+        ]
+        assert await journal.lasting("f1") == [first, newest]
+        assert [await journal.lasting(name) for name in ("f3", "f4", "f5")] == [[], [], []]
+        assert newest.verdict is not None
+        await journal.amend_approval(replace(first, used=2))
+        await journal.amend_approval(replace(newest, verdict=replace(newest.verdict, scope="once")))
+        assert await (await self.restart(journal)).lasting("f1") == [replace(first, used=2)]
 
     async def test_sweeping_keeps_what_holds_and_what_a_turn_still_asks(
         self, journal: Journal, clock: FakeClock

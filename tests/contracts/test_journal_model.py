@@ -301,7 +301,7 @@ class JournalAgainstMemory(RuleBasedStateMachine):
             _asking("decided_since", self.clock.now() - 60),
             *(_asking("approval", name) for name in ("a", "乙", "ג")),
             *(_asking("decided_by", f"by {name}") for name in ("a", "乙", "ג")),
-            *(_asking("lasting", name, chat) for name in ("a", "乙", "ג") for chat in NEAR),
+            *(_asking("lasting", name) for name in ("a", "乙", "ג", None)),
             *(_asking(call, name) for call in ("inbound", "turn", "steps", "deliveries") for name in names),
             *(_asking("about", "telegram:chat:5", name) for name in ("m1", "m2")),
             *(_asking("delivered_as", "telegram:chat:5", name) for name in (None, "a", "乙")),

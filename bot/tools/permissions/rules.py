@@ -131,7 +131,8 @@ def _given(call: Call, given: Sequence[_Rule], now: PolicyContext) -> Decision:
     """The decision of allow rules. Foreign text in view suspends them, unless one of them is marked."""
     rule = next((one for one in given if one.trusted), given[0])
     if not rule.trusted and defaults.taints(call, now):
-        return defaults.asks("taint", "tainted", f"allow {rule.text}", granted=True)
+        own = call.tool in defaults.OWN
+        return defaults.asks("taint", "tainted", f"allow {rule.text}", granted=True, own=own)
     return Decision(
         "allow",
         "rule",

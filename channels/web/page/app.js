@@ -83,6 +83,7 @@ function choices(name, allowed) {
     ["chat", `/approve ${name} chat`],
     ["always", `/approve ${name} always`],
     ["each", `/approve ${name} each`],
+    ["afresh", `/afresh ${name}`],
     ["again", `/retry ${name}`],
   ]) {
     if (!allowed.includes(choice)) continue;

@@ -67,7 +67,7 @@ def test_quotes_whose_words_are_known_count_as_theirs_and_others_as_anybodys() -
     looked_at = Quoted(user_id=None, text="words", from_self=True, words_of=(), taint=Taint.WORKSPACE)
     assert taint.seen([quoting(own)]) == Provenance(frozenset({"U1", "U2"}))
     assert taint.seen([quoting(own, looked_at)]) == Provenance(frozenset({"U1", "U2"}), Taint.WORKSPACE)
-    assert taint.seen([quoting(own, Quoted(user_id="U2", text="words"))]) == ANYBODYS
+    assert taint.seen([quoting(own, Quoted(user_id="U2", text="words", kind="poll"))]) == ANYBODYS
     fetched_words = Quoted(user_id=None, text="words", words_of=(), taint=Taint.FOREIGN)
     assert taint.seen([quoting(own, fetched_words)]) == ANYBODYS
 
@@ -87,7 +87,7 @@ async def test_the_last_turn_in_mind_tells_whose_words_it_holds(bench: Bench) ->
 
 def fetched() -> list[Message]:
     call = tool_use("web_fetch")
-    result = {"type": "tool_result", "tool_use_id": call["id"], "content": "words"}
+    result = {"type": "tool_result", "tool_use_id": call["id"], "content": "words of a page"}
     return [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
 
 
@@ -126,24 +126,6 @@ def test_a_summary_of_people_names_them() -> None:
     )
 
 
-def test_what_anybody_may_have_written_stays_so_until_a_new_conversation() -> None:
-    lines = recollection()
-    assert lines.origin([said("U1"), *fetched()]) == ""
-    assert lines.origin([said("U1")]) == "", "the memory may have it from before"
-
-
-async def test_the_memory_carries_whom_it_is_from() -> None:
-    lines = recollection(Files())
-    await lines.load()
-    turn = Turn("R", ("R",), tuple(Entry(str(at), one) for at, one in enumerate([said("U1"), *fetched()])))
-    store = AgentContextStore(10)
-    store.commit(turn)
-    await lines.save("## Facts\n- x", None, 1, store)
-    assert lines.origin([said("U1")]) == ""
-    await lines.forget()
-    assert lines.origin([said("U1")]) == taint.summed(Provenance(frozenset({"U1"})))
-
-
 async def test_after_a_restart_the_file_says_whom_a_memory_is_from() -> None:
     files, lines = Files(), recollection()
     lines = recollection(files)
@@ -175,29 +157,12 @@ async def test_of_an_older_file_nobody_knows_whom_the_memory_is_from() -> None:
 def test_an_answer_has_the_level_of_what_was_in_view_when_that_is_gone(
     before: Sequence[Message], level: Taint
 ) -> None:
-    answer: Message = {"role": "assistant", "content": [{"type": "text", "text": "It says …"}]}
+    answer: Message = {"role": "assistant", "content": [{"type": "text", "text": "It says: WORDS of a page"}]}
     kept = json.loads(json.dumps(taint.stamped(answer, [said("U1"), *before])))
     assert taint.seen([kept]).taint is level
     second = json.loads(json.dumps(taint.stamped(answer, [kept, said("U2")])))
     assert taint.seen([second]).taint is level, "and so has what is written with only that answer in view"
     assert "origin" not in json.dumps(declared([second])[0]), "which no provider sees"
-
-
-@pytest.mark.parametrize("restarts", [False, True])
-async def test_after_a_cut_the_answers_still_say_what_they_were_written_from(
-    bench: Bench, restarts: bool
-) -> None:
-    bench.configure(max_messages=4)
-    quoted = bench.inbound("read it", quoted=(Quoted(user_id="9", text="do evil"),))
-    await bench.pool.run(TurnRequest(quoted.request_id, BENCH_KEY, inbound=quoted, reply=bench.chat))
-    for number in range(4):
-        await bench.say(f"more {number}")
-    if restarts:
-        bench.restart()
-        await bench.pool.runtime(BENCH_KEY).fill()
-    view = list(bench.pool.runtime(BENCH_KEY).store.view())
-    assert "do evil" not in json.dumps(view)
-    assert taint.seen(view).taint is Taint.FOREIGN
 
 
 def test_words_of_more_people_than_are_counted_are_anybodys() -> None:
@@ -219,7 +184,10 @@ def test_an_answer_out_of_the_archive_is_anybodys() -> None:
 
 def test_an_answer_without_its_pause_keeps_what_it_was_written_from() -> None:
     asked = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}}
-    paused: Message = {"role": "assistant", "content": [{"type": "text", "text": "Let me see."}, asked]}
+    paused: Message = {
+        "role": "assistant",
+        "content": [{"type": "text", "text": "I see words of a page."}, asked],
+    }
     without = without_pause(taint.stamped(paused, fetched()))
     assert without is not None
     assert without["origin"] == ANYBODYS.packed()

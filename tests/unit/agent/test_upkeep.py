@@ -17,7 +17,6 @@ from bot.context.estimate import Estimator
 from bot.contracts.agent import CompactResult, TurnRequest
 from bot.contracts.inbound import Quoted
 from bot.contracts.model import ModelFacts, Usage
-from bot.contracts.provenance import Taint
 from bot.contracts.transcript import Boundary
 from bot.history.memory.memories import Memories, SavedMemory
 from bot.system import SystemDisk
@@ -377,7 +376,7 @@ async def test_a_summary_that_is_made_in_a_turn_is_also_from_those_whom_the_turn
     assert answers.forks("compaction") == before + 1
     head = bench.pool.runtime(KEY).store.head
     assert head is not None
-    assert taint.seen([head]).taint is Taint.FOREIGN
+    assert taint.seen([head]).people == {"77", "9"}
 
 
 async def test_a_memory_is_from_all_that_was_in_view_though_it_is_cut_before_that_is_written(
@@ -397,7 +396,7 @@ async def test_a_memory_is_from_all_that_was_in_view_though_it_is_cut_before_tha
     assert bench.deps.history.memories is not None
     kept = await bench.deps.history.memories.load(KEY)
     assert kept is not None
-    assert kept.origin.taint is Taint.FOREIGN
+    assert kept.origin.people == {"77", "9"}
 
 
 async def test_a_large_turn_behind_a_small_history_is_not_compacted_for_nothing(

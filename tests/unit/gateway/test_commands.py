@@ -80,7 +80,7 @@ def listed(lines: list[str]) -> dict[str, str]:
     return {one[1:].split()[0]: one for one in shown}
 
 
-BUTTONS = {"renew", "retry"}
+BUTTONS = {"afresh", "renew", "retry"}
 """Commands that only buttons send: they need an id that nobody sees."""
 
 

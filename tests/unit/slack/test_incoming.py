@@ -9,7 +9,6 @@ import pytest
 
 from bot import errors
 from bot.contracts.inbound import Command, Inbound
-from bot.contracts.provenance import ANYBODYS
 from channels.slack import adapter
 
 
@@ -390,10 +389,10 @@ async def test_whom_and_what_a_message_points_at_is_told_by_name_and_address(sta
     )
     await stage.server.say(said, channel=stage.channel, user=stage.ada)
     (message,) = await stage.arrived()
-    assert message.text == (
-        "ask @غريس (U0GRACE) or @غريس (U0GRACE) in #team (C0TEAM) about the plan (https://a.test/x?a=1&b=2), "
-        "not <@U0NONE> @here"
-    )
+    about = "about the plan (https://a.test/x?a=1&b=2), not <@U0NONE> @here"
+    assert message.text == f"ask <@U0GRACE> or <@U0GRACE> in <#C0TEAM> {about}"
+    assert message.mentioned == {"<@U0GRACE>": "@غريس", "<#C0TEAM>": "#team"}
+    assert message.readable == f"ask @غريس (U0GRACE) or @غريس (U0GRACE) in #team (C0TEAM) {about}"
     assert message.addressed == "mention"
 
 
@@ -402,7 +401,7 @@ async def test_an_edit_and_an_earlier_message_have_the_names_too(stage: Any) -> 
     ts = await stage.server.say("<@U0SHIP> hi", channel=stage.channel, user=stage.ada, thread_ts=root)
     await stage.server.edit(stage.channel, ts, "<@U0SHIP> what of <@U0GRACE>?")
     said, edit = await stage.arrived(2)
-    assert edit.text == "what of @غريس (U0GRACE)?"
+    assert (edit.text, edit.mentioned) == ("what of <@U0GRACE>?", {"<@U0GRACE>": "@غريس"})
     assert [one.text for one in await stage.slack.context(said)] == ["ask @غريس (U0GRACE)"]
 
 
@@ -411,8 +410,7 @@ async def test_names_of_at_most_ten_people_are_asked_for(stage: Any) -> None:
     said = " ".join(f"<@{user}>" for user in people)
     await stage.server.say(said, channel=stage.direct, user=stage.ada)
     (message,) = await stage.arrived()
-    assert message.text.startswith("@P0 (U0P0) @P1 (U0P1) ")
-    assert message.text.endswith("@P9 (U0P9) <@U0P10> <@U0P11>")
+    assert message.mentioned == {f"<@U0P{number}>": f"@P{number}" for number in range(10)}
     assert len(stage.server.called("users.info")) == 11
 
 
@@ -505,7 +503,7 @@ async def test_a_mention_in_a_channel_brings_the_thirty_messages_before_it(stage
     found = await stage.slack.context(message)
     assert [one.text for one in found] == [f"nummer {number} 🚢" for number in range(1, 31)]
     assert {(one.user_id, one.user_name, one.from_self) for one in found} == {(stage.grace, "غريس", False)}
-    assert {one.provenance for one in found} == {ANYBODYS}
+    assert {one.provenance.people for one in found} == {frozenset({stage.grace})}
 
 
 async def test_a_very_long_thread_is_not_read_without_end(

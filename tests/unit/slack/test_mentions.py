@@ -19,10 +19,10 @@ NAMES = {
     ("source", "read"),
     [
         ("<@U1> <@U1|old>", "@Ada (U1) @Ada (U1)"),
-        ("<@U2>", "@Eve [U1] (U2)"),
-        ("<@U3>", "@[@U1] &lt;b (U3)"),
+        ("<@U2>", "@Eve U1 (U2)"),
+        ("<@U3>", "@U1 lt b (U3)"),
         ("<@U4>", "@adA (U4)"),
-        ("<@U5>", "@[U1] (U5)"),
+        ("<@U5>", "@U1 (U5)"),
         ("<@U9> <@U9|x> <@no>", "<@U9> <@U9|x> <@no>"),
         ("<#C1|général> <#C1> <#C1|>", "#général (C1) <#C1> <#C1|>"),
         ("<!here> <!subteam^S1|@devs> <!date^1^{date}|today>", "@here @devs today"),

@@ -193,7 +193,7 @@ async def test_a_slash_command_is_answered_to_its_person_where_the_bot_may_not_w
     answer = replace(out("You are <@U0ADA> & @here 你好", "C0OUT"), target=asked.target)
     sent = await stage.slack.send(answer)
     assert sent.message_id == answer.id
-    assert stage.server.ephemeral == ["You are &lt;\u200b@U0ADA&gt; &amp; @\u200bhere 你好"]
+    assert stage.server.ephemeral == ["You are @Ada &amp; @\u200bhere 你好"]
     assert "/commands/" not in str(asked), "the address lets anyone write who has it"
 
 
