@@ -18,6 +18,7 @@ from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Ids, Log, NoOperators, OperatorNotices, Redact
 from bot.contracts.identity import ChatKey
 from bot.contracts.journal import Steps
+from bot.contracts.memory_files import MemoryFiles
 from bot.contracts.model import Model, ModelReply, ModelRequest
 from bot.contracts.tasks import NullTaskEvents, TaskEvents
 from bot.history.memory.memories import Memories
@@ -83,6 +84,8 @@ class HistoryDeps:
     """Days for which chats are kept."""
     memories: Memories | None = None
     """Session memories by chat; None if memory is off."""
+    notes: MemoryFiles | None = None
+    """The files of the `memory` tool, which a conversation begins with; None if it does not."""
 
 
 @dataclass(frozen=True, slots=True)
