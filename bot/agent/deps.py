@@ -30,6 +30,7 @@ from bot.llm.windows import ContextWindows
 from bot.tools.dispatch import Dispatcher
 from bot.tools.registry import Registry
 from bot.vetting import Vetting
+from bot.words import sentence
 
 TOOLS = 0.5
 """The part of a window that definitions of tools may take."""
@@ -156,10 +157,14 @@ class AgentDeps:
         """The prompt of a chat for one epoch, within its part of the window."""
         tools = self.models.estimator.frame(self.models.name, (), self.declared())
         room = self.budget().share(SHARE, MOST_BUDGET) - tools
-        return await self.prompts.freeze(
+        frozen = await self.prompts.freeze(
             chat_key,
             channel,
             self.models.name,
             budget=max(LEAST_BUDGET, room),
             size=lambda words: self.models.estimator.text(self.models.name, words),
         )
+        if frozen.cut:
+            told = sentence("operators.instructions", names=", ".join(frozen.cut))
+            self.operators.tell(f"instructions {frozen.cut}", told, every=86_400.0)
+        return frozen

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from bot.testing.anthropic_script import reply, tool_use
+from tests import quick
 from tests.blackbox.conftest import ANN, PERSON, ROOM, START_SECONDS, World, eventually
 
 FACT = "My name is 奈緒子 and I am allergic to 落花生"
@@ -204,3 +205,33 @@ async def test_a_new_conversation_begins_with_the_notes(world: World) -> None:
     )
     assert "their words" in words(world.model.bodies[-1])
     assert not (world.root / "out" / "b.md").exists(), "made from foreign words it is foreign"
+
+
+async def test_instructions_that_are_too_large_are_used_up_to_the_limit_and_everybody_hears_of_it(
+    world: World,
+) -> None:
+    world.only("telegram")
+    world.config["operators"] = [f"telegram:{PERSON}"]
+    lines = [f"Rule {number}: be kind, 规则." for number in range(20_000)]
+    (world.root / "Agent.md").write_text("\n".join(lines), encoding="utf-8")
+    await world.start()
+    assert any("Agent.md" in line and "262,144 are used" in line for line in world.process.lines)
+    await say(world, "hello")
+    system = json.dumps(world.model.bodies[0]["system"], ensure_ascii=False)
+    assert "Rule 0: be kind" in system
+    assert len(system) > 60_000
+    assert "Rule 19999:" not in system
+    await world.telegram.until(lambda: any("too large" in text for text in world.texts()), START_SECONDS)
+    _, out, told = await quick.run("check", "--dir", str(world.root), env=world.process.env)
+    assert "262,144 are used" in out.decode() + told
+
+
+async def test_people_hear_that_the_prompt_fills_a_small_window(world: World) -> None:
+    world.only("telegram")
+    world.model.window = world.config["llm"]["contextWindow"] = 3_000
+    (world.root / "Agent.md").write_text("Be kind to everybody here.\n" * 1_000, encoding="utf-8")
+    await world.start()
+    world.telegram.say("hello")
+    await world.telegram.until(lambda: bool(world.texts()), START_SECONDS)
+    assert "instructions" in world.texts()[0]
+    assert "smaller pieces" not in world.texts()[0]
