@@ -54,7 +54,7 @@ async def test_skills_and_the_last_three_files_come_as_they_are_now_and_what_doe
         (bench.root / f"{name}.md").write_text(f"茶 {name} now", encoding="utf-8")
     skill = bench.root / ".claude" / "skills" / "brewing" / "SKILL.md"
     skill.parent.mkdir(parents=True)
-    skill.write_text("---\nname: brewing\ndescription: Tea.\n---\nFirst do 甲.\n", encoding="utf-8")
+    skill.write_text("---\nname: brewing\ndescription: Tea.\n---\n" + "First do 甲. " * 20, encoding="utf-8")
     dropped = [
         *used("read_file", "old", path="a.md"),
         *used("read_file", "old", path="b.md"),
@@ -67,10 +67,10 @@ async def test_skills_and_the_last_three_files_come_as_they_are_now_and_what_doe
     ]
     kept = used("read_file", "in view still", path="d.md")
     skills, files = await again(bench, dropped, kept)
-    assert skills == "The skill brewing, loaded before:\n\nFirst do 甲."
+    assert skills.startswith("The skill brewing, loaded before:\n\nFirst do 甲. First")
     assert [name for name in "abcde" if f"茶 {name} now" in files] == ["a", "c"]
     assert files.endswith("Files read before; read again what you need: gone.md")
-    assert await again(bench, dropped, kept, most=45) == [
+    assert await again(bench, dropped, kept, most=50) == [
         "Skills loaded before; load again what you need: brewing",
         "Files read before; read again what you need: gone.md, a.md, c.md",
     ]
@@ -128,4 +128,6 @@ def test_what_servers_say_comes_back_as_far_as_it_fits_the_newest_first_and_only
     assert list(reattach.instructions(gone, declared, bench.deps, 10_000)) == ["one", "long", "last"]
     assert reattach.instructions(gone, declared, bench.deps, 200) == {"one": "新しい", "last": "y"}
     kept = [*finding("mcp__gone__a"), saying(last="in view still")]
-    assert reattach.instructions(DroppedMessages(dropped, kept), declared, bench.deps, 200) == {"gone": "x"}
+    assert reattach.instructions(DroppedMessages(dropped, kept), frozenset(), bench.deps, 200) == {
+        "gone": "x"
+    }
