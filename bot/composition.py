@@ -523,6 +523,7 @@ def build_agent(services: Services, gateway: AgentServices, mcp: McpServers, spe
                 requests=services.requests,
                 steps=services.journal,
                 memories=Memories(settings.home / "memory", disk=environment.disk),
+                notes=services.memory_files,
                 artifacts=services.artifacts,
                 retention=Retention(settings.home, settings.history.keep_days, environment.disk),
             ),

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from bot import config, discovery, errors
 from bot.access_list import FILE, AccessList
+from bot.context.files import FILE_LIMIT
+from bot.context.instructions import NAME, operator_files
 from bot.contracts.channel import Manifest
 from bot.invocation import command
 from bot.llm.prices import AS_OF, Price, PriceTable
@@ -21,6 +23,7 @@ def load(root: Path, *, defaults: bool = False) -> config.Settings:
     manifests = discovery.manifests()
     settings = config.load(root, manifests, os.environ, findings.mistakes, defaults=defaults)
     also = (*findings.warnings(root, settings.skills), *empty(settings, manifests), *unpriced(settings.llm))
+    also += tuple(too_large(settings))
     return dataclasses.replace(settings, warnings=(*settings.warnings, *also))
 
 
@@ -42,6 +45,18 @@ def empty(settings: config.Settings, manifests: Mapping[str, Manifest]) -> Itera
                 f"channels.{name}.allow: is empty, so nobody may talk there yet; "
                 f"let people in with `{command(f'allow {name} ID', settings.root)}`"
             )
+
+
+def too_large(settings: config.Settings) -> Iterator[str]:
+    """Yield a warning for each instruction file of which only the beginning is used."""
+    sources = settings.prompt.sources(settings.root).values()
+    files = [*operator_files(os.environ), settings.root / NAME]
+    files += sorted((settings.home / "instructions").glob("*/*.md"))
+    for file in (*files, *(one for one in sources if isinstance(one, Path))):
+        size = file.stat().st_size if file.is_file() else 0
+        if size > FILE_LIMIT:
+            name = file.relative_to(settings.root) if file.is_relative_to(settings.root) else file
+            yield f"{name}: found {size:,} bytes, of which the first {FILE_LIMIT:,} are used; shorten it"
 
 
 def prices_of(llm: config.Llm) -> PriceTable:

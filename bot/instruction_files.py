@@ -37,7 +37,7 @@ _NAMES = frozenset({"agent.md", "skill.md"})
 _SKIPPED = frozenset({".git", ".ship"})
 LARGEST = 256 * 1024
 """Bytes of a file that are looked at for what it names."""
-_HASHED = 1024 * 1024
+HASHED = 1024 * 1024
 """Bytes of a file that tell it from another one: no more of it is followed."""
 MOST = 2_000
 """Files that are followed."""
@@ -160,7 +160,7 @@ def _named(root: Path, path: Path, raw: bytes) -> Iterator[tuple[Path, bool]]:
 
 
 def digest(raw: bytes) -> str:
-    return hashlib.sha256(raw[:_HASHED]).hexdigest()
+    return hashlib.sha256(raw[:HASHED]).hexdigest()
 
 
 def prose(raw: bytes) -> str:
@@ -223,7 +223,7 @@ def _look(path: Path) -> tuple[os.stat_result, bytes] | None:
         return None
     try:
         with open(path, "rb", opener=regular_files.opener) as file:
-            return os.fstat(file.fileno()), file.read(_HASHED)
+            return os.fstat(file.fileno()), file.read(HASHED)
     except OSError:
         return found, b""  # not to be read
 

@@ -77,7 +77,8 @@ class ActiveTurn:
         """Write the user's message, and what else belongs to it from the beginning, such as the surroundings that have
         changed (`news`). It is in the transcript before the answer; the model need not wait for it.
         """
-        first = await self._user_message(self.request, self.view_changes.chat_totals.wrong, news)
+        wrong, begins = self.view_changes.chat_totals.wrong, not self.store.view()
+        first = await self._user_message(self.request, wrong, news, begins=begins)
         rest = [(one, await self._user_message(self._joining(one))) for one in self.request.also]
         self.view_changes.begin_turn(self.request.request_id)
         self._running = self.store.running
@@ -331,8 +332,6 @@ class ActiveTurn:
         self.view_changes.chat_totals.turn(status, wrong)
         ended = TurnEnd(status=status, notice=notice, owed=owed, totals=self.view_changes.chat_totals.facts)
         self.view_changes.end_turn(ended)
-        if status != "withdrawn":
-            self.view_changes.within_cap(self.compactor.cut)
         await self._ledger.durable()
 
     def _keep_partial(self) -> str:
@@ -441,9 +440,15 @@ class ActiveTurn:
         return TurnRequest(inbound.request_id, self.request.chat_key, inbound, arrivals=self.request.arrivals)
 
     async def _user_message(
-        self, request: TurnRequest, wrong: Sequence[str] = (), news: Mapping[str, str] = prompt.NO_NEWS
+        self,
+        request: TurnRequest,
+        wrong: Sequence[str] = (),
+        news: Mapping[str, str] = prompt.NO_NEWS,
+        *,
+        begins: bool = False,
     ) -> MessageEvent:
-        return await user_message(request, self._deps, [*self.store.view(), *self.view], wrong, news)
+        seen = [*self.store.view(), *self.view]
+        return await user_message(request, self._deps, seen, wrong, news, begins=begins)
 
     def _now(self) -> int:
         return int(self._deps.clock.now() * 1000)

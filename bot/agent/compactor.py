@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from bot import errors
@@ -87,6 +86,7 @@ class Compactor:
             # Else every turn would begin another, and the next one wait for it.
             self.breaker.failed()
             await give_up(self.compacting)
+        await self._bound()
 
     async def before_asking(self, current: Sequence[Message]) -> None:
         """The running turn asks the model next: where that may not fit, the history before it is compacted now."""
@@ -98,7 +98,7 @@ class Compactor:
             return
         # What the running turn leaves of the room, less a half of that for what is still to come.
         left = hard - self._view_changes.tokens() + self._tokens(self._store.view())
-        dropped = self._border(min(deps.limits.compaction.keep_tokens, max(0, left // 2)))
+        dropped = self._border(min(self._keep("size"), max(0, left // 2)))
         if self._tokens(self._messages(dropped)) >= compaction.WORTH:
             await self._compact("size", dropped, current=current)
 
@@ -109,7 +109,11 @@ class Compactor:
             return
         if self._view_changes.tokens() > deps.budget().limit and self._begin_compacting("size"):
             return
-        self._memory.turn_ended()
+        over = self._store.over_cap()
+        if over and not self._memory.busy and self._knows(over):
+            self._start("message_cap", over)
+        else:
+            self._memory.turn_ended(over_cap=bool(over))
 
     def look(self) -> None:
         """Compact a chat that has been quiet for so long that the provider is about to forget it, while reading it once
@@ -123,16 +127,34 @@ class Compactor:
         if due and self._view_changes.tokens() > policy.idle_above:
             self._begin_compacting("idle")
 
-    def cut(self, over: Sequence[str]) -> Boundary:
-        """Return the change that drops messages over the cap, with the memory in their place if it covers them. Then it
-        may as well be more at once, and the next cut is farther off.
-        """
-        known, covers = self._memory.known, self._memory.covers
-        if known is None or not compaction.covered(self._store.turns, over, covers):
-            return Boundary(dropped=tuple(over))
-        keep = min(compaction.CUT_KEEPS, self._deps.limits.compaction.keep_tokens)
-        more = compaction.covered(self._store.turns, self._border(keep), covers)
-        return self._change(more if len(more) > len(over) else over, known.markdown, compaction.BY_MEMORY)
+    async def cut(self, reason: Reason, over: Sequence[str]) -> None:
+        """Let these go, with the memory in their place if it covers them."""
+        known = self._memory.known
+        if known is not None and self._knows(over):
+            change = await self._change(reason, over, known.markdown, compaction.BY_MEMORY)
+        else:
+            change = Boundary(dropped=tuple(over))
+        self._view_changes.apply(reason, change)
+
+    async def _bound(self) -> None:
+        """Where the memory cannot know what the cap would cut, the view grows to twice the cap and no farther."""
+        deps = self._deps
+        remembers = deps.limits.compaction.enabled and deps.history.memories is not None
+        most = deps.limits.max_messages * (compaction.GROWTH if remembers else 1)
+        if len(self._store.view()) <= most:
+            return
+        over = self._store.over_cap()
+        if remembers and not self._knows(over):
+            await self._memory.catch_up(WAIT_SECONDS)
+        if remembers and not self._knows(over):
+            words = sentence("operators.forgotten", chat=self._chat_key, count=len(over))
+            deps.operators.tell("what chats forget", words)
+        await self.cut("message_cap", over)
+        await self._view_changes.ledger.flush()
+
+    def _knows(self, uuids: Sequence[str]) -> bool:
+        """True if the memory knows of all these."""
+        return len(compaction.covered(self._store.turns, uuids, self._memory.covers)) == len(uuids)
 
     async def compact(self, focus: str, stand_in: Sequence[Json] = ()) -> CompactResult:
         """Compact because a person asks for it; with a `focus`, by a summary that keeps it above all.
@@ -145,7 +167,7 @@ class Compactor:
         ):
             await give_up(self.compacting)
         most = self._tokens(self._store.messages()) // 4
-        dropped = self._border(min(self._deps.limits.compaction.keep_tokens, most))
+        dropped = self._border(min(self._keep("compact"), most))
         if not dropped:
             return CompactResult("nothing")
         task = self._start("compact", dropped, focus=focus)
@@ -159,8 +181,7 @@ class Compactor:
 
     def _begin_compacting(self, reason: Reason) -> bool:
         """Compact beside, where there is enough to gain and it has not failed again and again."""
-        keep = self._deps.limits.compaction.keep_tokens
-        dropped = self._border(min(compaction.CUT_KEEPS, keep) if reason == "idle" else keep)
+        dropped = self._border(self._keep(reason))
         gain = self._tokens(self._messages(dropped))
         if self.breaker.open or gain < compaction.WORTH or not self._view_changes.system:
             return False
@@ -185,9 +206,9 @@ class Compactor:
         before = self._tokens(self._store.messages())
         try:
             await self._memory.look_again()
-            change = None if focus else self._from_memory(dropped)
+            change = None if focus else await self._from_memory(reason, dropped)
             if change is None:
-                change = await self._from_summary(dropped, focus, current)
+                change = await self._from_summary(reason, dropped, focus, current)
         except FAILED as error:
             opened = self.breaker.failed()
             self._write("a compaction failed" + (" again: none for ten minutes" if opened else ""), error)
@@ -216,7 +237,7 @@ class Compactor:
             self._tokens(self._store.messages()),
         )
 
-    def _from_memory(self, dropped: Sequence[str]) -> Boundary | None:
+    async def _from_memory(self, reason: Reason, dropped: Sequence[str]) -> Boundary | None:
         """The change in which the memory stands for what it knows; None where that is too little of it."""
         written = self._memory.known
         known = compaction.covered(self._store.turns, dropped, self._memory.covers)
@@ -225,9 +246,11 @@ class Compactor:
         part = self._tokens(self._messages(known))
         if part < ENOUGH * self._tokens(self._messages(dropped)):
             return None
-        return self._change(known, written.markdown, compaction.BY_MEMORY)
+        return await self._change(reason, known, written.markdown, compaction.BY_MEMORY)
 
-    async def _from_summary(self, dropped: Sequence[str], focus: str, current: Sequence[Message]) -> Boundary:
+    async def _from_summary(
+        self, reason: Reason, dropped: Sequence[str], focus: str, current: Sequence[Message]
+    ) -> Boundary:
         """The change in which a summary stands for it, which is the memory from now on."""
         newest = self._store.newest
         if not current:
@@ -235,24 +258,41 @@ class Compactor:
         prefix = forks.prefix_of(self._view_changes, current, self._stand_in)
         self._memory.lines.saw(prefix.messages)
         summary = await forks.condense(prefix, self._memory.known, focus, self._deps)
-        change = self._change(dropped, summary.words, "summary", summary.block)
+        change = await self._change(reason, dropped, summary.words, "summary", summary.block)
         try:
             await self._memory.keep(memory.read(summary.words), newest)
         except FAILED as error:
             self._write("a summary could not be kept as the memory", error)
         return change
 
-    def _change(self, dropped: Sequence[str], words: str, how: Maker, block: Json | None = None) -> Boundary:
+    async def _change(
+        self, reason: Reason, dropped: Sequence[str], words: str, how: Maker, block: Json | None = None
+    ) -> Boundary:
         before = [self._store.head] if self._store.head is not None else []
         kept = self._messages(set(self._uuids()) - set(dropped))
         gone = reattach.DroppedMessages([*before, *self._messages(dropped)], kept)
-        origin = self._memory.lines.origin(self._store.view())
-        tools = reattach.definitions(gone, self._deps, reattach.TOOLS * reattach.room(self._deps))
-        gone = replace(gone, declared=frozenset(str(tool["name"]) for tool in tools))
-        said = reattach.instructions(gone, self._deps, reattach.SAID * reattach.room(self._deps))
-        nonce, attached = fresh_nonce(self._deps), reattach.attached(gone, self._deps)
-        head = memory.head(words, *attached, nonce=nonce, origin=origin, block=block, tools=tools, said=said)
+        origin, estimator = self._memory.lines.origin(self._store.view()), self._deps.models.estimator
+        left = self._room() - self._tokens(kept) - estimator.text(self._deps.models.name, words)
+        share = reattach.IDLE_SHARE if reason == "idle" else 1
+        most = max(0.0, min(reattach.room(self._deps) // share, left))
+        person = context.current().person or self._person
+        again = await reattach.put_back(gone, self._deps, most, self._chat_key, person)
+        nonce = fresh_nonce(self._deps)
+        head = memory.head(words, nonce=nonce, origin=origin, block=block, put_back=again)
         return Boundary(dropped=tuple(dropped), head=head, how="provider" if block else how)
+
+    def _room(self) -> int:
+        """The tokens that a compaction may leave, with all that it puts back: half of what the history may grow to."""
+        budget = self._deps.budget()
+        if budget.hard is None:
+            return budget.soft // 2
+        frame = self._view_changes.tokens() - self._tokens(self._store.view())
+        return min(budget.soft, max(0, budget.hard - frame)) // 2
+
+    def _keep(self, reason: Reason) -> int:
+        """The tokens that a compaction leaves at the least as they are."""
+        keep = min(self._deps.limits.compaction.keep_tokens, self._room() // compaction.SPAN)
+        return min(compaction.IDLE_KEEPS, keep) if reason == "idle" else keep
 
     def _border(self, keep: int) -> list[str]:
         return compaction.border(self._store.turns, size=self._tokens, keep=keep)

@@ -18,6 +18,7 @@ from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Ids, Log, NoOperators, OperatorNotices, Redact
 from bot.contracts.identity import ChatKey
 from bot.contracts.journal import Steps
+from bot.contracts.memory_files import MemoryFiles
 from bot.contracts.model import Model, ModelReply, ModelRequest
 from bot.contracts.tasks import NullTaskEvents, TaskEvents
 from bot.history.memory.memories import Memories
@@ -29,6 +30,7 @@ from bot.llm.windows import ContextWindows
 from bot.tools.dispatch import Dispatcher
 from bot.tools.registry import Registry
 from bot.vetting import Vetting
+from bot.words import sentence
 
 TOOLS = 0.5
 """The part of a window that definitions of tools may take."""
@@ -83,6 +85,8 @@ class HistoryDeps:
     """Days for which chats are kept."""
     memories: Memories | None = None
     """Session memories by chat; None if memory is off."""
+    notes: MemoryFiles | None = None
+    """The files of the `memory` tool, which a conversation begins with; None if it does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,10 +157,14 @@ class AgentDeps:
         """The prompt of a chat for one epoch, within its part of the window."""
         tools = self.models.estimator.frame(self.models.name, (), self.declared())
         room = self.budget().share(SHARE, MOST_BUDGET) - tools
-        return await self.prompts.freeze(
+        frozen = await self.prompts.freeze(
             chat_key,
             channel,
             self.models.name,
             budget=max(LEAST_BUDGET, room),
             size=lambda words: self.models.estimator.text(self.models.name, words),
         )
+        if frozen.cut:
+            told = sentence("operators.instructions", names=", ".join(frozen.cut))
+            self.operators.tell(f"instructions {frozen.cut}", told, every=86_400.0)
+        return frozen

@@ -117,20 +117,19 @@ class Ledger:
         """The uuid of the line that began the turn which has not ended."""
         return self.chain.turn
 
-    async def load(self, *, whole: bool = False, most: int | None = None) -> LoadedLines:
+    async def load(self, *, whole: bool = False) -> LoadedLines:
         """Load the effective part of the current session (`Transcript.read`), or all of it; the chain goes on from the last
         message of a finished turn.
         """
         before = list(self._owed)  # they may reach the disk once it has been read, and before this goes on
-        loaded = await self._transcript.read(self._chat_key, whole=whole, most=most)
+        loaded = await self._transcript.read(self._chat_key, whole=whole)
         on_disk = {line.uuid for line in loaded.lines}
         owed = list({line.uuid: line for line in (*before, *self._owed)}.values())
         if loaded.base is not None:
             # What is owed from before a boundary that did arrive has arrived too.
             owed = owed[next((at for at, one in enumerate(owed) if one.uuid == loaded.base.uuid), 0) :]
         loaded.lines += [line for line in owed if line.uuid not in on_disk]
-        begins = loaded.base or (loaded.lines[0] if loaded.short else None)
-        self.begins_at = begins.uuid if begins is not None else None
+        self.begins_at = loaded.base.uuid if loaded.base is not None else None
         self.chain = ParentChain()
         for line in loaded.lines:
             self.chain.follow(line)

@@ -233,16 +233,30 @@ class MemoryWriter:
         if self.writing is not None and not await ends_within(seconds, self.writing, self._deps.clock):
             await self.stop()
 
-    def turn_ended(self) -> None:
-        """Begin to write the memory anew, beside whatever comes next, where enough was said."""
+    def turn_ended(self, *, over_cap: bool = False) -> None:
+        """Begin to write the memory anew, beside whatever comes next, where enough was said; less is enough where the view is
+        over the cap.
+        """
         deps = self._deps
         if self.writing is not None or deps.history.memories is None:
             return
         new = list(compaction.since(self._store.turns, self._since))
         calls = sum(len(blocks.tool_calls(message["content"])) for message in new)
-        if compaction.wants_extraction(deps.models.estimator.messages(deps.models.name, new), calls):
-            self.writing = asyncio.create_task(self._extract())
-            self.writing.add_done_callback(self._ended)
+        tokens = deps.models.estimator.messages(deps.models.name, new)
+        due = over_cap and compaction.EXTRACT_SHARE * len(new) >= deps.limits.max_messages
+        if due or compaction.wants_extraction(tokens, calls):
+            self._begin()
+
+    def _begin(self) -> None:
+        self.writing = asyncio.create_task(self._extract())
+        self.writing.add_done_callback(self._ended)
+
+    async def catch_up(self, seconds: float) -> None:
+        """Bring the memory up to date with all that was said, where that takes no longer than this."""
+        await self.written(seconds)
+        if self.covers != self._store.newest:
+            self._begin()
+            await self.written(seconds)
 
     async def keep(self, known: SessionMemory, covers: str | None) -> None:
         """Remember this from now on, and put it on file. Raises `errors.StorageError`; it is remembered all the same."""

@@ -53,6 +53,14 @@ class TurnTooLarge(errors.ShipmateError):
         return say("turn.too_large")
 
 
+class PromptFillsWindow(TurnTooLarge):
+    """It does not fit because the prompt and the tools alone fill most of the window."""
+
+    @property
+    def person(self) -> str:
+        return say("turn.prompt_too_large")
+
+
 @dataclass(slots=True)
 class _Tries:
     max_tokens: int
@@ -221,19 +229,25 @@ def _shrink(
         if tries.smaller > MAX_TRIES or not (
             _lightened(turn, last=tries.smaller == MAX_TRIES) or turn.view_changes.fewer_tools()
         ):
-            raise TurnTooLarge from error
+            raise _too_large(turn, request) from error
         return
     half = _oldest_half(turn)
     possible = half is None and tries.smaller <= MAX_TRIES
     if possible and (_lightened(turn, last=True) or turn.view_changes.fewer_tools()):
         return
     if half is None and not tries.halvings:
-        raise TurnTooLarge from error
+        raise _too_large(turn, request) from error
     if half is None or tries.smaller > MAX_TRIES:
         turn.view_changes.apply("overflow", Boundary(dropped="all"))
         raise HistoryCleared from error
     tries.halvings += 1
     turn.view_changes.apply("overflow", half)
+
+
+def _too_large(turn: ActiveTurn, request: ModelRequest) -> TurnTooLarge:
+    """The error of a turn that does not fit, by what is the larger part of it."""
+    frame = estimate.frame_tokens(request.system, request.tools)
+    return PromptFillsWindow() if frame > estimate.tokens(turn.shown()) else TurnTooLarge()
 
 
 def _masked(turn: ActiveTurn, error: errors.ContextOverflow, deps: AgentDeps) -> bool:

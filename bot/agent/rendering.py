@@ -21,7 +21,7 @@ _GATHERED = 5 * SHOWN
 QUOTED = 80
 _ID = re.compile(r" \([^()]*\)$")
 """Behind the name of whoever is quoted."""
-_UNSHOWN = frozenset({tags.CONTEXT, tags.HISTORY, tags.SERVERS})
+_UNSHOWN = frozenset({tags.CONTEXT, tags.HISTORY, tags.NOTES, tags.SERVERS})
 """Tags of the gateway that say nothing to people."""
 
 

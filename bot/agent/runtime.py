@@ -307,19 +307,15 @@ class AgentRuntime:
                     return
                 await self._adopt_archive(request)
             await self.memory.load()
-            lines = await view_changes.load_store(
-                self.view_changes, self._deps, known=bool(self.memory.markdown)
-            )
+            lines = await view_changes.load_store(self.view_changes, self._deps)
             self._ended = replay.ended(lines)
             self.filled = True
-            changed = await self.deletions.attempt() | self._let_old_turns_go()
-            if changed | self.view_changes.within_cap(self.compactor.cut):
+            changed = await self.deletions.attempt()
+            since = self._deps.history.retention.since(self.chat_key, self._deps.clock.now())
+            if old := self.view_changes.older_than(since):
+                await self.compactor.cut("retention", old)
+            if changed or old:
                 await self.ledger.flush()
-
-    def _let_old_turns_go(self) -> bool:
-        """Let turns go that are older than the days of the chat."""
-        since = self._deps.history.retention.since(self.chat_key, self._deps.clock.now())
-        return self.view_changes.within_days(since, self.compactor.cut)
 
     async def cut_off(self) -> tuple[str, ...]:
         """The requestIds that the turn which a crash cut off was answering; () where none was."""

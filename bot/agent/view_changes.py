@@ -5,7 +5,7 @@ carries out those on file.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
@@ -27,7 +27,6 @@ from bot.contracts.transcript import (
     TurnEnd,
     TurnStart,
 )
-from bot.history.transcript.reading import LoadedLines
 from bot.llm import body
 
 Reason = Literal[
@@ -257,24 +256,14 @@ class ViewChanges:
             self.tell(ended)
         self.live = False
 
-    def within_cap(self, cut: Callable[[Sequence[str]], Boundary]) -> bool:
-        """Let go what is over the cap of messages, as after a turn, a fork or a crash; whether anything is."""
-        if over := self.store.over_cap():
-            self.apply("message_cap", cut(over))
-        return bool(over)
-
-    def within_days(self, since: float, cut: Callable[[Sequence[str]], Boundary]) -> bool:
-        """Let the oldest turns go that began before a time (epoch seconds); whether any does. One whose time is not known
-        counts as new.
-        """
+    def older_than(self, since: float) -> list[str]:
+        """The uuids of the oldest turns that began before a time (epoch seconds). One whose time is not known counts as new."""
 
         def is_old(turn: Turn) -> bool:
             return turn.began is not None and turn.began < since * 1000
 
         old = itertools.takewhile(is_old, self.store.turns)
-        if over := [entry.uuid for turn in old for entry in turn.entries]:
-            self.apply("retention", cut(over))
-        return bool(over)
+        return [entry.uuid for turn in old for entry in turn.entries]
 
     def note_read(self) -> None:
         """A fork reads what the next request begins with: it stays in the provider's cache for as long again."""
@@ -332,41 +321,25 @@ class ViewChanges:
         return frame + self._deps.models.estimator.messages(self._deps.models.name, shown[first:])
 
 
-async def load_store(changes: ViewChanges, deps: AgentDeps, *, known: bool) -> Sequence[TranscriptLine]:
-    """Carry out the transcript: from the newest boundary on whose rest is there as it was; where there is none, the newest
-    turns, if the older ones would be cut at once; else all of it, as where a memory is `known`. Returns the lines.
-    """
-    # What the memory tells of a cut depends on all that goes.
-    most = deps.limits.max_messages if not known else None
-    loaded, mended = await _replayed(changes, most)
+async def load_store(changes: ViewChanges, deps: AgentDeps) -> Sequence[TranscriptLine]:
+    """Carry out the transcript: from the newest boundary on whose rest is there as it was, else all of it. Returns the lines."""
+    lines, mended = await _replayed(changes)
     changes.take_up(changes.ledger.facts)
     deps.models.choose(changes.ledger.facts.chosen_model or None)
     if mended:
         changes.apply("repair", Boundary())
-        loaded, _ = await _replayed(changes, most)
-    elif loaded.short:
-        changes.within_cap(_rest_gone)
-    return loaded.lines
+        lines, _ = await _replayed(changes)
+    return lines
 
 
-async def _replayed(changes: ViewChanges, most: int | None) -> tuple[LoadedLines, int]:
+async def _replayed(changes: ViewChanges) -> tuple[Sequence[TranscriptLine], int]:
     """Fill the store from what is on file; how much of it had to be mended."""
     store, ledger = changes.store, changes.ledger
     store.reset()
-    loaded = await ledger.load(most=most)
+    loaded = await ledger.load()
     base = None
     if loaded.base is not None:
         base = checkpoint.rebuilt(loaded.base, loaded.messages)
         if base is None:
             loaded = await ledger.load(whole=True)
-    mended = replay.replay(store, loaded.lines, base)
-    if loaded.short and (mended or not store.over_cap()):
-        store.reset()
-        loaded = await ledger.load(whole=True)
-        mended = replay.replay(store, loaded.lines)
-    return loaded, mended
-
-
-def _rest_gone(over: Sequence[str]) -> Boundary:
-    """These go, and all that stands before them."""
-    return Boundary(dropped=tuple(over), restored=True)
+    return loaded.lines, replay.replay(store, loaded.lines, base)

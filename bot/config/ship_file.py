@@ -111,7 +111,7 @@ class Compaction(StrictModel):
     """False: compact and remember only on request."""
     soft_tokens: Annotated[int, Field(ge=1)] = 40_000
     """Tokens of a request above which the older part of the history gives way to a summary."""
-    keep_tokens: Annotated[int, Field(ge=0)] = 4_000
+    keep_tokens: Annotated[int, Field(ge=0)] = 10_000
     """Tokens of it that stay as they are."""
     idle: Idle = Idle()
     """Compaction of a chat that has gone quiet."""

@@ -68,10 +68,11 @@ LEAST_BUDGET = 4_000
 MOST_BUDGET = 60_000
 SHARE = 0.5
 """Of the window, with the tools."""
-SHORTER = (32_000, 8_000)
+SHORTER = (192_000, 128_000, 96_000, 64_000, 48_000, 32_000, 16_000, 8_000)
 """Characters to which instructions are shortened where they do not fit."""
 SHARED = 32
 """Texts of prompts that are kept to be shared by chats."""
+INSTRUCTIONS = "instructions"
 TITLE = "# Instructions\n\nWhere they contradict each other, the later ones hold."
 FOLDER = "projectFolder"
 NEARER = "# Instructions for this conversation\n\nWhere they contradict the ones above, these hold."
@@ -87,6 +88,8 @@ class Frozen:
     appended: str = ""
     surroundings: Mapping[str, str] = field(default_factory=dict)
     """The files that there are, in short; what becomes of them later is told with a turn (`prompt.known_surroundings`)."""
+    cut: tuple[str, ...] = ()
+    """The instruction files that are too large, and `INSTRUCTIONS` where they had to be shortened."""
 
     def chat(self, facts: prompt.ChatFacts) -> str:
         """The part that is constant for one chat."""
@@ -181,6 +184,7 @@ class Prompts:
             self._redact(found.own),
             self._shared(append.result()),
             {name: self._redact(words) for name, words in surroundings.result().items()},
+            (*found.cut, *(name for name, _ in made.shortened if name == INSTRUCTIONS)),
         )
 
     async def of_person(self, inbound: Inbound) -> str:
@@ -226,10 +230,8 @@ class Prompts:
 
 
 def _instructed(found: Instructions) -> Section:
-    forms = (
-        [found.shared, *(text.shorten_middle(found.shared, limit) for limit in SHORTER)]
-        if found.shared
-        else [""]
-    )
+    forms = [found.shared] + [
+        text.shorten_middle(found.shared, limit) for limit in SHORTER if limit < len(found.shared)
+    ]
     full, *shorter = (f"{TITLE}\n\n{words}" if words else "" for words in forms)
-    return Section("instructions", 3, full, required=True, alternatives=tuple(shorter))
+    return Section(INSTRUCTIONS, 3, full, required=True, alternatives=tuple(shorter))

@@ -11,11 +11,13 @@ from bot.contracts.base import Message
 from bot.contracts.environment import Clock
 from bot.contracts.transcript import UNCHANGED, Boundary, Maker, TranscriptLine
 
-KEEP_TOKENS = 4_000
-CUT_KEEPS = 2_500
-"""A cut by the number of messages leaves at least so many tokens if the memory stands for the rest; a compaction of a quiet
-chat does too. Each changes the front of every request: the deeper, the rarer.
+KEEP_TOKENS = 10_000
+IDLE_KEEPS = 2_000
+"""A compaction of a quiet chat leaves at least so many tokens. Each changes the front of every request: the deeper, the
+rarer.
 """
+GROWTH = 2
+"""The view grows to so many times the cap of messages where the memory fails."""
 KEEP_MESSAGES = 5
 SPAN = 2
 """The kept part is at most so many times `keep_tokens`, if there is a border to keep less at."""
@@ -27,6 +29,8 @@ EXTRACT_CALLS = 3
 """Tokens and tool calls that are new together since the memory was written, before it is written again."""
 EXTRACT_ALONE = 15_000
 """New tokens that are enough without any tool call."""
+EXTRACT_SHARE = 8
+"""One of so many messages of the cap is enough once the cap is passed: what goes is what the memory knows."""
 FAILURES = 3
 HALF_OPEN_AFTER = 600.0
 

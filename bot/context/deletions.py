@@ -23,7 +23,8 @@ SENDS = "chat_send"
 class Deletions:
     """The targets of removals: messages of people by their requestIds, answers by those of their turns, and what was
     taken from an archive by role and id of the message. `turns` are all those that had to do with it, each with the ids
-    of its messages that are gone. `ids` are those of all messages that are gone, by which others quote them. `spans` are
+    of its messages that are gone. `ids` are those of all messages that are gone, by which others quote them, and of their
+    turns, by which notes name them. `spans` are
     the ULIDs between which each of them may have been shown to the model: from its first turn to the wish itself.
     """
 
@@ -58,6 +59,7 @@ def read_deletions(removals: Iterable[ArchiveLine]) -> Deletions:
         messages.add((role, str(line.message_id)))
         ids.update(ids_of(line))
         if shown := [*of, *map(str, meta.get("turns", ()))]:
+            ids.update(shown)
             spans.append((min(shown), line.request_id))
     return Deletions(
         frozenset(words), frozenset(answers), frozenset(messages), turns, frozenset(ids), tuple(spans)

@@ -12,13 +12,13 @@ from pathlib import Path
 from bot import errors, regular_files
 from bot.contracts.environment import Log
 from bot.hidden_paths import hidden
-from bot.instruction_files import INCLUDE, prose
+from bot.instruction_files import HASHED, INCLUDE, LARGEST, prose
 from bot.vetting import NotVetted, Vetting
 
-FILE_LIMIT = 256 * 1024
-"""Bytes of one file; instructions are prose, not a data set."""
+FILE_LIMIT = LARGEST
+"""Bytes of one file that are used; instructions are prose, not a data set."""
 TOTAL_LIMIT = 512 * 1024
-"""Bytes of one file with all that it includes."""
+"""The same of one file with all that it includes."""
 DEPTH = 5
 NO_TEXT = 20
 """A file is no text if at least one character of so many cannot be read."""
@@ -35,9 +35,9 @@ class _Missing(Exception):
     """There is none."""
 
 
-def read(path: Path, name: Path, vetting: Vetting) -> str | None:
-    """The text of a file, given by its resolved path; None where there is none. Under its `name` it has to hold. Blocking.
-    Raises `Unreadable`.
+def read(path: Path, name: Path, vetting: Vetting) -> tuple[str, bool] | None:
+    """The text of a file, given by its resolved path, and whether that is all of it; None where there is none. Under its `name`
+    it has to hold. Blocking. Raises `Unreadable`.
     """
     try:
         raw = vetting.read(name, lambda: _raw(path))
@@ -45,11 +45,18 @@ def read(path: Path, name: Path, vetting: Vetting) -> str | None:
         return None
     except NotVetted as error:
         raise Unreadable(str(error)) from None
-    words = raw.decode("utf-8-sig", "replace")
+    used = _beginning(raw, FILE_LIMIT)
+    words = used.decode("utf-8-sig", "replace")
     strange = words.count("\0") + words.count("\ufffd")
     if NO_TEXT * max(0, strange - FEW) > len(words):
         raise Unreadable("it is no text")
-    return prose(raw)
+    return prose(used), used == raw
+
+
+def _beginning(raw: bytes, most: int) -> bytes:
+    """So many bytes of a text at the most: whole lines, else whole characters."""
+    cut = raw[:most]
+    return raw if len(raw) <= most else cut[: cut.rfind(b"\n") + 1] or cut.decode(errors="ignore").encode()
 
 
 def _raw(path: Path) -> tuple[bytes, int]:
@@ -58,10 +65,8 @@ def _raw(path: Path) -> tuple[bytes, int]:
         if not stat.S_ISREG(os.lstat(path).st_mode):
             raise Unreadable("it is no file")
         with open(path, "rb", opener=_opener) as file:
-            found = os.fstat(file.fileno())
-            if found.st_size > FILE_LIMIT:
-                raise Unreadable(f"it has {found.st_size} bytes, more than {FILE_LIMIT}")
-            return file.read(FILE_LIMIT), found.st_mtime_ns
+            # As much as tells it from another one.
+            return file.read(HASHED), os.fstat(file.fileno()).st_mtime_ns
     except (FileNotFoundError, NotADirectoryError):
         raise _Missing from None
     except (OSError, ValueError) as error:
@@ -81,17 +86,27 @@ class Including:
     vetting: Vetting
     opened: list[Path] = field(default_factory=list)
     left: int = TOTAL_LIMIT
+    cut: list[str] = field(default_factory=list)
+    """The names of files that are too large: their beginnings are used."""
 
     def text(self, path: Path, name: Path) -> str | None:
         """The text of a file, each `@include path` line replaced by that file; `name` is the path before links are resolved.
         Blocking. Raises `Unreadable` for the file itself; an include that cannot be used is logged and left out.
         """
-        words = read(path, name, self.vetting)
-        if words is None:
+        found = read(path, name, self.vetting)
+        if found is None:
             return None
-        self.left -= len(words.encode("utf-8", "replace"))
-        if self.left < 0:
-            raise Unreadable(f"the file and its includes are larger than {TOTAL_LIMIT} bytes together")
+        raw = found[0].encode("utf-8", "replace")
+        used = _beginning(raw, self.left)
+        words, self.left = used.decode(), self.left - len(used)
+        if not found[1] or used != raw:
+            self.cut.append(name.name)
+            self.log.write(
+                "prompt",
+                "an instruction file is too large: its beginning is used",
+                level="warn",
+                file=name.name,
+            )
         self.opened.append(path)
         try:
             return "\n".join(self._expanded(words, path)).strip()

@@ -11,10 +11,11 @@ again with the summary that stands for that result. What was shown is in the his
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from bot import tags
 from bot.contracts.base import Json, Message
-from bot.contracts.provenance import ANYBODYS, ORIGIN
+from bot.contracts.provenance import ANYBODYS, ORIGIN, SOURCES
 from bot.contracts.tools import INSTRUCTIONS, OMISSION, PICTURES, fitting_id
 from bot.identity_cache import MessageFact
 
@@ -52,8 +53,26 @@ DEFINITION = "definition"
 """Beside the name in what is kept (`contracts.tools.FoundTools`); never sent there."""
 TOOLS = "tools"
 """In a block of a summary: the definitions that were found before it and are declared still; never sent there."""
-_UNSENT = frozenset({ORIGIN, INSTRUCTIONS, TOOLS, OMISSION, PICTURES})
+_UNSENT = frozenset({ORIGIN, INSTRUCTIONS, TOOLS, OMISSION, PICTURES, SOURCES, WORKED_WITH})
 _IDS = frozenset({"id", "tool_use_id"})
+
+
+@dataclass(frozen=True, slots=True)
+class PutBack:
+    """What stands behind a summary: `texts` with further fields of their blocks, definitions that were found and stay
+    declared, what their servers say, and the names of all that the model worked with, by kind.
+    """
+
+    texts: Sequence[tuple[str, Json]] = ()
+    tools: Sequence[Json] = ()
+    said: Mapping[str, str] = field(default_factory=dict)
+    names: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+
+
+def worked_with(message: Message) -> Mapping[str, Mapping[str, object]]:
+    """The names that a summary keeps; {} of any other message."""
+    first = next(iter(message["content"]), None) if isinstance(message["content"], list) else None
+    return first.get(WORKED_WITH, {}) if isinstance(first, dict) else {}
 
 
 def declared(messages: Sequence[Message]) -> tuple[list[Message], list[Json]]:

@@ -50,6 +50,8 @@ class Source:
 
     name: str
     text: str
+    cut: tuple[str, ...] = ()
+    """The files of which it has the beginning alone: itself, or what it includes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +162,8 @@ class Instructions:
     model: str = ""
     sources: tuple[str, ...] = ()
     """The names of the files that say something."""
+    cut: tuple[str, ...] = ()
+    """Those that are too large, whose beginnings are used."""
 
 
 class InstructionFiles:
@@ -193,6 +197,7 @@ class InstructionFiles:
             own=_joined(resolved.texts[len(far) :]),
             model=adapted.text,
             sources=tuple(source.name for source in (*found, adapted) if source.text),
+            cut=tuple(name for source in (*found, adapted) for name in source.cut),
         )
 
     async def of_person(self, channel: str, chat_key: ChatKey, user_id: str) -> str:
@@ -230,7 +235,8 @@ class InstructionFiles:
             home = self._folder.resolve() if path.is_relative_to(self._folder) else root
             if inside and (not real.is_relative_to(home) or (home is root and hidden(root, real))):
                 raise Unreadable("it is a link that leads to where instructions may not be")
-            return Source(name, Including(root, self._log, self._vetting).text(real, path) or "")
+            including = Including(root, self._log, self._vetting)
+            return Source(name, including.text(real, path) or "", tuple(including.cut))
         except (Unreadable, OSError, RuntimeError) as error:
             self._log.write(
                 "prompt", "an instruction file cannot be read", level="warn", file=name, cause=str(error)

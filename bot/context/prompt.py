@@ -180,6 +180,7 @@ def user_message(
     *,
     changed: int | None = None,
     instructions: tags.Tag | None = None,
+    notes: Sequence[Json] = (),
     wrong: Sequence[str] = (),
     files: Sequence[SeenFile] = (),
     news: Mapping[str, str] = NO_NEWS,
@@ -188,7 +189,7 @@ def user_message(
     """The message of a new user turn: what is new with it in a block of its own, then the person's own words.
 
     Fields of the chat request are absent where no chat caused the turn. `nonce` is a fresh one (`bot.tags`);
-    `changed` is the time of the message that an edit changes, where it is known; `instructions` is what `for_person` gives; `wrong` is what became of the
+    `changed` is the time of the message that an edit changes, where it is known; `instructions` is what `for_person` gives; `notes` the block of the notes, where it shows them; `wrong` is what became of the
     turns just before, which stands nowhere else in the conversation; `files` what became of its attachments; `news` the
     surroundings that have changed; `zone` the time zone of the person.
     """
@@ -208,6 +209,7 @@ def user_message(
     content = [tags.Tag(tags.CONTEXT, tags.dumped(facts), nonce=nonce).block]
     if instructions is not None:
         content.append(replace(instructions, nonce=nonce).block)
+    content += notes
     quoted = (*request.context, *(inbound.quoted if inbound is not None else ()))
     content += quotes.blocks(quoted, iso, nonce)
     if any(seen.read for _, seen in attached):

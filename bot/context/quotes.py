@@ -14,7 +14,7 @@ from bot import tags
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Json, Message
 from bot.contracts.inbound import Quoted
-from bot.contracts.provenance import ORIGIN, Taint
+from bot.contracts.provenance import ORIGIN, SOURCES, Taint
 
 YOU = "you"
 """Name of the bot, to the model."""
@@ -42,8 +42,10 @@ def _tag(rows: list[Json], nonce: str, note: str) -> tags.Tag:
 
 
 def ids(message: Message) -> frozenset[str]:
-    """The ids of the messages that one quotes, as far as it tells."""
-    return frozenset(str(row["id"]) for one in tags.of(message) for row in rows_of(one) if "id" in row)
+    """The ids of the messages that one quotes, as far as it tells, and of the turns that notes in it come from."""
+    quoted = {str(row["id"]) for one in tags.of(message) for row in rows_of(one) if "id" in row}
+    content = message["content"] if isinstance(message["content"], list) else ()
+    return frozenset(quoted.union(*(turns for block in content for turns in block.get(SOURCES, {}).values())))
 
 
 def without(message: Message, gone: Collection[str], words: str) -> Message:
@@ -55,6 +57,10 @@ def without(message: Message, gone: Collection[str], words: str) -> Message:
 
 
 def _without(block: Json, told: tags.Tag | None, gone: Collection[str], words: str) -> Json:
+    if told is not None and SOURCES in block:
+        theirs = {path for path, turns in block[SOURCES].items() if not set(turns).isdisjoint(gone)}
+        rows = [row | {"text": words} if row.get("file") in theirs else row for row in told.rows]
+        return block | tags.Tag(told.name, tags.lines(rows), told.note, told.nonce).block
     left = [row | {"text": words} if str(row.get("id")) in gone else row for row in rows_of(told)]
     return block | _tag(left, told.nonce, told.note).block if told is not None and left else block
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from bot import errors
+from bot.words import say
 
 BETWEEN = "\n\n"
 
@@ -42,9 +43,9 @@ class Assembled:
 class PromptTooLarge(errors.ShipmateError):
     """The required sections do not fit into the prompt's budget, not even at their shortest."""
 
-    person = (
-        "My instructions are larger than what the language model can read. Whoever runs me has to look at it."
-    )
+    @property
+    def person(self) -> str:
+        return say("turn.prompt_too_large")
 
 
 @dataclass(slots=True)

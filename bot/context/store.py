@@ -239,27 +239,27 @@ class AgentContextStore:
     def over_cap(self) -> list[str]:
         """Return the uuids to drop now that the cap is passed, oldest first; [] if it is not.
 
-        Whole turns go, in one batch, until what is left is within half the cap; the newest turn stays. Where
-        that one alone is over the cap it loses its oldest API rounds, never what the person said.
+        Whole turns go, in one batch, as long as half the cap stays. Where that is not enough, the next turn loses its oldest
+        API rounds, never what the person said.
         """
         over = len(self.view()) - self._max
-        if over <= 0 or not self.turns:
-            return []
-        return self._oldest(over + self._max - self._low_water, self.turns[-1])
+        spare = len(self) - self._low_water
+        dropped: list[str] = []
+        for turn in self.turns if over > 0 else ():
+            if len(dropped) + len(turn.entries) > spare:
+                if len(dropped) < over:
+                    dropped += _oldest_rounds(turn, spare - len(dropped))
+                break
+            dropped += [entry.uuid for entry in turn.entries]
+        return dropped
 
     def oldest_half(self) -> list[str]:
         """The uuids of the oldest half, on whole-turn borders: at least one turn, [] where there is none."""
-        return self._oldest((len(self) + 1) // 2, None)
-
-    def _oldest(self, at_least: int, keep: Turn | None) -> list[str]:
         dropped: list[str] = []
         for turn in self.turns:
-            if len(dropped) >= at_least or turn is keep:
+            if 2 * len(dropped) >= len(self):
                 break
             dropped += [entry.uuid for entry in turn.entries]
-        left = len(self) - len(dropped)
-        if keep is not None and left > self._max:
-            dropped += _oldest_rounds(keep, left - self._low_water)
         return dropped
 
     def drop(self, uuids: Iterable[str]) -> None:
@@ -347,11 +347,11 @@ def _goes(entry: Entry, gone: Container[str]) -> bool:
     return entry.uuid in gone or (entry.calls is not None and entry.calls in gone)
 
 
-def _oldest_rounds(turn: Turn, at_least: int) -> list[str]:
-    """The oldest API rounds of a turn, so many messages of them at the least. The last one stays: it is the answer."""
+def _oldest_rounds(turn: Turn, most: int) -> list[str]:
+    """The oldest API rounds of a turn, so many messages of them at the most. The last one stays: it is the answer."""
     dropped: list[str] = []
     for one in api_rounds(turn)[:-1]:
-        if len(dropped) >= at_least:
+        if len(dropped) + len(one) > most:
             break
         dropped += [entry.uuid for entry in one]
     return dropped

@@ -212,13 +212,13 @@ class Alert:
 class OperatorNotices(Protocol):
     """Tells operators of trouble (`bot.gateway.operators.OperatorAlerts`). Never blocks, never raises."""
 
-    def tell(self, subject: str, words: Sentence) -> object:
-        """Tell operators, at most once an hour for each subject."""
+    def tell(self, subject: str, words: Sentence, *, every: float = 3_600.0) -> object:
+        """Tell operators, at most once in so many seconds for each subject."""
         ...
 
 
 class NoOperators:
     """`OperatorNotices` where there is nobody to tell."""
 
-    def tell(self, subject: str, words: Sentence) -> None:
+    def tell(self, subject: str, words: Sentence, *, every: float = 3_600.0) -> None:
         """Nobody hears of it: the log has it."""

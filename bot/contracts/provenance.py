@@ -10,6 +10,8 @@ ORIGIN = "origin"
 """The key beside the text of a block that is kept, and in each message of the model: whose words that text holds. It is
 never sent to a model.
 """
+SOURCES = "sources"
+"""The same of the requestIds of the turns that notes come from, by their paths."""
 
 
 class Taint(IntEnum):

@@ -65,6 +65,8 @@ MEMORY_TOKENS = 500
 """Tokens of a memory or a summary of this chat."""
 CHANGE_TOKENS = 100
 """Tokens that are new when the memory is brought up to date. As many go."""
+FILES, FILE_TOKENS = 5, 1_000
+"""The files that are read, and the tokens of each, and of a skill."""
 SECONDS_A_CALL, SECONDS_A_TOKEN = 1.5, 1 / 80
 LOOKED_UNTIL = 310.0
 """Seconds of quiet after which there is nothing more to be done for a chat."""
@@ -207,7 +209,8 @@ class Screen:
 class Chat:
     """One chat in a folder. With `sends` the model answers through `chat_send`, else in plain
     text; without `remembers` there is no session memory; with `compacts` the provider writes the summaries; with `works`
-    its folder is a project in which files and commits come with every turn.
+    its folder is a project in which files and commits come with every turn; with `reads` a turn that uses tools begins with a
+    look at one of five files, and the first with a skill.
     """
 
     root: Path
@@ -216,6 +219,7 @@ class Chat:
     limits: Limits = field(default_factory=Limits)
     remembers: bool = True
     works: bool = False
+    reads: bool = False
     memory_tokens: int = MEMORY_TOKENS
 
     def __post_init__(self) -> None:
@@ -230,6 +234,15 @@ class Chat:
         artifacts = ArtifactStore(self.root / "artifacts", disk=disk, ids=ids, clock=clock, log=log)
         self._transcript = Transcript(self.root / "transcripts", disk=disk, ids=ids, clock=clock, log=log)
         self._requests = RequestLog(self.root / "transcripts", disk=disk, log=log)
+        skill = self.root / ".claude" / "skills" / "reporting" / "SKILL.md"
+        if self.reads:
+            skill.parent.mkdir(parents=True)
+            head = "---\nname: reporting\ndescription: Reports.\n---\n"
+            skill.write_text(head + words(FILE_TOKENS, "skill"), encoding="utf-8")
+            for number in range(FILES):
+                (self.root / f"part{number}.md").write_text(
+                    words(FILE_TOKENS, f"f{number}"), encoding="utf-8"
+                )
         vetting = Vetting(self.root)
         skills = SkillFolder(self.root, [], log, vetting)
         memory = NoteStore(self.root / "memory", disk=disk)
@@ -294,6 +307,10 @@ class Chat:
         steps = [tool_use("look_up", query=words(20, f"q{number}")) for _ in turn.results]
         self.look.results = [words(size, f"r{number}.{at}") for at, size in enumerate(turn.results)]
         answer = words(turn.answer, f"a{number}")
+        if self.reads and number == 0:
+            steps.insert(0, tool_use("skills_load") | {"input": {"name": "reporting"}})
+        elif self.reads and steps:
+            steps.insert(0, tool_use("read_file", path=f"part{number % FILES}.md"))
         self.model.answers = [reply(step) for step in steps]
         self.model.answers.append(reply(tool_use("chat_send", text=answer) if self.sends else text(answer)))
         inbound = self._inbound(number, words(turn.said, f"s{number}"))

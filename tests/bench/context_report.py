@@ -11,7 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
+from bot.agent import reattach
 from bot.agent.deps import Limits
 from bot.context.compaction import KEEP_TOKENS, Policy
 from tests.bench.context_bill import Bill
@@ -21,7 +23,7 @@ from tests.bench.context_trace import Turn, days, trace
 
 SEED = 1
 FULL_MEMORY = 2_900
-OTHER = 10_000
+OTHER = 4_000
 """The other number of tokens that a compaction may keep."""
 CENTS, READ, STABLE, TOKENS, GROWTH = 2.1, 0.84, 0.96, 35_000, 0.01
 """The aims."""
@@ -59,6 +61,7 @@ async def measured(folder: Path, size: Size, say: Say) -> dict[str, Any]:
     for name, chat in ways.items():
         bill = await chat.replay(turns)
         found[name.strip()] = _told(name, bill, size.turns, say)
+    found |= await _put_back(folder, turns, say)
     took = time.monotonic() - began
     frame = ways["shipmate"].model.frame
     for rival in RIVALS:
@@ -112,6 +115,16 @@ def _against(ours: dict[str, float], other: dict[str, float]) -> list[str]:
         "  every aim is met" if not missed else f"  missed: {'; '.join(missed)}",
         f"  keepTokens {KEEP_TOKENS:,} (the default) costs {costs}",
     ]
+
+
+async def _put_back(folder: Path, turns: Sequence[Turn], say: Say) -> dict[str, Any]:
+    """What it costs that skills and files come back after each compaction, beside the same chat without that."""
+    found: dict[str, Any] = {}
+    for name, most in (("  reads files and a skill", reattach.MOST_TOKENS), ("  the same, none put back", 0)):
+        with mock.patch.object(reattach, "MOST_TOKENS", most):
+            bill = await Chat(_folder(folder, f"reads{most}"), reads=True).replay(turns)
+        found[name.strip()] = _told(name, bill, len(turns), say)
+    return found
 
 
 async def _summaries(folder: Path, turns: Sequence[Turn], say: Say) -> dict[str, Any]:

@@ -1,5 +1,5 @@
 """A server of the Model Context Protocol whose tools are described with texts of the corpus, and whose results are such texts:
-`python box.py TEXTS`, a file of JSON.
+`python box.py TEXTS [NOTES]`, a file of JSON and what it says of how to use them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ def answer(asked: dict[str, Any]) -> dict[str, Any]:
         case "initialize":
             version = asked["params"]["protocolVersion"]
             info = {"name": "box", "version": "0"}
-            return {"result": {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info}}
+            notes = {"instructions": sys.argv[2]} if sys.argv[2:] else {}
+            told = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info}
+            return {"result": told | notes}
         case "tools/list":
             return {"result": {"tools": tools()}}
         case "tools/call":

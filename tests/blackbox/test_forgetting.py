@@ -39,6 +39,27 @@ async def test_forget_as_a_reply_in_telegram(world: World) -> None:
             await world.start()
 
 
+async def test_a_note_that_a_conversation_began_with_is_forgotten_there_too(world: World) -> None:
+    world.only("telegram")
+    await world.start()
+    note = {"command": "create", "path": "/memories/me/a.md", "file_text": "their secret is 鯨"}
+    world.model.answer(tool_use("memory", note))
+    world.model.answer("noted")
+    sent = world.telegram.say("my secret is 鯨")
+    await world.turns(1)
+    world.telegram.say("/new")
+    await world.telegram.until(lambda: len(world.texts()) == 2)
+    world.telegram.say("hello")
+    await world.turns(2)
+    assert "鯨" in asked(world)
+    world.telegram.say("/forget", reply_to=sent["message"]["message_id"])
+    await world.telegram.until(lambda: any(text.startswith("Forgotten. ") for text in world.texts()))
+    world.telegram.say("and now?")
+    await world.turns(3)
+    assert "鯨" not in asked(world)
+    assert "[message removed]" in asked(world)
+
+
 async def deleted(world: World, root: str) -> None:
     """The first message of a thread is deleted, and the next question in it no longer has it."""
     await world.slack.delete(ROOM, root)

@@ -54,8 +54,6 @@ class LoadedLines:
     unreadable: list[int] = field(default_factory=list)
     circles: list[str] = field(default_factory=list)
     """Circles in the parent chain of lines that another program wrote."""
-    short: bool = False
-    """True if older turns were left out, although no boundary says so."""
 
     @property
     def messages(self) -> dict[str, MessageEvent]:
@@ -63,14 +61,12 @@ class LoadedLines:
         return messages(self.segment.values())
 
 
-def newest(file: OpenFile, most: int | None = None) -> LoadedLines:
+def newest(file: OpenFile) -> LoadedLines:
     """Read the effective lines of a session. All lines where no boundary tells, where one that tells names lines that are not there,
-    and where lines of another making come before it is found. Where there is no boundary at all, only the newest turns, if
-    those that have ended come to more messages than `most`.
+    and where lines of another making come before it is found.
     """
     after: list[TranscriptLine] = []
     unreadable: list[int] = []
-    tail = Tail(most)
     found = _backwards(file)
     for offset, raw in found:
         line = parsed(raw)
@@ -80,10 +76,6 @@ def newest(file: OpenFile, most: int | None = None) -> LoadedLines:
         if line is None or _is_foreign(line):
             return whole(file, _compacted(raw, offset, found))
         after.append(line)
-        if tail.is_full(line):
-            if all(one.uuid > line.uuid for one in after[:-1]) and not _has_boundary(file, offset):
-                return LoadedLines(_once(after), unreadable=unreadable[::-1], short=True)
-            tail.most = None
         kept = _kept(line)
         if kept is None:
             continue
@@ -97,26 +89,6 @@ def newest(file: OpenFile, most: int | None = None) -> LoadedLines:
     else:
         return LoadedLines(_once(after), unreadable=unreadable[::-1])
     return whole(file)
-
-
-@dataclass(slots=True)
-class Tail:
-    """Counts the messages of turns that have ended, from the newest line on."""
-
-    most: int | None
-    messages: int = 0
-    ended: set[str | None] = field(default_factory=set)
-
-    def is_full(self, line: TranscriptLine) -> bool:
-        """One line more: whether a turn begins with it, and with that there are more messages than `most`."""
-        event = line.event
-        if isinstance(event, Boundary):
-            self.most = None
-        elif isinstance(event, TurnEnd) and event.status != "withdrawn":
-            self.ended.add(line.request_id)
-        elif isinstance(event, MessageEvent) and line.request_id in self.ended:
-            self.messages += event.instead is None
-        return isinstance(event, TurnStart) and self.most is not None and self.messages > self.most
 
 
 def _has_boundary(file: OpenFile, size: int) -> bool:

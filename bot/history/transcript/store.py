@@ -251,12 +251,11 @@ class Transcript:
         found = await self._asked(self._look, chat_key, look)
         return found if found is not None else await self.load(chat_key)
 
-    async def read(self, chat_key: ChatKey, *, whole: bool = False, most: int | None = None) -> LoadedLines:
-        """Read the effective lines of the current session: with a checkpoint, no more than from there on; with
-        no boundary at all, no more turns than come to over `most` messages. `whole`: all of it. Leaves out what it cannot
-        read. Raises `errors.StorageError`.
+    async def read(self, chat_key: ChatKey, *, whole: bool = False) -> LoadedLines:
+        """Read the effective lines of the current session: with a checkpoint, no more than from there on. `whole`: all of
+        it. Leaves out what it cannot read. Raises `errors.StorageError`.
         """
-        how = reading.whole if whole else functools.partial(reading.newest, most=most)
+        how = reading.whole if whole else reading.newest
         loaded, name = await self._asked(self._named_look, chat_key, how) or (LoadedLines([]), "")
         if chat_key not in self._current_of:
             # Where there is none, the name of the one that will begin.

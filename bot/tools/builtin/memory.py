@@ -138,7 +138,7 @@ class MemoryTool:
         owner, name = _place(turn, asked)
         file = await self._files.read(owner, name) if name else None
         if file is not None:
-            context.report_provenance(_origin(file))
+            context.report_provenance(origin_of(file))
             return _shown(asked, file, lines)
         return await self._listing(turn, asked)
 
@@ -150,7 +150,7 @@ class MemoryTool:
         for path in sizes:
             # A name is words too.
             if path.startswith(folder) and path != SESSION and (file := await self._files.read(owner, path)):
-                context.report_provenance(_origin(file))
+                context.report_provenance(origin_of(file))
         if name and not found:
             raise errors.ToolError(
                 f"There is no {text.preview(asked, 120)}. View {root} to see what there is."
@@ -259,7 +259,7 @@ def _shown(path: str, file: MemoryFile, asked: tuple[int, int] | None) -> str:
     return "\n".join([f"{path}, lines {first} to {last} of {len(lines)}:", *rows])
 
 
-def _origin(file: MemoryFile) -> Provenance:
+def origin_of(file: MemoryFile) -> Provenance:
     """Provenance of a file: the people whose turns wrote its lines, and the taint of what these turns had in view.
     `ANYBODYS` where a source is unknown.
     """

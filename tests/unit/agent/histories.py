@@ -8,12 +8,15 @@ without a declared epoch, and a new process fills the same store, from the newes
 from __future__ import annotations
 
 from bot.context import compaction, deletions, memory
+from bot.context.found_tools import PutBack
 from bot.contracts.base import Message
 from bot.contracts.transcript import UNCHANGED, Boundary, Unchanged
 from bot.testing import anthropic_rules as rules
 from bot.testing.model import text
 from tests.unit.agent.history_chat import Chat, Crash
 from tests.unit.agent.history_parts import QUOTABLE, SUMMARY, words_of
+
+AGAIN = PutBack([("a pointer", {})], names={"files": {"a.md": {"path": "a.md"}}})
 
 
 class History(Chat):
@@ -39,7 +42,7 @@ class History(Chat):
                     return
                 raise
             block = self.provider.compactions.sign(SUMMARY, body)
-        head = memory.head(SUMMARY, self.rng.choice(["", "a pointer"]), nonce="0a1b2c3d", block=block)
+        head = memory.head(SUMMARY, nonce="0a1b2c3d", block=block, put_back=self.rng.choice([None, AGAIN]))
         self.view_changes.apply("size", Boundary(dropped=tuple(border), head=head))
         if self.rng.random() < 0.2:
             self.undo()

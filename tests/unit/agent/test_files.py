@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from bot.agent import reattach, rendering
+from bot.agent import rendering
 from bot.agent.reattach import DroppedMessages
 from bot.context import blocks, masking
 from bot.context.deletions import REMOVED
@@ -158,9 +158,8 @@ async def test_a_removed_message_is_shown_without_what_its_files_hold(bench: Ben
 async def test_a_history_that_was_compacted_still_names_the_files(bench: Bench) -> None:
     await bench.pool.run(request(bench, Files()))
     dropped = bench.model.requests[0].messages
-    (words,) = reattach.attached(DroppedMessages(dropped, []), bench.deps)
-    assert str(SEEN.artifact) in words
-    assert reattach.attached(DroppedMessages(dropped, dropped), bench.deps) == []
+    assert list(DroppedMessages(dropped, []).names()["artifacts"]) == [str(SEEN.artifact)]
+    assert not DroppedMessages(dropped, dropped).names()["artifacts"]
 
 
 async def test_what_a_person_said_is_told_without_what_their_files_hold(bench: Bench) -> None:
@@ -241,8 +240,7 @@ async def test_of_many_pictures_the_newest_stay_in_view_over_a_restart(bench: Be
 async def test_a_compacted_history_has_no_picture_and_no_pointer_to_one(bench: Bench) -> None:
     await bench.pool.run(request(bench, Files(PICTURE, SEEN)))
     dropped = bench.model.requests[0].messages
-    (words,) = reattach.attached(DroppedMessages(dropped, []), bench.deps)
-    assert str(PICTURE.shown.artifact) not in words  # type: ignore[union-attr]
+    assert str(PICTURE.shown.artifact) not in DroppedMessages(dropped, []).names()["artifacts"]  # type: ignore[union-attr]
 
 
 async def test_a_picture_is_told_to_people_as_a_file(bench: Bench) -> None:

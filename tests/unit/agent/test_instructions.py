@@ -60,7 +60,7 @@ async def test_rules_that_do_not_fit_the_prompt_end_the_turn_with_the_truth(
     outcome = await bench.say("one")
     assert outcome.status == "failed"
     assert outcome.notice is not None
-    assert "instructions are larger" in outcome.notice
+    assert "leave the language model no room" in outcome.notice
     assert "required sections of the prompt" in outcome.detail
     assert bench.model.requests == []
 

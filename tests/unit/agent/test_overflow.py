@@ -9,7 +9,7 @@ from typing import ClassVar
 import pytest
 
 from bot import errors
-from bot.agent.overflow import HistoryCleared, TurnTooLarge
+from bot.agent.overflow import HistoryCleared, PromptFillsWindow
 from bot.context.estimate import Estimator
 from bot.contracts.agent import TurnRequest
 from bot.contracts.model import ModelReply, ModelRequest
@@ -83,7 +83,7 @@ async def test_a_running_turn_that_grows_too_large_masks_what_it_has_seen_and_ru
     assert outcome.status == "done"
     assert len(Counted.runs) == 11
     assert bench.chat.seen == ["done"]
-    sent = bench.sent
+    sent = [one for one in bench.model.requests if one.purpose == "turn"][-1].messages
     last = sent[-1]["content"][0]["content"]
     assert last.startswith("0: 見た"), "what the model has not seen yet stays whole"
     assert json.dumps(sent, ensure_ascii=False).count("observation masked") >= 3
@@ -127,7 +127,7 @@ async def test_four_requests_are_the_most_whatever_there_is_to_give_up(
 
     bench.model.answers += [never] * 20
     outcome = await bench.say("what was it?")
-    assert outcome.notice in {HistoryCleared().person, TurnTooLarge().person}
+    assert outcome.notice in {HistoryCleared().person, PromptFillsWindow().person}
     tried = bench.model.requests[asked:]
     assert 2 <= len(tried) <= 4
     sizes = [Estimator().request(request) for request in tried]

@@ -212,5 +212,6 @@ async def test_a_cut_does_not_split_an_answer_that_paused(bench: Bench) -> None:
         reply(FOUND, text("It floats.")),
     ]
     await bench.say("hello")
+    await bench.say("and now?")
     assert [entry.details["reason"] for entry in bench.log.of("compaction")] == ["message_cap"]
     assert "srv_1" in await kept(bench)

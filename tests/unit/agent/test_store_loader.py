@@ -1,4 +1,4 @@
-"""A long session without a boundary is read no farther back than what is kept of it, and that is what all of it gives."""
+"""A store is filled from its session: mended where it has to be, and looked at for removals in as few lines as tell of them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ import asyncio
 import functools
 import json
 import random
-import shutil
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,20 +13,17 @@ import pytest
 from bot import errors
 from bot.context import deletions as removals
 from bot.context.deletions import REMOVED
-from bot.context.memory import SessionMemory
 from bot.contracts.agent import TurnRequest
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Quoted
 from bot.contracts.transcript import LineType, TranscriptLine
-from bot.history.memory.memories import Memories, SavedMemory
 from bot.history.transcript import lines as transcript_lines
 from bot.history.transcript import reading
-from bot.system import SystemDisk
 from bot.testing.model import reply, text, tool_use
 from tests.shares import one_in
 from tests.unit.agent.conftest import KEY, Added, Bench
 from tests.unit.agent.test_deletions import remove
-from tests.unit.agent.test_random import THINKING, Judged, as_from_the_beginning, restarted
+from tests.unit.agent.test_random import THINKING, Judged
 from tests.unit.agent.test_recording import again
 from tests.unit.agent.test_resume import ask, killed_while_asking
 from tests.unit.agent.test_turn import Press
@@ -47,22 +41,6 @@ ANSWERS: list[Any] = [
 ]
 
 
-async def talked(root: Path, rng: random.Random, turns: int) -> None:
-    """A conversation in which nothing was ever cut; the last turn may be cut off."""
-    bench = Bench(root)
-    bench.configure(max_messages=10_000, model=Judged())
-    for number in range(turns):
-        bench.model.answers.clear()
-        bench.model.answers.extend(rng.choice(ANSWERS)() for _ in range(rng.randrange(5)))
-        saying = asyncio.create_task(bench.say(f"message {number}"))
-        for _ in range(rng.randrange(60) if number == turns - 1 else 0):
-            await asyncio.sleep(0)
-        if number == turns - 1 and rng.random() < 0.7:
-            saying.cancel()
-        await asyncio.gather(saying, return_exceptions=True)
-    await bench.close()
-
-
 class Read:
     """How many lines were parsed, and whether older ones were left out at last."""
 
@@ -75,84 +53,6 @@ class Read:
             return parsed(raw)
 
         monkeypatch.setattr(reading, "parsed", counted)
-
-
-async def filled(root: Path, most: int, **more: Any) -> Bench:
-    bench = Bench(root)
-    bench.configure(max_messages=most, model=Judged(), **more)
-    await bench.pool.describe(KEY)
-    return bench
-
-
-def state(bench: Bench) -> Any:
-    runtime = bench.pool.runtime(KEY)
-    facts = replace(runtime.ledger.facts, answered_at=None)
-    return runtime.store.turns, runtime.store.head, runtime.store.masked, facts, runtime.store.running
-
-
-async def test_what_is_read_of_a_session_without_a_boundary_is_what_all_of_it_gives(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stride: int
-) -> None:
-    less = 0
-    for seed in range(0, 16, stride):
-        rng, root = random.Random(seed), tmp_path / str(seed)
-        await talked(root / "short", rng, turns=rng.randrange(4, 14))
-        shutil.copytree(root / "short", root / "whole")
-        most = rng.choice([2, 4, 6, 10])
-        read = Read(monkeypatch)
-        short = await filled(root / "short", most)
-        with monkeypatch.context() as patched:
-            patched.setattr(reading.Tail, "is_full", lambda _, line: line is None)
-            lines, read.lines = read.lines, 0
-            whole = await filled(root / "whole", most)
-            less += lines < read.lines
-        assert state(short) == state(whole)
-        monkeypatch.undo()
-        for bench in (short, whole):
-            if (cut_off := bench.pool.runtime(KEY).store.running) is not None:
-                assert await bench.pool.cut_off(KEY) == (cut_off.sources if cut_off.entries else ())
-            await bench.pool.flush()
-            await as_from_the_beginning(bench)
-            await restarted(bench)
-            await bench.say("and now?")
-            assert bench.model.refused == []  # type: ignore[attr-defined]
-            await restarted(bench)
-            await bench.close()
-    assert less >= 7 // stride
-
-
-async def test_a_long_session_costs_what_is_kept_of_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await talked(tmp_path, random.Random(3), turns=60)
-    read = Read(monkeypatch)
-    bench = await filled(tmp_path, 6)
-    assert len(bench.pool.runtime(KEY).store) <= 3
-    lines = read.lines
-    first, *others = await bench.transcript.load(KEY)
-    assert lines < len(others) / 2
-    assert first.request_id is not None
-    end = await bench.pool.runtime(KEY).ledger.ended(first.request_id)
-    assert end is not None, "how an older turn has ended is known all the same"
-    await bench.close()
-
-
-async def test_where_a_memory_knows_of_what_goes_all_of_it_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await talked(tmp_path, random.Random(3), turns=30)
-    memories = Memories(tmp_path / "memory", disk=SystemDisk())
-    bench = Bench(tmp_path)
-    lines = await bench.transcript.load(KEY)
-    # A memory covers turns that have ended; the last one may have been cut off.
-    ended = {line.request_id for line in lines if line.type == "turn_end"}
-    newest = [line.uuid for line in lines if line.message is not None and line.request_id in ended][-1]
-    await bench.close()
-    await memories.save(KEY, SavedMemory(SessionMemory(facts=("the ship is called 海",)).markdown, newest))
-    bench = await filled(tmp_path, 6, memories=memories)
-    assert "海" in json.dumps(bench.pool.runtime(KEY).store.head, ensure_ascii=False)
-    await as_from_the_beginning(bench)
-    await bench.close()
 
 
 async def test_a_history_that_was_mended_keeps_what_the_chat_has_come_to(bench: Bench) -> None:

@@ -339,7 +339,7 @@ async def test_what_the_message_cap_cuts_goes_into_the_memory_where_that_knows_i
     assert [epoch["how"] for epoch in capped] == ["memory"]
     assert "the ship is called 海" in shown(bench)[0]["content"][0]["text"]
     assert answers.forks("compaction") == 0
-    assert len(bench.pool.runtime(KEY).store) < 9, "more than half: the next cut is far off"
+    assert len(bench.pool.runtime(KEY).store) >= 9, "half the cap stays"
 
 
 async def test_in_the_middle_of_a_turn_the_history_is_compacted_before_it_does_not_fit(

@@ -120,7 +120,7 @@ def test_the_whole_documented_file_is_accepted(load: Load) -> None:
             "compaction": {
                 "enabled": True,
                 "softTokens": 40000,
-                "keepTokens": 4000,
+                "keepTokens": 10000,
                 "idle": {"enabled": True, "aboveTokens": 8000},
                 "provider": "auto",
             },

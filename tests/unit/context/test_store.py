@@ -91,7 +91,7 @@ def test_a_turn_longer_than_the_cap_is_cut_on_round_borders_once_it_is_done() ->
     put(store, a_turn(0))
     put(store, a_turn(1, rounds=12))
     messages = store.messages()
-    assert len(messages) <= 10
+    assert 5 <= len(messages) <= 10
     assert messages[0] == user("question 1")
     assert messages[-1] == assistant("answer 1")
     render(store)
@@ -119,6 +119,7 @@ def test_whatever_the_turns_the_view_is_valid_within_the_cap_and_the_newest_turn
         assert len(store) <= max(cap, 4)  # a question, its last round and the answer are the least there is
         assert store.messages()[-1]["content"][-1] == newest.entries[-1].message["content"][-1]
         if dropped:
+            assert len(store) >= cap // 2
             assert not any(b["type"] in blocks.THINKING for m in store.messages() for b in m["content"])
         else:
             assert store.messages()[: len(before)] == before
