@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import bisect
 import contextlib
 import difflib
 import html
@@ -11,7 +10,7 @@ import json
 import math
 import re
 import unicodedata
-from bisect import bisect
+from bisect import bisect, bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from operator import itemgetter
 from typing import Any
@@ -398,7 +397,7 @@ def _fit(prefix: str, text: str, start: int, limit: int, size: Callable[[str], i
     if size(prefix + text[start:end]) <= limit:
         return end
     ends = range(start + 2, end)
-    return start + 1 + bisect.bisect_right(ends, limit, key=lambda at: size(prefix + text[start:at]))
+    return start + 1 + bisect_right(ends, limit, key=lambda at: size(prefix + text[start:at]))
 
 
 OF_WORD = r"[\p{Latin}\p{Greek}\p{Cyrillic}\p{N}]"

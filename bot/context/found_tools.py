@@ -53,6 +53,8 @@ DEFINITION = "definition"
 """Beside the name in what is kept (`contracts.tools.FoundTools`); never sent there."""
 TOOLS = "tools"
 """In a block of a summary: the definitions that were found before it and are declared still; never sent there."""
+WORKED_WITH = "workedWith"
+"""In the first block of a summary: the names of what the model worked with before it; never sent there."""
 _UNSENT = frozenset({ORIGIN, INSTRUCTIONS, TOOLS, OMISSION, PICTURES, SOURCES, WORKED_WITH})
 _IDS = frozenset({"id", "tool_use_id"})
 

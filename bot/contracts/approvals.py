@@ -39,7 +39,19 @@ Reason = Literal[
 Scope = Literal["once", "chat", "today", "always"]
 """`today` is `chat` until the day ends."""
 Choice = Literal[
-    "once", "chat", "always", "deny", "each", "afresh", "admit", "later", "again", "renew", "what", "remind", "weekly"
+    "once",
+    "chat",
+    "always",
+    "deny",
+    "each",
+    "afresh",
+    "admit",
+    "later",
+    "again",
+    "renew",
+    "what",
+    "remind",
+    "weekly",
 ]
 """An answer to a question about an approval, and its button. `each` asks about each call of a step by itself; `afresh` asks again without
 foreign text; `admit` and `later` are about a person; `again` stands below the notice of a failure and tries its turn again, `renew`

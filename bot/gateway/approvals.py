@@ -722,10 +722,8 @@ def _typed(name: str, manifest: Manifest) -> str:
 
 def act(asked: Approval, *, names_tool: bool = True) -> str:
     """The thing that a call wants to do, for people: it stands behind “to”. Only those who decide read which tool that is."""
-    if asked.subject == "task":
-        return say("approval.act_task")
-    if asked.subject == "budget":
-        return say("approval.act_budget")
+    if asked.subject in {"task", "budget"}:
+        return say(f"approval.act_{asked.subject}")
     if asked.step:
         return say("approval.act_step", count=len(asked.step))
     if asked.replaces is not None:

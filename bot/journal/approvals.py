@@ -85,10 +85,13 @@ class SqlApprovals(JournalTable):
         return _records(await self._rows(_DECIDED, (at,)))
 
     async def lasting(self, fingerprint: str | None = None) -> list[ApprovalRecord]:
-        these, values = "", ()
+        these, values = "", tuple[str, ...]()
         if fingerprint is not None:
             call = fingerprint.partition(":")[0]
-            these, values = " AND fingerprint >= ? AND fingerprint < ?", (call, f"{call};")  # ";" is the sign behind ":"
+            these, values = (
+                " AND fingerprint >= ? AND fingerprint < ?",
+                (call, f"{call};"),
+            )  # ";" is the sign behind ":"
         return _records(await self._rows(f"{_LASTING}{these} ORDER BY +rowid", values))
 
     def amend_approval(self, record: ApprovalRecord) -> Coroutine[Any, Any, None]:

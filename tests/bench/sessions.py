@@ -80,7 +80,7 @@ async def filled(
 ) -> AgentContextStore:
     """The store of a chat from its transcript."""
     ledger = Ledger(key, transcript, ids=UlidSource(), clock=SystemClock(), log=MemoryLog())
-    store, loaded, base = AgentContextStore(most), await ledger.load(whole=whole, most=most), None
+    store, loaded, base = AgentContextStore(most), await ledger.load(whole=whole), None
     if loaded.base is not None:
         base = checkpoint.rebuilt(loaded.base, loaded.messages)
     replay.replay(store, loaded.lines, base)

@@ -66,7 +66,9 @@ async def test_a_table_that_does_not_fit_is_its_first_rows_and_a_file_for_progra
     await world.start()
     world.model.then(told(TABLE), told(MANY))
     await reader.ask("which?")
-    assert await reader.gets() == [("table.csv", f"\ufeff名称,说明\r\n苹果,{CELL}\r\nx**2 + y**2,b\r\n".encode())]
+    assert await reader.gets() == [
+        ("table.csv", f"\ufeff名称,说明\r\n苹果,{CELL}\r\nx**2 + y**2,b\r\n".encode())
+    ]
     sentence = as_shown(reader, say("delivery.table_as_file", name="table.csv"))
     (words,) = texts(reader)
     assert words.startswith("So:\n\n")

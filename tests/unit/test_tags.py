@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from bot import tags
 from bot.agent import rendering
 from bot.context import file_previews, memory, prompt, quotes, replay
+from bot.context.found_tools import PutBack
 from bot.contracts.agent import TurnRequest
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Message
@@ -174,7 +175,7 @@ def test_results_and_memories_hold_no_tag_that_counts(words: str) -> None:
         "what a tool gives does not count as the next words of a person"
     )
     assert tags.of(view[2]) == [None]
-    head = memory.head(words, words, nonce=NONCE)
+    head = memory.head(words, nonce=NONCE, put_back=PutBack([(words, {})]))
     assert words.split("\n", maxsplit=1)[0] not in json.dumps(head, ensure_ascii=False)
     assert [tag.name for tag in tags.of(head) if tag is not None] == [tags.SUMMARY, tags.REATTACHED]
     assert taint.seen([head]) == ANYBODYS

@@ -392,10 +392,7 @@ class Progress(_ByTurn[_Watched]):
         self._tell(request_id, lambda board: board.began(call, self._deps.clock.now()))
 
     def noted(self, request_id: str, call_id: str, words: str | None) -> None:
-        watched = self._open.get(request_id)
-        if watched is not None:
-            watched.board.noted(call_id, words, self._deps.clock.now())
-            self._news(watched)
+        self._tell(request_id, lambda board: board.noted(call_id, words, self._deps.clock.now()))
 
     def ended(self, request_id: str, call_id: str, *, failed: bool) -> None:
         self._tell(request_id, lambda board: board.ended(call_id, self._deps.clock.now(), failed=failed))

@@ -40,7 +40,7 @@ async def test_a_mention_brings_what_was_heard_before_it_as_words_of_others(benc
     await hear(bench, "", attachments=(Attachment(kind="file", name="plan.txt"),))
     assert await mention(bench) == ["shall we ship? 🚢", ""]
     first, second = bench.agent.requests[-1].context
-    assert (first.user_id, first.user_name, first.provenance.people) == ("77", "Zoë", {"77"})
+    assert (first.user_id, first.user_name, first.provenance.people) == ("77", "Zoë", frozenset({"77"}))
     assert second.files == ("plan.txt",)
     assert await bench.lines(ChatKey.parse("tele:chat:-100")) == [("user", "so?"), ("assistant", "re: so?")]
 

@@ -69,7 +69,7 @@ class Process:
         self.desk.tele.find = self._mortal(world.find)  # type: ignore[method-assign]
         if hasattr(world, "edit"):
             self.desk.tele.edit = self._mortal(world.edit)  # type: ignore[attr-defined]
-            self.desk.tele.delete = self._mortal(world.delete)  # type: ignore[attr-defined]
+            self.desk.tele.delete = self._mortal(world.delete)  # type: ignore[method-assign,attr-defined]
 
     def _journal(self, inner: Journal) -> Any:
         mortal = self._mortal

@@ -52,7 +52,8 @@ class Desk:
             raise errors.StorageError("no room")
         return self.verdicts.pop(0)
 
-    def tell(self, subject: str, words: Sentence) -> None:
+    def tell(self, subject: str, words: Sentence, *, every: float = 0.0) -> None:
+        del every
         self.told.append(f"{subject}: {words}")
 
     async def call(
