@@ -370,8 +370,11 @@ class ApprovalService:
         # Nothing in it may end the block that it stands in.
         words = _in_words(asked)
         shown = _plain(in_words(shortened(words, SHOWN)) if cut else words)
-        reason = say(f"approval.reason_{'about' if asked.about else asked.why}", about=named(asked.about))
-        because = [say("approval.reason", reason=reason)] if asked.why else []
+        why = "about" if asked.about else asked.why
+        because = []
+        if why:
+            reason = say(f"approval.reason_{why}", about=named(asked.about))
+            because.append(say("approval.reason", reason=reason))
         because += [say("approval.rule", rule=asked.rule)] if asked.rule else []
         decides = "operators" if not asked.granted else "asker" if who else "you"
         if here and (asked.own or first.person in self._operators):

@@ -107,7 +107,7 @@ async def test_what_was_approved_is_what_runs(world: World) -> None:
             await decide(world, "Allow once")
         (result,) = await results()
         assert "is_error" not in result, (call, result)
-    assert "of its 2 lines 2 would go" in words, "the new file's second question says that one stands there"
+    assert "replaces 2 of its 2 lines" in words, "the new file's second question says that one stands there"
     # What lasts is bound to the script, and to nothing else that the command names.
     results = await ask(world, shell("sh always.sh notes.md"))
     await decide(world, "Allow in this chat")
@@ -144,7 +144,7 @@ async def test_the_calls_of_a_step_are_one_question(world: World) -> None:
     calls: list[tuple[str, dict[str, Any]]] = [
         ("write_file", {"path": "a.md", "content": "mine"}),
         ("edit_file", {"path": "list.md", "old_str": "milk\nbread", "new_str": "milk\neggs"}),
-        ("schedule_create", {"prompt": "remind me", "when": "30 8 * * 1-5"}),
+        ("schedule_create", {"prompt": "remind me", "when": "30 8 * * 1-5", "timezone": "UTC"}),
         shell("cat list.md"),
     ]
     results = await ask(world, *calls[:3])
@@ -186,7 +186,7 @@ async def test_what_a_blocked_person_has_running_ends(world: World) -> None:
     at, _, buttons = await question(world)
     world.telegram.say(f"/block {PERSON}", chat_id=OPERATOR)
     await world.telegram.until(lambda: not asked(world), START_SECONDS)
-    assert "it did not run" in world.telegram.chats[OPERATOR].messages[at]["text"]
+    assert "It was not run" in world.telegram.chats[OPERATOR].messages[at]["text"]
     await world.turns(1)
     world.telegram.press(at, buttons["Allow once"], chat_id=OPERATOR)
     world.telegram.say(f"/allow {PERSON}", chat_id=OPERATOR)

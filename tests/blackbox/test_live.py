@@ -158,7 +158,7 @@ async def test_plain_text_is_shown_as_it_comes_and_what_follows_takes_its_place(
     assert [len(shows(root)) for root in roots] == [1, 1]
     gate.set()
     ends = [TEXT.strip(), "There are two files.", "This was sent.", "This was sent."]
-    ends += ["I didn't get to an answer. Please ask again, perhaps in other words."]
+    ends += ["I didn't get to an answer. Please ask again."]
     await time.until(lambda: everywhere()[:5] == [[one] for one in ends])
     asked = world.telegram.chats[2006].messages
     await time.until(lambda: "reply_markup" in [*asked.values()][-1])

@@ -156,7 +156,7 @@ async def test_a_stop_ends_tasks_and_a_kill_leaves_them_interrupted(world: World
     await world.turns(1)
 
     def ended() -> list[str]:
-        return [one["details"]["error"] for one in world.log() if one["message"] == "the task has failed"]
+        return [one["details"]["error"] for one in world.log() if one["message"] == "the task has stopped"]
 
     await eventually(
         lambda: len(ended()) == 4

@@ -172,7 +172,7 @@ async def test_foreign_text_fades(world: World) -> None:
     for user in (3003, OTHER):
         telegram.press(question(world)["message_id"], buttons(world)["Start over without it"], user_id=user)
     await telegram.until(lambda: whole(world.texts(), 5) and not question(world), START_SECONDS)
-    assert world.texts()[3:] == ["New conversation. (/resume goes back to the last one.)", "Done."]
+    assert world.texts()[3:] == ["New conversation. (/resume brings the last one back.)", "Done."]
     assert own(world.model.bodies[-2]) == "my allergy is nuts; uptime?"
     assert ORDER not in shown(world.model.bodies[-1])
     listed = (await said(world, "/resume"))[0].splitlines()
