@@ -1,7 +1,8 @@
 """Runs periodic jobs with APScheduler.
 
 APScheduler 3 skips a job that is late by more than a second, silently; here a late job runs once, however late. It goes
-by the time of day: where a clock is set back, it would wait until that time has come again.
+by the time of day: where a clock is set back, it would wait until that time has come again; where it is set forward, it would
+go through each time in between, the event loop standing still.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from apscheduler.events import EVENT_JOB_ERROR, JobExecutionEvent
+from apscheduler.schedulers import base
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
+from apscheduler.triggers.interval import IntervalTrigger
 
 from bot.contracts.environment import Log
 
@@ -30,6 +33,15 @@ class PeriodicJob:
     run: Callable[[], Awaitable[None]]
 
 
+class _Trigger(IntervalTrigger):  # type: ignore[misc]
+    """Of times that have passed gives the last alone."""
+
+    def get_next_fire_time(self, previous_fire_time: datetime | None, now: datetime) -> datetime:
+        following: datetime = super().get_next_fire_time(previous_fire_time, now)
+        passed: timedelta = max(timedelta(), now - following) // self.interval * self.interval
+        return following + passed
+
+
 class PeriodicJobs:
     """Runs periodic jobs while the gateway runs."""
 
@@ -43,7 +55,11 @@ class PeriodicJobs:
         self._apscheduler.add_listener(self._failed, EVENT_JOB_ERROR)
         for chore in chores:
             self._apscheduler.add_job(
-                self._run, "interval", args=(chore,), seconds=chore.seconds, id=chore.name, name=chore.name
+                self._run,
+                _Trigger(seconds=chore.seconds, timezone=UTC),
+                args=(chore,),
+                id=chore.name,
+                name=chore.name,
             )
 
     def start(self) -> None:
@@ -61,7 +77,7 @@ class PeriodicJobs:
 
     def _watch(self) -> None:
         """Pull in jobs whose next run is too far away: the clock was set back meanwhile."""
-        now = datetime.now(UTC)  # noqa: TID251 - the clock that APScheduler goes by
+        now = base.datetime.now(UTC)  # the clock that APScheduler goes by
         for job in self._apscheduler.get_jobs():
             latest = now + job.trigger.interval
             if job.next_run_time > latest + _SLACK:

@@ -27,6 +27,9 @@ from bot.contracts.transcript import (
     TurnStart,
 )
 
+_NONE = frozenset[str]()
+"""One for all: each other one takes 216 bytes, also where it is empty."""
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -36,7 +39,7 @@ class Entry:
     message: Message
     redacted: bool = False
     """True if what was said in it was removed."""
-    unquoted: frozenset[str] = frozenset()
+    unquoted: frozenset[str] = _NONE
     """Ids of messages that it quotes without their words."""
     adopted: ArchiveKey | None = None
     """The line of the archive that it was taken from."""
@@ -46,7 +49,7 @@ class Entry:
     @classmethod
     def of(cls, uuid: str, said: MessageEvent) -> Self:
         """The message of a line."""
-        return cls(uuid, said.message, unquoted=frozenset(said.unquoted), adopted=said.adopted)
+        return cls(uuid, said.message, unquoted=frozenset(said.unquoted) or _NONE, adopted=said.adopted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,7 +393,7 @@ def with_redactions(
     for one in entries:
         if one.uuid in gone:
             message = deletions.without(one.message)  # it quotes nothing any more
-            found.append(replace(one, message=message, redacted=True, unquoted=frozenset()))
+            found.append(replace(one, message=message, redacted=True, unquoted=_NONE))
         elif quoted := quotes.ids(one.message) & hidden:
             message = deletions.unquoted(one.message, quoted)
             found.append(replace(one, message=message, unquoted=one.unquoted | quoted))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import abc
 import asyncio
+import contextlib
+import os
 import sqlite3
 from asyncio import Future
 from collections.abc import Callable, Collection, Sequence
@@ -24,6 +26,8 @@ Work = Callable[[Connection], Any]
 
 RETRY_SECONDS = 5.0
 """Between two tries to write what the disk has refused, where nothing else is written meanwhile."""
+_NEWEST = "SELECT request_id FROM inbox ORDER BY rowid DESC LIMIT 1"
+_KNOWS = "SELECT 1 FROM inbox WHERE request_id = ? UNION ALL SELECT 1 FROM lost WHERE at IS NULL"
 
 
 @dataclass(frozen=True, slots=True)
@@ -433,7 +437,8 @@ class Database(abc.ABC):
 class FileDatabase(Database):
     """One SQLite file. It is checked where it is opened, and begun anew where it is damaged.
 
-    The connection that only reads keeps SQLite's view of what was committed while the writer's is given up.
+    The connection that only reads keeps SQLite's view of what was committed while the writer's is given up. The newest inbound
+    is named in a file beside it too: a write-ahead log that is removed or cut between two runs leaves a file that looks whole.
     """
 
     def __init__(
@@ -449,6 +454,22 @@ class FileDatabase(Database):
         self._path = path
         self._busy_seconds = busy_seconds
         self._check = file.WHOLE
+        self._newest = ""
+
+    def _commit(self, db: Connection, operations: Sequence[Operation]) -> None:
+        super()._commit(db, operations)
+        if not all(operation.reads for operation in operations):
+            self._name_newest(db)
+
+    def _name_newest(self, db: Connection) -> None:
+        """Before anybody is told that it was taken in. Without a flush: after a power failure an older name does no harm."""
+        with contextlib.suppress(sqlite3.Error, OSError):
+            (newest,) = db.execute(_NEWEST).fetchone() or ("",)
+            if newest != self._newest:
+                handle = os.open(file.newest(self._path), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                with os.fdopen(handle, "w") as out:
+                    out.write(f"{newest:64}")  # of one length: a kill leaves the old or the new one
+                self._newest = newest
 
     def _again(self, error: Exception) -> bool:
         """Release a part of the reserve; True if all refused changes may be tried again."""
@@ -464,6 +485,7 @@ class FileDatabase(Database):
         db = super()._opened()
         if fresh:
             self._check = ""
+            self._name_newest(db)
         if self._reader is None:
             self._reader = self._connect_to_read()
         return db
@@ -474,11 +496,25 @@ class FileDatabase(Database):
     def _connect(self) -> Connection:
         self._finish_aside()
         try:
-            return self._open()
+            db = self._open()
         except sqlite3.Error as error:
             if not file.damaged(error):
                 raise
             return self._begun_anew(f"{error}")
+        newest = ""
+        with contextlib.suppress(OSError):
+            newest = file.newest(self._path).read_text(errors="replace").strip()
+        if newest and db.execute(_KNOWS, (newest,)).fetchone() is None:
+            self._damaged = True
+            self._log.write(
+                "storage",
+                f"{self._path.name} does not have what it took in last: its write-ahead log was removed or cut, or it is an "
+                "older copy",
+                level="error",
+                file=self._name,
+                request_id=newest,
+            )
+        return db
 
     def _open(self) -> sqlite3.Connection:
         return file.open_to_write(self._path, self._keep_log, self._check, busy_seconds=self._busy_seconds)

@@ -82,6 +82,13 @@ def open_to_write(
     return db
 
 
+def newest(path: Path) -> Path:
+    """The file beside a journal that names the inbound it took in last. Whoever removes rows, or the journal, without the gateway
+    removes it too.
+    """
+    return _side(path, "-newest")
+
+
 def open_to_read(
     path: Path, *, busy_seconds: float = BUSY_SECONDS, any_version: bool = False
 ) -> sqlite3.Connection:

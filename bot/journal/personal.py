@@ -112,6 +112,8 @@ def erase(
                 if (left := _unquoted(payload, person.user_id)) is not None:
                     db.execute("UPDATE inbox SET payload = ? WHERE rowid = ?", (left, rowid))
         db.execute("COMMIT")
+        if isinstance(journal, Path):
+            file.newest(journal).unlink(missing_ok=True)
         _scrub(db, journal)
     return count
 

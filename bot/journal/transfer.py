@@ -46,6 +46,7 @@ def to_postgres(path: Path, url: str, aside: Path) -> list[TransferredTable]:
             moved.append(_same_files(target, home))
             target.execute("COMMIT")
         path.replace(aside)
+        file.newest(path).unlink(missing_ok=True)
     return moved
 
 

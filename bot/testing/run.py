@@ -17,9 +17,13 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from datetime import datetime, tzinfo
 from pathlib import Path
 
+from apscheduler.schedulers import base
+
 from bot import app, errors, lifecycle, system
+from bot.contracts.environment import Clock
 from bot.testing.clock import FastClock, SteeredClock
 from bot.testing.faults import VARIABLE, Fault, Faults, Seam, Seen
 
@@ -55,9 +59,19 @@ async def _run(root: Path, faults: Faults, address: Path | None, speed: float, s
     )
     if address is None:
         return await app.run(root, environment)
+    vars(base)["datetime"] = _datetime(clock)  # APScheduler goes by a clock of its own
     server = await asyncio.start_unix_server(lambda *ends: steer(clock, *ends), address)
     async with server:
         return await app.run(root, environment)
+
+
+def _datetime(clock: Clock) -> type[datetime]:
+    class Steered(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
+            return datetime.fromtimestamp(clock.now(), tz)
+
+    return Steered
 
 
 async def steer(clock: SteeredClock, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -60,12 +60,12 @@ async def test_a_backup_under_traffic_goes_on_elsewhere_with_its_history_and_not
     async with asyncio.TaskGroup() as talking:
         for person in TALKERS:
             talking.create_task(talk(person))
+        await eventually(lambda: all(len(world.texts(one)) > 1 for one in TALKERS))
         await command(world.root, "backup", file)
         stop.set()
     await world.sent()
     await world.process.kill()
     before = {person: world.texts(person) for person in TALKERS}
-    assert all(len(texts) > 1 for texts in before.values()), "there was no traffic"
 
     gate.set()
     world.root = world.process.root = tmp_path_factory.mktemp("there")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 import time
 from collections.abc import Callable
@@ -53,7 +54,20 @@ def without_a_beginning(path: Path) -> None:
         file.write(b"\0" * 8192)
 
 
-@pytest.mark.parametrize("damage", [gone, emptied, overwritten, cut_short, without_a_beginning])
+def without_its_log(path: Path) -> None:
+    path.with_name("journal.db-wal").unlink()
+
+
+def with_a_cut_log(path: Path) -> None:
+    """Before the last of what came in."""
+    log = path.with_name("journal.db-wal")
+    os.truncate(log, log.read_bytes().index(f"{PEOPLE[-1]}".encode()))
+
+
+OF_THE_LOG = (without_its_log, with_a_cut_log)
+
+
+@pytest.mark.parametrize("damage", [gone, emptied, overwritten, cut_short, without_a_beginning, *OF_THE_LOG])
 async def test_each_is_answered_or_told_and_so_are_operators(
     world: World, damage: Callable[[Path], None]
 ) -> None:
@@ -67,6 +81,10 @@ async def test_each_is_answered_or_told_and_so_are_operators(
     for person in PEOPLE[:2]:
         world.telegram.say("first", chat_id=person)
     await eventually(lambda: all(world.texts(person) == ["The answer."] for person in PEOPLE[:2]))
+    if damage in OF_THE_LOG:
+        await world.sent()
+        assert await world.process.stop() == 0
+        await world.start()
     world.model.script(lambda _: pause(reply("The answer."), gate))
     for person in PEOPLE[2:]:
         world.telegram.say("question " * 200, chat_id=person)
@@ -74,8 +92,9 @@ async def test_each_is_answered_or_told_and_so_are_operators(
     await eventually(lambda: sum(line["role"] == "user" for line in world.archive()) == len(PEOPLE))
     await world.process.kill()
     path = world.root / ".ship" / "journal.db"
-    with closing(sqlite3.connect(path)) as file:
-        file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    if damage not in OF_THE_LOG:
+        with closing(sqlite3.connect(path)) as file:
+            file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     damage(path)
     gate.set()
     world.model.script(lambda _: reply("The answer."))

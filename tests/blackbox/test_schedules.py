@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -46,10 +48,10 @@ def ahead(seconds: float) -> datetime:
     return datetime.fromtimestamp(SystemClock().now() + seconds, UTC)
 
 
-async def jump(world: World) -> None:
-    """An hour and a bit passes for the process."""
+async def jump(world: World, seconds: float = 3_610.0) -> None:
+    """So much passes for the process, an hour and a bit unless told otherwise."""
     reader, writer = await asyncio.open_unix_connection(world.root / "clock")
-    writer.write(json.dumps({"jump": 3_610.0}).encode() + b"\n")
+    writer.write(json.dumps({"jump": seconds}).encode() + b"\n")
     await reader.readline()
     writer.close()
 
@@ -121,6 +123,30 @@ async def test_killed_while_the_model_works_on_it_it_is_answered_once(world: Wor
     world.model.script(ordinary)
     await an_hour_later(world)
     await answered_once(world)
+
+
+async def test_a_clock_set_forward_by_years_is_no_work(world: World) -> None:
+    world.only("telegram")
+    world.model.script(planning(lambda: "*/15 * * * *"))
+    world.process.module = ["bot.testing.run", "--clock", str(world.root / "clock")]
+    await world.start(command=())
+    world.telegram.say("remind me")
+    await world.heard("I will.")
+    await world.turns(1)
+    before = worked(world)
+    await jump(world, 3 * 365 * 86_400.0)
+    await eventually(lambda: world.texts()[-1].startswith(ANSWER))
+    world.telegram.say("hello")
+    await eventually(lambda: world.texts()[-1] == "Hello.")
+    assert worked(world) - before < 15, (
+        "seconds of the processor, of which each time that is counted alone takes minutes"
+    )
+
+
+def worked(world: World) -> float:
+    """Seconds for which the process has had a processor."""
+    fields = Path(f"/proc/{world.process.pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
 
 
 async def test_in_slack_it_comes_in_its_thread_and_at_the_time_of_the_persons_clock(world: World) -> None:

@@ -346,8 +346,16 @@ async def test_a_check_of_the_model_that_failed_by_chance_is_not_said_to_be_mend
     monkeypatch.setattr(gateway.services.model, "check", limited)
     monkeypatch.setattr(serving_module, "PART_SECONDS", 0.01)
     said: list[str] = []
-    async with serving(gateway, said.append, asyncio.Event()):
-        await asyncio.sleep(0.3)
+    looked, look = asyncio.Semaphore(0), serving_module.PartLines.look
+
+    async def counted(lines: serving_module.PartLines) -> None:
+        await look(lines)
+        looked.release()
+
+    monkeypatch.setattr(serving_module.PartLines, "look", counted)
+    async with serving(gateway, said.append, asyncio.Event()), asyncio.timeout(90):
+        for _ in range(3):
+            await looked.acquire()
     (told,) = said
     assert told.startswith("model: ")
     assert told.endswith("I go on and ask it again with each message.")
