@@ -143,7 +143,9 @@ def known_results(
         if step is not None and "tool_use_id" in (step.result or {}):
             known[call.id] = CallRecord(ToolResult.of(step.result or {}))
         elif call.name == ChatSend.name:
-            said = [one for one in fresh if one.step_id == call.id]
+            # Rows of earlier versions do not say which call they are of: the first that is not accounted for.
+            said = [one for one in fresh if one.step_id in {call.id, None}]
+            fresh = [one for one in fresh if one not in said]
             # What has failed is said again.
             if not all(one.failed for one in said):
                 known[call.id] = _said(call, said)

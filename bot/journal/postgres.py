@@ -300,9 +300,10 @@ def examine(url: str) -> tuple[str, str]:
         version, *kept = (_first(db, f"SHOW {name}") for name in names)
         found = _first(db, "SELECT to_regclass('journal_version') IS NOT NULL")
         number = _first(db, "SELECT max(version) FROM journal_version") if found else 0
-    if kept != ["on", "on"]:
-        return version, "fsync or full_page_writes is off, so a crash may lose what was taken in"
-    return version, _refusal(number)
+    why = _refusal(number)
+    if not why and kept != ["on", "on"]:
+        why = "fsync or full_page_writes is off, so a crash may lose what was taken in"
+    return version, why
 
 
 def _first(db: Connection, statement: str) -> Any:
