@@ -45,8 +45,6 @@ CHATS, TRANSCRIPTS, MEMORY, ARTIFACTS, LOGS = "chats", "transcripts", "memory", 
 JOURNAL, INDEX = "journal.db", "index.db"
 NOTE = "erasing.json"
 """Says whom it is about while it is not done: what was found at first could not be found again."""
-FRAMES = "frames"
-"""Parts of requests that earlier versions kept, of all chats together."""
 _READ = 1 << 20
 
 
@@ -337,7 +335,6 @@ class PersonalData:
         }
 
     def _erase_transcripts(self, found: Found) -> dict[Kept, int]:
-        self._remove(self._home / TRANSCRIPTS / FRAMES)
         own = sum(self._drop(TRANSCRIPTS, key, ".jsonl") for key in found.own)
         shared = sum(self._drop(TRANSCRIPTS, key, ".jsonl") for key in found.shared)
         return {Kept.TRANSCRIPTS: own, Kept.SHARED_TRANSCRIPTS: shared}

@@ -199,18 +199,13 @@ def stored(root: Path) -> Iterator[Finding]:
         yield Finding("journal", "ok", "none yet")
     else:
         size = in_words(journal.stat().st_size)
-        try:
-            damage = view.damage(journal)
-        except errors.StorageError as error:
-            yield Finding(
-                "journal", "warn", str(error), f"`{command('run', root)}` brings an older one up to date"
-            )
+        if why := view.refusal(journal):
+            yield Finding("journal", "wrong", why)
+        elif damage := view.damage(journal):
+            remedy = "stop Shipmate, keep a copy, and start it: what can be read is taken over"
+            yield Finding("journal", "wrong", f"damaged: {damage}", remedy)
         else:
-            if damage:
-                remedy = "stop Shipmate, keep a copy, and start it: what can be read is taken over"
-                yield Finding("journal", "wrong", f"damaged: {damage}", remedy)
-            else:
-                yield Finding("journal", "ok", f"whole, {size}")
+            yield Finding("journal", "ok", f"whole, {size}")
     if not index.is_file():
         yield Finding("search index", "ok", "none yet")
     elif why := index_file.verdict(index):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bot import errors
 from bot.cli.common import (
     HOME,
     AsJson,
@@ -156,7 +157,11 @@ def _show_next(root: Path) -> None:
 
 def check(root: Dir = Here, defaults: Defaults = False, as_json: AsJson = False) -> None:
     """Validate ship.json and the environment, without connecting."""
+    from bot.journal import view
+
     found = settings(root, defaults=defaults)
+    if found.engine.kind == "embedded" and (why := view.refusal(found.home / "journal.db")):
+        raise errors.StorageError(why)
     for line in found.warnings:
         complain(f"warning: {line}")
     if as_json:

@@ -38,8 +38,6 @@ Size = Callable[[Sequence[Message]], float]
 """Estimated tokens of messages."""
 BY_MEMORY: Maker = "memory"
 """The maker of a compaction (`Boundary.how`)."""
-UNDO = "undo"
-"""The reason of the boundary that takes a turn back. In earlier versions it could take a summary away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,5 +190,5 @@ def summed_up(turn: Turn, lines: Sequence[TranscriptLine], covers: str | None) -
     own = {entry.uuid for entry in turn.entries}
     first = next((at for at, line in enumerate(lines) if line.uuid in own), len(lines))
     told = (line.event for line in lines[first:] if isinstance(line.event, Boundary))
-    made = (one for one in told if one.head is not UNCHANGED and not one.again and one.reason != UNDO)
+    made = (one for one in told if one.head is not UNCHANGED and not one.again)
     return any(one.how != BY_MEMORY or covers in own for one in made)

@@ -172,5 +172,5 @@ def _parted(rest: str) -> list[str]:
 
 
 def rows_of(told: tags.Tag | None) -> list[Json]:
-    """The rows of a tag of quotes, one a message; [] of any other. A person may write one that looks so where there were no nonces."""
+    """The rows of a tag of quotes, one a message; [] of any other."""
     return told.rows if told is not None and told.name == tags.QUOTES and told.note in {_NOTE, _SENT} else []

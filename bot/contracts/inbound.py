@@ -60,7 +60,7 @@ class SeenFile:
     """The result of reading a file of a message. Its text is the artifact `artifact`, redacted, and `head` the
     beginning of that; what has none may be `shown`. Where it is neither, `why` is the reason in plain words, "" where the file
     is of a kind that is not read. `refused`: memory was short, and nothing of its message was fetched. `code` names the reason
-    for a person's language (`files.why_…` of a catalogue), `limit` what it speaks of; "" in steps of earlier versions.
+    for a person's language (`files.why_…` of a catalogue), `limit` what it speaks of.
     """
 
     artifact: str | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import BeforeValidator, ConfigDict, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 from pydantic.alias_generators import to_camel
@@ -15,10 +15,8 @@ from bot.contracts.base import Json, Message, Role
 from bot.contracts.identity import ChatKey
 from bot.contracts.journal import FinalTurnState
 
-VERSION = 3
-"""The version of a line: from 2 on it says in fields all that code reads of it, from 3 on a checkpoint names whose quotes have
-lost their words. `bot.history.transcript.line_upgrades` reads older ones.
-"""
+VERSION: Final = 3
+"""The version of a line. One of another version cannot be read."""
 LineType = Literal["turn_start", "user", "assistant", "injection", "turn_end", "boundary", "mask", "meta"]
 
 
@@ -224,7 +222,7 @@ class Mask(LastingFacts):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Meta(LastingFacts):
-    """Facts that change nothing in the view: a choice, where a session comes from. Earlier versions recorded requests so."""
+    """Facts that change nothing in the view: a choice, where a session comes from."""
 
     type: ClassVar[LineType] = "meta"
     reason: str = ""

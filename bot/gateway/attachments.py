@@ -85,7 +85,7 @@ def _named(attachment: Attachment) -> str:
 
 
 def _reason(seen: SeenFile) -> str:
-    """The reason why a file was not read, for people. Steps of earlier versions have a sentence alone."""
+    """The reason why a file was not read, for people."""
     if not seen.code:
         return seen.why
     return say(f"files.why_{seen.code}", count=seen.limit, size=size_in_words(seen.limit))
@@ -430,6 +430,6 @@ def _recorded(name: str, result: Json) -> SeenFile:
     code: errors.FileCode | Literal[""] = next(
         (one for one in get_args(errors.FileCode) if one == result.get("code")), ""
     )
-    # Steps of earlier versions say it by the sentence alone.
-    refused = bool(result.get("refused")) or why == REFUSED.why
-    return SeenFile(why=why, refused=refused, code=code, limit=int(result.get("limit") or 0))
+    return SeenFile(
+        why=why, refused=bool(result.get("refused")), code=code, limit=int(result.get("limit") or 0)
+    )

@@ -34,7 +34,6 @@ SHOWN = 240
 """Characters that are shown of a line that was found."""
 
 _END = ".txt"
-_BESIDE = ".jsonl"
 _ABOUT = 4096  # bytes that are read for the line about a result
 _FRAMING = 24  # characters that a match costs beside its text
 _DAY = 86_400.0
@@ -144,13 +143,8 @@ class ArtifactStore:
         for place, path in enumerate(paths):
             if len(paths) - place < CHAT_COUNT and total <= CHAT_BYTES:
                 return
-            self._drop(path)
+            self._disk.remove(path)
             total -= sizes[path]
-
-    def _drop(self, path: Path) -> None:
-        # What earlier versions wrote beside it goes first: by itself it would not be found again.
-        self._disk.remove(path.with_suffix(_BESIDE))
-        self._disk.remove(path)
 
     def _all(self, folder: Path) -> list[Path]:
         """The artifacts of one chat, oldest first."""
@@ -167,7 +161,7 @@ class ArtifactStore:
         with jsonl.locked(self._folder):
             gone = [path for path, _ in self._of(chat_key, requests)]
             for path in gone:
-                self._drop(path)
+                self._disk.remove(path)
         return len(gone)
 
     def _of(self, chat_key: ChatKey, requests: frozenset[str]) -> Iterator[tuple[Path, Json]]:
@@ -186,7 +180,7 @@ class ArtifactStore:
                 jsonl.tidy(self._disk, self._folder / name)
                 for path in self._all(self._folder / name):
                     if ulids.made_at(path.stem) < before:
-                        self._drop(path)
+                        self._disk.remove(path)
                         gone += 1
         return gone
 

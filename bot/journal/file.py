@@ -37,7 +37,7 @@ def open_to_write(
 
     `damaged` hears what is wrong with the write-ahead log while that is still there as it was found. `check` reads the
     whole file: what is done of that depends on what is known already (`to_check`).
-    Raises `sqlite3.Error`, `OSError`, or `errors.StorageError` where a newer Shipmate has written it.
+    Raises `sqlite3.Error`, `OSError`, or `errors.StorageError` where its version is not read.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     # SQLite gives its side files the mode of the main one. An existing file is not opened here: to close it
@@ -113,8 +113,9 @@ def _reader(path: Path, busy_seconds: float, how: str, *, any_version: bool) -> 
     try:
         db.text_factory = _text
         (version,) = db.execute("PRAGMA user_version").fetchone()
-        if version != len(schema.MIGRATIONS) and not any_version:
-            raise errors.StorageError(f"the journal has version {version}, which this Shipmate cannot read")
+        if version != schema.NEWEST and not any_version:
+            why = schema.refusal(version)
+            raise errors.StorageError(why or f"the journal has version {version}, and is not up to date")
         db.execute("SELECT count(*) FROM sqlite_master" if any_version else "SELECT 1 FROM probe").fetchone()
     except (sqlite3.Error, errors.StorageError):
         close(db)

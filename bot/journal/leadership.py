@@ -76,7 +76,7 @@ class PostgresLeadership:
 
     async def lead(self, stop: asyncio.Event, stands_by: Callable[[str], object]) -> bool:
         """Return once this process leads; False where `stop` is set before. `stands_by` hears who leads meanwhile. Raises
-        `errors.StorageError` where the tables are of a newer Shipmate.
+        `errors.StorageError` where the tables are of a version that is not read.
         """
         self._thread.start()
         waiting = [asyncio.create_task(one.wait()) for one in (self._leads, stop)]

@@ -300,33 +300,34 @@ def examine(url: str) -> tuple[str, str]:
         version, *kept = (_first(db, f"SHOW {name}") for name in names)
         found = _first(db, "SELECT to_regclass('journal_version') IS NOT NULL")
         number = _first(db, "SELECT max(version) FROM journal_version") if found else 0
-    if kept != ["on", "on"]:
-        return version, "fsync or full_page_writes is off, so a crash may lose what was taken in"
-    return version, "its tables are of a newer Shipmate" if number > len(schema.MIGRATIONS) else ""
+    why = _refusal(number)
+    if not why and kept != ["on", "on"]:
+        why = "fsync or full_page_writes is off, so a crash may lose what was taken in"
+    return version, why
 
 
 def _first(db: Connection, statement: str) -> Any:
     return db.execute(statement).fetchone()[0]
 
 
+def _refusal(version: int | None) -> str:
+    return schema.refusal(version or 0, what="its tables")
+
+
 def must_know(db: Connection) -> None:
-    """Raise `errors.StorageError` where a newer Shipmate has written the tables."""
+    """Raise `errors.StorageError` where a version has written the tables that is not read."""
     if not _first(db, "SELECT to_regclass('journal_version') IS NOT NULL"):
         return
-    version, newest = _first(db, "SELECT max(version) FROM journal_version"), len(schema.MIGRATIONS)
-    if version is not None and version > newest:
-        raise errors.StorageError(
-            f"the journal has version {version}, this Shipmate knows versions up to {newest}: it was written by a newer one"
-        )
+    if why := _refusal(_first(db, "SELECT max(version) FROM journal_version")):
+        raise errors.StorageError(why)
 
 
 def migrate(db: Connection) -> None:
-    """Bring the tables up to date, all steps or none. Raises `errors.StorageError` where a newer Shipmate has written them."""
+    """Make the tables, or bring them up to date, wholly or not at all. Raises `errors.StorageError` as `must_know` does."""
     db.execute("BEGIN")
     db.execute("CREATE TABLE IF NOT EXISTS journal_version (version INTEGER PRIMARY KEY)")
     must_know(db)
     version = _first(db, "SELECT max(version) FROM journal_version")
-    newest = len(schema.MIGRATIONS)
     if version is None:
         db.execute(
             "CREATE OR REPLACE FUNCTION instr(text, text) RETURNS integer IMMUTABLE LANGUAGE sql AS 'SELECT strpos($1, $2)'"
@@ -334,10 +335,10 @@ def migrate(db: Connection) -> None:
         for statement in schema.statements():
             db.execute(statement)
         db.execute("INSERT INTO lost VALUES (1, 'gone', NULL)")
-        db.execute("INSERT INTO journal_version VALUES (?)", (newest,))
-    for step in schema.MIGRATIONS[version or newest :]:
+        db.execute("INSERT INTO journal_version VALUES (?)", (schema.NEWEST,))
+    for step in schema.LATER[(version or schema.NEWEST) - schema.BASELINE :]:
         step(db)
-    db.execute("UPDATE journal_version SET version = ?", (newest,))
+    db.execute("UPDATE journal_version SET version = ?", (schema.NEWEST,))
     db.execute("COMMIT")
 
 
@@ -346,7 +347,7 @@ def _translated(statement: str, *, named: bool) -> sql.SQL:
     """A statement in PostgreSQL's words. Without values psycopg reads no `%`."""
     if statement == "BEGIN IMMEDIATE":
         statement = "BEGIN"
-    if statement.startswith(("CREATE TABLE", "CREATE TEMP TABLE", "ALTER TABLE")):
+    if statement.startswith(("CREATE TABLE", "ALTER TABLE")):
         statement = _described(statement)
     if named:
         statement = _VALUE.sub(_placeholder, statement)

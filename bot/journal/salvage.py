@@ -20,14 +20,14 @@ _REFUSALS = 1 << 15
 def carry_over(source: Path, db: sqlite3.Connection) -> dict[str, int]:
     """Copy every row that can be read; how many of each table there are then. The source is only read.
 
-    Rows of an earlier version are brought up to date in memory first.
+    Of a version before the baseline nothing is copied.
     """
     try:
-        with contextlib.closing(_opened(source)) as old, contextlib.closing(_alike(old)) as fresh:
-            _copy(old, fresh)
-            schema.migrate(fresh)
-            fresh.execute("DELETE FROM lost")
-            return _copy(fresh, db)
+        with contextlib.closing(_opened(source)) as old:
+            (version,) = old.execute("PRAGMA user_version").fetchone()
+            if version < schema.BASELINE and not schema.damage(old):
+                return {}
+            return _copy(old, db)
     except sqlite3.Error:
         # It describes itself in a place that cannot be read.
         if db.in_transaction:
@@ -35,30 +35,12 @@ def carry_over(source: Path, db: sqlite3.Connection) -> dict[str, int]:
         return {}
 
 
-def _alike(old: sqlite3.Connection) -> sqlite3.Connection:
-    """An empty journal in memory of the newest version that has no column more than this one, whatever version that says
-    it is; of the newest of all, where its columns cannot be told.
-    """
-    there = _tables(old)
-    for version in range(len(schema.MIGRATIONS), 0, -1):
-        db = _empty(version)
-        if all(set(columns) <= set(there.get(table) or columns) for table, columns in _tables(db).items()):
-            return db
-        db.close()
-    return _empty(len(schema.MIGRATIONS))
-
-
-def _empty(version: int) -> sqlite3.Connection:
-    db = sqlite3.connect(":memory:", isolation_level=None)
-    schema.migrate(db, schema.MIGRATIONS[:version])
-    return db
-
-
 def _copy(old: sqlite3.Connection, db: sqlite3.Connection) -> dict[str, int]:
     there, carried = _tables(old), dict[str, int]()
     db.execute("BEGIN IMMEDIATE")
     for table, columns in _tables(db).items():
-        if common := [name for name in columns if name in there.get(table, ())]:
+        common = [name for name in columns if name in there.get(table, ())]
+        if common and table != "lost":
             carried[table] = _carried(old, db, table, common)
     db.execute("COMMIT")
     return carried

@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 from bot.contracts.environment import Clock, Log
-from bot.journal import file
+from bot.journal import file, schema
 from bot.journal.database import ReadOnlyFile
 from bot.journal.inbox import SqlInbox
 from bot.journal.outbox import SqlOutbox
@@ -25,13 +25,19 @@ def in_file(path: Path, *, clock: Clock, log: Log) -> JournalView:
     return JournalView(ReadOnlyFile(path, clock=clock, log=log), clock=clock, log=log)
 
 
-def damage(path: Path) -> str:
-    """Return what is wrong with the file of a journal, which is read as a whole; "" if nothing is. Blocking.
-
-    Raises `errors.StorageError` where its version is not ours.
-    """
+def refusal(path: Path) -> str:
+    """Return why a start does not open the journal of another version; "" where it does, and where there is none. Blocking."""
     try:
-        with closing(file.open_to_read(path)) as db:
+        with closing(file.open_to_read(path, any_version=True)) as db:
+            return schema.refusal(*db.execute("PRAGMA user_version").fetchone())
+    except sqlite3.Error:
+        return ""
+
+
+def damage(path: Path) -> str:
+    """Return what is wrong with the file of a journal, which is read as a whole; "" if nothing is. Blocking."""
+    try:
+        with closing(file.open_to_read(path, any_version=True)) as db:
             (verdict,) = db.execute(f"PRAGMA {file.WHOLE}(1)").fetchone()
     except sqlite3.Error as error:
         return str(error)

@@ -5,7 +5,7 @@
     journal.sql     the rows of the journal
     ship/           the other files of `.ship` that a start reads
 
-Beside those folders stands what is the same in all: `schema.sql`, the empty journal of that version, and above it `frames/`.
+Beside those folders stands what is the same in all: `schema.sql`, the empty journal.
 """
 
 from __future__ import annotations
@@ -54,8 +54,6 @@ NOT_KEPT = {
     "usage.db",
 }
 """What a start makes anew, in `.ship` and below it. The journal is kept as SQL, recorded requests are not kept."""
-FRAMES = "transcripts/frames"
-"""Parts of requests, named by what they hold, as earlier versions left them: kept once for all journals."""
 SERVERS = Path(__file__).parents[1] / "unit" / "tools" / "mcp"
 
 
@@ -158,18 +156,16 @@ class Stage:
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text(self._neutral(path.read_text("utf-8")), encoding="utf-8")
 
-    def read(self, folder: Path, journal: Path) -> None:
-        """Put everything where it was; the journal may be that of another version."""
+    def read(self, folder: Path) -> None:
+        """Put everything where it was."""
         self._home.mkdir()
         for path in sorted((folder / "ship").rglob("*")):
             if path.is_file():
                 self._put(path.relative_to(folder / "ship"), path)
-        for path in sorted((folder.parents[1] / "frames").glob("*")):
-            self._put(Path(FRAMES) / path.name, path)
         with contextlib.closing(sqlite3.connect(self._home / "journal.db", isolation_level=None)) as db:
             db.execute("PRAGMA synchronous = OFF")
-            db.executescript((journal.parent / "schema.sql").read_text("utf-8"))
-            db.executescript(f"BEGIN; {self._own((journal / 'journal.sql').read_text('utf-8'))} COMMIT;")
+            db.executescript((folder.parent / "schema.sql").read_text("utf-8"))
+            db.executescript(f"BEGIN; {self._own((folder / 'journal.sql').read_text('utf-8'))} COMMIT;")
 
     def _put(self, name: Path, source: Path) -> None:
         place = self._home / name

@@ -1,7 +1,6 @@
-"""Journals that other versions left with work in every state: this one opens them, migrates them and finishes the work.
+"""Journals that a process left with work in every state: another one opens them and finishes the work.
 
-`journals/VERSION/NAME` holds what `stage` wrote; `expected.json` says what that is and what has to come of it. Where there is
-a journal alone (`older`), all else is that of the next version.
+`journals/VERSION/NAME` holds what `stage` wrote; `expected.json` says what that is and what has to come of it.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ from tests.blackbox.conftest import eventually
 from tests.corpus.make import JOURNALS, expected, make
 from tests.corpus.scenes import SCENES
 from tests.corpus.stage import ANN, Stage, staged
-from tests.shares import one_in
 from tests.torture import scene
 from tests.torture.inside import quick_ends
 
@@ -35,41 +33,23 @@ TICK = 0.3
 QUIET = 6
 STEP = 15.0
 """Seconds between two polls: longer than one is held, a third of a silence that is told of."""
-NEWEST = JOURNALS / str(len(schema.MIGRATIONS))
+NEWEST = JOURNALS / str(schema.NEWEST)
 CORPUS = sorted(path.parent for path in JOURNALS.glob("*/*/journal.sql"))
 
 
-def _version(folder: Path) -> int:
-    return int(folder.parent.name)
-
-
-FIRST = list({folder.parent.name: folder for folder in reversed(CORPUS)}.values())
-"""One of each version."""
-STATES = sorted({folder.name for folder in CORPUS})
-SHARE = [
-    case
-    for at, name in enumerate(STATES)
-    for newest, *older in [sorted((one for one in CORPUS if one.name == name), key=_version, reverse=True)]
-    for first in [older[at % len(older)] if older and at % 2 == 0 else newest]
-    for case in one_in(len(older) + 1, [first, *(one for one in (newest, *older) if one != first)])
-]
-"""Of each state one version: the newest of every second one, and of the others now this, now that older one."""
-
-
-@pytest.mark.parametrize("folder", SHARE, ids=lambda folder: f"{folder.parent.name}-{folder.name}")
-async def test_unfinished_work_that_another_version_left_is_finished(
+@pytest.mark.parametrize("folder", CORPUS, ids=lambda folder: f"{folder.parent.name}-{folder.name}")
+async def test_unfinished_work_that_was_left_is_finished(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quick_ends(monkeypatch)
-    await finished(_whole(folder), folder, tmp_path)
+    await finished(folder, tmp_path)
 
 
-@pytest.mark.parametrize("folder", FIRST, ids=lambda folder: f"{folder.parent.name}-{folder.name}")
-async def test_what_another_version_left_is_backed_up_restored_elsewhere_and_finished(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_what_was_left_is_backed_up_restored_elsewhere_and_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quick_ends(monkeypatch)
-    await finished(_whole(folder), folder, tmp_path, _carried)
+    await finished(NEWEST / "album-asked", tmp_path, _carried)
 
 
 def _carried(home: Path) -> None:
@@ -89,7 +69,7 @@ async def test_a_journal_of_this_version_is_made_and_finished(
     await make(name, SCENES[name], tmp_path / "made")
     made, root = tmp_path / "made" / name, tmp_path / "root"
     root.mkdir()
-    await finished(made, made, root)
+    await finished(made, root)
 
 
 def test_what_is_kept_of_this_version_is_that_of_its_scenes() -> None:
@@ -98,15 +78,13 @@ def test_what_is_kept_of_this_version_is_that_of_its_scenes() -> None:
     }
 
 
-async def finished(
-    folder: Path, journal: Path, root: Path, before: Callable[[Path], None] = lambda _: None
-) -> None:
+async def finished(folder: Path, root: Path, before: Callable[[Path], None] = lambda _: None) -> None:
     """Start on what was left, once `before` has been done to its `.ship`, and see what comes of it."""
     known = json.loads((folder / "platform.json").read_text("utf-8"))
     after = json.loads((folder / "expected.json").read_text("utf-8"))
     async with staged(root, known["settings"], known["now"] + after["down"]) as stage:
         stage.take_up(known)
-        stage.read(folder, journal)
+        stage.read(folder)
         before(root / ".ship")
         await stage.start()
         for payload in known["slack"]["unconfirmed"]:
@@ -131,13 +109,6 @@ async def finished(
         lines = [(line["role"], line["text"], line.get("meta") or {}) for line in stage.world.archive()]
         said = Counter((role, text, meta.get("requestId"), meta.get("ofRole")) for role, text, meta in lines)
         assert set(said.values()) <= {1}, said
-
-
-def _whole(journal: Path) -> Path:
-    """Where all is that belongs to a journal."""
-    later = [path.parent for path in JOURNALS.glob(f"*/{journal.name}/expected.json")]
-    versions = {int(path.parent.name): path for path in later}
-    return versions[min(version for version in versions if version >= int(journal.parent.name))]
 
 
 async def _done(stage: Stage, act: Json) -> None:

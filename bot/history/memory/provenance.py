@@ -90,19 +90,8 @@ def _as_json(by: Written) -> Json:
 
 def _writer(told: Json) -> Written:
     key = told["chat_key"]
-    # What was written before levels were kept had an operator's word wherever it was more than people's.
-    typed = {"chat_key": ChatKey.parse(key) if key else None, "taint": Taint(told.get("taint", 0))}
-    if "span" not in told:
-        typed |= _span_in_words(told["request_id"])
+    typed = {"chat_key": ChatKey.parse(key) if key else None, "taint": Taint(told["taint"])}
     return Written(**told | typed)
-
-
-def _span_in_words(request_id: str) -> Json:
-    """The span of a source as earlier versions wrote it: in its requestId."""
-    _, until, name = request_id.rpartition("until ")
-    if not until:
-        return {}
-    return {"request_id": "", "span": "any"} if name == "~" else {"request_id": name, "span": "up_to"}
 
 
 def _about(raw: bytes, note: bytes) -> Json | None:

@@ -6,7 +6,7 @@ import contextlib
 import functools
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -27,10 +27,9 @@ from bot.contracts.transcript import (
     key,
 )
 from bot.history import jsonl
-from bot.history.transcript.line_upgrades import upgraded
 
-LEADS = (b'{"v":3,"uuid":"', b'{"v":2,"uuid":"', b'{"v":1,"uuid":"')
-"""The beginnings of lines of ours, all of one length."""
+LEAD = b'{"v":%d,"uuid":"' % VERSION
+"""The beginning of a line of ours."""
 _EVENTS: Mapping[str, TypeAdapter[Event]] = {
     "user": TypeAdapter(MessageEvent),
     "assistant": TypeAdapter(MessageEvent),
@@ -41,7 +40,7 @@ _EVENTS: Mapping[str, TypeAdapter[Event]] = {
 class _Raw(Frozen):
     """A line whose `data` is not looked into yet."""
 
-    v: int = 1
+    v: Literal[3] = VERSION  # none in a line of another making
     uuid: str
     parent_uuid: str | None = None
     type: LineType
@@ -54,7 +53,7 @@ class _Raw(Frozen):
 
 
 def parsed(raw: bytes) -> TranscriptLine | None:
-    """One line; None where it is none."""
+    """One line; None where it is none, or of another version."""
     found = _raw(raw)
     with contextlib.suppress(ValidationError):
         return None if found is None else _line(found)
@@ -119,9 +118,6 @@ def _fields(of: Any) -> tuple[tuple[str, str, Any], ...]:
 
 
 def _line(raw: _Raw) -> TranscriptLine:
-    message, data = raw.message, raw.data
-    if raw.v < VERSION:
-        message, data = upgraded(raw.v, raw.type, message, data or {})
     return TranscriptLine(
         uuid=raw.uuid,
         parent_uuid=raw.parent_uuid,
@@ -129,12 +125,12 @@ def _line(raw: _Raw) -> TranscriptLine:
         chat_key=raw.chat_key,
         session_id=raw.session_id,
         request_id=raw.request_id,
-        event=event(raw.type, message, data),
+        event=event(raw.type, raw.message, raw.data),
     )
 
 
 def _raw(raw: bytes) -> _Raw | None:
-    if raw.startswith(LEADS):
+    if raw.startswith(LEAD):
         # Half the time of what follows, which takes more for JSON.
         with contextlib.suppress(ValidationError):
             return _Raw.model_validate_json(raw)

@@ -26,7 +26,7 @@ from bot.contracts.transcript import (
 )
 from bot.history import jsonl
 from bot.history.transcript import chain
-from bot.history.transcript.lines import LEADS, parsed
+from bot.history.transcript.lines import LEAD, parsed
 
 _BOUNDARY = b'"boundary"'
 _COMPACTED, _PRESERVED = b'"compact_boundary"', b'"preserved'
@@ -137,7 +137,7 @@ def _compacted(raw: bytes, offset: int, found: Iterator[tuple[int, bytes]]) -> i
     chain: nothing follows from what stands before. `found` are the lines before `raw`, backwards.
     """
     for at, one in itertools.chain([(offset, raw)], found):
-        if one.startswith(LEADS):
+        if one.startswith(LEAD):
             return 0  # a line of ours
         if _COMPACTED in one:
             value = jsonl.loads(one) or {}
@@ -229,8 +229,8 @@ def is_message(raw: bytes) -> bool:
 
 def uuid_of(raw: bytes) -> str:
     """The uuid of a line, without a look at the rest where it is one of ours; "" where it has none."""
-    if raw.startswith(LEADS):
-        begin = len(LEADS[0])
+    if raw.startswith(LEAD):
+        begin = len(LEAD)
         return raw[begin : raw.find(b'"', begin)].decode("utf-8", "replace")
     return str((jsonl.loads(raw) or {}).get("uuid", ""))
 

@@ -50,7 +50,6 @@ async def test_after_a_kill_nothing_is_fetched_again_and_everything_is_told_alik
     ("result", "refused"),
     [
         ({"read": False, "why": "other words", "refused": True}, True),
-        ({"read": False, "why": "memory was short"}, True),  # a step of an earlier version
         ({"read": False, "why": "other words"}, False),
     ],
 )

@@ -6,7 +6,6 @@ import asyncio
 import json
 import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +16,11 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Command, Inbound
 from bot.contracts.journal import Unfinished
 from bot.contracts.model import ModelReply, ModelRequest
-from bot.journal import schema
 from bot.testing.model import reply, text, tool_use
 from bot.words import say
 from tests.contracts.journal_rig import still_open
 from tests.unit.agent.conftest import Bench as AgentBench
-from tests.unit.gateway.conftest import HERE, Bench, killed, never, unwritten
+from tests.unit.gateway.conftest import HERE, Bench, killed, never
 from tests.unit.gateway.desk import GROUP, MEMBER, Desk
 from tests.unit.gateway.outgoing import until
 
@@ -290,49 +288,6 @@ async def test_the_question_of_a_turn_that_a_stop_and_a_kill_ended_is_closed(tmp
     await second.idle()
     assert await second.journal.unfinished() == []
     assert [one.id for one in await second.journal.open_approvals()] == []
-    await second.close()
-
-
-def as_version_7(file: Path) -> None:
-    """What a journal holds, in the tables of that version."""
-    with closing(sqlite3.connect(":memory:", isolation_level=None)) as kept:
-        with closing(sqlite3.connect(file)) as db:
-            db.backup(kept)
-        file.unlink()
-        kept.execute("UPDATE inbox SET merged_into = NULL")
-        with closing(sqlite3.connect(file, isolation_level=None)) as db:
-            schema.migrate(db, schema.MIGRATIONS[:7])
-            for table in ("chats", "inbox", "turns", "keys", "steps", "outbox"):
-                names = ", ".join(row[1] for row in db.execute(f"PRAGMA table_info({table})"))
-                rows = kept.execute(f"SELECT {names} FROM {table}").fetchall()
-                marks = ", ".join("?" * (names.count(",") + 1))
-                db.executemany(f"INSERT INTO {table} ({names}) VALUES ({marks})", rows)
-
-
-async def test_an_edit_that_its_message_had_in_version_7_is_not_answered_again(tmp_path: Path) -> None:
-    """Version 7: `amend` on file, the turn begun with the new words, the edit's own end not on file yet (it waits for the
-    archive). Version 7 told that by the message's words; version 8 looks at `merged_into` alone, which is NULL.
-    """
-    first = Bench(tmp_path)
-    await first.open()
-    first.agent.hold = asyncio.Event()
-    await first.say("busy", message_id="busy", chat_id="77")
-    await first.agent.began.wait()
-    await first.say("teh", message_id="m")
-    first.journal.post.finish = unwritten  # type: ignore[method-assign]
-    await first.say("the", message_id="m", kind="edit")
-    first.agent.hold.set()
-    first.agent.hold = asyncio.Event()
-    await until(lambda: len(first.agent.requests) == 2)
-    assert first.agent.requests[1].inbound is not None
-    assert first.agent.requests[1].inbound.text == "the"
-    await killed(first)
-    as_version_7(tmp_path / "journal.db")
-    second = Bench(tmp_path, mode="followup")
-    await second.open()
-    await second.idle()
-    assert "damaged" not in str([e.message for e in second.log.at("error")])
-    assert second.tele.texts == ["re: the"]
     await second.close()
 
 

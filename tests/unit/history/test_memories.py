@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -131,22 +130,11 @@ async def test_what_is_on_its_way_when_it_is_forgotten_does_not_arrive(tmp_path:
     assert await memories.load(KEY) is None
 
 
-async def test_the_span_of_a_source_is_kept_and_read_where_earlier_versions_put_it_into_its_request_id(
-    tmp_path: Path,
-) -> None:
+async def test_the_span_of_a_source_is_kept(tmp_path: Path) -> None:
     memories, lines = Memories(tmp_path, disk=SystemDisk()), len(WORDS.split("\n"))
     one = Written(5, "01A", KEY, None)
     until, anything = replace(one, span="up_to"), replace(one, request_id="", span="any")
     await memories.save(KEY, SavedMemory(WORDS, "01X", 5, 6, written=((one, until, anything),) * lines))
-    kept = await memories.load(KEY)
-    assert kept is not None
-    assert set(kept.written) == {(one, until, anything)}
-    path = tmp_path / "telegram%3Achat%3A1" / "session.lines"
-    noted = json.loads(path.read_bytes())
-    for writer, said in zip(noted["writers"], ("01A", "until 01A", "until ~"), strict=True):
-        del writer["span"]
-        writer["request_id"] = said
-    path.write_text(json.dumps(noted), encoding="utf-8")
     kept = await memories.load(KEY)
     assert kept is not None
     assert set(kept.written) == {(one, until, anything)}

@@ -174,27 +174,3 @@ def test_an_index_that_an_operator_has_added_is_left_alone(left: Left, tmp_path:
     db.execute("CREATE INDEX mine ON inbox (user_id)")
     db.close()
     assert boot(tmp_path / "boot", path.read_bytes(), b"").unfinished == CHECKPOINTED
-
-
-TURNS = schema.MIGRATIONS.index(schema.turns) + 1
-
-
-@pytest.mark.parametrize("version", range(1, len(schema.MIGRATIONS)))
-def test_of_a_damaged_journal_of_an_earlier_version_what_can_be_read_is_carried_over(
-    version: int, tmp_path: Path
-) -> None:
-    path = tmp_path / "copy.db"
-    waits = "received" if version < TURNS else "queued"
-    with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        schema.migrate(db, schema.MIGRATIONS[:version])
-        for one in CHECKPOINTED:
-            columns = (one.request_id, str(one.chat_key), one.user_id, one.model_dump_json(by_alias=True))
-            db.execute(
-                "INSERT INTO inbox (request_id, chat_key, user_id, payload, received_at, changed_at, state) "
-                f"VALUES (?, ?, ?, ?, 1.0, 1.0, '{waits}')",
-                columns,
-            )
-        db.execute("DROP INDEX inbox_open")  # as damage to the description
-    found = boot(tmp_path / "boot", path.read_bytes(), b"")
-    assert found.unfinished == CHECKPOINTED
-    assert "set aside" in found.told[0]

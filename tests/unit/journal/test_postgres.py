@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(postgres.programs() is None, reason=postgres.MIS
 if postgres.programs() is not None:
     import psycopg
 
-    from bot.journal.postgres import PostgresJournal
+    from bot.journal.postgres import PostgresJournal, examine
 
 Make = Callable[..., "PostgresJournal"]
 
@@ -185,15 +185,17 @@ async def test_the_password_is_in_no_error(make: Make, log: MemoryLog) -> None:
     assert "refused" in str(caught.value)
 
 
-async def test_a_journal_of_a_newer_shipmate_is_left_alone(make: Make, url: str) -> None:
+@pytest.mark.parametrize(("by", "told"), [(1, "written by a newer one"), (-1, "unreleased earlier version")])
+async def test_a_journal_of_another_version_is_left_alone(by: int, told: str, make: Make, url: str) -> None:
     await make().close()
     with psycopg.connect(url, autocommit=True) as db:
-        db.execute("UPDATE journal_version SET version = version + 1")
+        db.execute("UPDATE journal_version SET version = version + %s", (by,))
         try:
-            with pytest.raises(errors.StorageError, match="written by a newer one"):
+            with pytest.raises(errors.StorageError, match=told):
                 await make().open()
+            assert told in examine(url)[1]
         finally:
-            db.execute("UPDATE journal_version SET version = version - 1")
+            db.execute("UPDATE journal_version SET version = version - %s", (by,))
 
 
 class Cutting:

@@ -43,3 +43,14 @@ def test_a_page_that_is_lost_costs_its_own_rows(tmp_path: Path, table: str, dama
     other = {"inbox": "lines", "lines": "inbox"}[table]
     assert carried[other] == ROWS
     assert ROWS - 3 <= carried[table] < ROWS
+
+
+def test_of_a_version_before_the_baseline_nothing_is_carried_over(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    journal(path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as old:
+        old.execute("DROP INDEX inbox_open")
+        old.execute(f"PRAGMA user_version = {schema.BASELINE - 1}")
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
+        schema.migrate(db)
+        assert salvage.carry_over(path, db) == {}

@@ -1,4 +1,4 @@
-"""A journal moves to PostgreSQL and back with every row; an older one in PostgreSQL is brought up to date."""
+"""A journal moves to PostgreSQL and back with every row."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bot import errors
-from bot.contracts.identity import ChatKey, UserRef
+from bot.contracts.identity import ChatKey
 from bot.contracts.journal import ANSWERED
 from bot.journal import SqliteJournal, schema
 from bot.testing.clock import FakeClock
@@ -95,24 +95,3 @@ async def test_a_journal_is_not_moved_onto_another_one(tmp_path: Path, url: str)
     with pytest.raises(errors.StorageError, match="there is a journal already"):
         transfer.to_postgres(path, url, tmp_path / "old")
     assert path.exists()
-
-
-async def test_tables_of_an_earlier_version_are_brought_up_to_date_with_what_is_in_them(url: str) -> None:
-    from bot.journal.postgres import PostgresConnection
-
-    with closing(PostgresConnection(url)) as db:
-        db.execute(
-            "CREATE FUNCTION instr(text, text) RETURNS integer LANGUAGE sql AS 'SELECT strpos($1, $2)'"
-        )
-        for statement in schema.statements(12):
-            db.execute(statement)
-        db.execute("CREATE TABLE journal_version (version INTEGER PRIMARY KEY)")
-        db.execute("INSERT INTO journal_version VALUES (12)")
-        db.execute("INSERT INTO zones VALUES ('telegram', '7', 'Europe/Berlin')")
-        db.execute("INSERT INTO languages VALUES ('telegram', '7', 'zh', 1)")
-    journal = PostgresJournal(url, clock=FakeClock(), log=MemoryLog())
-    assert await journal.receive(inbound(1))
-    (known,) = (await journal.locales()).items()
-    assert known[0] == UserRef("telegram", "7")
-    assert "Europe/Berlin" in str(known)
-    await journal.close()

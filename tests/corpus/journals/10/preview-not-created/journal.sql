@@ -1,8 +1,0 @@
-INSERT INTO chats VALUES ('telegram:chat:3001', 1800000000.164828, NULL);
-INSERT INTO inbox VALUES ('01MCC5RM54TPVSZ4ERM93VY2W8', 'telegram:chat:3001', '3001', 1800000000.164828, 1800000000.1725667, 'in_turn', '01MCC5RM54TPVSZ4ERM93VY2W8', NULL, NULL, '1', '{"channel": "telegram", "chatId": "3001", "chatKey": "telegram:chat:3001", "chatType": "direct", "userId": "3001", "keys": ["telegram:4242:update:700000001", "telegram:4242:message:3001:1"], "ts": 1800000000000, "target": {"chat_id": "3001"}, "kind": "message", "addressed": "direct", "toOthers": false, "text": "question one 问题一", "command": null, "messageId": "1", "userName": "Person 3001", "fromBot": false, "attachments": [], "quoted": [], "links": [], "answers": null, "items": {}, "changes": null, "due": null, "requestId": "01MCC5RM54TPVSZ4ERM93VY2W8"}');
-INSERT INTO keys VALUES ('telegram:telegram:4242:message:3001:1', '01MCC5RM54TPVSZ4ERM93VY2W8', 1800000000.164828);
-INSERT INTO keys VALUES ('telegram:telegram:4242:update:700000001', '01MCC5RM54TPVSZ4ERM93VY2W8', 1800000000.164828);
-INSERT INTO lost VALUES (1, 'gone', 1800000000.1277175);
-INSERT INTO outbox VALUES ('01MCC5RM6BMZET9KK5PXYYFW01', '01MCC5RM54TPVSZ4ERM93VY2W8', 'telegram:chat:3001', '{"chat_id": "3001"}', 'answe …', 'preview', 'sending', NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, 1800000000.203741, 1800000000.203741, NULL, NULL);
-INSERT INTO steps VALUES ('01MCC5RM54TPVSZ4ERM93VY2W8', '01MCC5RM5RM6EMZDJAQ4ZM1RWM', 'model', 'claude-sonnet-5-5', 1800000000.184553, NULL, NULL, NULL);
-INSERT INTO turns VALUES ('01MCC5RM54TPVSZ4ERM93VY2W8', 'telegram:chat:3001', 'running', 1800000000.1725667, NULL);

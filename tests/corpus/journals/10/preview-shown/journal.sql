@@ -1,8 +1,0 @@
-INSERT INTO chats VALUES ('telegram:chat:3001', 1800000000.144797, NULL);
-INSERT INTO inbox VALUES ('01MCC5RM4GATG1Y66CDBTHVG7E', 'telegram:chat:3001', '3001', 1800000000.144797, 1800000000.1463568, 'in_turn', '01MCC5RM4GATG1Y66CDBTHVG7E', NULL, NULL, '1', '{"channel": "telegram", "chatId": "3001", "chatKey": "telegram:chat:3001", "chatType": "direct", "userId": "3001", "keys": ["telegram:4242:update:700000001", "telegram:4242:message:3001:1"], "ts": 1800000000000, "target": {"chat_id": "3001"}, "kind": "message", "addressed": "direct", "toOthers": false, "text": "question one 问题一", "command": null, "messageId": "1", "userName": "Person 3001", "fromBot": false, "attachments": [], "quoted": [], "links": [], "answers": null, "items": {}, "changes": null, "due": null, "requestId": "01MCC5RM4GATG1Y66CDBTHVG7E"}');
-INSERT INTO keys VALUES ('telegram:telegram:4242:message:3001:1', '01MCC5RM4GATG1Y66CDBTHVG7E', 1800000000.144797);
-INSERT INTO keys VALUES ('telegram:telegram:4242:update:700000001', '01MCC5RM4GATG1Y66CDBTHVG7E', 1800000000.144797);
-INSERT INTO lost VALUES (1, 'gone', 1800000000.1141582);
-INSERT INTO outbox VALUES ('01MCC5RM5WWV2SBQ93V1AWGD0T', '01MCC5RM4GATG1Y66CDBTHVG7E', 'telegram:chat:3001', '{"chat_id": "3001"}', 'answe …', 'preview', 'sending', '2', NULL, NULL, NULL, NULL, NULL, 0, 0, 1800000000.1885228, 1800000000.2053833, NULL, NULL);
-INSERT INTO steps VALUES ('01MCC5RM4GATG1Y66CDBTHVG7E', '01MCC5RM51YVA82D8A7DWMBT59', 'model', 'claude-sonnet-5-5', 1800000000.1612592, NULL, NULL, NULL);
-INSERT INTO turns VALUES ('01MCC5RM4GATG1Y66CDBTHVG7E', 'telegram:chat:3001', 'running', 1800000000.1463568, NULL);

@@ -1,9 +1,0 @@
-INSERT INTO chats VALUES ('slack:chat:C3100:thread:1800000000.387113', 1800000000.3961937, NULL);
-INSERT INTO inbox VALUES ('01MCC5RMCCVWAJHFE3S3DH0YWW', 'slack:chat:C3100:thread:1800000000.387113', 'U3001', 1800000000.3961937, 1800000000.4032342, 'in_turn', '01MCC5RMCCVWAJHFE3S3DH0YWW', NULL, NULL, '1800000000.387113', '{"channel": "slack", "chatId": "C3100", "chatKey": "slack:chat:C3100:thread:1800000000.387113", "chatType": "group", "userId": "U3001", "keys": ["slack:T0TEAM:event:Ev0000000001", "slack:T0TEAM:message:C3100:1800000000.387113", "slack:T0TEAM:message:C3100:1800000000.387113:whole", "slack:T0TEAM:client:d18fe03fb36ed777"], "ts": 1800000000387, "target": {"channel": "C3100", "thread_ts": "1800000000.387113"}, "kind": "message", "addressed": "mention", "toOthers": false, "text": "<@U0SHIP> question one 问题一", "command": null, "messageId": "1800000000.387113", "userName": "Person 3001", "fromBot": false, "attachments": [], "quoted": [], "links": [], "answers": null, "items": {}, "changes": null, "due": null, "requestId": "01MCC5RMCCVWAJHFE3S3DH0YWW"}');
-INSERT INTO keys VALUES ('slack:slack:T0TEAM:client:d18fe03fb36ed777', '01MCC5RMCCVWAJHFE3S3DH0YWW', 1800000000.3961937);
-INSERT INTO keys VALUES ('slack:slack:T0TEAM:event:Ev0000000001', '01MCC5RMCCVWAJHFE3S3DH0YWW', 1800000000.3961937);
-INSERT INTO keys VALUES ('slack:slack:T0TEAM:message:C3100:1800000000.387113', '01MCC5RMCCVWAJHFE3S3DH0YWW', 1800000000.3961937);
-INSERT INTO keys VALUES ('slack:slack:T0TEAM:message:C3100:1800000000.387113:whole', '01MCC5RMCCVWAJHFE3S3DH0YWW', 1800000000.3961937);
-INSERT INTO lost VALUES (1, 'gone', 1800000000.364062);
-INSERT INTO steps VALUES ('01MCC5RMCCVWAJHFE3S3DH0YWW', '01MCC5RMFKX0PJXT0T9GGZRYRM', 'model', 'claude-sonnet-5-5', 1800000000.4995668, NULL, NULL, NULL);
-INSERT INTO turns VALUES ('01MCC5RMCCVWAJHFE3S3DH0YWW', 'slack:chat:C3100:thread:1800000000.387113', 'running', 1800000000.4032342, NULL);

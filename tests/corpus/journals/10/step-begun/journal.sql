@@ -1,8 +1,0 @@
-INSERT INTO chats VALUES ('telegram:chat:3001', 1800000000.146883, NULL);
-INSERT INTO inbox VALUES ('01MCC5RM4J7QN6FJP2FSFNW84H', 'telegram:chat:3001', '3001', 1800000000.146883, 1800000000.1622157, 'in_turn', '01MCC5RM4J7QN6FJP2FSFNW84H', NULL, NULL, '1', '{"channel": "telegram", "chatId": "3001", "chatKey": "telegram:chat:3001", "chatType": "direct", "userId": "3001", "keys": ["telegram:4242:update:700000001", "telegram:4242:message:3001:1"], "ts": 1800000000000, "target": {"chat_id": "3001"}, "kind": "message", "addressed": "direct", "toOthers": false, "text": "make a note 笔记", "command": null, "messageId": "1", "userName": "Person 3001", "fromBot": false, "attachments": [], "quoted": [], "links": [], "answers": null, "items": {}, "changes": null, "due": null, "requestId": "01MCC5RM4J7QN6FJP2FSFNW84H"}');
-INSERT INTO keys VALUES ('telegram:telegram:4242:message:3001:1', '01MCC5RM4J7QN6FJP2FSFNW84H', 1800000000.146883);
-INSERT INTO keys VALUES ('telegram:telegram:4242:update:700000001', '01MCC5RM4J7QN6FJP2FSFNW84H', 1800000000.146883);
-INSERT INTO lost VALUES (1, 'gone', 1800000000.11451);
-INSERT INTO steps VALUES ('01MCC5RM4J7QN6FJP2FSFNW84H', '01MCC5RM5HTM0MHPFBMWXWC2QB', 'model', 'claude-sonnet-5-5', 1800000000.1776922, 1800000000.1979437, '{"uuid": "01MCC5RM5PTT44MT50NBD9JXY8", "stopReason": "tool_use", "usage": {"inputTokens": 0, "outputTokens": 35, "cacheReadTokens": 0, "cacheWriteTokens": 2394}, "costUsd": 0.006335, "providerRequestId": "req_000000000000000000000003"}', NULL);
-INSERT INTO steps VALUES ('01MCC5RM4J7QN6FJP2FSFNW84H', 'toolu_000000000000000000000004', 'tool', 'memory', 1800000000.18297, NULL, NULL, NULL);
-INSERT INTO turns VALUES ('01MCC5RM4J7QN6FJP2FSFNW84H', 'telegram:chat:3001', 'running', 1800000000.1622157, NULL);

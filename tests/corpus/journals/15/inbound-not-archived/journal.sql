@@ -1,5 +1,0 @@
-INSERT INTO chats VALUES ('telegram:chat:3001', 1800000000.2050157, NULL);
-INSERT INTO inbox VALUES ('01MCC5RM6BGEXD6BWHZK0EFTE9', 'telegram:chat:3001', '3001', 1800000000.2050157, 1800000000.2050157, 'queued', NULL, NULL, NULL, '1', '{"channel": "telegram", "chatId": "3001", "chatKey": "telegram:chat:3001", "chatType": "direct", "userId": "3001", "keys": ["telegram:4242:update:700000001", "telegram:4242:message:3001:1"], "ts": 1800000000000, "target": {"chat_id": "3001"}, "kind": "message", "addressed": "direct", "toOthers": false, "text": "question one 问题一", "command": null, "messageId": "1", "userName": "Person 3001", "language": null, "zone": null, "fromBot": false, "attachments": [], "quoted": [], "links": [], "answers": null, "items": {}, "changes": null, "due": null, "renews": null, "rating": null, "requestId": "01MCC5RM6BGEXD6BWHZK0EFTE9"}');
-INSERT INTO keys VALUES ('telegram:telegram:4242:message:3001:1', '01MCC5RM6BGEXD6BWHZK0EFTE9', 1800000000.2050157);
-INSERT INTO keys VALUES ('telegram:telegram:4242:update:700000001', '01MCC5RM6BGEXD6BWHZK0EFTE9', 1800000000.2050157);
-INSERT INTO lost VALUES (1, 'gone', 1800000000.1261322);

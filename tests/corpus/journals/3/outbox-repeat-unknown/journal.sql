@@ -1,9 +1,0 @@
-INSERT INTO chats VALUES ('telegram:chat:3001', 1800000000.2196438);
-INSERT INTO inbox VALUES ('01MCC5RM6V4C47N2GQ7SKZ53PE', 'telegram:chat:3001', '3001', 1800000000.2196438, 1800000000.3770883, 'done', 'done', '{"channel": "telegram", "chatId": "3001", "chatKey": "telegram:chat:3001", "chatType": "direct", "userId": "3001", "keys": ["telegram:4242:update:700000001", "telegram:4242:message:3001:1"], "ts": 1800000000000, "target": {"chat_id": "3001"}, "kind": "message", "addressed": "direct", "text": "question one 问题一", "command": null, "messageId": "1", "userName": "Person 3001", "fromBot": false, "attachments": [], "quoted": [], "answers": null, "items": {}, "changes": null, "due": null, "requestId": "01MCC5RM6V4C47N2GQ7SKZ53PE"}', '1');
-INSERT INTO keys VALUES ('telegram:telegram:4242:message:3001:1', '01MCC5RM6V4C47N2GQ7SKZ53PE', 1800000000.2196438);
-INSERT INTO keys VALUES ('telegram:telegram:4242:update:700000001', '01MCC5RM6V4C47N2GQ7SKZ53PE', 1800000000.2196438);
-INSERT INTO outbox VALUES ('01MCC5RMASX73MDPWY89NW3B2B', '01MCC5RM6V4C47N2GQ7SKZ53PE', 'telegram:chat:3001', '{"chat_id": "3001"}', 'answer to question one 问题一', 'reply', 'uncertain', NULL, NULL, 1800000000.3457654, 1800000000.3603492);
-INSERT INTO outbox VALUES ('01MCC5RMASX73MDPWY89NW3B2B-1', '01MCC5RM6V4C47N2GQ7SKZ53PE', 'telegram:chat:3001', '{"chat_id": "3001"}', '(I am not sure that this has arrived, so here it is, perhaps again.)
-
-answer to question one 问题一', 'reply', 'sending', NULL, 'deferred until 1800000002.371', 1800000000.360247, 1800000000.3710856);
-INSERT INTO steps VALUES ('01MCC5RM6V4C47N2GQ7SKZ53PE', '01MCC5RM8X9KCVNMYW4TMAJQGV', 'model', 'claude-sonnet-5-5', 1800000000.2854128, 1800000000.3453748, '{"uuid": "01MCC5RMA32YVKBE0RPFE8BP6Z", "stopReason": "end_turn", "usage": {"inputTokens": 0, "outputTokens": 17, "cacheReadTokens": 0, "cacheWriteTokens": 2605}, "costUsd": 0.0066825, "providerRequestId": "req_000000000000000000000003"}');

@@ -1,6 +1,0 @@
-INSERT INTO chats VALUES ('telegram:chat:3001', 1800000000.145731);
-INSERT INTO inbox VALUES ('01MCC5RM4HH7XDFPQAP4RPEPC7', 'telegram:chat:3001', '3001', 1800000000.145731, 1800000000.1484997, 'claimed', NULL, '{"channel": "telegram", "chatId": "3001", "chatKey": "telegram:chat:3001", "chatType": "direct", "userId": "3001", "keys": ["telegram:4242:update:700000001", "telegram:4242:message:3001:1"], "ts": 1800000000000, "target": {"chat_id": "3001"}, "kind": "message", "addressed": "direct", "text": "/jobs", "command": {"name": "jobs", "args": ""}, "messageId": "1", "userName": "Person 3001", "fromBot": false, "attachments": [], "quoted": [], "links": [], "answers": null, "items": {}, "changes": null, "due": null, "requestId": "01MCC5RM4HH7XDFPQAP4RPEPC7"}', '1');
-INSERT INTO keys VALUES ('telegram:telegram:4242:message:3001:1', '01MCC5RM4HH7XDFPQAP4RPEPC7', 1800000000.145731);
-INSERT INTO keys VALUES ('telegram:telegram:4242:update:700000001', '01MCC5RM4HH7XDFPQAP4RPEPC7', 1800000000.145731);
-INSERT INTO lost VALUES (1, 'gone', 1800000000.115112);
-INSERT INTO outbox VALUES ('01MCC5RM4TY35DZX5P8ZX30P0T', '01MCC5RM4HH7XDFPQAP4RPEPC7', 'telegram:chat:3001', '{"chat_id": "3001"}', 'There are no jobs here.', 'notice', 'intent', NULL, NULL, 1800000000.1550105, 1800000000.1550105, NULL, NULL, 0, 0);

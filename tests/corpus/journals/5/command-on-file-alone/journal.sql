@@ -1,5 +1,0 @@
-INSERT INTO chats VALUES ('telegram:chat:3001', 1800000000.1225724);
-INSERT INTO inbox VALUES ('01MCC5RM3TE3VDB79C7RJ3D4PA', 'telegram:chat:3001', '3001', 1800000000.1225724, 1800000000.1225724, 'received', NULL, '{"channel": "telegram", "chatId": "3001", "chatKey": "telegram:chat:3001", "chatType": "direct", "userId": "3001", "keys": ["telegram:4242:update:700000001", "telegram:4242:message:3001:1"], "ts": 1800000000000, "target": {"chat_id": "3001"}, "kind": "message", "addressed": "direct", "text": "/jobs", "command": {"name": "jobs", "args": ""}, "messageId": "1", "userName": "Person 3001", "fromBot": false, "attachments": [], "quoted": [], "links": [], "answers": null, "items": {}, "changes": null, "due": null, "requestId": "01MCC5RM3TE3VDB79C7RJ3D4PA"}', '1');
-INSERT INTO keys VALUES ('telegram:telegram:4242:message:3001:1', '01MCC5RM3TE3VDB79C7RJ3D4PA', 1800000000.1225724);
-INSERT INTO keys VALUES ('telegram:telegram:4242:update:700000001', '01MCC5RM3TE3VDB79C7RJ3D4PA', 1800000000.1225724);
-INSERT INTO lost VALUES (1, 'gone', 1800000000.100362);

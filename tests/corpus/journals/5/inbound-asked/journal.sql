@@ -1,6 +1,0 @@
-INSERT INTO chats VALUES ('telegram:chat:3001', 1800000000.3849938);
-INSERT INTO inbox VALUES ('01MCC5RMC068D7KHFWGER8QCFY', 'telegram:chat:3001', '3001', 1800000000.3849938, 1800000000.3937078, 'claimed', NULL, '{"channel": "telegram", "chatId": "3001", "chatKey": "telegram:chat:3001", "chatType": "direct", "userId": "3001", "keys": ["telegram:4242:update:700000001", "telegram:4242:message:3001:1"], "ts": 1800000000000, "target": {"chat_id": "3001"}, "kind": "message", "addressed": "direct", "text": "question one 问题一", "command": null, "messageId": "1", "userName": "Person 3001", "fromBot": false, "attachments": [], "quoted": [], "links": [], "answers": null, "items": {}, "changes": null, "due": null, "requestId": "01MCC5RMC068D7KHFWGER8QCFY"}', '1');
-INSERT INTO keys VALUES ('telegram:telegram:4242:message:3001:1', '01MCC5RMC068D7KHFWGER8QCFY', 1800000000.3849938);
-INSERT INTO keys VALUES ('telegram:telegram:4242:update:700000001', '01MCC5RMC068D7KHFWGER8QCFY', 1800000000.3849938);
-INSERT INTO lost VALUES (1, 'gone', 1800000000.294915);
-INSERT INTO steps VALUES ('01MCC5RMC068D7KHFWGER8QCFY', '01MCC5RMCRT6V90B2ZG6GFPDYV', 'model', 'claude-sonnet-5-5', 1800000000.408772, NULL, NULL);

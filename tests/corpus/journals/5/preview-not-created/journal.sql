@@ -1,7 +1,0 @@
-INSERT INTO chats VALUES ('telegram:chat:3001', 1800000000.708809);
-INSERT INTO inbox VALUES ('01MCC5RMP4FNNX2RT4AHVA2B94', 'telegram:chat:3001', '3001', 1800000000.708809, 1800000000.7139935, 'claimed', NULL, '{"channel": "telegram", "chatId": "3001", "chatKey": "telegram:chat:3001", "chatType": "direct", "userId": "3001", "keys": ["telegram:4242:update:700000001", "telegram:4242:message:3001:1"], "ts": 1800000000000, "target": {"chat_id": "3001"}, "kind": "message", "addressed": "direct", "text": "question one 问题一", "command": null, "messageId": "1", "userName": "Person 3001", "fromBot": false, "attachments": [], "quoted": [], "links": [], "answers": null, "items": {}, "changes": null, "due": null, "requestId": "01MCC5RMP4FNNX2RT4AHVA2B94"}', '1');
-INSERT INTO keys VALUES ('telegram:telegram:4242:message:3001:1', '01MCC5RMP4FNNX2RT4AHVA2B94', 1800000000.708809);
-INSERT INTO keys VALUES ('telegram:telegram:4242:update:700000001', '01MCC5RMP4FNNX2RT4AHVA2B94', 1800000000.708809);
-INSERT INTO lost VALUES (1, 'gone', 1800000000.5896091);
-INSERT INTO outbox VALUES ('01MCC5RMQ125TYZX2AHWACZ208', '01MCC5RMP4FNNX2RT4AHVA2B94', 'telegram:chat:3001', '{"chat_id": "3001"}', 'answe …', 'preview', 'intent', NULL, NULL, 1800000000.7379174, 1800000000.7379174, NULL, NULL, 0, 0);
-INSERT INTO steps VALUES ('01MCC5RMP4FNNX2RT4AHVA2B94', '01MCC5RMPPRX01A9B75CYFN46Z', 'model', 'claude-sonnet-5-5', 1800000000.7269773, NULL, NULL);

@@ -1,7 +1,0 @@
-INSERT INTO chats VALUES ('telegram:chat:3001', 1800000000.1166024);
-INSERT INTO inbox VALUES ('01MCC5RM3MAMMR1VKWVFGF68EN', 'telegram:chat:3001', '3001', 1800000000.1166024, 1800000000.1200373, 'claimed', NULL, '{"channel": "telegram", "chatId": "3001", "chatKey": "telegram:chat:3001", "chatType": "direct", "userId": "3001", "keys": ["telegram:4242:update:700000001", "telegram:4242:message:3001:1"], "ts": 1800000000000, "target": {"chat_id": "3001"}, "kind": "message", "addressed": "direct", "text": "question one 问题一", "command": null, "messageId": "1", "userName": "Person 3001", "fromBot": false, "attachments": [], "quoted": [], "links": [], "answers": null, "items": {}, "changes": null, "due": null, "requestId": "01MCC5RM3MAMMR1VKWVFGF68EN"}', '1');
-INSERT INTO keys VALUES ('telegram:telegram:4242:message:3001:1', '01MCC5RM3MAMMR1VKWVFGF68EN', 1800000000.1166024);
-INSERT INTO keys VALUES ('telegram:telegram:4242:update:700000001', '01MCC5RM3MAMMR1VKWVFGF68EN', 1800000000.1166024);
-INSERT INTO lost VALUES (1, 'gone', 1800000000.0867815);
-INSERT INTO outbox VALUES ('01MCC5RM4Z8H741Y8V1EZKZ1AE', '01MCC5RM3MAMMR1VKWVFGF68EN', 'telegram:chat:3001', '{"chat_id": "3001"}', 'answe …', 'preview', 'sending', '2', NULL, 1800000000.1596463, 1800000000.1779346, NULL, NULL, 0, 0);
-INSERT INTO steps VALUES ('01MCC5RM3MAMMR1VKWVFGF68EN', '01MCC5RM4KRYMM1XPT14ARFCGZ', 'model', 'claude-sonnet-5-5', 1800000000.1483305, NULL, NULL);

@@ -1,7 +1,0 @@
-INSERT INTO chats VALUES ('telegram:chat:3001', 1800000000.1193314);
-INSERT INTO inbox VALUES ('01MCC5RM3M0E081Z41TJY3PZH7', 'telegram:chat:3001', '3001', 1800000000.1193314, 1800000000.121836, 'claimed', NULL, '{"channel": "telegram", "chatId": "3001", "chatKey": "telegram:chat:3001", "chatType": "direct", "userId": "3001", "keys": ["telegram:4242:update:700000001", "telegram:4242:message:3001:1"], "ts": 1800000000000, "target": {"chat_id": "3001"}, "kind": "message", "addressed": "direct", "text": "question one 问题一", "command": null, "messageId": "1", "userName": "Person 3001", "fromBot": false, "attachments": [], "quoted": [], "links": [], "answers": null, "items": {}, "changes": null, "due": null, "requestId": "01MCC5RM3M0E081Z41TJY3PZH7"}', '1');
-INSERT INTO keys VALUES ('telegram:telegram:4242:message:3001:1', '01MCC5RM3M0E081Z41TJY3PZH7', 1800000000.1193314);
-INSERT INTO keys VALUES ('telegram:telegram:4242:update:700000001', '01MCC5RM3M0E081Z41TJY3PZH7', 1800000000.1193314);
-INSERT INTO lost VALUES (1, 'gone', 1800000000.085345);
-INSERT INTO outbox VALUES ('01MCC5RM4Q43V86X9ANEPXJ3RJ', '01MCC5RM3M0E081Z41TJY3PZH7', 'telegram:chat:3001', '{"chat_id": "3001"}', 'answe …', 'preview', 'sending', NULL, NULL, 1800000000.151077, 1800000000.1545985, NULL, NULL, 0, 0);
-INSERT INTO steps VALUES ('01MCC5RM3M0E081Z41TJY3PZH7', '01MCC5RM4DZ306VNHWWYYTNY90', 'model', 'claude-sonnet-5-5', 1800000000.1420646, NULL, NULL);

@@ -1,8 +1,0 @@
-INSERT INTO chats VALUES ('slack:chat:C3100:thread:1800000000.802734', 1800000000.8069024);
-INSERT INTO inbox VALUES ('01MCC5RMS60273DTS8DAJYM401', 'slack:chat:C3100:thread:1800000000.802734', 'U3001', 1800000000.8069024, 1800000000.8103006, 'claimed', NULL, '{"channel": "slack", "chatId": "C3100", "chatKey": "slack:chat:C3100:thread:1800000000.802734", "chatType": "group", "userId": "U3001", "keys": ["slack:T0TEAM:event:Ev0000000001", "slack:T0TEAM:message:C3100:1800000000.802734", "slack:T0TEAM:message:C3100:1800000000.802734:whole", "slack:T0TEAM:client:4e15d8f13b8823d5"], "ts": 1800000000802, "target": {"channel": "C3100", "thread_ts": "1800000000.802734"}, "kind": "message", "addressed": "mention", "text": "<@U0SHIP> question one 问题一", "command": null, "messageId": "1800000000.802734", "userName": null, "fromBot": false, "attachments": [], "quoted": [], "links": [], "answers": null, "items": {}, "changes": null, "due": null, "requestId": "01MCC5RMS60273DTS8DAJYM401"}', '1800000000.802734');
-INSERT INTO keys VALUES ('slack:slack:T0TEAM:client:4e15d8f13b8823d5', '01MCC5RMS60273DTS8DAJYM401', 1800000000.8069024);
-INSERT INTO keys VALUES ('slack:slack:T0TEAM:event:Ev0000000001', '01MCC5RMS60273DTS8DAJYM401', 1800000000.8069024);
-INSERT INTO keys VALUES ('slack:slack:T0TEAM:message:C3100:1800000000.802734', '01MCC5RMS60273DTS8DAJYM401', 1800000000.8069024);
-INSERT INTO keys VALUES ('slack:slack:T0TEAM:message:C3100:1800000000.802734:whole', '01MCC5RMS60273DTS8DAJYM401', 1800000000.8069024);
-INSERT INTO lost VALUES (1, 'gone', 1800000000.7624867);
-INSERT INTO steps VALUES ('01MCC5RMS60273DTS8DAJYM401', '01MCC5RMTTCM23AJ52EC3Z36V2', 'model', 'claude-sonnet-5-5', 1800000000.8590362, NULL, NULL);

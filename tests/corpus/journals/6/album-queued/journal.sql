@@ -1,7 +1,0 @@
-INSERT INTO chats VALUES ('telegram:chat:3001', 1800000002.4426463);
-INSERT INTO inbox VALUES ('01MCC5RPCAFEB5BWRY5KK474M7', 'telegram:chat:3001', '3001', 1800000002.4426463, 1800000002.4426463, 'received', NULL, '{"channel": "telegram", "chatId": "3001", "chatKey": "telegram:chat:3001", "chatType": "direct", "userId": "3001", "keys": ["telegram:4242:update:700000001", "telegram:4242:message:3001:1", "telegram:4242:update:700000002", "telegram:4242:message:3001:2"], "ts": 1800000001000, "target": {"chat_id": "3001"}, "kind": "message", "addressed": "direct", "text": "question one 问题一", "command": null, "messageId": "1", "userName": "Person 3001", "fromBot": false, "attachments": [{"kind": "file", "name": "file0.txt", "size": 14, "mime": "text/plain", "ref": "file-1"}, {"kind": "file", "name": "file1.txt", "size": 14, "mime": "text/plain", "ref": "file-2"}], "quoted": [], "links": [], "answers": null, "items": {"1": "question one 问题一", "2": ""}, "changes": null, "due": null, "requestId": "01MCC5RPCAFEB5BWRY5KK474M7"}', '1');
-INSERT INTO keys VALUES ('telegram:telegram:4242:message:3001:1', '01MCC5RPCAFEB5BWRY5KK474M7', 1800000002.4426463);
-INSERT INTO keys VALUES ('telegram:telegram:4242:message:3001:2', '01MCC5RPCAFEB5BWRY5KK474M7', 1800000002.4426463);
-INSERT INTO keys VALUES ('telegram:telegram:4242:update:700000001', '01MCC5RPCAFEB5BWRY5KK474M7', 1800000002.4426463);
-INSERT INTO keys VALUES ('telegram:telegram:4242:update:700000002', '01MCC5RPCAFEB5BWRY5KK474M7', 1800000002.4426463);
-INSERT INTO lost VALUES (1, 'gone', 1800000001.0565786);

@@ -1,6 +1,0 @@
-INSERT INTO chats VALUES ('telegram:chat:3001', 1800000001.155368);
-INSERT INTO inbox VALUES ('01MCC5RN43S0Q63TBDSJD1F1FG', 'telegram:chat:3001', '3001', 1800000001.155368, 1800000001.1648972, 'claimed', NULL, '{"channel": "telegram", "chatId": "3001", "chatKey": "telegram:chat:3001", "chatType": "direct", "userId": "3001", "keys": ["telegram:4242:update:700000001", "telegram:4242:message:3001:1"], "ts": 1800000001000, "target": {"chat_id": "3001"}, "kind": "message", "addressed": "direct", "text": "/jobs", "command": {"name": "jobs", "args": ""}, "messageId": "1", "userName": "Person 3001", "fromBot": false, "attachments": [], "quoted": [], "links": [], "answers": null, "items": {}, "changes": null, "due": null, "requestId": "01MCC5RN43S0Q63TBDSJD1F1FG"}', '1');
-INSERT INTO keys VALUES ('telegram:telegram:4242:message:3001:1', '01MCC5RN43S0Q63TBDSJD1F1FG', 1800000001.155368);
-INSERT INTO keys VALUES ('telegram:telegram:4242:update:700000001', '01MCC5RN43S0Q63TBDSJD1F1FG', 1800000001.155368);
-INSERT INTO lost VALUES (1, 'gone', 1800000000.920012);
-INSERT INTO outbox VALUES ('01MCC5RN600C1XYYQB1AV4Q142', '01MCC5RN43S0Q63TBDSJD1F1FG', 'telegram:chat:3001', '{"chat_id": "3001"}', 'There are no jobs here.', 'notice', 'sending', NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, 1800000001.2166507, 1800000001.216707);

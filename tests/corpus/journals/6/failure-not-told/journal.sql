@@ -1,6 +1,0 @@
-INSERT INTO chats VALUES ('telegram:chat:3001', 1800000001.0106964);
-INSERT INTO inbox VALUES ('01MCC5RMZJSVAQ16ZCYRF9YMBW', 'telegram:chat:3001', '3001', 1800000001.0106964, 1800000001.0686471, 'claimed', NULL, '{"channel": "telegram", "chatId": "3001", "chatKey": "telegram:chat:3001", "chatType": "direct", "userId": "3001", "keys": ["telegram:4242:update:700000001", "telegram:4242:message:3001:1"], "ts": 1800000001000, "target": {"chat_id": "3001"}, "kind": "message", "addressed": "direct", "text": "question one 问题一", "command": null, "messageId": "1", "userName": "Person 3001", "fromBot": false, "attachments": [], "quoted": [], "links": [], "answers": null, "items": {}, "changes": null, "due": null, "requestId": "01MCC5RMZJSVAQ16ZCYRF9YMBW"}', '1');
-INSERT INTO keys VALUES ('telegram:telegram:4242:message:3001:1', '01MCC5RMZJSVAQ16ZCYRF9YMBW', 1800000001.0106964);
-INSERT INTO keys VALUES ('telegram:telegram:4242:update:700000001', '01MCC5RMZJSVAQ16ZCYRF9YMBW', 1800000001.0106964);
-INSERT INTO lost VALUES (1, 'gone', 1800000000.846744);
-INSERT INTO steps VALUES ('01MCC5RMZJSVAQ16ZCYRF9YMBW', '01MCC5RN577RBY9KEJSTG3JS7B', 'model', 'claude-sonnet-5-5', 1800000001.1913204, 1800000001.521716, '{"error": "RequestInvalid"}');

@@ -1,6 +1,0 @@
-INSERT INTO chats VALUES ('telegram:chat:3001', 1800000000.7139425);
-INSERT INTO inbox VALUES ('01MCC5RMP9CG4B364A87JG0ACM', 'telegram:chat:3001', '3001', 1800000000.7139425, 1800000000.7324913, 'claimed', NULL, '{"channel": "telegram", "chatId": "3001", "chatKey": "telegram:chat:3001", "chatType": "direct", "userId": "3001", "keys": ["telegram:4242:update:700000001", "telegram:4242:message:3001:1"], "ts": 1800000000000, "target": {"chat_id": "3001"}, "kind": "message", "addressed": "direct", "text": "question one 问题一", "command": null, "messageId": "1", "userName": "Person 3001", "fromBot": false, "attachments": [], "quoted": [], "links": [], "answers": null, "items": {}, "changes": null, "due": null, "requestId": "01MCC5RMP9CG4B364A87JG0ACM"}', '1');
-INSERT INTO keys VALUES ('telegram:telegram:4242:message:3001:1', '01MCC5RMP9CG4B364A87JG0ACM', 1800000000.7139425);
-INSERT INTO keys VALUES ('telegram:telegram:4242:update:700000001', '01MCC5RMP9CG4B364A87JG0ACM', 1800000000.7139425);
-INSERT INTO lost VALUES (1, 'gone', 1800000000.5017836);
-INSERT INTO steps VALUES ('01MCC5RMP9CG4B364A87JG0ACM', '01MCC5RMV1TJGM58N102PRWVBS', 'model', 'claude-sonnet-5-5', 1800000000.8656523, NULL, NULL);

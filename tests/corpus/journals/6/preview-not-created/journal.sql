@@ -1,7 +1,0 @@
-INSERT INTO chats VALUES ('telegram:chat:3001', 1800000012.1755083);
-INSERT INTO inbox VALUES ('01MCC5RZWC7Q4VB3NCRD8W6TZG', 'telegram:chat:3001', '3001', 1800000012.1755083, 1800000012.1874454, 'claimed', NULL, '{"channel": "telegram", "chatId": "3001", "chatKey": "telegram:chat:3001", "chatType": "direct", "userId": "3001", "keys": ["telegram:4242:update:700000001", "telegram:4242:message:3001:1"], "ts": 1800000012000, "target": {"chat_id": "3001"}, "kind": "message", "addressed": "direct", "text": "question one 问题一", "command": null, "messageId": "1", "userName": "Person 3001", "fromBot": false, "attachments": [], "quoted": [], "links": [], "answers": null, "items": {}, "changes": null, "due": null, "requestId": "01MCC5RZWC7Q4VB3NCRD8W6TZG"}', '1');
-INSERT INTO keys VALUES ('telegram:telegram:4242:message:3001:1', '01MCC5RZWC7Q4VB3NCRD8W6TZG', 1800000012.1755083);
-INSERT INTO keys VALUES ('telegram:telegram:4242:update:700000001', '01MCC5RZWC7Q4VB3NCRD8W6TZG', 1800000012.1755083);
-INSERT INTO lost VALUES (1, 'gone', 1800000011.8185189);
-INSERT INTO outbox VALUES ('01MCC5S02XR5DY2EH5VTRJ45RF', '01MCC5RZWC7Q4VB3NCRD8W6TZG', 'telegram:chat:3001', '{"chat_id": "3001"}', 'answe …', 'preview', 'sending', NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, 1800000012.3816295, 1800000012.3816295);
-INSERT INTO steps VALUES ('01MCC5RZWC7Q4VB3NCRD8W6TZG', '01MCC5RZZABNMS22HN5PTZ6V87', 'model', 'claude-sonnet-5-5', 1800000012.2796032, NULL, NULL);

@@ -1,7 +1,0 @@
-INSERT INTO chats VALUES ('telegram:chat:3001', 1800000000.899152);
-INSERT INTO inbox VALUES ('01MCC5RMW3PEGF1RPG8TFSC1GK', 'telegram:chat:3001', '3001', 1800000000.899152, 1800000000.977094, 'claimed', NULL, '{"channel": "telegram", "chatId": "3001", "chatKey": "telegram:chat:3001", "chatType": "direct", "userId": "3001", "keys": ["telegram:4242:update:700000001", "telegram:4242:message:3001:1"], "ts": 1800000000000, "target": {"chat_id": "3001"}, "kind": "message", "addressed": "direct", "text": "question one 问题一", "command": null, "messageId": "1", "userName": "Person 3001", "fromBot": false, "attachments": [], "quoted": [], "links": [], "answers": null, "items": {}, "changes": null, "due": null, "requestId": "01MCC5RMW3PEGF1RPG8TFSC1GK"}', '1');
-INSERT INTO keys VALUES ('telegram:telegram:4242:message:3001:1', '01MCC5RMW3PEGF1RPG8TFSC1GK', 1800000000.899152);
-INSERT INTO keys VALUES ('telegram:telegram:4242:update:700000001', '01MCC5RMW3PEGF1RPG8TFSC1GK', 1800000000.899152);
-INSERT INTO lost VALUES (1, 'gone', 1800000000.7318218);
-INSERT INTO outbox VALUES ('01MCC5RNF2QH2JRG2BT8BH7ZTA', '01MCC5RMW3PEGF1RPG8TFSC1GK', 'telegram:chat:3001', '{"chat_id": "3001"}', 'answe …', 'preview', 'sending', '2', NULL, NULL, NULL, NULL, NULL, 0, 0, 1800000001.5070815, 1800000001.6587892);
-INSERT INTO steps VALUES ('01MCC5RMW3PEGF1RPG8TFSC1GK', '01MCC5RN89C8P1BC6RNZY2K7TF', 'model', 'claude-sonnet-5-5', 1800000001.289644, NULL, NULL);

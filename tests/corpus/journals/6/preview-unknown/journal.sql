@@ -1,7 +1,0 @@
-INSERT INTO chats VALUES ('telegram:chat:3001', 1800000001.2573755);
-INSERT INTO inbox VALUES ('01MCC5RN79WEXBD9BZ0MBCBREW', 'telegram:chat:3001', '3001', 1800000001.2573755, 1800000001.2610195, 'claimed', NULL, '{"channel": "telegram", "chatId": "3001", "chatKey": "telegram:chat:3001", "chatType": "direct", "userId": "3001", "keys": ["telegram:4242:update:700000001", "telegram:4242:message:3001:1"], "ts": 1800000001000, "target": {"chat_id": "3001"}, "kind": "message", "addressed": "direct", "text": "question one 问题一", "command": null, "messageId": "1", "userName": "Person 3001", "fromBot": false, "attachments": [], "quoted": [], "links": [], "answers": null, "items": {}, "changes": null, "due": null, "requestId": "01MCC5RN79WEXBD9BZ0MBCBREW"}', '1');
-INSERT INTO keys VALUES ('telegram:telegram:4242:message:3001:1', '01MCC5RN79WEXBD9BZ0MBCBREW', 1800000001.2573755);
-INSERT INTO keys VALUES ('telegram:telegram:4242:update:700000001', '01MCC5RN79WEXBD9BZ0MBCBREW', 1800000001.2573755);
-INSERT INTO lost VALUES (1, 'gone', 1800000001.0141242);
-INSERT INTO outbox VALUES ('01MCC5RNCHT2FZ0QM6EXW3J9WY', '01MCC5RN79WEXBD9BZ0MBCBREW', 'telegram:chat:3001', '{"chat_id": "3001"}', 'answe …', 'preview', 'sending', NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, 1800000001.4251983, 1800000001.4251983);
-INSERT INTO steps VALUES ('01MCC5RN79WEXBD9BZ0MBCBREW', '01MCC5RNC5Q8YP3E3EFNR1CHVM', 'model', 'claude-sonnet-5-5', 1800000001.413686, NULL, NULL);

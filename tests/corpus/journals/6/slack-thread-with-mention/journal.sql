@@ -1,8 +1,0 @@
-INSERT INTO chats VALUES ('slack:chat:C3100:thread:1800000006.552687', 1800000006.557188);
-INSERT INTO inbox VALUES ('01MCC5RTCWRFF1E5BPYCT59KQ8', 'slack:chat:C3100:thread:1800000006.552687', 'U3001', 1800000006.557188, 1800000006.6064975, 'claimed', NULL, '{"channel": "slack", "chatId": "C3100", "chatKey": "slack:chat:C3100:thread:1800000006.552687", "chatType": "group", "userId": "U3001", "keys": ["slack:T0TEAM:event:Ev0000000001", "slack:T0TEAM:message:C3100:1800000006.552687", "slack:T0TEAM:message:C3100:1800000006.552687:whole", "slack:T0TEAM:client:d9f852006067a98f"], "ts": 1800000006552, "target": {"channel": "C3100", "thread_ts": "1800000006.552687"}, "kind": "message", "addressed": "mention", "text": "<@U0SHIP> question one 问题一", "command": null, "messageId": "1800000006.552687", "userName": null, "fromBot": false, "attachments": [], "quoted": [], "links": [], "answers": null, "items": {}, "changes": null, "due": null, "requestId": "01MCC5RTCWRFF1E5BPYCT59KQ8"}', '1800000006.552687');
-INSERT INTO keys VALUES ('slack:slack:T0TEAM:client:d9f852006067a98f', '01MCC5RTCWRFF1E5BPYCT59KQ8', 1800000006.557188);
-INSERT INTO keys VALUES ('slack:slack:T0TEAM:event:Ev0000000001', '01MCC5RTCWRFF1E5BPYCT59KQ8', 1800000006.557188);
-INSERT INTO keys VALUES ('slack:slack:T0TEAM:message:C3100:1800000006.552687', '01MCC5RTCWRFF1E5BPYCT59KQ8', 1800000006.557188);
-INSERT INTO keys VALUES ('slack:slack:T0TEAM:message:C3100:1800000006.552687:whole', '01MCC5RTCWRFF1E5BPYCT59KQ8', 1800000006.557188);
-INSERT INTO lost VALUES (1, 'gone', 1800000006.3484764);
-INSERT INTO steps VALUES ('01MCC5RTCWRFF1E5BPYCT59KQ8', '01MCC5RTQP7HAVD5W88SN4NAF4', 'model', 'claude-sonnet-5-5', 1800000006.9025111, NULL, NULL);

@@ -1,6 +1,0 @@
-INSERT INTO chats VALUES ('telegram:chat:3001', 1800000000.446993);
-INSERT INTO inbox VALUES ('01MCC5RMDW287NYQ7XHXQA11KG', 'telegram:chat:3001', '3001', 1800000000.446993, 1800000000.446993, 'queued', NULL, NULL, NULL, '1', '{"channel": "telegram", "chatId": "3001", "chatKey": "telegram:chat:3001", "chatType": "direct", "userId": "3001", "keys": ["telegram:4242:update:700000001", "telegram:4242:message:3001:1"], "ts": 1800000000000, "target": {"chat_id": "3001"}, "kind": "message", "addressed": "direct", "text": "/jobs", "command": {"name": "jobs", "args": ""}, "messageId": "1", "userName": "Person 3001", "fromBot": false, "attachments": [], "quoted": [], "links": [], "answers": null, "items": {}, "changes": null, "due": null, "requestId": "01MCC5RMDW287NYQ7XHXQA11KG"}');
-INSERT INTO keys VALUES ('telegram:telegram:4242:message:3001:1', '01MCC5RMDW287NYQ7XHXQA11KG', 1800000000.446993);
-INSERT INTO keys VALUES ('telegram:telegram:4242:update:700000001', '01MCC5RMDW287NYQ7XHXQA11KG', 1800000000.446993);
-INSERT INTO lost VALUES (1, 'gone', 1800000000.2779388);
-INSERT INTO outbox VALUES ('01MCC5RMED5083QWFZKCX4EM9Z', '01MCC5RMDW287NYQ7XHXQA11KG', 'telegram:chat:3001', '{"chat_id": "3001"}', 'There are no jobs here.', 'notice', 'ready', NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, 1800000000.4613826, 1800000000.4613826);

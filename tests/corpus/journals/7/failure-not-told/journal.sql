@@ -1,7 +1,0 @@
-INSERT INTO chats VALUES ('telegram:chat:3001', 1800000000.3648918);
-INSERT INTO inbox VALUES ('01MCC5RMBC14FY2FQDJ8VP6785', 'telegram:chat:3001', '3001', 1800000000.3648918, 1800000000.3688333, 'in_turn', '01MCC5RMBC14FY2FQDJ8VP6785', NULL, NULL, '1', '{"channel": "telegram", "chatId": "3001", "chatKey": "telegram:chat:3001", "chatType": "direct", "userId": "3001", "keys": ["telegram:4242:update:700000001", "telegram:4242:message:3001:1"], "ts": 1800000000000, "target": {"chat_id": "3001"}, "kind": "message", "addressed": "direct", "text": "question one 问题一", "command": null, "messageId": "1", "userName": "Person 3001", "fromBot": false, "attachments": [], "quoted": [], "links": [], "answers": null, "items": {}, "changes": null, "due": null, "requestId": "01MCC5RMBC14FY2FQDJ8VP6785"}');
-INSERT INTO keys VALUES ('telegram:telegram:4242:message:3001:1', '01MCC5RMBC14FY2FQDJ8VP6785', 1800000000.3648918);
-INSERT INTO keys VALUES ('telegram:telegram:4242:update:700000001', '01MCC5RMBC14FY2FQDJ8VP6785', 1800000000.3648918);
-INSERT INTO lost VALUES (1, 'gone', 1800000000.3431745);
-INSERT INTO steps VALUES ('01MCC5RMBC14FY2FQDJ8VP6785', '01MCC5RMBW6D95Q21C6K3H7A3V', 'model', 'claude-sonnet-5-5', 1800000000.3808262, 1800000000.4640524, '{"error": "RequestInvalid"}');
-INSERT INTO turns VALUES ('01MCC5RMBC14FY2FQDJ8VP6785', 'telegram:chat:3001', 'running', 1800000000.3688333, NULL);

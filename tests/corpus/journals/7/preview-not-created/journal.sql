@@ -1,8 +1,0 @@
-INSERT INTO chats VALUES ('telegram:chat:3001', 1800000000.5219045);
-INSERT INTO inbox VALUES ('01MCC5RMG9E4Q4TMAA2AS3E474', 'telegram:chat:3001', '3001', 1800000000.5219045, 1800000000.52711, 'in_turn', '01MCC5RMG9E4Q4TMAA2AS3E474', NULL, NULL, '1', '{"channel": "telegram", "chatId": "3001", "chatKey": "telegram:chat:3001", "chatType": "direct", "userId": "3001", "keys": ["telegram:4242:update:700000001", "telegram:4242:message:3001:1"], "ts": 1800000000000, "target": {"chat_id": "3001"}, "kind": "message", "addressed": "direct", "text": "question one 问题一", "command": null, "messageId": "1", "userName": "Person 3001", "fromBot": false, "attachments": [], "quoted": [], "links": [], "answers": null, "items": {}, "changes": null, "due": null, "requestId": "01MCC5RMG9E4Q4TMAA2AS3E474"}');
-INSERT INTO keys VALUES ('telegram:telegram:4242:message:3001:1', '01MCC5RMG9E4Q4TMAA2AS3E474', 1800000000.5219045);
-INSERT INTO keys VALUES ('telegram:telegram:4242:update:700000001', '01MCC5RMG9E4Q4TMAA2AS3E474', 1800000000.5219045);
-INSERT INTO lost VALUES (1, 'gone', 1800000000.3220284);
-INSERT INTO outbox VALUES ('01MCC5RMHMBAV4VR488BPK4YGV', '01MCC5RMG9E4Q4TMAA2AS3E474', 'telegram:chat:3001', '{"chat_id": "3001"}', 'answe …', 'preview', 'sending', NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, 1800000000.5642645, 1800000000.5642645);
-INSERT INTO steps VALUES ('01MCC5RMG9E4Q4TMAA2AS3E474', '01MCC5RMHCYCPVEDH5DQSBQA6G', 'model', 'claude-sonnet-5-5', 1800000000.5564175, NULL, NULL);
-INSERT INTO turns VALUES ('01MCC5RMG9E4Q4TMAA2AS3E474', 'telegram:chat:3001', 'running', 1800000000.52711, NULL);

@@ -1,8 +1,0 @@
-INSERT INTO chats VALUES ('telegram:chat:3001', 1800000000.4071388);
-INSERT INTO inbox VALUES ('01MCC5RMCQ3EZKPW3BEBFX7B4A', 'telegram:chat:3001', '3001', 1800000000.4071388, 1800000000.4476886, 'in_turn', '01MCC5RMCQ3EZKPW3BEBFX7B4A', NULL, NULL, '1', '{"channel": "telegram", "chatId": "3001", "chatKey": "telegram:chat:3001", "chatType": "direct", "userId": "3001", "keys": ["telegram:4242:update:700000001", "telegram:4242:message:3001:1"], "ts": 1800000000000, "target": {"chat_id": "3001"}, "kind": "message", "addressed": "direct", "text": "question one 问题一", "command": null, "messageId": "1", "userName": "Person 3001", "fromBot": false, "attachments": [], "quoted": [], "links": [], "answers": null, "items": {}, "changes": null, "due": null, "requestId": "01MCC5RMCQ3EZKPW3BEBFX7B4A"}');
-INSERT INTO keys VALUES ('telegram:telegram:4242:message:3001:1', '01MCC5RMCQ3EZKPW3BEBFX7B4A', 1800000000.4071388);
-INSERT INTO keys VALUES ('telegram:telegram:4242:update:700000001', '01MCC5RMCQ3EZKPW3BEBFX7B4A', 1800000000.4071388);
-INSERT INTO lost VALUES (1, 'gone', 1800000000.273975);
-INSERT INTO outbox VALUES ('01MCC5RMGEPNW4FD8ARZJV2QM3', '01MCC5RMCQ3EZKPW3BEBFX7B4A', 'telegram:chat:3001', '{"chat_id": "3001"}', 'answe …', 'preview', 'sending', NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, 1800000000.526626, 1800000000.526626);
-INSERT INTO steps VALUES ('01MCC5RMCQ3EZKPW3BEBFX7B4A', '01MCC5RMFBVW1S07GQ6XSGZX7H', 'model', 'claude-sonnet-5-5', 1800000000.4917874, NULL, NULL);
-INSERT INTO turns VALUES ('01MCC5RMCQ3EZKPW3BEBFX7B4A', 'telegram:chat:3001', 'running', 1800000000.4476886, NULL);

@@ -1,9 +1,0 @@
-INSERT INTO chats VALUES ('slack:chat:C3100:thread:1800000004.415219', 1800000004.4304285);
-INSERT INTO inbox VALUES ('01MCC5RRA2NTBYEZA7YZABEQAP', 'slack:chat:C3100:thread:1800000004.415219', 'U3001', 1800000004.4304285, 1800000004.4485295, 'in_turn', '01MCC5RRA2NTBYEZA7YZABEQAP', NULL, NULL, '1800000004.415219', '{"channel": "slack", "chatId": "C3100", "chatKey": "slack:chat:C3100:thread:1800000004.415219", "chatType": "group", "userId": "U3001", "keys": ["slack:T0TEAM:event:Ev0000000001", "slack:T0TEAM:message:C3100:1800000004.415219", "slack:T0TEAM:message:C3100:1800000004.415219:whole", "slack:T0TEAM:client:26cfc7bc9ad96fbd"], "ts": 1800000004415, "target": {"channel": "C3100", "thread_ts": "1800000004.415219"}, "kind": "message", "addressed": "mention", "text": "<@U0SHIP> question one 问题一", "command": null, "messageId": "1800000004.415219", "userName": null, "fromBot": false, "attachments": [], "quoted": [], "links": [], "answers": null, "items": {}, "changes": null, "due": null, "requestId": "01MCC5RRA2NTBYEZA7YZABEQAP"}');
-INSERT INTO keys VALUES ('slack:slack:T0TEAM:client:26cfc7bc9ad96fbd', '01MCC5RRA2NTBYEZA7YZABEQAP', 1800000004.4304285);
-INSERT INTO keys VALUES ('slack:slack:T0TEAM:event:Ev0000000001', '01MCC5RRA2NTBYEZA7YZABEQAP', 1800000004.4304285);
-INSERT INTO keys VALUES ('slack:slack:T0TEAM:message:C3100:1800000004.415219', '01MCC5RRA2NTBYEZA7YZABEQAP', 1800000004.4304285);
-INSERT INTO keys VALUES ('slack:slack:T0TEAM:message:C3100:1800000004.415219:whole', '01MCC5RRA2NTBYEZA7YZABEQAP', 1800000004.4304285);
-INSERT INTO lost VALUES (1, 'gone', 1800000004.2191837);
-INSERT INTO steps VALUES ('01MCC5RRA2NTBYEZA7YZABEQAP', '01MCC5RRHWZRC619JW5YK6QHTT', 'model', 'claude-sonnet-5-5', 1800000004.6692553, NULL, NULL);
-INSERT INTO turns VALUES ('01MCC5RRA2NTBYEZA7YZABEQAP', 'slack:chat:C3100:thread:1800000004.415219', 'running', 1800000004.4485295, NULL);

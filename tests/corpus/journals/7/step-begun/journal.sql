@@ -1,8 +1,0 @@
-INSERT INTO chats VALUES ('telegram:chat:3001', 1800000000.4414058);
-INSERT INTO inbox VALUES ('01MCC5RMDSY684K3E2GM21ZVGQ', 'telegram:chat:3001', '3001', 1800000000.4414058, 1800000000.4529486, 'in_turn', '01MCC5RMDSY684K3E2GM21ZVGQ', NULL, NULL, '1', '{"channel": "telegram", "chatId": "3001", "chatKey": "telegram:chat:3001", "chatType": "direct", "userId": "3001", "keys": ["telegram:4242:update:700000001", "telegram:4242:message:3001:1"], "ts": 1800000000000, "target": {"chat_id": "3001"}, "kind": "message", "addressed": "direct", "text": "make a note 笔记", "command": null, "messageId": "1", "userName": "Person 3001", "fromBot": false, "attachments": [], "quoted": [], "links": [], "answers": null, "items": {}, "changes": null, "due": null, "requestId": "01MCC5RMDSY684K3E2GM21ZVGQ"}');
-INSERT INTO keys VALUES ('telegram:telegram:4242:message:3001:1', '01MCC5RMDSY684K3E2GM21ZVGQ', 1800000000.4414058);
-INSERT INTO keys VALUES ('telegram:telegram:4242:update:700000001', '01MCC5RMDSY684K3E2GM21ZVGQ', 1800000000.4414058);
-INSERT INTO lost VALUES (1, 'gone', 1800000000.22787);
-INSERT INTO steps VALUES ('01MCC5RMDSY684K3E2GM21ZVGQ', '01MCC5RMKV5ZWD0WEPH3ZAXF6N', 'model', 'claude-sonnet-5-5', 1800000000.6365016, 1800000000.8132017, '{"uuid": "01MCC5RMPQ14DD9QRHA0DN9V76", "stopReason": "tool_use", "usage": {"inputTokens": 0, "outputTokens": 35, "cacheReadTokens": 0, "cacheWriteTokens": 2604}, "costUsd": 0.00686, "providerRequestId": "req_000000000000000000000003"}');
-INSERT INTO steps VALUES ('01MCC5RMDSY684K3E2GM21ZVGQ', 'toolu_000000000000000000000004', 'tool', 'memory', 1800000000.7305114, NULL, NULL);
-INSERT INTO turns VALUES ('01MCC5RMDSY684K3E2GM21ZVGQ', 'telegram:chat:3001', 'running', 1800000000.4529486, NULL);

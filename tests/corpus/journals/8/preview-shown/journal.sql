@@ -1,8 +1,0 @@
-INSERT INTO chats VALUES ('telegram:chat:3001', 1800000000.0422049);
-INSERT INTO inbox VALUES ('01MCC5RM1AHCM51AWMVFZH5NCP', 'telegram:chat:3001', '3001', 1800000000.0422049, 1800000000.0438566, 'in_turn', '01MCC5RM1AHCM51AWMVFZH5NCP', NULL, NULL, '1', '{"channel": "telegram", "chatId": "3001", "chatKey": "telegram:chat:3001", "chatType": "direct", "userId": "3001", "keys": ["telegram:4242:update:700000001", "telegram:4242:message:3001:1"], "ts": 1800000000000, "target": {"chat_id": "3001"}, "kind": "message", "addressed": "direct", "text": "question one 问题一", "command": null, "messageId": "1", "userName": "Person 3001", "fromBot": false, "attachments": [], "quoted": [], "links": [], "answers": null, "items": {}, "changes": null, "due": null, "requestId": "01MCC5RM1AHCM51AWMVFZH5NCP"}');
-INSERT INTO keys VALUES ('telegram:telegram:4242:message:3001:1', '01MCC5RM1AHCM51AWMVFZH5NCP', 1800000000.0422049);
-INSERT INTO keys VALUES ('telegram:telegram:4242:update:700000001', '01MCC5RM1AHCM51AWMVFZH5NCP', 1800000000.0422049);
-INSERT INTO lost VALUES (1, 'gone', 1800000000.0284405);
-INSERT INTO outbox VALUES ('01MCC5RM20YEW7M2TB9VWJ9AJJ', '01MCC5RM1AHCM51AWMVFZH5NCP', 'telegram:chat:3001', '{"chat_id": "3001"}', 'answe …', 'preview', 'sending', '2', NULL, NULL, NULL, NULL, NULL, 0, 0, 1800000000.0644138, 1800000000.0707247);
-INSERT INTO steps VALUES ('01MCC5RM1AHCM51AWMVFZH5NCP', '01MCC5RM1TZGV2S9PT863Q01Y8', 'model', 'claude-sonnet-5-5', 1800000000.0586965, NULL, NULL);
-INSERT INTO turns VALUES ('01MCC5RM1AHCM51AWMVFZH5NCP', 'telegram:chat:3001', 'running', 1800000000.0438566, NULL);

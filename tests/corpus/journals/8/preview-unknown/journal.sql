@@ -1,8 +1,0 @@
-INSERT INTO chats VALUES ('telegram:chat:3001', 1800000000.0382085);
-INSERT INTO inbox VALUES ('01MCC5RM162V7B4MSDY7D16XFA', 'telegram:chat:3001', '3001', 1800000000.0382085, 1800000000.039798, 'in_turn', '01MCC5RM162V7B4MSDY7D16XFA', NULL, NULL, '1', '{"channel": "telegram", "chatId": "3001", "chatKey": "telegram:chat:3001", "chatType": "direct", "userId": "3001", "keys": ["telegram:4242:update:700000001", "telegram:4242:message:3001:1"], "ts": 1800000000000, "target": {"chat_id": "3001"}, "kind": "message", "addressed": "direct", "text": "question one 问题一", "command": null, "messageId": "1", "userName": "Person 3001", "fromBot": false, "attachments": [], "quoted": [], "links": [], "answers": null, "items": {}, "changes": null, "due": null, "requestId": "01MCC5RM162V7B4MSDY7D16XFA"}');
-INSERT INTO keys VALUES ('telegram:telegram:4242:message:3001:1', '01MCC5RM162V7B4MSDY7D16XFA', 1800000000.0382085);
-INSERT INTO keys VALUES ('telegram:telegram:4242:update:700000001', '01MCC5RM162V7B4MSDY7D16XFA', 1800000000.0382085);
-INSERT INTO lost VALUES (1, 'gone', 1800000000.0251052);
-INSERT INTO outbox VALUES ('01MCC5RM1PDS1GCKZW7XEWATDP', '01MCC5RM162V7B4MSDY7D16XFA', 'telegram:chat:3001', '{"chat_id": "3001"}', 'answe …', 'preview', 'sending', NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, 1800000000.0545352, 1800000000.0545352);
-INSERT INTO steps VALUES ('01MCC5RM162V7B4MSDY7D16XFA', '01MCC5RM1HX91067MB42FZGWC1', 'model', 'claude-sonnet-5-5', 1800000000.0497887, NULL, NULL);
-INSERT INTO turns VALUES ('01MCC5RM162V7B4MSDY7D16XFA', 'telegram:chat:3001', 'running', 1800000000.039798, NULL);

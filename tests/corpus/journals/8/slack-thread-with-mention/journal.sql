@@ -1,9 +1,0 @@
-INSERT INTO chats VALUES ('slack:chat:C3100:thread:1800000000.196273', 1800000000.198132);
-INSERT INTO inbox VALUES ('01MCC5RM65S6TZHYFQ0ENAW2H0', 'slack:chat:C3100:thread:1800000000.196273', 'U3001', 1800000000.198132, 1800000000.1994705, 'in_turn', '01MCC5RM65S6TZHYFQ0ENAW2H0', NULL, NULL, '1800000000.196273', '{"channel": "slack", "chatId": "C3100", "chatKey": "slack:chat:C3100:thread:1800000000.196273", "chatType": "group", "userId": "U3001", "keys": ["slack:T0TEAM:event:Ev0000000001", "slack:T0TEAM:message:C3100:1800000000.196273", "slack:T0TEAM:message:C3100:1800000000.196273:whole", "slack:T0TEAM:client:187fb9b666c6920a"], "ts": 1800000000196, "target": {"channel": "C3100", "thread_ts": "1800000000.196273"}, "kind": "message", "addressed": "mention", "text": "<@U0SHIP> question one 问题一", "command": null, "messageId": "1800000000.196273", "userName": null, "fromBot": false, "attachments": [], "quoted": [], "links": [], "answers": null, "items": {}, "changes": null, "due": null, "requestId": "01MCC5RM65S6TZHYFQ0ENAW2H0"}');
-INSERT INTO keys VALUES ('slack:slack:T0TEAM:client:187fb9b666c6920a', '01MCC5RM65S6TZHYFQ0ENAW2H0', 1800000000.198132);
-INSERT INTO keys VALUES ('slack:slack:T0TEAM:event:Ev0000000001', '01MCC5RM65S6TZHYFQ0ENAW2H0', 1800000000.198132);
-INSERT INTO keys VALUES ('slack:slack:T0TEAM:message:C3100:1800000000.196273', '01MCC5RM65S6TZHYFQ0ENAW2H0', 1800000000.198132);
-INSERT INTO keys VALUES ('slack:slack:T0TEAM:message:C3100:1800000000.196273:whole', '01MCC5RM65S6TZHYFQ0ENAW2H0', 1800000000.198132);
-INSERT INTO lost VALUES (1, 'gone', 1800000000.170278);
-INSERT INTO steps VALUES ('01MCC5RM65S6TZHYFQ0ENAW2H0', '01MCC5RM6KK2MK34C9ZACDEM2V', 'model', 'claude-sonnet-5-5', 1800000000.2115607, NULL, NULL);
-INSERT INTO turns VALUES ('01MCC5RM65S6TZHYFQ0ENAW2H0', 'slack:chat:C3100:thread:1800000000.196273', 'running', 1800000000.1994705, NULL);

@@ -1,8 +1,0 @@
-INSERT INTO chats VALUES ('telegram:chat:3001', 1800000000.0465922);
-INSERT INTO inbox VALUES ('01MCC5RM1EVS5E1WPNFJSGR6HJ', 'telegram:chat:3001', '3001', 1800000000.0465922, 1800000000.0491126, 'in_turn', '01MCC5RM1EVS5E1WPNFJSGR6HJ', NULL, NULL, '1', '{"channel": "telegram", "chatId": "3001", "chatKey": "telegram:chat:3001", "chatType": "direct", "userId": "3001", "keys": ["telegram:4242:update:700000001", "telegram:4242:message:3001:1"], "ts": 1800000000000, "target": {"chat_id": "3001"}, "kind": "message", "addressed": "direct", "text": "make a note 笔记", "command": null, "messageId": "1", "userName": "Person 3001", "fromBot": false, "attachments": [], "quoted": [], "links": [], "answers": null, "items": {}, "changes": null, "due": null, "requestId": "01MCC5RM1EVS5E1WPNFJSGR6HJ"}');
-INSERT INTO keys VALUES ('telegram:telegram:4242:message:3001:1', '01MCC5RM1EVS5E1WPNFJSGR6HJ', 1800000000.0465922);
-INSERT INTO keys VALUES ('telegram:telegram:4242:update:700000001', '01MCC5RM1EVS5E1WPNFJSGR6HJ', 1800000000.0465922);
-INSERT INTO lost VALUES (1, 'gone', 1800000000.0332906);
-INSERT INTO steps VALUES ('01MCC5RM1EVS5E1WPNFJSGR6HJ', '01MCC5RM1WQGYHXCNE6FYGX8EF', 'model', 'claude-sonnet-5-5', 1800000000.0606077, 1800000000.076369, '{"uuid": "01MCC5RM29VASBY1MG59YZ7XC5", "stopReason": "tool_use", "usage": {"inputTokens": 0, "outputTokens": 35, "cacheReadTokens": 0, "cacheWriteTokens": 2604}, "costUsd": 0.00686, "providerRequestId": "req_000000000000000000000003"}');
-INSERT INTO steps VALUES ('01MCC5RM1EVS5E1WPNFJSGR6HJ', 'toolu_000000000000000000000004', 'tool', 'memory', 1800000000.0738454, NULL, NULL);
-INSERT INTO turns VALUES ('01MCC5RM1EVS5E1WPNFJSGR6HJ', 'telegram:chat:3001', 'running', 1800000000.0491126, NULL);

@@ -1,8 +1,0 @@
-INSERT INTO chats VALUES ('telegram:chat:3001', 1800000000.403828);
-INSERT INTO inbox VALUES ('01MCC5RMCKF8SFB2VK23Q0FF7Q', 'telegram:chat:3001', '3001', 1800000000.403828, 1800000000.4503934, 'in_turn', '01MCC5RMCKF8SFB2VK23Q0FF7Q', NULL, NULL, '1', '{"channel": "telegram", "chatId": "3001", "chatKey": "telegram:chat:3001", "chatType": "direct", "userId": "3001", "keys": ["telegram:4242:update:700000001", "telegram:4242:message:3001:1"], "ts": 1800000000000, "target": {"chat_id": "3001"}, "kind": "message", "addressed": "direct", "text": "question one 问题一", "command": null, "messageId": "1", "userName": "Person 3001", "fromBot": false, "attachments": [], "quoted": [], "links": [], "answers": null, "items": {}, "changes": null, "due": null, "requestId": "01MCC5RMCKF8SFB2VK23Q0FF7Q"}');
-INSERT INTO keys VALUES ('telegram:telegram:4242:message:3001:1', '01MCC5RMCKF8SFB2VK23Q0FF7Q', 1800000000.403828);
-INSERT INTO keys VALUES ('telegram:telegram:4242:update:700000001', '01MCC5RMCKF8SFB2VK23Q0FF7Q', 1800000000.403828);
-INSERT INTO lost VALUES (1, 'gone', 1800000000.3273492);
-INSERT INTO outbox VALUES ('01MCC5RMH3Q88QPJRWKFR1KQZV', '01MCC5RMCKF8SFB2VK23Q0FF7Q', 'telegram:chat:3001', '{"chat_id": "3001"}', 'answe …', 'preview', 'sending', '2', NULL, NULL, NULL, NULL, NULL, 0, 0, 1800000000.548024, 1800000000.579513, NULL, NULL);
-INSERT INTO steps VALUES ('01MCC5RMCKF8SFB2VK23Q0FF7Q', '01MCC5RMG29RRJ32CP083C90Z8', 'model', 'claude-sonnet-5-5', 1800000000.514382, NULL, NULL, NULL);
-INSERT INTO turns VALUES ('01MCC5RMCKF8SFB2VK23Q0FF7Q', 'telegram:chat:3001', 'running', 1800000000.4503934, NULL);

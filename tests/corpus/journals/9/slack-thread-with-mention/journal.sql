@@ -1,9 +1,0 @@
-INSERT INTO chats VALUES ('slack:chat:C3100:thread:1800000001.591397', 1800000001.5934675);
-INSERT INTO inbox VALUES ('01MCC5RNHS8WH1FMZ1T3E5F5ZW', 'slack:chat:C3100:thread:1800000001.591397', 'U3001', 1800000001.5934675, 1800000001.5968547, 'in_turn', '01MCC5RNHS8WH1FMZ1T3E5F5ZW', NULL, NULL, '1800000001.591397', '{"channel": "slack", "chatId": "C3100", "chatKey": "slack:chat:C3100:thread:1800000001.591397", "chatType": "group", "userId": "U3001", "keys": ["slack:T0TEAM:event:Ev0000000001", "slack:T0TEAM:message:C3100:1800000001.591397", "slack:T0TEAM:message:C3100:1800000001.591397:whole", "slack:T0TEAM:client:fd85d7718ad95a82"], "ts": 1800000001591, "target": {"channel": "C3100", "thread_ts": "1800000001.591397"}, "kind": "message", "addressed": "mention", "text": "<@U0SHIP> question one 问题一", "command": null, "messageId": "1800000001.591397", "userName": "Person 3001", "fromBot": false, "attachments": [], "quoted": [], "links": [], "answers": null, "items": {}, "changes": null, "due": null, "requestId": "01MCC5RNHS8WH1FMZ1T3E5F5ZW"}');
-INSERT INTO keys VALUES ('slack:slack:T0TEAM:client:fd85d7718ad95a82', '01MCC5RNHS8WH1FMZ1T3E5F5ZW', 1800000001.5934675);
-INSERT INTO keys VALUES ('slack:slack:T0TEAM:event:Ev0000000001', '01MCC5RNHS8WH1FMZ1T3E5F5ZW', 1800000001.5934675);
-INSERT INTO keys VALUES ('slack:slack:T0TEAM:message:C3100:1800000001.591397', '01MCC5RNHS8WH1FMZ1T3E5F5ZW', 1800000001.5934675);
-INSERT INTO keys VALUES ('slack:slack:T0TEAM:message:C3100:1800000001.591397:whole', '01MCC5RNHS8WH1FMZ1T3E5F5ZW', 1800000001.5934675);
-INSERT INTO lost VALUES (1, 'gone', 1800000001.5308132);
-INSERT INTO steps VALUES ('01MCC5RNHS8WH1FMZ1T3E5F5ZW', '01MCC5RNJ8P6T3ATMEF8CCAB9G', 'model', 'claude-sonnet-5-5', 1800000001.6085827, NULL, NULL, NULL);
-INSERT INTO turns VALUES ('01MCC5RNHS8WH1FMZ1T3E5F5ZW', 'slack:chat:C3100:thread:1800000001.591397', 'running', 1800000001.5968547, NULL);

@@ -1,8 +1,0 @@
-INSERT INTO chats VALUES ('telegram:chat:3001', 1800000000.2900853);
-INSERT INTO inbox VALUES ('01MCC5RM92PH8S71FXCQRB3F85', 'telegram:chat:3001', '3001', 1800000000.2900853, 1800000000.3014627, 'in_turn', '01MCC5RM92PH8S71FXCQRB3F85', NULL, NULL, '1', '{"channel": "telegram", "chatId": "3001", "chatKey": "telegram:chat:3001", "chatType": "direct", "userId": "3001", "keys": ["telegram:4242:update:700000001", "telegram:4242:message:3001:1"], "ts": 1800000000000, "target": {"chat_id": "3001"}, "kind": "message", "addressed": "direct", "text": "make a note 笔记", "command": null, "messageId": "1", "userName": "Person 3001", "fromBot": false, "attachments": [], "quoted": [], "links": [], "answers": null, "items": {}, "changes": null, "due": null, "requestId": "01MCC5RM92PH8S71FXCQRB3F85"}');
-INSERT INTO keys VALUES ('telegram:telegram:4242:message:3001:1', '01MCC5RM92PH8S71FXCQRB3F85', 1800000000.2900853);
-INSERT INTO keys VALUES ('telegram:telegram:4242:update:700000001', '01MCC5RM92PH8S71FXCQRB3F85', 1800000000.2900853);
-INSERT INTO lost VALUES (1, 'gone', 1800000000.2206836);
-INSERT INTO steps VALUES ('01MCC5RM92PH8S71FXCQRB3F85', '01MCC5RMC2Z3FB4GJ7PYR7KNEE', 'model', 'claude-sonnet-5-5', 1800000000.3868608, 1800000000.476373, '{"uuid": "01MCC5RMDZZNA1S9EJEW1EMRT1", "stopReason": "tool_use", "usage": {"inputTokens": 0, "outputTokens": 35, "cacheReadTokens": 0, "cacheWriteTokens": 2318}, "costUsd": 0.006145, "providerRequestId": "req_000000000000000000000003"}', NULL);
-INSERT INTO steps VALUES ('01MCC5RM92PH8S71FXCQRB3F85', 'toolu_000000000000000000000004', 'tool', 'memory', 1800000000.44838, NULL, NULL, NULL);
-INSERT INTO turns VALUES ('01MCC5RM92PH8S71FXCQRB3F85', 'telegram:chat:3001', 'running', 1800000000.3014627, NULL);
