@@ -236,7 +236,9 @@ class AnthropicServer(Loopback):
             keep()
             whole = {"content": list(answer.blocks), "stop_reason": answer.reason, "usage": usage | last}
             return self._json(message | whole, 200, request_id)
-        wire = frames(answer, message, last, chunk=self.chunk, pings=self.pings)
+        tools = seen.body.get("tools", ())
+        whole = {one["name"] for one in tools if not one.get("eager_input_streaming")}
+        wire = frames(answer, message, last, chunk=self.chunk, pings=self.pings, whole=whole)
         response = web.StreamResponse(headers=self._headers(request_id))
         response.content_type = "text/event-stream"
         await response.prepare(request)
@@ -279,7 +281,8 @@ class AnthropicServer(Loopback):
             if isinstance(frame, asyncio.Event):
                 await self._wait(request, frame)
             elif isinstance(frame, bytes):
-                await response.write(frame)
+                # One that is held back takes its time and says nothing.
+                await (response.write(frame) if frame else asyncio.sleep(0))
             elif frame is Halt.CUT:
                 return self.drop(request)
             else:
