@@ -127,8 +127,8 @@ def _block_frames(index: int, block: Json, chunk: int, *, held: bool) -> list[Fr
             if isinstance(block["input"], str)
             else json.dumps(block["input"], ensure_ascii=False)
         )
-        pieces = ["", *_pieces("" if raw == "{}" else raw, chunk)]
-        pieces = _held(pieces, block["input"]) if held else pieces
+        cut = ["", *_pieces("" if raw == "{}" else raw, chunk)]
+        pieces = _held(cut, block["input"]) if held else cut
         deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]
     return [
         sse({"type": "content_block_start", "index": index, "content_block": start}),
