@@ -68,6 +68,7 @@ def prices_of(llm: config.Llm) -> PriceTable:
                 one.output,
                 one.input if one.cache_read is None else one.cache_read,
                 write=one.cache_write,
+                hour=one.cache_write_hour,
             )
             for name, one in llm.prices.items()
         }

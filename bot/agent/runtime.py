@@ -560,7 +560,8 @@ class AgentRuntime:
             facts = prompt.ChatFacts(
                 deps.root, self.chat_key, inbound.channel, inbound.chat_id, inbound.chat_type, rules
             )
-        return prompt.system_blocks(self._frozen.static, self._frozen.chat(facts))
+        hour = deps.models.prices.hour_pays(deps.models.name)
+        return prompt.system_blocks(self._frozen.static, self._frozen.chat(facts), hour=hour)
 
     def _prepare_view(self, system: list[Json]) -> None:
         self.view_changes.prepare(system, self._frozen.surroundings if self._frozen is not None else None)

@@ -69,6 +69,8 @@ class ModelPrice(StrictModel):
     """Tokens read from the cache; null: as those read."""
     cache_write: Dollars | None = None
     """Tokens written to the cache; null: 1.25 times those read."""
+    cache_write_hour: Dollars | None = None
+    """Tokens written to it for an hour; null: twice those read."""
 
 
 class ModelUse(StrictModel):

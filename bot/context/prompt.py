@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from bot import tags, text
-from bot.context import blocks, file_previews, quotes
+from bot.context import blocks, file_previews, quotes, view
 from bot.contracts.agent import SILENT, TurnRequest
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Json, Message
@@ -95,13 +95,12 @@ def known_surroundings(before: Mapping[str, str], seen: Iterable[Message]) -> di
     return known
 
 
-def system_blocks(static: str, chat: str) -> list[Json]:
-    """The `system` of a request, each part ending in a cache breakpoint."""
-    return [
-        {"type": "text", "text": part, "cache_control": {"type": "ephemeral"}}
-        for part in (static, chat)
-        if part
-    ]
+def system_blocks(static: str, chat: str, *, hour: bool = False) -> list[Json]:
+    """The `system` of a request, each part ending in a cache breakpoint. With `hour` the provider keeps the static part, and the
+    tools before it, for an hour: all chats share them.
+    """
+    marks = (static, view.HOUR if hour else view.CACHE), (chat, view.CACHE)
+    return [{"type": "text", "text": part, "cache_control": mark} for part, mark in marks if part]
 
 
 def iso(ts: int) -> str:

@@ -43,6 +43,8 @@ class Usage:
     output_tokens: int = 0
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
+    cache_hour_tokens: int = 0
+    """Those of them that were written for an hour; the others were for five minutes."""
 
 
 @dataclass(frozen=True, slots=True)

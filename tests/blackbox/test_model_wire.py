@@ -172,3 +172,27 @@ async def test_a_bad_value_ends_the_start_with_the_line_that_mends_it(world: Wor
     (line,) = world.process.stderr.strip().splitlines()
     assert f"llm.{key}" in line
     assert mend in line
+
+
+async def test_what_all_chats_share_is_kept_for_an_hour_where_it_pays_and_billed_so(world: World) -> None:
+    world.only("telegram")
+    world.config["operators"] = [f"telegram:{PERSON}"]
+    world.config["channels"]["telegram"]["allow"] = ["*"]
+    world.model.windows[OTHER] = 1_000_000
+    world.model.script(lambda _: reply("Noted.", usage={"output_tokens": 10}))
+    await world.start()
+    await said(world, "one")
+    await said(world, "two", chat_id=2001)
+    await said(world, f"/model {OTHER}")
+    await said(world, "three")
+    await world.turns(3)
+    marks = [[one["cache_control"] for one in body["system"]] for body in world.model.bodies]
+    hour, short = {"type": "ephemeral", "ttl": "1h"}, {"type": "ephemeral"}
+    assert marks == [[hour, short], [hour, short], [short, short]], "the price of the third is not known"
+    first, second, third = (line["details"] for line in world.log() if line["kind"] == "llm_response")
+    shared = second["usage"]["cacheReadTokens"]
+    assert shared > 1_000
+    written = first["usage"]["cacheWriteTokens"] - shared
+    dollars = (shared * 4 + written * 2.5 + first["usage"]["inputTokens"] * 2 + 10 * 10) / 1_000_000
+    assert first["costUsd"] == pytest.approx(dollars)
+    assert third["costUsd"] is None
