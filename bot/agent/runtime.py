@@ -181,11 +181,6 @@ class AgentRuntime:
         """The model that was chosen for this chat; None where ship.json says it."""
         return self._deps.models.chosen
 
-    @property
-    def chosen_effort(self) -> Effort | None:
-        """The same of the effort."""
-        return self._deps.models.chosen_effort
-
     async def choose_effort(self, effort: Effort | None, request_id: str) -> ModelInfo:
         """As `contracts.agent.Agent.choose_effort`."""
         await self.fill(TurnRequest(request_id, self.chat_key))

@@ -88,7 +88,8 @@ class Sessions:
         """
         chat_totals = self._runtime.view_changes.chat_totals
         chat_totals.epoch()
-        model, effort = self._runtime.chosen or "", self._runtime.chosen_effort or ""
+        facts = self._runtime.view_changes.ledger.facts
+        model, effort = facts.chosen_model or "", facts.chosen_effort or ""
         return Meta(
             reason=reason, from_=origin, totals=chat_totals.facts, chosen_model=model, chosen_effort=effort
         )

@@ -17,7 +17,7 @@ from bot.agent.ledger import Ledger
 from bot.context import blocks, checkpoint, masking, memory, replay
 from bot.context.store import AgentContextStore, Turn
 from bot.contracts.base import Json, Message
-from bot.contracts.manner import EFFORTS
+from bot.contracts.manner import effort_of
 from bot.contracts.transcript import (
     Boundary,
     Injection,
@@ -340,8 +340,7 @@ async def load_store(changes: ViewChanges, deps: AgentDeps) -> Sequence[Transcri
         with contextlib.suppress(errors.ModelError):
             # What it takes may not have been kept before a crash, and a change of that costs the chat's cache.
             await deps.models.windows.ask(deps.models.model, deps.models.chosen)
-    effort = changes.ledger.facts.chosen_effort
-    deps.models.chosen_effort = next((one for one in EFFORTS if one == effort), None)
+    deps.models.chosen_effort = effort_of(changes.ledger.facts.chosen_effort)
     if mended:
         changes.apply("repair", Boundary())
         lines, _ = await _replayed(changes)

@@ -27,7 +27,9 @@ _FORMS: dict[Thinking | None, tuple[str, ...]] = {
 
 TAKES = (
     *(f"effort.{one}" for one in EFFORTS),
-    *(f"thinking.{one}" for one in ("adaptive", "between_tools", "disabled")),
+    "thinking.adaptive",
+    "thinking.between_tools",
+    "thinking.disabled",
 )
 """What a model may take, or not."""
 
@@ -60,3 +62,8 @@ class Manner:
             # Else what it says between calls would come empty.
             return SentManner(effort, {"type": form, "display": "summarized"}, ROOM[self.effort or "high"])
         return SentManner(effort, {"type": form} if form else None, NOTES if form == "between_tools" else 0)
+
+
+def effort_of(name: str | None) -> Effort | None:
+    """Return the effort of this name; None where it is none."""
+    return next((one for one in EFFORTS if one == name), None)

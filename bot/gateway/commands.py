@@ -19,7 +19,7 @@ from bot.contracts.environment import Clock, Log, OperatorNotices
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import LISTENING, Inbound
 from bot.contracts.journal import Journal
-from bot.contracts.manner import EFFORTS
+from bot.contracts.manner import effort_of
 from bot.gateway.access import Access
 from bot.gateway.admissions import AdmissionService, examples
 from bot.gateway.approvals import ApprovalService, act
@@ -474,7 +474,7 @@ class Commands:
             return _working(await self._agent.describe(inbound.chat_key))
         if not self._access.is_operator(inbound.person):
             return say("commands.operators_effort")
-        effort = next((one for one in EFFORTS if one == asked), None)
+        effort = effort_of(asked)
         if effort is None and asked != DEFAULT_MODEL:
             return say("commands.effort_name", name=text.preview(inbound.args, 60))
         return _working(await self._agent.choose_effort(inbound.chat_key, effort, inbound.request_id))

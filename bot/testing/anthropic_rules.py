@@ -203,22 +203,17 @@ def check_manner(body: Json, thinks: Collection[str] | None) -> None:
     kind, effort = (body.get("thinking") or {}).get("type"), (body.get("output_config") or {}).get("effort")
     if effort is not None and (thinks is None or effort not in EFFORTS):
         raise Refused("output_config.effort: this model does not support this effort level")
-    if thinks is None or kind is None:
-        return
-    if kind not in thinks:
+    if thinks is not None and kind is not None and kind not in thinks:
         raise Refused(f"thinking.type: '{kind}' is not supported on this model")
-    if (body.get("tool_choice") or {}).get("type") in {"any", "tool"}:
+    if thinks is not None and (body.get("tool_choice") or {}).get("type") in {"any", "tool"}:
         raise Refused("tool_choice: forced tool use is not supported on this model")
 
 
 def manner_capabilities(thinks: Collection[str] | None) -> Json:
     """How the list of models tells of that."""
+    able = {"supported": thinks is not None}
     types = {one: {"supported": one in (thinks or ())} for one in THINKING_TYPES}
-    effort = {one: {"supported": thinks is not None} for one in EFFORTS}
-    return {
-        "thinking": {"supported": thinks is not None, "types": types},
-        "effort": {"supported": thinks is not None} | effort,
-    }
+    return {"thinking": able | {"types": types}, "effort": able | dict.fromkeys(EFFORTS, able)}
 
 
 def system_of(body: Json) -> Iterator[tuple[str, Any]]:

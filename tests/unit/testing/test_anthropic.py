@@ -102,6 +102,11 @@ REFUSED: dict[str, tuple[Json, str]] = {
         ),
         "Too many strict tools",
     ),
+    "forced call": (
+        body(tools=[{"name": "a", "input_schema": {"type": "object"}}], tool_choice={"type": "any"}),
+        "tool_choice: forced tool use",
+    ),
+    "thinking off": (body(thinking={"type": "disabled"}), "thinking.type: 'disabled' is not supported"),
     "choice": (body(tool_choice={"type": "tool", "name": "a"}), "Tool 'a' not found"),
     "thinking budget": (
         body(thinking={"type": "enabled", "budget_tokens": 10}),
