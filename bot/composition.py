@@ -11,6 +11,7 @@ import socket
 from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
@@ -34,6 +35,7 @@ from bot.contracts.environment import Log
 from bot.contracts.identity import UserRef
 from bot.contracts.journal import Journal
 from bot.contracts.leadership import Leadership
+from bot.contracts.manner import Manner
 from bot.contracts.model import Model
 from bot.contracts.questions import Questions
 from bot.dashboard.console import Console, ConsoleSources, PartHealth
@@ -367,6 +369,12 @@ def fast_model(settings: config.Settings) -> str:
     return settings.llm.fast_model if settings.llm.provider != "demo" else ""
 
 
+def manners(llm: config.Llm) -> dict[str, Any]:
+    """How models are asked, and what is another one for a purpose (`bot.agent.deps.ModelDeps`)."""
+    purposes = {name: Manner(one.effort, one.thinking, one.model) for name, one in llm.purposes.items()}
+    return {"manner": Manner(llm.effort, llm.thinking), "purposes": purposes}
+
+
 def build_channels(services: Services, names: Iterable[str]) -> dict[str, Channel]:
     settings, environment = services.settings, services.environment
 
@@ -515,6 +523,7 @@ def build_agent(services: Services, gateway: AgentServices, mcp: McpServers, spe
                 model=model,
                 default_model=model_name(settings),
                 fast_model=fast_model(settings),
+                **manners(settings.llm),
                 windows=services.windows,
                 estimator=Estimator(services.learned),
                 prices=configuration.prices_of(settings.llm),
@@ -579,6 +588,7 @@ def with_settings(
             deps.models,
             default_model=model_name(settings),
             fast_model=fast_model(settings),
+            **manners(settings.llm),
             windows=changed.windows,
         ),
         limits=view_limits(settings),

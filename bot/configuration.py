@@ -68,6 +68,7 @@ def prices_of(llm: config.Llm) -> PriceTable:
                 one.output,
                 one.input if one.cache_read is None else one.cache_read,
                 write=one.cache_write,
+                hour=one.cache_write_hour,
             )
             for name, one in llm.prices.items()
         }
@@ -79,7 +80,8 @@ def unpriced(llm: config.Llm) -> Iterator[str]:
     if llm.provider == "demo":
         return
     prices = prices_of(llm)
-    for key, model in (("llm.model", llm.model), ("llm.fastModel", llm.fast_model)):
+    uses = [(f"llm.purposes.{one}.model", use.model) for one, use in llm.purposes.items() if use.model]
+    for key, model in (("llm.model", llm.model), ("llm.fastModel", llm.fast_model), *uses):
         if prices.million(model) is None:
             yield (
                 f"{key}: found {model}, whose price is not known, so its cost is not shown, "

@@ -371,6 +371,10 @@ async def _ask_limits(gateway: Gateway, say: Say) -> bool:
     if warning is not None:
         say(f"warning: {warning}")
         gateway.services.log.write("model", warning, level="warn")
+    llm = gateway.services.settings.llm
+    for name in {llm.fast_model, *(one.model for one in llm.purposes.values() if one.model)}:
+        with contextlib.suppress(errors.ModelError):
+            await gateway.services.windows.ask(gateway.services.model, name)
     return there
 
 

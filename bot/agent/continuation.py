@@ -50,6 +50,7 @@ class ContinuationPolicy:
     """Continuations of the answer that is being given."""
     cuts: int = 0
     pauses: int = 0
+    thought: bool = False
     prompted: bool = False
     paused: bool = False
     """True if the next request gives the provider its own words back."""
@@ -109,8 +110,11 @@ class ContinuationPolicy:
         return True
 
     def retry_with_more_output(self) -> bool:
-        """Nothing but thinking came before the limit. False where more room is not to be had."""
-        return self.smaller() and self._raise("in thinking at the limit")
+        """Nothing but thinking came before the limit: it is asked once more, with twice the room. False where it was already, or more
+        room is not to be had.
+        """
+        again, self.thought = not self.thought, True
+        return again and self.smaller() and self._raise("in thinking at the limit")
 
     def smaller(self) -> bool:
         """Nothing came before the window was full, and there is more room in it now."""

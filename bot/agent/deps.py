@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from bot.agent.subagents.limits import TaskLimits
+from bot.context import blocks
 from bot.context.assembly import LEAST_BUDGET, MOST_BUDGET, SHARE, Frozen, Prompts
 from bot.context.budget import SOFT_TOKENS, Budget
 from bot.context.compaction import Policy
 from bot.context.estimate import Estimator
+from bot.context.memory import in_plain_words
 from bot.contracts.approvals import Approvals, Unattended
 from bot.contracts.archive import Archive
 from bot.contracts.artifacts import Artifacts
@@ -18,6 +21,7 @@ from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Ids, Log, NoOperators, OperatorNotices, Redact
 from bot.contracts.identity import ChatKey
 from bot.contracts.journal import Steps
+from bot.contracts.manner import Effort, Manner, SentManner
 from bot.contracts.memory_files import MemoryFiles
 from bot.contracts.model import Model, ModelReply, ModelRequest
 from bot.contracts.tasks import NullTaskEvents, TaskEvents
@@ -50,17 +54,45 @@ class ModelDeps:
     estimator: Estimator = field(default_factory=Estimator)
     """Tokens as the models count them."""
     prices: PriceTable = field(default_factory=PriceTable)
+    manner: Manner = field(default_factory=Manner)
+    """Effort and thinking of all that asks a model."""
+    purposes: Mapping[str, Manner] = field(default_factory=dict)
+    """What is another one for a purpose."""
     chosen: str | None = None
     """The model that an operator chose for the chat; None where ship.json says it."""
+    chosen_effort: Effort | None = None
+    """The same of the effort."""
+    purpose: str = "turn"
+    """What the turn that runs is for: `overheard` where nobody has spoken to the bot."""
 
     @property
     def name(self) -> str:
         """The model that answers."""
-        return self.chosen or self.default_model
+        return self.of(self.purpose).model or self.chosen or self.default_model
 
-    def choose(self, model: str | None) -> None:
-        """Let a model answer from now on; None is that of ship.json."""
-        self.chosen = model
+    def of(self, purpose: str) -> Manner:
+        """How a model is asked for a purpose."""
+        own = self.purposes.get(purpose, Manner())
+        effort = own.effort or self.chosen_effort or self.manner.effort
+        return Manner(effort, own.thinking or self.manner.thinking, own.model)
+
+    def sent(self, purpose: str | None = None) -> SentManner:
+        """Effort and thinking as they are sent for a purpose; None is that of the turn."""
+        manner = self.of(purpose or self.purpose)
+        return manner.sent(partial(self.windows.takes, manner.model or self.name))
+
+    def fitted(self, request: ModelRequest, purpose: str | None = None) -> ModelRequest:
+        """The request with the model, the effort and the thinking of its purpose. Another model than the chat's gets nothing that
+        only that one reads.
+        """
+        sent, model = self.sent(purpose), self.of(purpose or self.purpose).model or self.name
+        if model != request.model:
+            most = self.windows.max_output(model) or request.max_tokens
+            messages = blocks.without_thinking(map(in_plain_words, request.messages))
+            request = replace(
+                request, model=model, messages=messages, max_tokens=min(request.max_tokens, most)
+            )
+        return replace(request, effort=sent.effort, thinking=sent.thinking)
 
     def learn(self, request: ModelRequest, reply: ModelReply) -> None:
         """Learn from an answer how its model counts, and that so much does fit."""
@@ -148,7 +180,7 @@ class AgentDeps:
         name, windows = self.models.name, self.models.windows
         return Budget(
             windows.window(name),
-            windows.max_tokens(name),
+            windows.max_tokens(name, self.models.sent().room),
             self.limits.soft_tokens,
             windows.max_output(name),
         )

@@ -79,9 +79,11 @@ def request(
     summarize: str | None = None,
 ) -> ModelRequest:
     """The request of a fork. Only what it shares with its chat carries breakpoints. Raises `errors.RequestInvalid`."""
+    # The provider's own summary is one of the chat's model.
+    own = purpose if summarize is None else None
     shared = view.render(
         model=deps.models.name,
-        max_tokens=deps.budget().fork(ANSWER_TOKENS),
+        max_tokens=deps.budget().fork(ANSWER_TOKENS + deps.models.sent(own).room),
         system=prefix.system,
         tools=deps.declared(),
         history=prefix.history,
@@ -90,7 +92,7 @@ def request(
     )
     behind = () if directive is None else (directive,)
     whole = replace(shared, messages=(*shared.messages, *behind), purpose=purpose, summarize=summarize)
-    return repair.sound(whole)[0]
+    return repair.sound(deps.models.fitted(whole, own))[0]
 
 
 def in_words(prefix: Prefix) -> Prefix:

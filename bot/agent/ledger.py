@@ -147,19 +147,18 @@ class Ledger:
         then.
         """
         await self.settled()
-        chosen = LastingFacts(chosen_model=self.facts.chosen_model)
+        model, effort = self.facts.chosen_model, self.facts.chosen_effort
+        chosen = LastingFacts(chosen_model=model, chosen_effort=effort)
         first = None
-        if chosen.chosen_model is not None:
-            first = self._line(Meta(reason="new", chosen_model=chosen.chosen_model), None)
+        if chosen != LastingFacts():
+            first = self._line(Meta(reason="new", chosen_model=model, chosen_effort=effort), None)
         await self._transcript.new_session(self._chat_key, first)
         self.chain, self.begins_at = ParentChain(facts=chosen), None
 
-    async def choose(self, model: str | None) -> None:
-        """Write down which model was chosen for the chat; None is that of ship.json. Raises `errors.StorageError`;
-        nothing was chosen then.
-        """
+    async def choose(self, choice: Meta) -> None:
+        """Write down which model or effort was chosen for the chat. Raises `errors.StorageError`; nothing was chosen then."""
         await self.settled()
-        line = self._line(Meta(reason="model", chosen_model=model or ""), None)
+        line = self._line(choice, None)
         await self._transcript.write(self._chat_key, line)
         self.chain.follow(line)
 

@@ -90,6 +90,7 @@ async def ask(
             injected=turn.injected,
             current=[*turn.view, *continuation.tail],
         )
+        request = deps.models.fitted(request)
         if await _came_loose(turn, request, tries, deps):
             continue
         try:

@@ -26,6 +26,7 @@ from bot.contracts.agent import (
 )
 from bot.contracts.base import Message
 from bot.contracts.identity import ChatKey
+from bot.contracts.manner import Effort
 from bot.contracts.transcript import TranscriptLine
 from bot.identity_cache import MessageFact, forget_messages
 from bot.sizes import size_of
@@ -179,6 +180,10 @@ class AgentPool:
     async def choose_model(self, chat_key: ChatKey, model: str | None, request_id: str) -> ModelInfo:
         with self._lend(chat_key) as runtime:
             return await runtime.choose(model, request_id)
+
+    async def choose_effort(self, chat_key: ChatKey, effort: Effort | None, request_id: str) -> ModelInfo:
+        with self._lend(chat_key) as runtime:
+            return await runtime.choose_effort(effort, request_id)
 
     async def tend(self) -> None:
         """Compact what has been quiet for so long that it is about to leave the provider's cache."""

@@ -115,6 +115,8 @@ class Call:
             tools=body.get("tools", []),
             purpose=self.record.purpose,
             summarize=body.get("compaction", {}).get("instructions"),
+            effort=body.get("output_config", {}).get("effort"),
+            thinking=body.get("thinking"),
         )
 
     @property

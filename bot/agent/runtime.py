@@ -40,7 +40,8 @@ from bot.contracts.base import Json
 from bot.contracts.environment import ends_within, storage_errors_logged
 from bot.contracts.identity import ChatKey
 from bot.contracts.journal import FinalTurnState
-from bot.contracts.transcript import Boundary, TurnEnd, TurnStart
+from bot.contracts.manner import Effort
+from bot.contracts.transcript import Boundary, Meta, TurnEnd, TurnStart
 from bot.telemetry import context
 from bot.tools.permissions import taint
 from bot.words import say, sentence
@@ -180,6 +181,14 @@ class AgentRuntime:
         """The model that was chosen for this chat; None where ship.json says it."""
         return self._deps.models.chosen
 
+    async def choose_effort(self, effort: Effort | None, request_id: str) -> ModelInfo:
+        """As `contracts.agent.Agent.choose_effort`."""
+        await self.fill(TurnRequest(request_id, self.chat_key))
+        await self.stop_background()
+        await self.ledger.choose(Meta(reason="effort", chosen_effort=effort or ""))
+        self._deps.models.chosen_effort = effort
+        return await self.describe()
+
     async def choose(self, model: str | None, request_id: str) -> ModelInfo:
         """As `contracts.agent.Agent.choose_model`."""
         confirmed = True
@@ -195,14 +204,21 @@ class AgentRuntime:
                 )
         await self.fill(TurnRequest(request_id, self.chat_key))
         await self.stop_background()
-        await self.ledger.choose(model)
+        await self.ledger.choose(Meta(reason="model", chosen_model=model or ""))
         self._switch(model)
         return replace(await self.describe(), confirmed=confirmed)
+
+    def _take_purpose(self, purpose: str) -> None:
+        """A turn begins that is for this: another model may answer it."""
+        before, self._deps.models.purpose = self._deps.models.name, purpose
+        if self._deps.models.name != before:
+            self._frozen = None
+            self.view_changes.forget_prefix()
 
     def _switch(self, model: str | None) -> None:
         """Let a model answer from now on. There is no prompt for it yet, and no cache holds this chat."""
         deps, before = self._deps, self._deps.models.name
-        deps.models.choose(model)
+        deps.models.chosen = model
         deps.log.write(
             "model",
             "a model was chosen for the chat",
@@ -228,6 +244,8 @@ class AgentRuntime:
             price=deps.models.prices.million(name),
             messages=len(self.store),
             max_messages=deps.limits.max_messages,
+            effort=deps.models.sent().effort,
+            effort_chosen=deps.models.chosen_effort is not None,
         )
 
     async def compact(self, focus: str) -> CompactResult:
@@ -366,6 +384,7 @@ class AgentRuntime:
             if (concluded := await self._concluded(turn, began)) is not None:
                 return concluded
             await self.compactor.before_turn(request.request_id)
+            self._take_purpose("overheard" if request.arrivals.quiet else "turn")
             system = await self._system(request)
             await self._begin(turn, system)
             outcome = await self._work(turn, system)
@@ -403,7 +422,7 @@ class AgentRuntime:
         """The provider does not have the model that was chosen (any more)."""
         # After a restart the provider refuses it once more.
         with storage_errors_logged(self._deps.log, "the choice of a model cannot be written"):
-            await self.ledger.choose(None)
+            await self.ledger.choose(Meta(reason="model", chosen_model=""))
         self._switch(None)
 
     def _cut_off(self, request: TurnRequest) -> RunningTurn | None:
@@ -536,7 +555,8 @@ class AgentRuntime:
             facts = prompt.ChatFacts(
                 deps.root, self.chat_key, inbound.channel, inbound.chat_id, inbound.chat_type, rules
             )
-        return prompt.system_blocks(self._frozen.static, self._frozen.chat(facts))
+        hour = deps.models.prices.hour_pays(deps.models.name)
+        return prompt.system_blocks(self._frozen.static, self._frozen.chat(facts), hour=hour)
 
     def _prepare_view(self, system: list[Json]) -> None:
         self.view_changes.prepare(system, self._frozen.surroundings if self._frozen is not None else None)

@@ -83,13 +83,16 @@ class Sessions:
         return replace(done, turns=len(points) - 1 - at)
 
     def _begun(self, reason: str, origin: Json) -> Meta:
-        """Return the first line of the session that goes on, with the chat's totals and chosen model: these are the chat's,
+        """Return the first line of the session that goes on, with the chat's totals and what was chosen for it: these are the chat's,
         not a session's.
         """
         chat_totals = self._runtime.view_changes.chat_totals
         chat_totals.epoch()
-        chosen = self._runtime.chosen or ""
-        return Meta(reason=reason, from_=origin, totals=chat_totals.facts, chosen_model=chosen)
+        facts = self._runtime.view_changes.ledger.facts
+        model, effort = facts.chosen_model or "", facts.chosen_effort or ""
+        return Meta(
+            reason=reason, from_=origin, totals=chat_totals.facts, chosen_model=model, chosen_effort=effort
+        )
 
     def _done(self, what: str, session: str, left: str | None, known: Sequence[str]) -> SessionChange:
         names = [*known, session]

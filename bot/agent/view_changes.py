@@ -4,17 +4,20 @@ carries out those on file.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
+from bot import errors
 from bot.agent.chat_totals import ChatTotals
 from bot.agent.deps import AgentDeps
 from bot.agent.ledger import Ledger
 from bot.context import blocks, checkpoint, masking, memory, replay
 from bot.context.store import AgentContextStore, Turn
 from bot.contracts.base import Json, Message
+from bot.contracts.manner import effort_of
 from bot.contracts.transcript import (
     Boundary,
     Injection,
@@ -142,12 +145,16 @@ class ViewChanges:
         self._frame_tokens = self._deps.models.estimator.frame(model, system, tools)
         before = self.frame
         self.frame = PrefixDigest(
-            model, known or body.prefix_digest(system, tools), dict(surroundings) if surroundings else None
+            model,
+            known or body.prefix_digest(system, tools),
+            dict(surroundings) if surroundings else None,
+            str(self._deps.models.sent()) or None,
         )
         bound = memory.condensed(self.store.head)
         shown = bool(len(self.store)) or self.live or bound
         if before != self.frame and shown and (before is not None or bound):
-            other = before is not None and before.model != model
+            now = self.frame.model, self.frame.manner
+            other = before is not None and (before.model, before.manner) != now
             change = replace(in_words(self.store.head), frame=self.frame)
             self.apply("model_change" if other else "instructions", change)
         elif masking.crowded(self._shown()):
@@ -239,8 +246,11 @@ class ViewChanges:
 
     def begin_turn(self, request_id: str) -> None:
         """A turn begins."""
-        chosen = self.ledger.facts.chosen_model
-        line = self.ledger.add(TurnStart(frame=self.frame, chosen_model=chosen), request_id)
+        facts = self.ledger.facts
+        start = TurnStart(
+            frame=self.frame, chosen_model=facts.chosen_model, chosen_effort=facts.chosen_effort
+        )
+        line = self.ledger.add(start, request_id)
         self.store.apply(line)
         self.live = True
 
@@ -325,7 +335,12 @@ async def load_store(changes: ViewChanges, deps: AgentDeps) -> Sequence[Transcri
     """Carry out the transcript: from the newest boundary on whose rest is there as it was, else all of it. Returns the lines."""
     lines, mended = await _replayed(changes)
     changes.take_up(changes.ledger.facts)
-    deps.models.choose(changes.ledger.facts.chosen_model or None)
+    deps.models.chosen = changes.ledger.facts.chosen_model or None
+    if deps.models.chosen:
+        with contextlib.suppress(errors.ModelError):
+            # What it takes may not have been kept before a crash, and a change of that costs the chat's cache.
+            await deps.models.windows.ask(deps.models.model, deps.models.chosen)
+    deps.models.chosen_effort = effort_of(changes.ledger.facts.chosen_effort)
     if mended:
         changes.apply("repair", Boundary())
         lines, _ = await _replayed(changes)

@@ -321,7 +321,8 @@ async def model(config: Settings) -> AsyncIterator[Finding]:
     else:
         from bot.configuration import prices_of
 
-        for key, name in (("llm.model", llm.model), ("llm.fastModel", llm.fast_model)):
+        uses = [(f"llm.purposes.{one}.model", use.model) for one, use in llm.purposes.items() if use.model]
+        for key, name in (("llm.model", llm.model), ("llm.fastModel", llm.fast_model), *uses):
             window, price = llm.context_window if key == "llm.model" else None, prices_of(llm).million(name)
             async for one in _of_model(asked, key, name, window, price):
                 yield one

@@ -26,6 +26,7 @@ from bot.config.placeholders import (
 )
 from bot.contracts.channel import ChannelSettings, Manifest
 from bot.contracts.identity import UserRef
+from bot.contracts.manner import Effort, Purpose, Thinking
 from bot.invocation import command
 
 FILE = "ship.json"
@@ -50,6 +51,9 @@ class Llm:
     max_tokens: int
     context_window: int | None
     fast_model: str
+    effort: Effort
+    thinking: Thinking
+    purposes: Mapping[Purpose, ship_file.ModelUse]
     prices: Mapping[str, ship_file.ModelPrice]
     retry_seconds: float
     log_messages: bool

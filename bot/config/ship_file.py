@@ -13,6 +13,7 @@ from pydantic.alias_generators import to_camel
 
 from bot import errors
 from bot.contracts.identity import ChatKey
+from bot.contracts.manner import Effort, Purpose, Thinking
 
 _SERVER = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]{0,30}[A-Za-z0-9])?")
 
@@ -68,6 +69,19 @@ class ModelPrice(StrictModel):
     """Tokens read from the cache; null: as those read."""
     cache_write: Dollars | None = None
     """Tokens written to the cache; null: 1.25 times those read."""
+    cache_write_hour: Dollars | None = None
+    """Tokens written to it for an hour; null: twice those read."""
+
+
+class ModelUse(StrictModel):
+    """The model for one purpose, and how it answers. Absent: as in the chat."""
+
+    model: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    """The model's name."""
+    effort: Effort | None = None
+    """As `llm.effort`."""
+    thinking: Thinking | None = None
+    """As `llm.thinking`."""
 
 
 class Llm(StrictModel):
@@ -87,6 +101,13 @@ class Llm(StrictModel):
     """Tokens that fit into one request; null: known for the model."""
     fast_model: Annotated[str, Field(min_length=1, max_length=200)] = "claude-haiku-5-5"
     """The model that brings the results of several tasks together."""
+    effort: Effort = "medium"
+    """How much work the model puts into an answer, where it knows of efforts; `/effort` says it for one chat."""
+    thinking: Thinking = "adaptive"
+    """`adaptive`: the model thinks as much as it needs. `between_tools`: it only notes what it does. `off`: as little as it allows."""
+    purposes: dict[Purpose, ModelUse] = {}
+    """Another model, effort or thinking for what is not an answer to a person: keeping the `memory`, the `compaction` of a
+    conversation, a `task`, what is `overheard`. A `title` is made of the person's words, without a model."""
     prices: dict[Annotated[str, Field(min_length=1, max_length=200)], ModelPrice] = {}
     """Prices by model, before those that are built in (`shipmate check` says which models have one, and of which day)."""
     retry_seconds: Annotated[float, Field(ge=0, le=3_600)] = 30

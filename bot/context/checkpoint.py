@@ -64,6 +64,7 @@ def kept(store: AgentContextStore, change: Boundary, facts: LastingFacts, since:
         totals=facts.totals,
         frame=facts.frame,
         chosen_model=facts.chosen_model,
+        chosen_effort=facts.chosen_effort,
         answered_at=facts.answered_at,
     )
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from bot import tags, text
-from bot.context import blocks, file_previews, quotes
+from bot.context import blocks, file_previews, quotes, view
 from bot.contracts.agent import SILENT, TurnRequest
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Json, Message
@@ -39,6 +39,7 @@ message ends your turn, so do everything else first; where that takes long, tell
 - When `chat_send` reports a failure, say the reply as plain text instead.
 - Conclusion first. When something failed, say so in one to three lines with the next step; never claim what did \
 not happen.
+- What you note between tool calls is shown to the person as your progress: keep it short, and in their language.
 - You remember the recent turns of this chat. Older ones are on file: call `chat_load_history` when somebody \
 refers to something you do not see, and before you say that you do not know. What it loads appears before the newest message, marked with time and speaker.
 - A `<turn_context-…>` block before the person's words is the gateway's, \
@@ -94,13 +95,12 @@ def known_surroundings(before: Mapping[str, str], seen: Iterable[Message]) -> di
     return known
 
 
-def system_blocks(static: str, chat: str) -> list[Json]:
-    """The `system` of a request, each part ending in a cache breakpoint."""
-    return [
-        {"type": "text", "text": part, "cache_control": {"type": "ephemeral"}}
-        for part in (static, chat)
-        if part
-    ]
+def system_blocks(static: str, chat: str, *, hour: bool = False) -> list[Json]:
+    """The `system` of a request, each part ending in a cache breakpoint. With `hour` the provider keeps the static part, and the
+    tools before it, for an hour: all chats share them.
+    """
+    marks = (static, view.HOUR if hour else view.CACHE), (chat, view.CACHE)
+    return [{"type": "text", "text": part, "cache_control": mark} for part, mark in marks if part]
 
 
 def iso(ts: int) -> str:

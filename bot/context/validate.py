@@ -264,7 +264,7 @@ def _breakpoints(request: ModelRequest) -> Iterator[str]:
         marks += 1
         if block.get("type") in blocks.THINKING:
             yield f"{place}: a cache breakpoint on thinking"
-        if mark != view.CACHE:
+        if mark not in (view.CACHE, view.HOUR):
             yield f"{place}: an unknown cache breakpoint"
     if marks > view.MOST_BREAKPOINTS:
         yield f"{marks} cache breakpoints, at most {view.MOST_BREAKPOINTS} are allowed"

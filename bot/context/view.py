@@ -20,6 +20,8 @@ from bot.contracts.base import Json, Message
 from bot.contracts.model import ModelRequest
 
 CACHE = {"type": "ephemeral"}
+HOUR = {"type": "ephemeral", "ttl": "1h"}
+"""The breakpoint of what the provider keeps for an hour instead of five minutes."""
 MOST_BREAKPOINTS = 4
 LOOK_BACK = 15
 """Blocks; the provider looks back 20, and may count some that we do not."""

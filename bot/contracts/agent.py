@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound, Quoted, SeenFile
+from bot.contracts.manner import Effort
 from bot.contracts.outbound import OutgoingFile, Sent
 from bot.contracts.provenance import Provenance
 
@@ -223,6 +224,9 @@ class ModelInfo:
     messages: int
     max_messages: int
     confirmed: bool = True
+    effort: str | None = None
+    """The effort that the model is sent; None where it knows of none."""
+    effort_chosen: bool = False
 
 
 class Agent(Protocol):
@@ -321,4 +325,8 @@ class Agent(Protocol):
         Raises `errors.ModelUnknown` where the provider does not have it, and `errors.StorageError`; nothing has changed
         then.
         """
+        ...
+
+    async def choose_effort(self, chat_key: ChatKey, effort: Effort | None, request_id: str) -> ModelInfo:
+        """The same for the effort of answers. Raises `errors.StorageError`; nothing has changed then."""
         ...

@@ -30,6 +30,9 @@ class ModelRequest:
     """With these instructions the provider's own summary of the messages is asked for, instead of an answer: a block of
     type `compaction`, which stands first in later requests, unchanged. Only where `ModelFacts.compacts`.
     """
+    effort: str | None = None
+    thinking: Json | None = None
+    """Effort and thinking as they are sent; None is not sent (`bot.contracts.manner`)."""
     wire: list[bytes] = field(default_factory=list, init=False, repr=False, compare=False)
     """Its body as it is sent, once that was made (`bot.llm.body`): the same bytes are sent, hashed and recorded."""
 
@@ -40,6 +43,8 @@ class Usage:
     output_tokens: int = 0
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
+    cache_hour_tokens: int = 0
+    """Those of them that were written for an hour; the others were for five minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +93,8 @@ class ModelFacts:
     """Most tokens of an answer."""
     compacts: bool = False
     """True if `ModelRequest.summarize` is supported."""
+    takes: frozenset[str] = frozenset()
+    """Efforts and kinds of thinking that it takes, as in `effort.low` and `thinking.adaptive`."""
 
 
 class Learned(Protocol):

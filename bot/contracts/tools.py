@@ -167,7 +167,9 @@ def fitting_id(name: str, taken: Collection[str] = ()) -> str:
 
 
 class Tool(Protocol):
-    """Something the model may call: one file in `bot/tools/builtin`, or a tool of an MCP server."""
+    """Something the model may call: one file in `bot/tools/builtin`, or a tool of an MCP server. With `eager = True` the provider
+    streams its input as it is written; else each argument arrives once it is whole.
+    """
 
     @property
     def name(self) -> str: ...

@@ -63,7 +63,7 @@ class _Data:
 
 @dataclass(frozen=True, slots=True)
 class PrefixDigest(_Data):
-    """The part of a request before its messages: the model, and a digest of system prompt and tools.
+    """The part of a request before its messages: the model and how it answers, and a digest of system prompt and tools.
 
     `surroundings` stand in that prompt: a runtime that is loaded again keeps them, so that it stays the same.
     """
@@ -71,6 +71,8 @@ class PrefixDigest(_Data):
     model: str
     digest: str
     surroundings: dict[str, str] | None = None
+    manner: str | None = None
+    """Effort and thinking, if they were sent: a change costs the cache of the messages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +83,8 @@ class LastingFacts(_Data):
     frame: Annotated[PrefixDigest | None, _Readable] = None
     chosen_model: Annotated[str | None, BeforeValidator(lambda model: model or "")] = None
     """The model that was chosen for the chat; "" if that of ship.json was chosen again."""
+    chosen_effort: Annotated[str | None, BeforeValidator(lambda effort: effort or "")] = None
+    """The same of the effort."""
     answered_at: int | None = None
     """Time of the model's last answer (ms)."""
 
@@ -91,6 +95,7 @@ def newer(before: LastingFacts, event: LastingFacts) -> LastingFacts:
         totals=event.totals if event.totals is not None else before.totals,
         frame=event.frame or before.frame,
         chosen_model=event.chosen_model if event.chosen_model is not None else before.chosen_model,
+        chosen_effort=event.chosen_effort if event.chosen_effort is not None else before.chosen_effort,
         answered_at=event.answered_at if event.answered_at is not None else before.answered_at,
     )
 

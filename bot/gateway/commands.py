@@ -19,6 +19,7 @@ from bot.contracts.environment import Clock, Log, OperatorNotices
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import LISTENING, Inbound
 from bot.contracts.journal import Journal
+from bot.contracts.manner import effort_of
 from bot.gateway.access import Access
 from bot.gateway.admissions import AdmissionService, examples
 from bot.gateway.approvals import ApprovalService, act
@@ -51,13 +52,13 @@ _MOST_BACK = 6
 """Digits of the number of turns; what is longer is an id."""
 
 
-QUEUED = frozenset({"compact", "forget", "fork", "model", "new", "resume", "undo"})
+QUEUED = frozenset({"compact", "effort", "forget", "fork", "model", "new", "resume", "undo"})
 """Commands that change the conversation: they wait for what runs, which waits for its person no longer. All others, those that do
 not exist among them, are answered at once.
 """
 
 OF_CONVERSATION = frozenset(
-    {"compact", "forget", "fork", "history", "model", "new", "resume", "stats", "undo"}
+    {"compact", "effort", "forget", "fork", "history", "model", "new", "resume", "stats", "undo"}
 )
 """Commands about one conversation of a chat."""
 
@@ -81,7 +82,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     "history": ("history", "compact", "resume", "fork"),
     "jobs": ("jobs",),
     "permissions": ("whoami", "approve", "deny", "approvals"),
-    "answers": ("status", "model", "stats", "usage", "receipt"),
+    "answers": ("status", "model", "effort", "stats", "usage", "receipt"),
     "settings": ("language", "timezone", "listen"),
     "operators": ("allow", "block"),
 }
@@ -90,7 +91,7 @@ their arguments, and many an explanation.
 """
 OPERATORS = frozenset(SECTIONS["operators"])
 """Commands of operators alone."""
-CHANGED_BY_OPERATORS = frozenset({"listen", "model"})
+CHANGED_BY_OPERATORS = frozenset({"effort", "listen", "model"})
 """Commands that tell everybody something, and whose arguments are for operators."""
 _LISTED = tuple(name for listed in SECTIONS.values() for name in listed)
 LOOKED_AT = 50
@@ -161,6 +162,7 @@ class Commands:
             "block": self._block,
             "compact": self._compact,
             "deny": approvals.deny,
+            "effort": self._effort,
             "forget": deletions.command,
             "fork": self._fork,
             "help": self._help,
@@ -466,6 +468,17 @@ class Commands:
         unsure = [] if info.confirmed else [say("commands.model_unsure")]
         return paragraph(_answering(info), *unsure)
 
+    async def _effort(self, inbound: Inbound) -> str:
+        asked = inbound.args.casefold()
+        if not asked:
+            return _working(await self._agent.describe(inbound.chat_key))
+        if not self._access.is_operator(inbound.person):
+            return say("commands.operators_effort")
+        effort = effort_of(asked)
+        if effort is None and asked != DEFAULT_MODEL:
+            return say("commands.effort_name", name=text.preview(inbound.args, 60))
+        return _working(await self._agent.choose_effort(inbound.chat_key, effort, inbound.request_id))
+
     async def _allow(self, inbound: Inbound) -> str:
         if inbound.args or not self._access.is_operator(inbound.person):
             return await self._admit(inbound, "approved")
@@ -663,7 +676,7 @@ def runs_at_once(inbound: Inbound) -> bool:
     command = inbound.command
     if command is None:
         return False
-    return command.name not in QUEUED or (command.name == "model" and not inbound.args)
+    return command.name not in QUEUED or (command.name in {"effort", "model"} and not inbound.args)
 
 
 def usage(name: str, prefix: str, *, operator: bool) -> str:
@@ -686,6 +699,15 @@ def _answering(info: ModelInfo) -> str:
     if price is not None:
         costs = say("commands.model_price", read=price[0], written=price[1])
     return paragraph(say(key, model=info.model, default=info.default), reads, costs)
+
+
+def _working(info: ModelInfo) -> str:
+    """Names the effort of answers in a chat, for a person."""
+    if info.effort is None:
+        return say("commands.effort_none", model=info.model)
+    return say(
+        "commands.effort_chosen" if info.effort_chosen else "commands.effort_default", effort=info.effort
+    )
 
 
 def status_text(stats: ChatStats, *, details: bool) -> str:

@@ -26,6 +26,10 @@ def body_of(request: ModelRequest) -> Json:
     body["messages"] = list(request.messages)
     if request.summarize is not None:
         body["compaction"] = {"type": "summarize", "instructions": request.summarize}
+    if request.thinking is not None:
+        body["thinking"] = request.thinking
+    if request.effort is not None:
+        body["output_config"] = {"effort": request.effort}
     body["stream"] = True
     return body
 

@@ -21,6 +21,7 @@ import httpx2
 from bot import errors
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock
+from bot.contracts.manner import TAKES
 from bot.contracts.model import ModelFacts, ModelReply, ModelRequest, TextDelta, ToolInputDelta
 from bot.llm import classify
 from bot.llm.body import COMPACTION, body_of, headers_of, pieces
@@ -301,7 +302,8 @@ class AnthropicModel:
             # An endpoint that refuses what it does not know.
             found = await self._get(page)
         window, most = _count(found.get("max_input_tokens")), _count(found.get("max_tokens"))
-        return ModelFacts(window, most, _compacts(found.get("capabilities")))
+        able = found.get("capabilities")
+        return ModelFacts(window, most, _supported(able, "compaction", "summarize"), _takes(able))
 
     async def _get(
         self, path: str, params: Json | None = None, *, headers: Mapping[str, str] | None = None
@@ -341,12 +343,18 @@ def _count(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
-def _compacts(capabilities: object) -> bool:
-    """True if the provider says that the model summarizes when it is asked to."""
+def _supported(capabilities: object, *path: str) -> bool:
+    """True if the provider says that the model is able to do this."""
     found = capabilities
-    for name in ("compaction", "summarize", "supported"):
+    for name in (*path, "supported"):
         found = found.get(name) if isinstance(found, dict) else None
     return found is True
+
+
+def _takes(capabilities: object) -> frozenset[str]:
+    """Return what the model takes of `TAKES`."""
+    places = {one: one.replace("thinking.", "thinking.types.").split(".") for one in TAKES}
+    return frozenset(one for one, path in places.items() if _supported(capabilities, *path))
 
 
 async def _drain(events: AsyncIterator[list[Json]]) -> None:

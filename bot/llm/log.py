@@ -84,6 +84,8 @@ class LoggedModel(ModelWrapper):
             details["payload"] = {
                 "model": request.model,
                 "max_tokens": request.max_tokens,
+                "effort": request.effort,
+                "thinking": request.thinking,
                 "system": list(request.system),
                 "tools": list(request.tools),
                 "messages": list(request.messages),

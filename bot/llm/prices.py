@@ -20,28 +20,40 @@ class Price:
     """If the prompt has more tokens than this, `higher` holds for every token of the request."""
     higher: Price | None = None
     write: float | None = None
+    hour: float | None = None
+    """Of writing to the cache for an hour; 2 × input where it says nothing else."""
 
     def of(self, usage: Usage) -> float:
         write = self.input * 1.25 if self.write is None else self.write
+        hour = self.input * 2 if self.hour is None else self.hour
         return (
             usage.input_tokens * self.input
             + usage.output_tokens * self.output
             + usage.cache_read_tokens * self.read
-            + usage.cache_write_tokens * write
+            + (usage.cache_write_tokens - usage.cache_hour_tokens) * write
+            + usage.cache_hour_tokens * hour
         ) / 1_000_000
 
 
-AS_OF = "2026-11-20"
+AS_OF = "2026-11-28"
 """The day of these prices."""
 PRICES: Mapping[str, Price] = {
-    "claude-fable-5-1": Price(10, 50, 0.25),
+    # The price of its cache reads is not told: that of models before it.
+    **dict.fromkeys(("claude-fable-5-2", "claude-mythos-5-2"), Price(8, 40, 0.80)),
+    **dict.fromkeys(("claude-fable-5-1", "claude-mythos-5-1"), Price(10, 50, 0.25)),
+    **dict.fromkeys(("claude-fable-5", "claude-mythos-5"), Price(10, 50, 1)),
     "claude-opus-5-5": Price(4, 20, 0.20),
-    "claude-opus-5": Price(5, 25, 0.50),
+    **dict.fromkeys(("claude-opus-5", *(f"claude-opus-4-{one}" for one in (8, 7, 6, 5))), Price(5, 25, 0.50)),
     "claude-sonnet-5-5": Price(2, 10, 0.10),
+    "claude-sonnet-5": Price(2, 10, 0.20),
+    **dict.fromkeys(("claude-sonnet-4-6", "claude-sonnet-4-5"), Price(3, 15, 0.30)),
+    "claude-haiku-4-5": Price(1, 5, 0.10),
     "claude-haiku-5-5": Price(0.10, 0.50, 0.01, above=100_000, higher=Price(0.50, 2.50, 0.05)),
     "demo": Price(0, 0, 0),
 }
 
+IN_AN_HOUR = 0.42
+"""The part of those pauses in the bench's trace."""
 _DATED = re.compile(r"(?:-latest|[-@]\d{8})?")
 
 
@@ -85,6 +97,15 @@ class PriceTable:
             one for prices in (self.own, PRICES) for price in prices.values() for one in (price, price.higher)
         )
         return max(one.of(usage) for one in known if one is not None) if cost is None else cost
+
+    def hour_pays(self, model: str) -> bool:
+        """True if a prefix that all chats share is better written for an hour: where no more than `IN_AN_HOUR` of the pauses that
+        outlast five minutes end within the hour, as in one chat alone. False if the price is not known.
+        """
+        if (price := self._price(model, 1)) is None:
+            return False
+        short, long = (price.of(Usage(cache_write_tokens=1, cache_hour_tokens=one)) for one in (0, 1))
+        return IN_AN_HOUR * price.of(Usage(cache_read_tokens=1)) + (1 - IN_AN_HOUR) * long < short
 
     def million(self, model: str) -> tuple[float, float] | None:
         """Return the price of a million tokens of input and of output in US dollars; None if the model's price is unknown."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bot import errors
 from bot.contracts.base import Level
 from bot.contracts.environment import Log
+from bot.contracts.manner import TAKES
 from bot.contracts.model import Learned, Model
 
 SMALLEST = 500
@@ -59,12 +60,17 @@ class ContextWindows:
         """It was asked to and refused, whatever it says of itself."""
         self._learned.set(model, "compacts", None)
 
-    def max_tokens(self, model: str) -> int:
-        """Return the output tokens to ask for: `llm.maxTokens`, or less if the model gives less; if that is more than the whole window, a
-        fourth of it.
+    def takes(self, model: str, what: str) -> bool:
+        """True if the provider says that the model takes this (`ModelFacts.takes`)."""
+        return bool(self._figure(model, what))
+
+    def max_tokens(self, model: str, thinking: int = 0) -> int:
+        """Return the output tokens to ask for: `llm.maxTokens` and what `thinking` may take, or less if the model gives less; if that
+        is more than the whole window, a fourth of it.
         """
         most, window = self.max_output(model), self.window(model)
-        asked = self._max_tokens if most is None else min(self._max_tokens, most)
+        asked = self._max_tokens + thinking
+        asked = asked if most is None else min(asked, most)
         return asked if window is None or asked < window else window // 4
 
     async def ask(self, provider: Model, model: str) -> str | None:
@@ -81,6 +87,8 @@ class ContextWindows:
         if facts.max_output is not None:
             self._learned.set(model, "maxOutput", facts.max_output)
         self._learned.set(model, "compacts", 1 if facts.compacts else None)
+        for what in TAKES:
+            self._learned.set(model, what, 1 if what in facts.takes else None)
         self._write("what the provider says of the model", model, level="info")
         if facts.max_output is not None and self._max_tokens > facts.max_output:
             return (

@@ -30,6 +30,15 @@ MODELS = (
     "claude-sonnet-5-5",
     "claude-haiku-5-5",
 )
+THINKS: Mapping[str, frozenset[str]] = {
+    name: frozenset({"adaptive", *more})
+    for name, more in (
+        *((name, ()) for name in MODELS),
+        ("claude-sonnet-5-5", ("between_tools",)),
+        ("claude-haiku-5-5", ("between_tools", "disabled")),
+    )
+}
+"""What each model takes as `thinking.type`. Each of them knows of efforts; no other model does, or thinks."""
 WINDOW = 1_000_000
 REQUESTS_A_MINUTE = 4_000
 
@@ -186,6 +195,7 @@ class AnthropicServer(Loopback):
         rules.check(body, replace(leave, prefill=compaction.KIND in body))
         check_breakpoints(body)
         self._check_model(body["model"])
+        rules.check_manner(body, THINKS.get(body["model"]))
         if self.bind_thinking:
             self._binding.check(body)
         window = self.windows.get(body["model"], self.window)
@@ -236,7 +246,9 @@ class AnthropicServer(Loopback):
             keep()
             whole = {"content": list(answer.blocks), "stop_reason": answer.reason, "usage": usage | last}
             return self._json(message | whole, 200, request_id)
-        wire = frames(answer, message, last, chunk=self.chunk, pings=self.pings)
+        tools = seen.body.get("tools", ())
+        held = {one["name"] for one in tools if not one.get("eager_input_streaming")}
+        wire = frames(answer, message, last, chunk=self.chunk, pings=self.pings, whole=held)
         response = web.StreamResponse(headers=self._headers(request_id))
         response.content_type = "text/event-stream"
         await response.prepare(request)
@@ -279,7 +291,8 @@ class AnthropicServer(Loopback):
             if isinstance(frame, asyncio.Event):
                 await self._wait(request, frame)
             elif isinstance(frame, bytes):
-                await response.write(frame)
+                # One that is held back takes its time and says nothing.
+                await (response.write(frame) if frame else asyncio.sleep(0))
             elif frame is Halt.CUT:
                 return self.drop(request)
             else:
@@ -328,7 +341,9 @@ class AnthropicServer(Loopback):
 
     async def _model(self, request: web.Request) -> web.StreamResponse:
         knows = compaction.BETA in request.headers.get("anthropic-beta", "")
-        told = {"capabilities": compaction.capabilities(able=self.compacts)} if knows else {}
+        thinks = THINKS.get(request.match_info["id"])
+        able = compaction.capabilities(able=self.compacts) if knows else {}
+        told = {"capabilities": able | rules.manner_capabilities(thinks)}
         return await self._get(request, "model", lambda: self._model_object(request.match_info["id"]) | told)
 
     async def _get(self, request: web.Request, method: str, make: Callable[[], Json]) -> web.StreamResponse:

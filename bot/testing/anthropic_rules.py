@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,6 +41,8 @@ _FIELDS = frozenset(
         "speed",
     }
 )
+THINKING_TYPES = ("adaptive", "between_tools", "disabled", "enabled")
+EFFORTS = ("low", "medium", "high", "xhigh", "max")
 _SAMPLING = frozenset({"temperature", "top_p", "top_k"})
 """Gone with version 2026-10-21, even at their defaults."""
 
@@ -183,16 +185,35 @@ def _thinking(body: Json) -> None:
     if thinking is None:
         return
     kind = thinking.get("type") if isinstance(thinking, dict) else None
-    if kind not in {"adaptive", "enabled", "disabled"}:
-        raise Refused(
-            "thinking: Input tag does not match any of the expected tags: 'adaptive', 'disabled', 'enabled'"
-        )
+    if kind not in THINKING_TYPES:
+        tags = ", ".join(f"'{one}'" for one in THINKING_TYPES)
+        raise Refused(f"thinking: Input tag does not match any of the expected tags: {tags}")
     if kind == "enabled":
         budget = thinking.get("budget_tokens")
         if not isinstance(budget, int) or budget < 1024:
             raise Refused("thinking.enabled.budget_tokens: Input should be greater than or equal to 1024")
         if budget >= body["max_tokens"]:
             raise Refused("`max_tokens` must be greater than `thinking.budget_tokens`.")
+
+
+def check_manner(body: Json, thinks: Collection[str] | None) -> None:
+    """Raises `Refused` for thinking or an effort that the model does not take, and for a forced tool where it thinks: `thinks` are
+    the kinds of thinking that it takes, None where it knows nothing of either.
+    """
+    kind, effort = (body.get("thinking") or {}).get("type"), (body.get("output_config") or {}).get("effort")
+    if effort is not None and (thinks is None or effort not in EFFORTS):
+        raise Refused("output_config.effort: this model does not support this effort level")
+    if thinks is not None and kind is not None and kind not in thinks:
+        raise Refused(f"thinking.type: '{kind}' is not supported on this model")
+    if thinks is not None and (body.get("tool_choice") or {}).get("type") in {"any", "tool"}:
+        raise Refused("tool_choice: forced tool use is not supported on this model")
+
+
+def manner_capabilities(thinks: Collection[str] | None) -> Json:
+    """How the list of models tells of that."""
+    able = {"supported": thinks is not None}
+    types = {one: {"supported": one in (thinks or ())} for one in THINKING_TYPES}
+    return {"thinking": able | {"types": types}, "effort": able | dict.fromkeys(EFFORTS, able)}
 
 
 def system_of(body: Json) -> Iterator[tuple[str, Any]]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import itertools
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -91,11 +92,15 @@ def sse(event: Json, name: str | None = None) -> bytes:
 PING = sse({"type": "ping"})
 
 
-def frames(answer: Reply, message: Json, usage: Json, *, chunk: int, pings: int) -> list[Frame]:
-    """A whole answer as it goes over the wire, with `pings` after its start."""
+def frames(
+    answer: Reply, message: Json, usage: Json, *, chunk: int, pings: int, whole: Collection[str] = ()
+) -> list[Frame]:
+    """A whole answer as it goes over the wire, with `pings` after its start. Each argument of the tools `whole` is held back until
+    it is whole: empty frames stand for the time that this takes.
+    """
     wire: list[Frame] = [sse({"type": "message_start", "message": message}), *[PING] * pings]
     for index, block in enumerate(answer.blocks):
-        wire.extend(_block_frames(index, block, chunk))
+        wire.extend(_block_frames(index, block, chunk, held=block.get("name") in whole))
     delta: Json = {"stop_reason": answer.reason, "stop_sequence": None}
     if answer.stop_details is not None:
         delta["stop_details"] = answer.stop_details
@@ -104,7 +109,7 @@ def frames(answer: Reply, message: Json, usage: Json, *, chunk: int, pings: int)
     return answer.edit(wire) if answer.edit is not None else wire
 
 
-def _block_frames(index: int, block: Json, chunk: int) -> list[Frame]:
+def _block_frames(index: int, block: Json, chunk: int, *, held: bool) -> list[Frame]:
     start, deltas = dict(block), list[Json]()
     if block["type"] == "text":
         start["text"] = ""
@@ -122,17 +127,36 @@ def _block_frames(index: int, block: Json, chunk: int) -> list[Frame]:
             if isinstance(block["input"], str)
             else json.dumps(block["input"], ensure_ascii=False)
         )
-        pieces = ["", *_pieces("" if raw == "{}" else raw, chunk)]
+        cut = ["", *_pieces("" if raw == "{}" else raw, chunk)]
+        pieces = _held(cut, block["input"]) if held else cut
         deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]
     return [
         sse({"type": "content_block_start", "index": index, "content_block": start}),
-        *(sse({"type": "content_block_delta", "index": index, "delta": delta}) for delta in deltas),
+        *(
+            b""
+            if held and at and not delta["partial_json"]
+            else sse({"type": "content_block_delta", "index": index, "delta": delta})
+            for at, delta in enumerate(deltas)
+        ),
         sse({"type": "content_block_stop", "index": index}),
     ]
 
 
 def _pieces(words: str, chunk: int) -> Sequence[str]:
     return [words[at : at + chunk] for at in range(0, len(words), chunk)]
+
+
+def _held(pieces: Sequence[str], given: Json | str) -> Sequence[str]:
+    """The same pieces, each argument in the one that ends it; what is no JSON in the last."""
+    items = given.items() if isinstance(given, dict) else ()
+    ends = [*itertools.accumulate((len(json.dumps({k: v}, ensure_ascii=False)) for k, v in items))]
+    raw, come, told, held = "".join(pieces), 0, 0, list[str]()
+    for piece in pieces:
+        come += len(piece)
+        upto = len(raw) if come == len(raw) else max((end for end in ends if end <= come), default=0)
+        held.append(raw[told:upto])
+        told = max(told, upto)
+    return held
 
 
 # How a stream goes wrong. `after` counts frames; message_start is the first.

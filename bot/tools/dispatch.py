@@ -18,6 +18,7 @@ import pydantic
 
 from bot import errors, text
 from bot.contracts.artifacts import Artifacts
+from bot.contracts.base import Message
 from bot.contracts.environment import Clock, Log, Redact, off_loop
 from bot.contracts.provenance import NOBODYS, Provenance
 from bot.contracts.tools import READS, Effect, FoundTools, Pictured, Tool, ToolCall, ToolResult, ToolWatch
@@ -275,6 +276,18 @@ class Dispatcher:
             return await asyncio.to_thread(failure, error, tool.name, self._redact)
 
 
+def _said_before(view: Sequence[Message], call_id: str) -> str:
+    """What the model has noted just before a call of its last answer; "" where it has not."""
+    content = next((one["content"] for one in reversed(view) if one["role"] == "assistant"), ())
+    said = ""
+    for block in content:
+        if block.get("id") == call_id:
+            return said
+        if block.get("type") in {"thinking", "tool_use"}:
+            said = str(block.get("thinking") or "")
+    return ""
+
+
 _UNWATCHED: frozenset[Effect] = frozenset({"message", "delegate"})
 
 
@@ -293,6 +306,8 @@ class CallWatcher:
             turn = context.current()
             self.watch.began(turn.request_id, call)
             context.progress.set(partial(self.watch.noted, turn.request_id, call.id))
+            if said := _said_before(turn.view(), call.id):
+                self.watch.noted(turn.request_id, call.id, said)
             result = await run()
             # One that is cancelled does not come here: it ends as stopped, with its turn.
             self.watch.ended(turn.request_id, call.id, failed=result.failed)

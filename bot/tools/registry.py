@@ -105,7 +105,8 @@ class Registry:
 
 def definition(tool: Tool) -> Json:
     """A tool as the Messages API wants it: the schema of its input without titles, which only cost tokens."""
-    return {"name": tool.name, "description": tool.description, "input_schema": input_schema(tool.input)}
+    declared = {"name": tool.name, "description": tool.description, "input_schema": input_schema(tool.input)}
+    return declared | ({"eager_input_streaming": True} if getattr(tool, "eager", False) else {})
 
 
 @functools.cache

@@ -83,6 +83,8 @@ class Provider:
         self.bill = bill.Bill()
         self.answers: list[ModelReply] = []
         self.turn = 0
+        self.thinks = 0
+        """Tokens that are thought of each request, and billed with its answer."""
         self.frame = (0, 0)
         """Tokens of the tools and of the system prompt."""
         self._clock = clock
@@ -113,7 +115,9 @@ class Provider:
             max(1, len(cache.plain(answer.content)) // CHARACTERS),
             found["cache_read_input_tokens"],
             found["cache_creation_input_tokens"],
+            found["cache_creation"]["ephemeral_1h_input_tokens"],
         )
+        usage = dataclasses.replace(usage, output_tokens=usage.output_tokens + self.thinks)
         self.bill.sent.append(self._sent(body, request, usage))
         keep()
         if own:

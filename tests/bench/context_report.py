@@ -15,13 +15,19 @@ from unittest import mock
 
 from bot.agent import reattach
 from bot.agent.deps import Limits
+from bot.context import view
 from bot.context.compaction import KEEP_TOKENS, Policy
+from bot.contracts.model import Usage
+from bot.llm.prices import PriceTable
 from tests.bench.context_bill import Bill
 from tests.bench.context_chat import Chat
 from tests.bench.context_policies import RIVALS
 from tests.bench.context_trace import Turn, days, trace
 
 SEED = 1
+FAST = "claude-haiku-5-5"
+THOUGHT = {"low": 250, "medium": 500}
+"""Tokens of thinking in a request, by effort: assumed, since only a real model tells."""
 FULL_MEMORY = 2_900
 OTHER = 4_000
 """The other number of tokens that a compaction may keep."""
@@ -61,6 +67,7 @@ async def measured(folder: Path, size: Size, say: Say) -> dict[str, Any]:
     for name, chat in ways.items():
         bill = await chat.replay(turns)
         found[name.strip()] = _told(name, bill, size.turns, say)
+    found |= await _lifetimes(folder, turns, say)
     found |= await _put_back(folder, turns, say)
     took = time.monotonic() - began
     frame = ways["shipmate"].model.frame
@@ -115,6 +122,33 @@ def _against(ours: dict[str, float], other: dict[str, float]) -> list[str]:
         "  every aim is met" if not missed else f"  missed: {'; '.join(missed)}",
         f"  keepTokens {KEEP_TOKENS:,} (the default) costs {costs}",
     ]
+
+
+async def _lifetimes(folder: Path, turns: Sequence[Turn], say: Say) -> dict[str, Any]:
+    """What the lifetimes of the cache cost, what thinking costs, and memory on the fast model, which has no cache of the chat."""
+    found, bills = dict[str, Any](), list[Bill]()
+    for name, pays, rest in (
+        ("5 m", False, view.CACHE),
+        ("1 h and 5 m", True, view.CACHE),
+        ("1 h", True, view.HOUR),
+    ):
+        with (
+            mock.patch.object(PriceTable, "hour_pays", return_value=pays),
+            mock.patch.object(view, "CACHE", rest),
+        ):
+            bills.append(await Chat(_folder(folder, f"lifetime {name}")).replay(turns))
+        found[f"cache of {name}"] = _told(f"  cache of {name}", bills[-1], len(turns), say)
+    for effort, thought in THOUGHT.items():
+        chat = Chat(_folder(folder, f"thinks {effort}"))
+        chat.model.thinks = thought
+        bill = await chat.replay(turns)
+        found[f"thinks {effort}"] = _told(f"  thinks {thought} tokens ({effort})", bill, len(turns), say)
+    upkeep = [one.usage for one in bills[0].sent if one.purpose == "memory"]
+    read = (one.input_tokens + one.cache_read_tokens + one.cache_write_tokens for one in upkeep)
+    fresh = (Usage(size, one.output_tokens) for size, one in zip(read, upkeep, strict=True))
+    fast = sum(100 * (PriceTable().cost_usd(FAST, one) or 0) for one in fresh) / len(turns)
+    say(f"  memory on {FAST}, read anew: {fast:.3f} cents a turn, without thinking")
+    return found | {"memoryFastCentsPerTurn": fast}
 
 
 async def _put_back(folder: Path, turns: Sequence[Turn], say: Say) -> dict[str, Any]:

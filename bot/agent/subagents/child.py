@@ -208,7 +208,8 @@ class Child:
             injected=self._loading.messages,
             current=[*self._own, *continuation.tail],
         )
-        return repair.sound(replace(request, purpose=PURPOSE), paused=continuation.paused)[0]
+        request = self._deps.models.fitted(replace(request, purpose=PURPOSE), "task")
+        return repair.sound(request, paused=continuation.paused)[0]
 
     def _add(self, reply: ModelReply, continued: int) -> list[ToolCall]:
         """Append what the model said; returns its tool calls."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from pydantic import BaseModel, ValidationError
@@ -16,6 +17,7 @@ from bot.agent.subagents import limits
 from bot.agent.subagents.limits import Allowance
 from bot.context import blocks
 from bot.contracts.environment import ends_within
+from bot.contracts.manner import Manner
 from bot.contracts.model import ModelReply, ModelRequest
 from bot.llm.wrapper import reply_of
 
@@ -114,12 +116,16 @@ async def _asked(
 ) -> Synthesis:
     """Ask the fast model. Raises `errors.ModelError`, `LimitReached`."""
     budget = min(MOST_TOKENS, LEAST_TOKENS + EACH_TOKENS * len(results))
+    model = deps.models.fast_model or deps.models.name
+    sent = Manner("low", "off").sent(partial(deps.models.windows.takes, model))
     request = ModelRequest(
-        model=deps.models.fast_model or deps.models.name,
-        max_tokens=min(budget, deps.models.windows.max_tokens(deps.models.fast_model or deps.models.name)),
+        model=model,
+        max_tokens=min(budget + sent.room, deps.models.windows.max_tokens(model, sent.room)),
         system=({"type": "text", "text": SYSTEM.format(budget=budget)},),
         messages=({"role": "user", "content": [{"type": "text", "text": _question(results)}]},),
         purpose=PURPOSE,
+        effort=sent.effort,
+        thinking=sent.thinking,
     )
     room = limits.expected(
         deps.models.prices, request.model, deps.models.estimator.request(request), request.max_tokens

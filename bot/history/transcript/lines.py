@@ -100,7 +100,7 @@ def _data(told: Any) -> Json:
         for name, field_key, default in _fields(told.__class__)
     )
     return {
-        field_key: _plain(value) if name != "chosen_model" else value or None
+        field_key: _plain(value) if name not in {"chosen_model", "chosen_effort"} else value or None
         for name, field_key, value, default in found
         if value is not default and value != default
     }

@@ -70,6 +70,7 @@ class ChatSend:
     effects: ClassVar[frozenset[Effect]] = frozenset({"message"})
     timeout_seconds = 300.0  # a throttled platform may ask to wait
     ages = False
+    eager = True
 
     def __init__(self, project: Project) -> None:
         self._project = project

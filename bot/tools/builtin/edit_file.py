@@ -34,6 +34,7 @@ class EditFile:
     effects = WRITES
     timeout_seconds = 30.0
     ages = True
+    eager = True
 
     def __init__(self, ports: ToolPorts) -> None:
         self._project = ports.project

@@ -144,7 +144,9 @@ def deps(chat: Any) -> Any:
     registry = SimpleNamespace(definitions=TOOLS, get=lambda name: ages if name == "look" else None)
     return SimpleNamespace(
         registry=registry,
-        models=SimpleNamespace(name=chat.model, estimator=chat.estimator, prices=PriceTable()),
+        models=SimpleNamespace(
+            name=chat.model, estimator=chat.estimator, prices=PriceTable(), sent=lambda: ""
+        ),
         limits=Limits(mask_threshold=chat.rng.choice([0, 400]), keep_observations=3),
         clock=chat.clock,
         log=chat.log,

@@ -237,7 +237,7 @@ class TestToolsAndThinking:
         bench.model.answers += [reply(THINKING, stop_reason="max_tokens")] * 9
         outcome = await bench.say("think")
         assert outcome.notice == say("turn.too_many_cuts")
-        assert limits(bench) == [8_192, 16_384, 32_768]
+        assert limits(bench) == [8_192, 16_384]
 
     async def test_thinking_that_fills_all_there_is_is_not_asked_for_again(self, bench: Bench) -> None:
         bench.model.known = ModelFacts(max_output=8_192)

@@ -15,6 +15,7 @@ from bot.testing import anthropic_script as script
 from bot.testing.anthropic import AnthropicServer
 from tests.unit.llm.asking import ask, reply_of, user
 
+TAKES = frozenset({"effort.low", "effort.medium", "effort.high", "thinking.adaptive"})
 LONG = script.reply("A long answer in several pieces, 很长的回答, with emoji 👨‍👩‍👧‍👦.")
 
 
@@ -67,7 +68,7 @@ async def test_the_provider_is_asked_for_the_window_and_the_longest_answer_of_a_
     server: AnthropicServer, model: AnthropicModel
 ) -> None:
     server.windows["claude-opus-5-5"] = 200_000
-    assert await model.facts("claude-opus-5-5") == ModelFacts(200_000, 128_000)
+    assert await model.facts("claude-opus-5-5") == ModelFacts(200_000, 128_000, takes=TAKES)
 
 
 @pytest.mark.parametrize("name", ["claude-nobody-knows", "örtlich/模型:7b"])
@@ -206,7 +207,7 @@ async def test_an_endpoint_that_refuses_the_question_is_asked_in_the_old_way(
 ) -> None:
     server.compacts = True
     server.fail("model", status=400, body="{}")
-    assert await model.facts("claude-opus-5-5") == ModelFacts(1_000_000, 128_000)
+    assert await model.facts("claude-opus-5-5") == ModelFacts(1_000_000, 128_000, takes=TAKES)
     assert [call.method for call in server.calls] == ["model", "model"]
 
 

@@ -15,6 +15,12 @@ MILLION = 1_000_000
         ("claude-sonnet-5-5", Usage(output_tokens=MILLION), 10.0),
         ("claude-sonnet-5-5", Usage(cache_read_tokens=MILLION), 0.10),
         ("claude-sonnet-5-5", Usage(cache_write_tokens=MILLION), 2.5),
+        ("claude-sonnet-5-5", Usage(0, 0, 0, MILLION, MILLION // 2), 1.25 + 2),
+        ("claude-haiku-5-5", Usage(0, 0, 0, MILLION, MILLION), 1),
+        ("claude-fable-5-2", Usage(MILLION, MILLION), 8 + 40),
+        ("claude-sonnet-5", Usage(MILLION, MILLION, MILLION), 2 + 10 + 0.2),
+        ("claude-opus-4-8", Usage(MILLION, MILLION, MILLION), 5 + 25 + 0.5),
+        ("claude-haiku-4-5-20251001", Usage(MILLION, MILLION, MILLION), 1 + 5 + 0.1),
         ("claude-fable-5-1", Usage(MILLION, MILLION, MILLION, MILLION), 10 + 50 + 0.25 + 12.5),
         ("claude-opus-5-5", Usage(MILLION, MILLION, MILLION, MILLION), 4 + 20 + 0.20 + 5),
         ("claude-opus-5", Usage(MILLION, MILLION, MILLION, MILLION), 5 + 25 + 0.50 + 6.25),
@@ -32,7 +38,7 @@ def test_the_price_of_a_call(model: str, usage: Usage, dollars: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "model", ["", "demo-2", "gpt-9", "claude-opus-5-7", "claude-opus-50", "claude-sonnet-4-5"]
+    "model", ["", "demo-2", "gpt-9", "claude-opus-5-7", "claude-opus-50", "claude-sonnet-4"]
 )
 def test_an_unknown_model_has_no_price(model: str) -> None:
     assert PriceTable().cost_usd(model, Usage(MILLION, MILLION)) is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 from collections.abc import Callable
 
 import pytest
@@ -101,6 +102,11 @@ REFUSED: dict[str, tuple[Json, str]] = {
         ),
         "Too many strict tools",
     ),
+    "forced call": (
+        body(tools=[{"name": "a", "input_schema": {"type": "object"}}], tool_choice={"type": "any"}),
+        "tool_choice: forced tool use",
+    ),
+    "thinking off": (body(thinking={"type": "disabled"}), "thinking.type: 'disabled' is not supported"),
     "choice": (body(tool_choice={"type": "tool", "name": "a"}), "Tool 'a' not found"),
     "thinking budget": (
         body(thinking={"type": "enabled", "budget_tokens": 10}),
@@ -272,3 +278,21 @@ async def test_failures_have_the_services_body(caller: Caller, make: Callable[[]
     assert status == failure.status
     assert set(answer) == {"type", "error", "request_id"}
     assert (await caller.post(body()))[0] == 200
+
+
+async def test_an_argument_is_held_back_until_it_is_whole_unless_the_tool_asks_otherwise(
+    caller: Caller,
+) -> None:
+    given = {"path": "a" * 30, "note": "é" * 30}
+    schema = {"type": "object"}
+    for eager, pieces in (({"eager_input_streaming": True}, 7), ({}, 2)):
+        caller.server.answer(script.tool_use("write", given))
+        tools = [{"name": "write", "input_schema": schema} | eager]
+        asked = body(user("Hi"), tools=tools, stream=True)
+        url = f"{caller.server.url}/v1/messages"
+        async with caller.session.post(url, json=asked, headers=HEADERS) as answer:
+            lines = (await answer.text()).splitlines()
+        raw = [json.loads(line[6:]) for line in lines if line.startswith("data: ")]
+        deltas = [one["delta"].get("partial_json") for one in raw if one["type"] == "content_block_delta"]
+        assert len(list(filter(None, deltas))) == pieces
+        assert json.loads("".join(deltas)) == given

@@ -1,0 +1,198 @@
+"""What leaves for the model, and what people see of its answers: live words, effort and thinking, room, prices."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import warnings
+from typing import Any
+
+import pytest
+from anthropic.types.beta.message_create_params import MessageCreateParamsStreaming
+from pydantic import ConfigDict, TypeAdapter, with_config
+
+from bot.testing.anthropic_script import Answer, Frame, reply, text, thinking, tool_use
+from tests.blackbox.conftest import ANN, PERSON, World
+from tests.blackbox.test_live import Time
+from tests.blackbox.test_models import said
+from tests.blackbox.test_web_approvals import Tabs, link, say
+
+ANSWER = "Sixty tokens a second, 你好, and so it goes on. " * 66
+
+
+async def test_first_words_are_seen_everywhere_while_the_model_writes(world: World) -> None:
+    world.model.chunk = 4
+    gate = asyncio.Event()
+
+    def held(frames: list[Frame]) -> list[Frame]:
+        return [*frames[:100], gate, *frames[100:]]
+
+    world.only("telegram", "slack", "web")
+    world.model.script(lambda _: reply(tool_use("chat_send", {"text": ANSWER}), edit=held))
+    await world.start()
+    page = link(world).partition("/open/")[0]
+    async with Tabs() as tabs:
+        async with tabs.browser.get(link(world)) as answer:
+            assert answer.status == 200
+        stream = await tabs.open(page)
+        await say(tabs.browser, page, "and?", "m1")
+        world.telegram.say("and?")
+        asked = await world.slack.say("and?", channel="D0ANN", user=ANN)
+        words = ANSWER[:20]
+        await world.telegram.until(lambda: any(text.startswith(words) for text in world.texts()))
+        await world.slack.until(
+            lambda: any(one.text.startswith(words) for one in world.slack.replies("D0ANN", asked))
+        )
+        while words not in str(await stream.next()):
+            pass
+    gate.set()
+    await world.turns(3)
+    declared = {one["name"]: one for one in world.model.bodies[0]["tools"]}
+    eager = {name for name, one in declared.items() if one.get("eager_input_streaming")}
+    assert eager == {"chat_send", "write_file", "edit_file"}
+
+
+SONNET, HAIKU, OPUS = "claude-sonnet-5-5", "claude-haiku-5-5", "claude-opus-5-5"
+OTHER = "claude-other"
+SEEN = {"type": "adaptive", "display": "summarized"}
+with warnings.catch_warnings(action="ignore"):
+    BODY = TypeAdapter[Any](with_config(ConfigDict(extra="forbid"))(MessageCreateParamsStreaming))
+
+
+def manner(body: Any) -> tuple[Any, ...]:
+    """Model, effort, thinking and room of a request that the library's own types allow."""
+    checked = BODY.validate_python(body | {"messages": [], "tools": [], "system": "x"})
+    for part in ("messages", "tools", "system"):
+        list(BODY.validate_python(body)[part])
+    return (
+        checked["model"],
+        checked.get("output_config", {}).get("effort"),
+        checked.get("thinking"),
+        checked["max_tokens"],
+    )
+
+
+async def test_effort_and_thinking_are_sent_as_the_model_takes_them_and_pinned(world: World) -> None:
+    world.only("telegram")
+    world.config["operators"] = [f"telegram:{PERSON}"]
+    world.config["llm"] |= {
+        "thinking": "off",
+        "purposes": {"compaction": {"model": HAIKU, "effort": "low", "thinking": "off"}},
+    }
+    world.model.windows[OTHER] = 1_000_000
+    world.model.script(lambda _: reply(thinking(), text("Noted.")))
+    await world.start()
+    await said(world, "one")
+    for model, effort in ((OPUS, "low"), (HAIKU, "high"), (OTHER, "default")):
+        assert model in (answered := await said(world, f"/model {model}")), answered
+        told = await said(world, f"/effort {effort}")
+        assert (OTHER in told) if model == OTHER else (f"Effort here: {effort}" in told), (model, told)
+        await said(world, f"with {model}")
+        await said(world, "and again")
+    assert [manner(body) for body in world.model.bodies] == [
+        (SONNET, "medium", {"type": "between_tools"}, 8_192 + 1_024),
+        *[(OPUS, "low", SEEN, 8_192 + 4_096)] * 2,
+        *[(HAIKU, "high", {"type": "disabled"}, 8_192)] * 2,
+        *[(OTHER, None, None, 8_192)] * 2,
+    ]
+    assert "low" in await said(world, "/effort most"), "what it may be"
+    await said(world, f"/model {OPUS}")
+    await said(world, "/effort high")
+    await said(world, "long words " * 2_000)
+    await world.sent()
+    await world.turns(8)
+    await world.process.kill()
+    await world.start()
+    await said(world, "after the kill")
+    assert manner(world.model.bodies[-1])[:3] == (OPUS, "high", SEEN)
+    await said(world, "/compact")
+    asked = world.model.bodies[-1]
+    assert manner(asked)[:3] == (HAIKU, "low", {"type": "disabled"})
+    assert '"thinking"' not in json.dumps(asked["messages"]), "another model cannot read it"
+    changes = [line["details"]["reason"] for line in world.log() if line["kind"] == "compaction"]
+    assert changes[:4] == ["model_change"] * 4, "each break of the cache is declared, and there is no other"
+
+
+async def test_a_reply_that_is_all_thinking_gets_twice_the_room_once_and_then_it_is_told(
+    world: World,
+) -> None:
+    world.only("telegram")
+    world.model.script(lambda _: reply(thinking(), stop_reason="max_tokens"))
+    await world.start()
+    assert "too long" in await said(world, "think")
+    room = 8_192 + 8_192
+    assert [body["max_tokens"] for body in world.model.bodies] == [room, 2 * room]
+
+
+async def test_what_is_noted_between_tools_is_shown_as_progress_and_sent_back_unchanged(
+    world: World,
+) -> None:
+    world.only("telegram")
+    time = Time(world)
+    world.config["shell"] = {"isolation": "off"}
+    world.config["permissions"] = {"allow": ["run_shell"]}
+    world.model.bind_thinking = True
+    os.mkfifo(world.root / "pipe")
+    note = thinking("先看一下日志 <b>")
+
+    def answer(body: Any) -> Answer:
+        if "tool_result" in json.dumps(body["messages"]):
+            return reply(thinking("Now I know."), "It is done.")
+        return reply(note, tool_use("run_shell", {"command": "cat pipe"}))
+
+    world.model.script(answer)
+    await world.start(command=())
+    world.telegram.say("run")
+    form = r"Running cat pipe · \d+ s · 先看一下日志 <b>"
+    await time.until(lambda: re.fullmatch(form, (*world.texts(), "")[0]) is not None)
+    (world.root / "pipe").write_text("")
+    await time.until(lambda: world.texts() == ["It is done."])
+    kept = [one for one in world.model.bodies[-1]["messages"][-2]["content"] if one["type"] == "thinking"]
+    assert [one["thinking"] for one in kept] == [note["thinking"]]
+    assert not any(line["kind"] == "repair" for line in world.log())
+
+
+BAD = {
+    "effort": ("most", "low"),
+    "thinking": ("no", "between_tools"),
+    "purposes": ({"memory": {"effort": "most"}}, "low"),
+    "purposes.": ({"naps": {}}, "overheard"),
+    "purposes.memory": ({"memory": {"modle": HAIKU}}, "remove it"),
+}
+
+
+@pytest.mark.parametrize("key", BAD)
+async def test_a_bad_value_ends_the_start_with_the_line_that_mends_it(world: World, key: str) -> None:
+    value, mend = BAD[key]
+    world.config["llm"][key.partition(".")[0]] = value
+    await world.start(wait=False)
+    assert await world.process.ended() == 78
+    (line,) = world.process.stderr.strip().splitlines()
+    assert f"llm.{key}" in line
+    assert mend in line
+
+
+async def test_what_all_chats_share_is_kept_for_an_hour_where_it_pays_and_billed_so(world: World) -> None:
+    world.only("telegram")
+    world.config["operators"] = [f"telegram:{PERSON}"]
+    world.config["channels"]["telegram"]["allow"] = ["*"]
+    world.model.windows[OTHER] = 1_000_000
+    world.model.script(lambda _: reply("Noted.", usage={"output_tokens": 10}))
+    await world.start()
+    await said(world, "one")
+    await said(world, "two", chat_id=2001)
+    await said(world, f"/model {OTHER}")
+    await said(world, "three")
+    await world.turns(3)
+    marks = [[one["cache_control"] for one in body["system"]] for body in world.model.bodies]
+    hour, short = {"type": "ephemeral", "ttl": "1h"}, {"type": "ephemeral"}
+    assert marks == [[hour, short], [hour, short], [short, short]], "the price of the third is not known"
+    first, second, third = (line["details"] for line in world.log() if line["kind"] == "llm_response")
+    shared = second["usage"]["cacheReadTokens"]
+    assert shared > 1_000
+    written = first["usage"]["cacheWriteTokens"] - shared
+    dollars = (shared * 4 + written * 2.5 + first["usage"]["inputTokens"] * 2 + 10 * 10) / 1_000_000
+    assert first["costUsd"] == pytest.approx(dollars)
+    assert third["costUsd"] is None
