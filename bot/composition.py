@@ -383,7 +383,6 @@ def build_channels(services: Services, names: Iterable[str]) -> dict[str, Channe
         environment.disk,
         services.operators,
         settings.name,
-        settings.llm.model if settings.llm.provider != "demo" else "the demo model",
         ports.port_owner,
         ports.user_of,
         appoint,

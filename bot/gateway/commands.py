@@ -598,6 +598,10 @@ class Commands:
         end = say("sessions.list_end", prefix=self._prefix(inbound))
         return "\n".join([say("sessions.list"), *lines, end])
 
+    async def model(self, chat_key: ChatKey) -> str:
+        """As `contracts.channel.Intake.model`."""
+        return (await self._agent.describe(chat_key)).model
+
     # ------------------------------------------------------------ the page of a person
 
     async def home(self, opened: Inbound) -> tuple[HomeSection, ...]:

@@ -68,7 +68,7 @@ def model_of(
     if provider == "demo":
         from bot.llm.demo import DemoModel
 
-        return DemoModel()
+        return DemoModel(clock)
     if provider in EXTRAS:
         raise errors.ConfigError(
             f'llm.provider: found "{provider}", which needs the optional extra `shipmate[{provider}]`, '
