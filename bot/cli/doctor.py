@@ -289,7 +289,11 @@ def free(config: Settings) -> Iterator[Finding]:
     held = [_token_held(config, tokens_in_use(config.channels, manifests(), config.enabled))]
     servers: dict[str, Any] = {"dashboard.port": config.dashboard} if config.dashboard.enabled else {}
     servers |= {f"channels.{name}.port": config.channels[name] for name in config.enabled}
-    held += [_port_held(key, one.host, one.port) for key, one in servers.items() if getattr(one, "port", 0)]
+    held += [
+        _port_held(key, one.host, one.port)
+        for key, one in servers.items()
+        if getattr(one, "port", 0) and "port" in one.model_fields_set
+    ]
     told = [one for one in held if one is not None]
     yield from told or [Finding("gateway", "ok", "not running; its folder, tokens and ports are free")]
 

@@ -73,7 +73,7 @@ class ModelPrice(StrictModel):
 class Llm(StrictModel):
     """The language model."""
 
-    provider: Literal["anthropic", "demo", "bedrock", "vertex"] | None = None
+    provider: Literal["anthropic", "demo"] | None = None
     """Who answers. Absent: `anthropic` where a key is set, else `demo`."""
     model: Annotated[str, Field(min_length=1, max_length=200)] = "claude-sonnet-5-5"
     """The model of every chat that has not chosen another one with `/model`."""
@@ -468,6 +468,3 @@ def with_channels(sections: tuple[tuple[str, type[BaseModel]], ...]) -> type[Shi
     return create_model(
         "Ship", __base__=ShipFile, channels=(channels, Field(alias="channels", description=CHANNELS))
     )
-
-
-PROVIDERS_NOT_BUILT = frozenset({"bedrock", "vertex"})

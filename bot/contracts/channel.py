@@ -178,9 +178,9 @@ class HttpServer(Protocol):
         """Most long-lived answers at once, over all servers."""
         ...
 
-    async def start(self, app: Any, host: str, port: int, *, grace: float) -> int:
-        """Serve an `aiohttp.web.Application` that was not used yet; the port. A stop waits `grace` seconds for what is being
-        answered. Raises OSError where it cannot listen.
+    async def start(self, app: Any, host: str, port: int, *, grace: float, nearby: bool = False) -> int:
+        """Serve an `aiohttp.web.Application` that was not used yet; the port, where that is taken and `nearby` is true the next
+        free one. A stop waits `grace` seconds for what is being answered. Raises OSError where it cannot listen.
         """
         ...
 

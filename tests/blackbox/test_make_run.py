@@ -43,7 +43,7 @@ def clone(tmp_path: Path) -> Path:
     for stamp in (".pip", ".runtime", ".project"):
         (clone / ".venv" / stamp).touch()
     config = json.loads((clone / "ship.json").read_text(encoding="utf-8"))
-    config["channels"]["web"]["port"] = 0
+    config["channels"]["web"] = {"port": 0}
     config["dashboard"] = {"port": 0}
     (clone / "ship.json").write_text(json.dumps(config), encoding="utf-8")
     return clone
