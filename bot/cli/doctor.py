@@ -221,6 +221,7 @@ def stored(root: Path) -> Iterator[Finding]:
     from bot.history.search import index_file
     from bot.history.usage.sums import FILE, UsageSums
     from bot.journal import view
+    from bot.journal.file import copies
     from bot.system import SystemDisk
 
     journal, index = root / HOME / "journal.db", root / HOME / "index.db"
@@ -231,15 +232,22 @@ def stored(root: Path) -> Iterator[Finding]:
         try:
             damage = view.damage(journal)
         except errors.StorageError as error:
-            yield Finding(
-                "journal", "warn", str(error), f"`{command('run', root)}` brings an older one up to date"
-            )
+            yield Finding("journal", "wrong" if "newer" in str(error) else "warn", str(error))
         else:
             if damage:
                 remedy = "stop Shipmate, keep a copy, and start it: what can be read is taken over"
                 yield Finding("journal", "wrong", f"damaged: {damage}", remedy)
             else:
                 yield Finding("journal", "ok", f"whole, {size}")
+    yield from (
+        Finding(
+            "journal copy",
+            "ok",
+            f"{one.name}, {in_words(one.stat().st_size)}, of before an upgrade",
+            f"rm '{one}'",
+        )
+        for one in copies(journal)
+    )
     if not index.is_file():
         yield Finding("search index", "ok", "none yet")
     elif why := index_file.verdict(index):

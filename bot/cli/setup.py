@@ -156,8 +156,11 @@ def _show_next(root: Path) -> None:
 
 def check(root: Dir = Here, defaults: Defaults = False, as_json: AsJson = False) -> None:
     """Validate ship.json and the environment, without connecting."""
+    from bot.journal import view
+
     found = settings(root, defaults=defaults)
-    for line in found.warnings:
+    version = view.mismatch(root / HOME / "journal.db") if (root / HOME / "journal.db").is_file() else ""
+    for line in (*found.warnings, *([version] if version else [])):
         complain(f"warning: {line}")
     if as_json:
         say_json(

@@ -80,7 +80,7 @@ def engine(file: ShipFile, filled: FilledDocument) -> Iterator[str]:
             "engine.kind",
             '"postgresql", whose client is not installed',
             "psycopg",
-            "run `pip install 'shipmate[cluster]'`",
+            "run `pip install 'psycopg[binary]>=3.3,<4'`",
         )
 
 

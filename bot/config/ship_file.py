@@ -403,7 +403,7 @@ class Engine(StrictModel):
     """The place of the journal."""
 
     kind: Annotated[Literal["embedded", "postgresql"], BeforeValidator(_engine)] = "embedded"
-    """`embedded` is a file in `.ship`; `postgresql` is a database, which needs `pip install 'shipmate[cluster]'`."""
+    """`embedded` is a file in `.ship`; `postgresql` is a database, which needs `pip install 'psycopg[binary]>=3.3,<4'`."""
     database_url: str | None = None
     """The address of the database, such as `postgresql://user:password@host/shipmate`. Take it from a variable."""
 

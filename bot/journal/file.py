@@ -62,6 +62,7 @@ def open_to_write(
             damaged(found)
         if wrong := schema.damage(db):
             raise _error(wrong, sqlite3.SQLITE_CORRUPT)
+        _keep_copy(db, path)
         schema.migrate(db)
         # What a failed fsync left in the write-ahead log may be in memory alone: nothing new may stand behind it.
         (busy, *_) = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
@@ -114,12 +115,34 @@ def _reader(path: Path, busy_seconds: float, how: str, *, any_version: bool) -> 
         db.text_factory = _text
         (version,) = db.execute("PRAGMA user_version").fetchone()
         if version != len(schema.MIGRATIONS) and not any_version:
-            raise errors.StorageError(f"the journal has version {version}, which this Shipmate cannot read")
+            raise errors.StorageError(schema.mismatch(version))
         db.execute("SELECT count(*) FROM sqlite_master" if any_version else "SELECT 1 FROM probe").fetchone()
     except (sqlite3.Error, errors.StorageError):
         close(db)
         raise
     return db
+
+
+def copies(path: Path) -> list[Path]:
+    """The copies that were kept of a journal before it was brought to a newer version."""
+    return sorted(path.parent.glob(f"{path.name}.version-*"))
+
+
+def _keep_copy(db: sqlite3.Connection, path: Path) -> None:
+    """Keep a file that is about to be brought to a newer version, in place of the copy of the time before."""
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    if not 0 < version < len(schema.MIGRATIONS):
+        return
+    new, before = path.with_name(f"{path.name}.being-copied"), copies(path)
+    new.unlink(missing_ok=True)
+    os.close(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    db.execute("VACUUM INTO ?", (str(new),))
+    _fsync(new)
+    target = new.replace(path.with_name(f"{path.name}.version-{version}"))
+    _fsync(path.parent)
+    for other in before:
+        if other != target:
+            other.unlink()
 
 
 def copy_aside(path: Path, ts: int) -> Path:

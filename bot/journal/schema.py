@@ -736,6 +736,22 @@ def tables() -> Mapping[str, Table]:
     return found
 
 
+def mismatch(version: int, own: int = len(MIGRATIONS)) -> str:
+    """Say of a journal of another version whose it is, and what to do; "" of one of this version."""
+    if version > own:
+        return (
+            f"the journal has version {version}, this Shipmate knows versions up to {own}: it was written by a newer one; run that, "
+            f"or put .ship/journal.db.version-{own} in the place of journal.db, which loses what came since; to move it away loses "
+            "messages without an answer, open questions, jobs, lasting permissions and people's settings"
+        )
+    if version < own:
+        return (
+            f"the journal has version {version}, this Shipmate's is {own}: it was written by an older one; a start brings it up to "
+            "date and keeps a copy of it"
+        )
+    return ""
+
+
 def migrate(db: Connection, migrations: Sequence[Migration] = MIGRATIONS) -> int:
     """Bring a database up to date, all steps or none; returns how many were missing.
 
@@ -743,10 +759,7 @@ def migrate(db: Connection, migrations: Sequence[Migration] = MIGRATIONS) -> int
     """
     (version,) = db.execute("PRAGMA user_version").fetchone()
     if version > len(migrations):
-        raise errors.StorageError(
-            f"the journal has version {version}, this Shipmate knows versions up to {len(migrations)}: "
-            "it was written by a newer one; run that, or move journal.db away"
-        )
+        raise errors.StorageError(mismatch(version, len(migrations)))
     missing = migrations[version:]
     if missing:
         db.execute("BEGIN IMMEDIATE")

@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 from bot.contracts.environment import Clock, Log
-from bot.journal import file
+from bot.journal import file, schema
 from bot.journal.database import ReadOnlyFile
 from bot.journal.inbox import SqlInbox
 from bot.journal.outbox import SqlOutbox
@@ -23,6 +23,16 @@ class JournalView(SqlInbox, SqlSteps, SqlOutbox):
 
 def in_file(path: Path, *, clock: Clock, log: Log) -> JournalView:
     return JournalView(ReadOnlyFile(path, clock=clock, log=log), clock=clock, log=log)
+
+
+def mismatch(path: Path) -> str:
+    """Say whose journal it is that has another version than ours; "" where it is ours, or cannot be read. Blocking."""
+    try:
+        with closing(file.open_to_read(path, any_version=True)) as db:
+            (version,) = db.execute("PRAGMA user_version").fetchone()
+    except sqlite3.Error:
+        return ""
+    return schema.mismatch(version) if version else ""
 
 
 def damage(path: Path) -> str:
