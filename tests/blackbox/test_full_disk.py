@@ -33,5 +33,7 @@ async def test_a_full_disk_raises_one_alarm_with_the_right_cause(tmp_path: Path)
             (tmp_path / ".ship" / "ballast").unlink()
             await world.telegram.until(lambda: any("room again" in one for one in world.texts(OPERATOR)))
             _, *alarms = world.texts(OPERATOR)
-            assert ["no room on the disk" in one or "room again" in one for one in alarms] == [True, True], alarms
+            assert ["no room on the disk" in one or "room again" in one for one in alarms] == [True, True], (
+                alarms
+            )
             await world.process.stop()
