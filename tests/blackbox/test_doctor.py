@@ -138,10 +138,11 @@ async def test_a_turn_goes_through_model_and_tools_with_and_without_a_gateway(wo
     word = re.compile(r"word alone: (\w+)")
     world.config["channels"]["console"]["enabled"] = True
     world.model.script(lambda body: word.findall(json.dumps(body["messages"]))[-1])
+    gateway = world.process
     for running in (False, True):
         if running:
             await world.start()
-        gateway, world.process = world.process, type(world.process)(world.root, world.process.env)
+        world.process = type(gateway)(world.root, gateway.env)
         assert (await doctor(world, 0, "--turn"))["turn"]["found"].startswith("answered within ")
         world.process = gateway
     assert [line["chatKey"] for line in world.archive()] == ["console:chat:doctor"] * 4
