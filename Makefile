@@ -41,7 +41,7 @@ run: setup
 	  dir=.; echo "Going on in this folder, where .ship holds what was said; docs/operate.md says how to move it."; \
 	fi; \
 	if [ -z "$$dir" ]; then \
-	  dir=$$code-project; \
+	  dir=$$code-project; [ -e "$$dir/.ship" ] || dir=$${code%/*}/shipmate-project; \
 	  if [ -d "$$dir" ] && [ ! -e "$$dir/.ship" ] && [ -n "$$(ls -A "$$dir")" ]; then \
 	    echo "$$dir is there and was not made by Shipmate. Say which folder to use: make run DIR=/path/to/folder" >&2; exit 2; \
 	  fi; \

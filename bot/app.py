@@ -250,11 +250,13 @@ def ready_line(gateway: Gateway) -> str:
     return " ".join(["ready", *sorted(gateway.channels), *addresses])
 
 
-async def chat(root: Path) -> int:
-    """`shipmate chat`: talk in the terminal, with the running gateway, or with one started for it. Raises `errors.ShipmateError`."""
+async def chat(root: Path, **how: Any) -> int:
+    """`shipmate chat`: talk in the terminal, with the running gateway, or with one started for it; `how` is as in
+    `channels.console.client.converse`. Raises `errors.ShipmateError`.
+    """
     client = importlib.import_module(f"{discovery.PACKAGE}.{CONSOLE}.client")
     home = root / config.HOME
-    talk = functools.partial(client.converse, home, stdin=sys.stdin, stdout=sys.stdout)
+    talk = functools.partial(client.converse, home, **{"stdin": sys.stdin, "stdout": sys.stdout} | how)
     if await asyncio.to_thread(instance.is_held, home):
         with speaking(terminal_language(os.environ)):
             return int(await talk())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import ipaddress
 import logging
 from collections import Counter, OrderedDict
@@ -21,6 +22,7 @@ from bot.contracts.environment import Clock, Log
 HEAD_SECONDS = 10.0
 """Seconds a client gets for the head of a request, and a connection between two of them."""
 BODY_SECONDS = 15.0
+LAST_PORT = 65_535
 _LOOK_SECONDS = 1.0
 _SAY_SECONDS = 60.0
 _TOO_SLOW = "The request took too long to arrive."
@@ -163,11 +165,10 @@ class HttpServer:
         """Most long-lived answers at once, over all servers."""
         return self._connections.streams
 
-    async def start(self, app: web.Application, host: str, port: int, *, grace: float) -> int:
-        """Serve an application that was not used yet; the port. A stop waits `grace` seconds for what is being answered.
-
-        Raises OSError where it cannot listen.
-        """
+    async def start(
+        self, app: web.Application, host: str, port: int, *, grace: float, nearby: bool = False
+    ) -> int:
+        """As `contracts.channel.HttpServer.start`."""
         app.middlewares.append(self._whole)
         logging.getLogger("aiohttp.server").addFilter(_worth_a_line)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=grace, keepalive_timeout=HEAD_SECONDS)
@@ -176,10 +177,19 @@ class HttpServer:
         assert inner is not None  # noqa: S101  it was set up
         self._runner, loop = runner, asyncio.get_running_loop()
         try:
-            # In two steps: what a start that is cancelled has opened is known, and closed.
-            self._server = await loop.create_server(
-                lambda: Connection(inner(), self._connections, self._known), host, port, start_serving=False
-            )
+            while self._server is None:
+                try:
+                    # In two steps: what a start that is cancelled has opened is known, and closed.
+                    self._server = await loop.create_server(
+                        lambda: Connection(inner(), self._connections, self._known),
+                        host,
+                        port,
+                        start_serving=False,
+                    )
+                except OSError as failure:
+                    if not nearby or failure.errno != errno.EADDRINUSE or port >= LAST_PORT:
+                        raise
+                    port += 1
             await self._server.start_serving()
         except (OSError, asyncio.CancelledError):
             await self.stop()

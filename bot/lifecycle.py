@@ -7,6 +7,7 @@ import contextlib
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from bot import config, errors
@@ -37,6 +38,7 @@ from bot.history.search.searched_archive import SearchedArchive
 from bot.history.transcript.requests import RequestLog
 from bot.history.transcript.store import FILES as TRANSCRIPT_FILES
 from bot.history.transcript.store import Transcript
+from bot.journal import file
 from bot.llm.learned import LearnedFile
 from bot.llm.windows import ContextWindows
 from bot.llm.wrapper import WatchedModel
@@ -44,6 +46,7 @@ from bot.maintenance import MaintenanceJobs
 from bot.periodic_jobs import PeriodicJob, PeriodicJobs
 from bot.reload import ConfigurationReload
 from bot.rss_monitor import RssMonitor
+from bot.sizes import in_words
 from bot.system import SystemClock, SystemDisk, UlidSource
 from bot.telemetry import JsonlLog, Redactor
 from bot.tools.mcp.servers import McpServers
@@ -288,7 +291,7 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
     gateway.memory.start()
     try:
         await asyncio.to_thread(services.reserve.look)
-        await services.journal.open()
+        await _open_journal(gateway, say)
         # Before anything of them is read.
         await services.stream.replay({ARCHIVE_FILES: services.archive, TRANSCRIPT_FILES: services.transcript})
         await gateway.losses.begin()
@@ -324,6 +327,20 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
             # Cut short, it would leave connections and files open.
             await asyncio.wait([closing])
             raise
+
+
+async def _open_journal(gateway: Gateway, say: Say) -> None:
+    """Open it, and say of the copy that was kept where it had to be brought to a newer version."""
+    path = gateway.services.settings.home / "journal.db"
+    before = set(await asyncio.to_thread(file.copies, path))
+    await gateway.services.journal.open()
+    for copy in set(await asyncio.to_thread(file.copies, path)) - before:
+        say(copy_in_words(copy))
+
+
+def copy_in_words(copy: Path) -> str:
+    size = in_words(copy.stat().st_size)
+    return f"the journal was brought to a newer version; {copy.name}, {size}, is that of before: once all is well, rm '{copy}'"
 
 
 async def _check_model(gateway: Gateway, say: Say, lines: PartLines) -> None:

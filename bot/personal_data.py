@@ -340,8 +340,9 @@ class PersonalData:
         return {Kept.TRANSCRIPTS: own, Kept.SHARED_TRANSCRIPTS: shared}
 
     def _erase_journal(self, found: Found) -> int:
-        for path in self._home.glob(f"{JOURNAL}.corrupt-*"):
-            self._disk.remove(path)
+        for kind in ("corrupt", "version"):
+            for path in self._home.glob(f"{JOURNAL}.{kind}-*"):
+                self._disk.remove(path)
         if self._journal is None:
             return 0
         count = personal.erase(self._journal, self._person, found.requests, found.own, found.shared)

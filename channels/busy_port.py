@@ -15,11 +15,11 @@ async def port_error(
     """The error of a server with the settings `key`: `errors.Unavailable` where another process holds the port, else an
     `errors.ConfigError`.
     """
-    where = f"{key}: port {port} on {host}"
+    where = f"{key}.port: {port} on {host}"
     if failure.errno != errno.EADDRINUSE:
         return errors.ConfigError(f"{where} cannot be listened on ({failure.strerror}); set another one")
     pid = await asyncio.to_thread(holder, port)
     by = f" by process {pid}" if pid else ""
     return errors.Unavailable(
-        f"{where} is in use{by}; stop what uses it or set {key}.port (0 takes a free one)"
+        f"{where} is in use{by}; stop it, or set {key}.port to another one (0 takes a free one)"
     )

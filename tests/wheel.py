@@ -1,7 +1,7 @@
 """What a stranger installs: the wheel alone, in an empty environment of each Python, without extras. `python -m tests.wheel`.
 
-On each it goes the whole way: init, check, run, the console, an answer in the terminal, SIGTERM, a chat of its own. Where uv or
-pipx are on the machine, `uvx shipmate` and `pipx run shipmate` start the demo from an index that has the wheel.
+On each it goes the whole way: init, check, run, the console, an answer in the terminal, SIGTERM, a chat of its own. The lines of README
+that need no clone, `uvx --from` and `pipx run --spec`, start the demo from the wheel.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def main() -> int:
                 for version, python in found.items()
             ]
             wrong = [line for one in tries if (line := one.result()) is not None]
-        wrong += [line for line in from_index(wheel, Path(scratch)) if line is not None]
+        wrong += [line for line in without_clone(wheel, Path(scratch)) if line is not None]
     for line in wrong:
         print(line)
     return bool(wrong or not found)
@@ -84,31 +84,19 @@ def attempt(version: str, python: str, wheel: Path, scratch: Path) -> str | None
     return None
 
 
-def from_index(wheel: Path, scratch: Path) -> Iterator[str | None]:
-    """Run the package by its name alone, on a terminal, as whoever has read of it does; what went wrong with each runner."""
-    index = scratch / "simple"
-    (index / "shipmate").mkdir(parents=True)
-    shutil.copy(wheel, index / "shipmate")
-    (index / "shipmate" / "index.html").write_text(
-        f'<a href="{wheel.name}">{wheel.name}</a>', encoding="utf-8"
-    )
+def without_clone(wheel: Path, scratch: Path) -> Iterator[str | None]:
+    """Run it by the lines of README, on a terminal; what went wrong with each runner."""
+    python = ["--python", sys.executable]
     runners = {
-        "uvx": ["uvx", "--python", sys.executable, "--index", index.as_uri(), "shipmate"],
-        "pipx": [
-            "pipx",
-            "run",
-            "--python",
-            sys.executable,
-            f"--pip-args=--extra-index-url {index.as_uri()}",
-            "shipmate",
-        ],
+        "uvx": ["uvx", *python, "--from", str(wheel), "shipmate"],
+        "pipx": ["pipx", "run", *python, "--spec", str(wheel), "shipmate"],
     }
     for name, words in runners.items():
-        if shutil.which(name) is None:
-            print(f"wheel: not on this machine, so not tried: {name}")
-            continue
         try:
-            first_look(words, scratch / name)
+            first_look(
+                [str(Path(sys.executable).with_name(words[0])), *words[1:], "run", "--defaults"],
+                scratch / name,
+            )
         except (Failed, OSError) as error:
             yield f"wheel: {name}: {error}"
         else:
@@ -117,16 +105,12 @@ def from_index(wheel: Path, scratch: Path) -> Iterator[str | None]:
 
 def first_look(words: Sequence[str], home: Path) -> None:
     """Start it on a terminal, wait until it is ready, and press Ctrl-C."""
-    data = home / "data" / "shipmate"
-    data.mkdir(parents=True)
-    free = {"dashboard": {"port": 0}, "channels": {"web": {"port": 0}}}
-    (data / "ship.json").write_text(json.dumps(free), encoding="utf-8")
+    home.mkdir()
     hidden = ("TOKEN", "KEY", "VIRTUAL_ENV", "PYTHON")
     env = {name: value for name, value in os.environ.items() if not any(one in name for one in hidden)}
     env |= {
-        "XDG_DATA_HOME": str(home / "data"),
-        "PIPX_HOME": str(home / "pipx"),
-        "UV_CACHE_DIR": str(home / "uv"),
+        "PIPX_HOME": str(home.with_name("pipx-home")),
+        "UV_CACHE_DIR": str(home.with_name("uv-cache")),
     }
     pid, terminal = pty.fork()
     if not pid:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -78,6 +79,12 @@ app.add_typer(history.index_app)
 app.command(context_settings={"ignore_unknown_options": True})(access.allow)
 app.command(context_settings={"ignore_unknown_options": True})(access.block)
 app.command()(access.pending)
+
+
+@app.command(hidden=True)
+def start(path: Annotated[Path | None, typer.Argument()] = None, root: Dir = Here) -> None:
+    """As `run`, by the name that it has in ShipMyAgent."""
+    gateway.run(path or root)
 
 
 @app.command()

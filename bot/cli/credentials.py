@@ -124,7 +124,7 @@ def _section(document: Mapping[str, Any], key: str) -> dict[str, Any]:
 
 
 def _ask_for_key(found: Credentials, address: str | None) -> None:
-    while key := _secret("Key of the Messages API (sk-ant-…; empty: the built-in demo model)"):
+    while key := _secret("Anthropic API key (sk-ant-…; empty: the built-in demo model)"):
         wrong = asyncio.run(_try_key(key, address))
         say(f"  {wrong or 'The provider takes it.'}")
         if not wrong or typer.confirm("Keep it all the same?", default=False):
@@ -152,8 +152,7 @@ def _ask_for_tokens(
     while True:
         values = {}
         for token, name in names.items():
-            form = manifest.token_forms.get(token)
-            values[token] = _secret(f"{name} ({form.example if form else 'empty: leave it off'})")
+            values[token] = _ask_for_token(manifest, token, name)
             if not values[token]:
                 return
         settings = _settings(manifest, section, values)
@@ -170,6 +169,18 @@ def _ask_for_tokens(
                 person = _person(manifest.claim, manifest.name, settings)
                 found.operators += [] if person is None else [f"{manifest.name}:{person}"]
             return
+
+
+def _ask_for_token(manifest: Manifest, token: str, name: str) -> str:
+    """A token of its platform's form, or one that is kept all the same; "" where it is left off."""
+    form, called = manifest.token_forms.get(token), f"{manifest.name.capitalize()} {token.replace('_', ' ')}"
+    while value := _secret(f"{called}, {name} ({form.example if form else 'empty: leave it off'})"):
+        if form is None or re.fullmatch(form.pattern, value):
+            break
+        say(f"  A {called} looks like {form.example}; this is something else.")
+        if typer.confirm("Keep it all the same?", default=False):
+            break
+    return value
 
 
 def _settings(

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import os
+import secrets
 import socket
 import stat
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -43,23 +46,32 @@ if TYPE_CHECKING:
 WRONG, LATER = 78, 75
 CLOCK_SECONDS = 30.0
 """So far the clocks of this machine and of a platform may differ."""
+TURN_SECONDS = 180.0
 LOW, VERY_LOW = 0.10, 0.02
 """Parts of the disk that should be free."""
 _MARKS = {"ok": "ok   ", "warn": "warn ", "later": "later", "wrong": "wrong"}
 
 
-def doctor(root: Dir = Here, defaults: Defaults = False, as_json: AsJson = False) -> None:
+Turn = Annotated[
+    bool,
+    typer.Option(
+        "--turn", help="Play one turn too, as `shipmate chat` would: it asks the model and is kept."
+    ),
+]
+
+
+def doctor(root: Dir = Here, defaults: Defaults = False, as_json: AsJson = False, turn: Turn = False) -> None:
     """Connect, look whether all is well, and say what to do. Tokens, model, disk, clock and files. Exit code 0, 75 or 78."""
-    raise typer.Exit(asyncio.run(_examine(root, defaults=defaults, as_json=as_json)))
+    raise typer.Exit(asyncio.run(_examine(root, defaults=defaults, as_json=as_json, turn=turn)))
 
 
-async def _examine(root: Path, *, defaults: bool, as_json: bool) -> int:
+async def _examine(root: Path, *, defaults: bool, as_json: bool, turn: bool) -> int:
     from bot.telemetry import LogRedactor
 
     seen, redact = set[str](), LogRedactor()
     try:
         config = settings(root, defaults=defaults)
-        redact, found = LogRedactor(config.secrets), _with_settings(config)
+        redact, found = LogRedactor(config.secrets), _with_settings(config, turn=turn)
     except errors.ConfigError as error:
         found = _without_settings(root, error)
     async for one in found:
@@ -82,7 +94,7 @@ async def _without_settings(root: Path, error: errors.ConfigError) -> AsyncItera
         yield one
 
 
-async def _with_settings(config: Settings) -> AsyncIterator[Finding]:
+async def _with_settings(config: Settings, *, turn: bool) -> AsyncIterator[Finding]:
     yield versions()
     yield Finding("configuration", "ok", "ship.json and the environment hold together")
     for line in config.warnings:
@@ -105,12 +117,29 @@ async def _with_settings(config: Settings) -> AsyncIterator[Finding]:
     yield await isolation(config)
     for one in free(config):
         yield one
-    async for one in model(config):
-        yield one
-    async for one in servers(config):
-        yield one
-    async for one in channels(config):
-        yield one
+    for part in (model, servers, channels):
+        async for one in part(config):
+            yield one
+    if turn:
+        yield await _played(config)
+
+
+async def _played(config: Settings) -> Finding:
+    """One turn, from the terminal's door through gateway, model and MCP servers back to it."""
+    import bot.app
+
+    word, answer, began = secrets.token_hex(3), io.StringIO(), time.monotonic()
+    asked = io.StringIO(f"This is a test by `shipmate doctor`. Answer with this word alone: {word}\n")
+    try:
+        async with asyncio.timeout(TURN_SECONDS):
+            await bot.app.chat(config.root, stdin=asked, stdout=answer, chat_id="doctor")
+    except errors.ShipmateError as error:
+        return Finding("turn", "wrong", str(error))
+    except TimeoutError:
+        return Finding("turn", "later", f"no answer within {TURN_SECONDS:g} s", "see `shipmate logs`")
+    if word in answer.getvalue():
+        return Finding("turn", "ok", f"answered within {time.monotonic() - began:.1f} s")
+    return Finding("turn", "wrong", f"not answered: {answer.getvalue().strip()}", "see `shipmate logs`")
 
 
 def versions() -> Finding:
@@ -192,6 +221,7 @@ def stored(root: Path) -> Iterator[Finding]:
     from bot.history.search import index_file
     from bot.history.usage.sums import FILE, UsageSums
     from bot.journal import view
+    from bot.journal.file import copies
     from bot.system import SystemDisk
 
     journal, index = root / HOME / "journal.db", root / HOME / "index.db"
@@ -206,6 +236,15 @@ def stored(root: Path) -> Iterator[Finding]:
             yield Finding("journal", "wrong", f"damaged: {damage}", remedy)
         else:
             yield Finding("journal", "ok", f"whole, {size}")
+    yield from (
+        Finding(
+            "journal copy",
+            "ok",
+            f"{one.name}, {in_words(one.stat().st_size)}, of before an upgrade",
+            f"rm '{one}'",
+        )
+        for one in copies(journal)
+    )
     if not index.is_file():
         yield Finding("search index", "ok", "none yet")
     elif why := index_file.verdict(index):
@@ -255,7 +294,11 @@ def free(config: Settings) -> Iterator[Finding]:
     held = [_token_held(config, tokens_in_use(config.channels, manifests(), config.enabled))]
     servers: dict[str, Any] = {"dashboard.port": config.dashboard} if config.dashboard.enabled else {}
     servers |= {f"channels.{name}.port": config.channels[name] for name in config.enabled}
-    held += [_port_held(key, one.host, one.port) for key, one in servers.items() if getattr(one, "port", 0)]
+    held += [
+        _port_held(key, one.host, one.port)
+        for key, one in servers.items()
+        if getattr(one, "port", 0) and "port" in one.model_fields_set
+    ]
     told = [one for one in held if one is not None]
     yield from told or [Finding("gateway", "ok", "not running; its folder, tokens and ports are free")]
 

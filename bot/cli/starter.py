@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic.alias_generators import to_camel
-
 from bot.cli.common import say
 from bot.config.checks import token_keys, variable
 from bot.contracts.channel import Manifest
@@ -52,11 +50,7 @@ def _section(manifest: Manifest) -> dict[str, Any]:
     section: dict[str, Any] = {
         key: f"${{{variable(manifest.name, token)}}}" for token, key in token_keys(manifest).items()
     }
-    fields = manifest.settings.model_fields
-    for name in ("host", "port"):
-        if name in fields:
-            section[to_camel(name)] = fields[name].get_default(call_default_factory=True)
-    if "allow" in fields:
+    if "allow" in manifest.settings.model_fields:
         section["allow"] = []
     return section
 

@@ -15,7 +15,7 @@ from pydantic.alias_generators import to_camel
 
 from bot.config.findings import Loc, dotted, finding, shown
 from bot.config.placeholders import FilledDocument
-from bot.config.ship_file import POSTGRESQL_BEFORE, PROVIDERS_NOT_BUILT, Dashboard, Llm, Prompt, ShipFile
+from bot.config.ship_file import POSTGRESQL_BEFORE, Dashboard, Llm, Prompt, ShipFile
 from bot.contracts.channel import ChannelSettings, Manifest, is_loopback
 from bot.words.times import zone
 
@@ -55,14 +55,6 @@ def variable(channel: str, token: str) -> str:
     return f"{channel}_{token}".upper().replace("-", "_")
 
 
-def not_built(file: ShipFile) -> Iterator[str]:
-    """Values other than the default for features that do not exist yet."""
-    if file.llm.provider in PROVIDERS_NOT_BUILT:
-        yield finding(
-            "llm.provider", shown(file.llm.provider), '"anthropic" or "demo"', "this one is not available yet"
-        )
-
-
 def engine(file: ShipFile, filled: FilledDocument) -> Iterator[str]:
     """Yield a finding for a database without an address, or without its client."""
     if file.engine.kind == "embedded":
@@ -88,7 +80,7 @@ def engine(file: ShipFile, filled: FilledDocument) -> Iterator[str]:
             "engine.kind",
             '"postgresql", whose client is not installed',
             "psycopg",
-            "run `pip install 'shipmate[cluster]'`",
+            "run `pip install 'psycopg[binary]>=3.3,<4'`",
         )
 
 
@@ -272,6 +264,7 @@ def warnings(
         mode = 0
     if mode & stat.S_IROTH:
         yield ".env: others on this machine can read it; run `chmod 600 .env`"
+    yield from _left_over(root)
     if filled.document.get("engine", {}).get("kind") == POSTGRESQL_BEFORE:
         yield f'engine.kind: "{POSTGRESQL_BEFORE}" is read as "postgresql", its name by now; write that'
     for loc in filled.literal:
@@ -287,6 +280,15 @@ def warnings(
         parts = urlsplit(address)
         if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
             yield f"{key}: is not encrypted, so tokens travel in the open; use https"
+
+
+def _left_over(root: Path) -> Iterator[str]:
+    """Yield a warning of what ShipMyAgent reads and Shipmate does not."""
+    if (root / ".ship" / "mcp" / "mcp.json").is_file():
+        yield (
+            ".ship/mcp/mcp.json: is not read here; move what stands in its `servers` to mcp.servers of ship.json, where `sse` is "
+            "http, and remove it"
+        )
 
 
 def misshapen_key(llm: Llm) -> Iterator[str]:

@@ -29,6 +29,12 @@ _EXPECTED = {
     "model_type": "an object",
     "finite_number": "a finite number",
 }
+MOVED = {
+    "adapters": 'write "channels" in place of it, as in "channels": {"telegram": {"botToken": "${TELEGRAM_BOT_TOKEN}"}}',
+    "start": 'write {"host": …, "port": …} into channels.web',
+    "permissions.exec_shell": "write a rule such as run_shell(git status) into permissions.allow",
+}
+"""What is right here in place of keys of ShipMyAgent, by their places."""
 _BOUNDS = {
     "greater_than_equal": ("at least {}", "ge"),
     "greater_than": ("more than {}", "gt"),
@@ -74,7 +80,7 @@ def from_error(error: Mapping[str, Any], *, known: Collection[str], hidden: bool
     key, kind, value = dotted(loc), str(error["type"]), error["input"]
     hidden = hidden or any(is_secret_key(part) for part in loc)
     if kind == "extra_forbidden":
-        return finding(key, "an unknown key", _listed(known), _similar(str(loc[-1]), known))
+        return finding(key, "an unknown key", _listed(known), MOVED.get(key) or _similar(str(loc[-1]), known))
     if kind == "missing":
         return finding(key, "nothing", "a value", f'add "{loc[-1]}"')
     found = shown(value, hidden=hidden)

@@ -318,7 +318,6 @@ def _keys_at(loc: Loc, manifests: Mapping[str, Manifest]) -> list[str]:
 
 
 def _between(file: Any, filled: FilledDocument, manifests: Mapping[str, Manifest]) -> Iterator[str]:
-    yield from checks.not_built(file)
     yield from checks.engine(file, filled)
     yield from checks.operators(manifests, filled)
     yield from checks.servers(filled)

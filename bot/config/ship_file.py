@@ -87,7 +87,7 @@ class ModelUse(StrictModel):
 class Llm(StrictModel):
     """The language model."""
 
-    provider: Literal["anthropic", "demo", "bedrock", "vertex"] | None = None
+    provider: Literal["anthropic", "demo"] | None = None
     """Who answers. Absent: `anthropic` where a key is set, else `demo`."""
     model: Annotated[str, Field(min_length=1, max_length=200)] = "claude-sonnet-5-5"
     """The model of every chat that has not chosen another one with `/model`."""
@@ -424,7 +424,7 @@ class Engine(StrictModel):
     """The place of the journal."""
 
     kind: Annotated[Literal["embedded", "postgresql"], BeforeValidator(_engine)] = "embedded"
-    """`embedded` is a file in `.ship`; `postgresql` is a database, which needs `pip install 'shipmate[cluster]'`."""
+    """`embedded` is a file in `.ship`; `postgresql` is a database, which needs `pip install 'psycopg[binary]>=3.3,<4'`."""
     database_url: str | None = None
     """The address of the database, such as `postgresql://user:password@host/shipmate`. Take it from a variable."""
 
@@ -489,6 +489,3 @@ def with_channels(sections: tuple[tuple[str, type[BaseModel]], ...]) -> type[Shi
     return create_model(
         "Ship", __base__=ShipFile, channels=(channels, Field(alias="channels", description=CHANNELS))
     )
-
-
-PROVIDERS_NOT_BUILT = frozenset({"bedrock", "vertex"})

@@ -104,6 +104,10 @@ class Intake(Protocol):
         """
         ...
 
+    async def model(self, chat_key: ChatKey) -> str:
+        """The name of the model that answers in a chat now."""
+        ...
+
     async def questions(self, chat_key: ChatKey, person: UserRef) -> list[OpenQuestion]:
         """Open approval questions of a conversation, as this person sees them. Raises `errors.StorageError`."""
         ...
@@ -174,9 +178,9 @@ class HttpServer(Protocol):
         """Most long-lived answers at once, over all servers."""
         ...
 
-    async def start(self, app: Any, host: str, port: int, *, grace: float) -> int:
-        """Serve an `aiohttp.web.Application` that was not used yet; the port. A stop waits `grace` seconds for what is being
-        answered. Raises OSError where it cannot listen.
+    async def start(self, app: Any, host: str, port: int, *, grace: float, nearby: bool = False) -> int:
+        """Serve an `aiohttp.web.Application` that was not used yet; the port, where that is taken and `nearby` is true the next
+        free one. A stop waits `grace` seconds for what is being answered. Raises OSError where it cannot listen.
         """
         ...
 
@@ -395,7 +399,7 @@ def _no_server() -> HttpServer:
 @dataclass(frozen=True, slots=True)
 class ChannelDeps:
     """Collaborators of a channel. `home` is the `.ship` folder, to which `disk` writes what another host has to know too, `root` the
-    project root; `name` and `model` name the bot and its model, where a channel can show them ("" where unknown). `holder` (blocking) gives the pid of the
+    project root; `name` is the bot's. `holder` (blocking) gives the pid of the
     process that listens on a port of this machine, None where it cannot be seen; `user_of` (blocking) the user whose
     program is at the far end of a connection from this machine (near end first, each as host and port), None where
     that cannot be seen. `operators` are those of now; `appoint` makes a person one of them, and raises
@@ -411,7 +415,6 @@ class ChannelDeps:
     disk: Disk
     operators: Collection[UserRef] = frozenset()
     name: str = "Shipmate"
-    model: str = ""
     holder: Callable[[int], int | None] = lambda _: None
     user_of: Callable[[tuple[str, int], tuple[str, int]], int | None] = lambda _near, _far: None
     appoint: Callable[[UserRef], Awaitable[None]] = _refused

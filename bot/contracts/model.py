@@ -8,6 +8,8 @@ from typing import Protocol
 
 from bot.contracts.base import Json, Message
 
+DEMO = "demo"
+"""The name of the built-in demo model."""
 ATTACHED = "attached"
 """The type of a block that stands for a file which is shown as it is: `artifact` has its bytes in base64, `media` is its MIME type,
 `size` its bytes, `tokens` an estimate.

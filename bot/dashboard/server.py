@@ -45,6 +45,7 @@ class Dashboard:
         token: str | None,
         parts: Callable[[], Mapping[str, PartHealth]],
         *,
+        nearby: bool = False,
         metrics: MetricsPage,
         console: Console | None,
         clock: Clock,
@@ -54,6 +55,7 @@ class Dashboard:
     ) -> None:
         self._host = host
         self._port = port
+        self._nearby = nearby
         self._token = token
         self._parts = parts
         self._metrics = metrics
@@ -79,15 +81,18 @@ class Dashboard:
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/metrics", self._metrics_page)
         try:
-            port = await self._server.start(app, self._host, self._port, grace=0.5)
+            port = await self._server.start(app, self._host, self._port, grace=0.5, nearby=self._nearby)
         except OSError as error:
-            pid = (
-                await asyncio.to_thread(self._holder, self._port) if error.errno == errno.EADDRINUSE else None
+            taken = error.errno == errno.EADDRINUSE
+            pid = await asyncio.to_thread(self._holder, self._port) if taken else None
+            how = (
+                f"is in use{f' by process {pid}' if pid else ''}"
+                if taken
+                else f"cannot be used ({error.strerror})"
             )
-            by = f" by process {pid}" if pid else ""
             raise errors.Unavailable(
-                f"dashboard.port: {self._port} on {self._host} cannot be used{by} ({error.strerror}); stop what "
-                "holds it, set another port, or set dashboard.enabled to false"
+                f"dashboard.port: {self._port} on {self._host} {how}; stop it, or set dashboard.port to another one (0 "
+                "takes a free one), or dashboard.enabled to false"
             ) from error
         shown = f"[{self._host}]" if ":" in self._host else self._host
         self.address = f"http://{shown}:{port}"

@@ -18,6 +18,8 @@ from bot.contracts.recall import KnowsChatMigrations, KnowsLinks, KnowsMembers, 
 from bot.tools.permissions.display import named
 from bot.words import Sentence, say, sentence
 
+ALIASES = {"clear": "new", "usage": "stats"}
+"""Other names of commands."""
 MOST_CALLED = 1_000
 """People and chats whose names are known for operators."""
 SECONDS = 15.0
@@ -228,7 +230,9 @@ class InboundCleaner:
     def _clean_command(self, command: Command | None) -> Command | None:
         if command is None:
             return None
-        return Command(name=self.words(command.name), args=self.words(command.args))
+        return Command(
+            name=ALIASES.get(command.name) or self.words(command.name), args=self.words(command.args)
+        )
 
     def _clean_attachment(self, attachment: Attachment) -> Attachment:
         update = {"name": self._optional(attachment.name), "mime": self._optional(attachment.mime)}

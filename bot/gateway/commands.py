@@ -20,7 +20,7 @@ from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import LISTENING, Inbound
 from bot.contracts.journal import Journal
 from bot.contracts.manner import effort_of
-from bot.gateway.access import Access
+from bot.gateway.access import ALIASES, Access
 from bot.gateway.admissions import AdmissionService, examples
 from bot.gateway.approvals import ApprovalService, act
 from bot.gateway.conversation import HANDLED, Turn
@@ -62,8 +62,7 @@ OF_CONVERSATION = frozenset(
 )
 """Commands about one conversation of a chat."""
 
-ALIASES = {"usage": "stats"}
-MEANT = {"cancel": "stop", "delete": "forget"} | dict.fromkeys(("clear", "reset", "restart"), "new")
+MEANT = {"cancel": "stop", "delete": "forget"} | dict.fromkeys(("reset", "restart"), "new")
 """What words of other bots mean here, whatever they are spelt like."""
 
 
@@ -187,7 +186,7 @@ class Commands:
     async def of_conversation(self, inbound: Inbound) -> Inbound:
         """An inbound as it is; a command about one conversation with the key of the one that it means."""
         command = inbound.command
-        about = command is not None and ALIASES.get(command.name, command.name) in OF_CONVERSATION
+        about = command is not None and command.name in OF_CONVERSATION
         return (
             inbound.model_copy(update={"chat_key": await self._conversation(inbound)}) if about else inbound
         )
@@ -233,7 +232,7 @@ class Commands:
         """Carry out a command; returns the answer for the person."""
         assert inbound.command is not None  # noqa: S101 - the caller asks for commands only
         name = inbound.command.name
-        run = self._runs.get(ALIASES.get(name, name))
+        run = self._runs.get(name)
         if run is None:
             return self._unknown(inbound, inbound.command.name)
         return await run(inbound)
@@ -610,6 +609,10 @@ class Commands:
         lines = [_session_line(one, now) for one in found]
         end = say("sessions.list_end", prefix=self._prefix(inbound))
         return "\n".join([say("sessions.list"), *lines, end])
+
+    async def model(self, chat_key: ChatKey) -> str:
+        """As `contracts.channel.Intake.model`."""
+        return (await self._agent.describe(chat_key)).model
 
     # ------------------------------------------------------------ the page of a person
 

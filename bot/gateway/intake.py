@@ -344,6 +344,9 @@ class GatewayIntake:
     async def home(self, opened: Inbound) -> tuple[HomeSection, ...]:
         return await self._commands.home(opened)
 
+    async def model(self, chat_key: ChatKey) -> str:
+        return await self._commands.model(chat_key)
+
     async def questions(self, chat_key: ChatKey, person: UserRef) -> list[OpenQuestion]:
         return await self._approvals.open_in(chat_key, person)
 

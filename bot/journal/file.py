@@ -62,7 +62,8 @@ def open_to_write(
             damaged(found)
         if wrong := schema.damage(db):
             raise _error(wrong, sqlite3.SQLITE_CORRUPT)
-        schema.migrate(db)
+        _keep_copy(db, path)
+        schema.migrate(db, schema.LATER)
         # What a failed fsync left in the write-ahead log may be in memory alone: nothing new may stand behind it.
         (busy, *_) = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         if busy:
@@ -121,6 +122,28 @@ def _reader(path: Path, busy_seconds: float, how: str, *, any_version: bool) -> 
         close(db)
         raise
     return db
+
+
+def copies(path: Path) -> list[Path]:
+    """The copies that were kept of a journal before it was brought to a newer version."""
+    return sorted(path.parent.glob(f"{path.name}.version-*"))
+
+
+def _keep_copy(db: sqlite3.Connection, path: Path) -> None:
+    """Keep a file that is about to be brought to a newer version, in place of the copy of the time before."""
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    if not 0 < version < schema.NEWEST:
+        return
+    new, before = path.with_name(f"{path.name}.being-copied"), copies(path)
+    new.unlink(missing_ok=True)
+    os.close(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    db.execute("VACUUM INTO ?", (str(new),))
+    _fsync(new)
+    target = new.replace(path.with_name(f"{path.name}.version-{version}"))
+    _fsync(path.parent)
+    for other in before:
+        if other != target:
+            other.unlink()
 
 
 def copy_aside(path: Path, ts: int) -> Path:

@@ -163,17 +163,23 @@ Described = dict[str, tuple[str, ...]]
 """Name of a table or index: what it is, of which table, and the words that made it."""
 
 
+LOSES = (
+    "which loses messages without an answer, open questions, jobs, lasting permissions and people's settings"
+)
+"""What happens where a journal is moved away."""
+
+
 def refusal(version: int, newest: int = NEWEST, what: str = "journal.db") -> str:
     """The reason why a journal of this version is not opened, and what to do; "" where it is. 0 is that of an empty one."""
     if version > newest:
         return (
-            f"the journal has version {version}, this Shipmate knows versions up to {newest}: "
-            f"it was written by a newer one; run that, or move {what} away"
+            f"the journal has version {version}, this Shipmate knows versions up to {newest}: it was written by a newer one; run that, "
+            f"or put {what}.version-{newest} in its place, which loses what came since, or move {what} away, {LOSES}"
         )
     if version and version < BASELINE:
         return (
-            f"the journal has version {version}, this Shipmate knows versions from {BASELINE} on: "
-            f"it was written by an unreleased earlier version; move {what} away"
+            f"the journal has version {version}, this Shipmate knows versions from {BASELINE} on: it was written by an unreleased "
+            f"earlier version; move {what} away, {LOSES}"
         )
     return ""
 

@@ -8,12 +8,15 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import PurePosixPath
 
 from bot import errors, tags, text
 from bot.contracts.base import Json, Message
-from bot.contracts.model import ModelFacts, ModelReply, ModelRequest, TextDelta, ToolInputDelta, Usage
+from bot.contracts.environment import Clock
+from bot.contracts.model import DEMO, ModelFacts, ModelReply, ModelRequest, TextDelta, ToolInputDelta, Usage
 
 _HISTORY = re.compile(
     r"what did (?:i|we|you) (?:say|write|tell|ask|talk)|\b(?:history|earlier|old|older|remember|before|previously)\b"
@@ -22,6 +25,25 @@ _HISTORY = re.compile(
 )
 _MINE = re.compile(r"\b(?:did|have) i\b|我.{0,8}[说說问問写寫提]", re.IGNORECASE)
 _SKILLS = re.compile(r"\bskills?\b|技能|スキル", re.IGNORECASE)
+_REMINDER = "⏰ "
+"""The job of a reminder begins with it, and is said as it is."""
+_ANY = r"[`'\"“”「」]*"
+_PLAINLY = re.compile(
+    r"\b(?P<three>three|several|many)\b.{0,20}\b(?:at once|side by side|in parallel)|(?P<three_zh>同时|並行|并行)"
+    rf"|^(?:please )?(?:run|execute)\b:? +{_ANY}(?P<run>.+?){_ANY}$|^(?:请)?(?:运行|执行) *{_ANY}(?P<run_zh>.+?){_ANY}$"
+    rf"|^(?:please )?(?:write|create|make)(?: a| the)?(?: file)? +{_ANY}(?P<write>[\w./-]*\w\.\w+){_ANY}(?:.{{0,20}}?(?:: *|with +|saying +)(?P<content>.+))?$"
+    rf"|^(?:请)?(?:写|创建) *{_ANY}(?P<write_zh>[\w./-]*\w\.\w+)"
+    r"|\bremind me in (?P<count>an?|one|\d{1,3}) (?P<unit>minute|hour)s?(?: (?:to|of|that) (?P<what>.+))?"
+    r"|(?P<count_zh>[一\d]{1,3}) ?(?P<unit_zh>分钟|小时)后提醒我(?P<what_zh>.*)"
+    rf"|^(?:please )?(?:look at|read|open) +(?:the )?(?:file )?{_ANY}(?P<look>[\w./-]*\w){_ANY}[.!?]?$"
+    rf"|^(?:please )?show(?: me)? +{_ANY}(?P<look_named>[\w./-]*\w\.\w+){_ANY}$"
+    rf"|^(?:请)?(?:看看|打开|读一下) *{_ANY}(?P<look_zh>[\w./-]*\w){_ANY}$"
+    r"|(?P<files>\b(?:list|which|what)\b.{0,12}\bfiles\b)|(?P<files_zh>有哪些文件|列出文件)",
+    re.IGNORECASE | re.DOTALL,
+)
+"""What the demo understands; what a name has behind `_` tells apart forms of the same."""
+_THREE = ("List the files", "Look at README", "Which skills are there?")
+_THREE_CHINESE = ("列出文件", "看看 README", "有哪些技能？")
 _QUOTED = re.compile(r"""["“”«»「『]([^"“”«»「」『』\n]{1,80})["“”«»」』]|(?<!\w)'([^'\n]{1,80})'(?!\w)""")
 
 
@@ -46,6 +68,15 @@ class DemoTurn:
     loaded: list[TaggedText] = field(default_factory=list)
     steps: int = 0
     results: list[tuple[str, str, bool]] = field(default_factory=list)
+    time: str = ""
+    """ISO 8601; "" in a task, which has none."""
+
+    @property
+    def plainly(self) -> dict[str, str]:
+        """What is asked for in words that the demo understands: the parts of `_PLAINLY` by name."""
+        match = _PLAINLY.search(self.words.strip())
+        found = match.groupdict() if match else {}
+        return {name.partition("_")[0]: words.strip() for name, words in found.items() if words is not None}
 
     @property
     def wants_history(self) -> bool:
@@ -81,6 +112,9 @@ class DemoTurn:
     def called(self, name: str) -> bool:
         return any(tool == name for tool, _, _ in self.results)
 
+    def failed(self, name: str) -> bool:
+        return any(tool == name and wrong for tool, _, wrong in self.results)
+
     def result(self, name: str) -> str:
         return next((words for tool, words, _ in reversed(self.results) if tool == name), "")
 
@@ -113,7 +147,9 @@ def _begins_turn(message: Message) -> bool:
 
 
 def _read_words(message: Message, turn: DemoTurn) -> None:
-    for item in tags.facts(message).get("attachments") or ():
+    facts = tags.facts(message)
+    turn.time = str(facts.get("time", ""))
+    for item in facts.get("attachments") or ():
         read = isinstance(item, dict) and item.get("readable") is True
         (turn.files if read else turn.attachments).append(_attachment(item))
     turn.words = "\n".join(words for words, tag in _texts(message) if tag is None)
@@ -177,10 +213,19 @@ _ENGLISH = {
     "nothing": "You sent no words that I could read.",
     "files": "I cannot open files yet: {}.",
     "read": "I was shown what this holds: {}.",
-    "try": "Try:\n- *What did I say earlier?* – I look it up in the history of this chat\n"
-    "- *Which skills do you have?* – I list them\n- `/help` for the commands",
+    "try": "I understand a few plain requests, and use the real tools for them:\n- *Run ls*\n- *Write hello.txt*\n"
+    "- *Remind me in a minute*\n- *Look at README*\n- *Do three things at once*\n"
+    "- *What did I say earlier?*\n- *Which skills do you have?*\n- `/help` for the commands",
     "remember_not": "Try `/help` for the commands.",
-    "connect": "To connect a real model, put `ANTHROPIC_API_KEY` into `.env` and start me again.",
+    "connect": "For anything else I need a real model. This line in the project's folder adds its key, then start me again:\n\n"
+    "```\necho 'ANTHROPIC_API_KEY=sk-ant-…' >> .env\n```",
+    "done": "Done, with the tool `{}`. It says:",
+    "not_done": "I tried it with the tool `{}`, and it did not happen:",
+    "no_commands": "Commands need bubblewrap, which isn't here. This line installs it:\n\n```\nsudo apt install bubblewrap\n```\n\n"
+    "I wrote a file in place of it:",
+    "no_file": "There is no {} here. There is:",
+    "file": "Hello from Shipmate.",
+    "remind": "you asked me to remind you.",
     "found": "I looked into the history of this chat (as the demo model, without understanding it). Earlier:",
     "found_view": "This is what I still see of this chat (as the demo model, without understanding it):",
     "found_not": "I looked into the history of this chat, as the demo model, and found nothing like that.",
@@ -194,9 +239,17 @@ _CHINESE = {
     "nothing": "你的消息里没有我能读的文字。",
     "files": "我还不能打开文件：{}。",
     "read": "我看到了这些文件的内容：{}。",
-    "try": "可以试试：\n- *我之前说过什么？* – 我会查这个聊天的历史\n- *你有哪些技能？* – 我会列出来\n- `/help` 查看命令",
+    "try": "我听得懂几种简单的请求，并用真正的工具去做：\n- *运行 ls*\n- *写 hello.txt*\n- *一分钟后提醒我*\n- *看看 README*\n"
+    "- *同时做三件事*\n- *我之前说过什么？*\n- *你有哪些技能？*\n- `/help` 查看命令",
     "remember_not": "可以用 `/help` 查看命令。",
-    "connect": "要连接真正的模型，请把 `ANTHROPIC_API_KEY` 写进 `.env`，然后重新启动我。",
+    "connect": "其他的事需要真正的模型。在项目文件夹里用这一行加上密钥，然后重新启动我：\n\n"
+    "```\necho 'ANTHROPIC_API_KEY=sk-ant-…' >> .env\n```",
+    "done": "做好了，用的是工具 `{}`。结果是：",
+    "not_done": "我用工具 `{}` 试了，没有做成：",
+    "no_commands": "运行命令需要 bubblewrap，这里没有。这一行可以安装：\n\n```\nsudo apt install bubblewrap\n```\n\n我先写了一个文件：",
+    "no_file": "这里没有 {}。这里有：",
+    "file": "Shipmate 向你问好。",
+    "remind": "这是你要的提醒。",
     "found": "我查了这个聊天的历史（我是演示模型，并不理解内容）。之前说过：",
     "found_view": "这是我现在还看得到的内容（我是演示模型，并不理解内容）：",
     "found_not": "我是演示模型，查了这个聊天的历史，没有找到这样的内容。",
@@ -206,10 +259,13 @@ _CHINESE = {
 }
 
 
+def is_chinese(words: str) -> bool:
+    return _HAN.search(words) is not None and _KANA.search(words) is None
+
+
 def say(name: str, words: str) -> str:
     """One sentence, in the script of the person's words."""
-    chinese = _HAN.search(words) is not None and _KANA.search(words) is None
-    return (_CHINESE if chinese else _ENGLISH)[name]
+    return (_CHINESE if is_chinese(words) else _ENGLISH)[name]
 
 
 def notes(said: Iterable[str]) -> str:
@@ -247,8 +303,9 @@ def skills(words: str, listed: str) -> str:
     return f"{say('skills', words)}\n\n{text.head(listed, 3_000)}"
 
 
-MODEL = "demo"
 PIECE = 12  # characters of a delta
+PIECE_SECONDS = 0.02
+"""Between two deltas, so that an answer is seen to grow."""
 LAST_STEP = 5
 """A turn of the demo has at most four steps; more means that its tools answer in circles."""
 
@@ -256,16 +313,22 @@ LAST_STEP = 5
 class DemoModel:
     """`contracts.model.Model` without a provider."""
 
+    def __init__(self, clock: Clock | None = None) -> None:
+        """Without a clock it takes no time."""
+        self._clock = clock
+
     async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
-        block = _answer(request)
-        for delta in _deltas(block):
+        content = _answer(request)
+        for delta in (delta for block in content for delta in _deltas(block)):
+            if self._clock is not None:
+                await self._clock.sleep(PIECE_SECONDS)
             yield delta
         asked = _tokens([*request.system, *request.tools, *request.messages])
         yield ModelReply(
-            content=[block],
-            stop_reason="tool_use" if block["type"] == "tool_use" else "end_turn",
-            usage=Usage(input_tokens=asked, output_tokens=_tokens([block])),
-            model=MODEL,
+            content=content,
+            stop_reason="tool_use" if content[0]["type"] == "tool_use" else "end_turn",
+            usage=Usage(input_tokens=asked, output_tokens=_tokens(content)),
+            model=DEMO,
             cost_usd=0.0,
             first_token_ms=0,
         )
@@ -275,7 +338,7 @@ class DemoModel:
 
     async def facts(self, model: str) -> ModelFacts:
         """A demo has no limits, and no other model."""
-        if model != MODEL:
+        if model != DEMO:
             raise errors.OneModel
         return ModelFacts()
 
@@ -283,23 +346,93 @@ class DemoModel:
         """There is nothing to close."""
 
 
-def _answer(request: ModelRequest) -> Json:
+def _answer(request: ModelRequest) -> list[Json]:
     """The next thing to say or to do."""
     turn = read(request.messages)
     if request.purpose in {"memory", "compaction"}:
         told = notes(said.text for said in turn.earlier if said.who is not None)
-        return _text(told if request.purpose == "memory" else f"<summary>\n{told}\n</summary>")
+        return [_text(told if request.purpose == "memory" else f"<summary>\n{told}\n</summary>")]
+    if request.purpose == "synthesis":
+        return [_text(say("demo", turn.words))]
     tools = {str(tool.get("name")) for tool in request.tools}
-    if turn.called("chat_send"):
-        return _text(_reply_text(turn, tools))  # It was not delivered: a delivered message ends the turn.
-    if turn.steps < LAST_STEP:
-        if turn.wants_history and "chat_load_history" in tools and not turn.called("chat_load_history"):
-            return _call(request, "chat_load_history", _history_input(turn))
-        if turn.wants_skills and "skills_list" in tools and not turn.called("skills_list"):
-            return _call(request, "skills_list", {})
+    # A delivered message ends the turn: after a call of it, it was not delivered.
+    if turn.steps < LAST_STEP and not turn.called("chat_send"):
+        if calls := [call for call in _next(turn) if call[0] in tools and not turn.called(call[0])]:
+            return [_call(request, *call, at) for at, call in enumerate(calls)]
         if "chat_send" in tools:
-            return _call(request, "chat_send", {"text": _reply_text(turn, tools)})
-    return _text(_reply_text(turn, tools))
+            return [_call(request, "chat_send", {"text": _reply_text(turn, tools)})]
+    return [_text(_reply_text(turn, tools))]
+
+
+def _next(turn: DemoTurn) -> list[tuple[str, Json]]:
+    """The calls that the words ask for, or that follow from the results so far."""
+    if turn.words.startswith(_REMINDER):
+        return []
+    asked = turn.plainly
+    for name, calls in _CALLS.items():
+        if name in asked:
+            return calls(turn, asked)
+    if turn.wants_history:
+        return [("chat_load_history", _history_input(turn))]
+    return [("skills_list", {})] if turn.wants_skills else []
+
+
+def _run(turn: DemoTurn, asked: dict[str, str]) -> list[tuple[str, Json]]:
+    """A file where there can be no commands, so that an approval is seen there too."""
+    return _write(turn, {}) if _no_commands(turn) else [("run_shell", {"command": asked["run"]})]
+
+
+def _no_commands(turn: DemoTurn) -> bool:
+    return turn.failed("run_shell") and "bubblewrap" in turn.result("run_shell")
+
+
+def _write(turn: DemoTurn, asked: dict[str, str]) -> list[tuple[str, Json]]:
+    content = asked.get("content") or say("file", turn.words)
+    return [("write_file", {"path": asked.get("write", "hello.txt"), "content": f"{content}\n"})]
+
+
+def _remind(turn: DemoTurn, asked: dict[str, str]) -> list[tuple[str, Json]]:
+    count = int(asked["count"]) if asked["count"].isdecimal() else 1
+    minutes = count * (60 if asked["unit"] in {"hour", "小时"} else 1)
+    if not turn.time:
+        return []
+    due = datetime.fromisoformat(turn.time) + timedelta(minutes=minutes)
+    prompt = _REMINDER + (asked.get("what") or say("remind", turn.words))
+    return [("schedule_create", {"prompt": prompt, "when": due.isoformat()})]
+
+
+def _look(turn: DemoTurn, asked: dict[str, str]) -> list[tuple[str, Json]]:
+    """Look which files there are, then read the one that is meant."""
+    wanted = PurePosixPath(asked["look"])
+    if not turn.called("list_dir"):
+        return [("list_dir", {"path": str(wanted.parent)})]
+    rows = [PurePosixPath(row.rpartition("  ")[0]) for row in turn.result("list_dir").splitlines()]
+    names = {wanted.name.casefold(), wanted.stem.casefold()}
+    meant = [
+        row for row in rows if row.name.casefold() in names or row.stem.casefold() == wanted.name.casefold()
+    ]
+    return [("read_file", {"path": str(meant[0])})] if meant else []
+
+
+def _list(turn: DemoTurn, asked: dict[str, str]) -> list[tuple[str, Json]]:
+    del turn, asked
+    return [("list_dir", {})]
+
+
+def _three(turn: DemoTurn, asked: dict[str, str]) -> list[tuple[str, Json]]:
+    del asked
+    prompts = _THREE_CHINESE if is_chinese(turn.words) else _THREE
+    return [("task", {"prompt": prompt, "description": prompt}) for prompt in prompts]
+
+
+_CALLS: dict[str, Callable[[DemoTurn, dict[str, str]], list[tuple[str, Json]]]] = {
+    "three": _three,
+    "run": _run,
+    "write": _write,
+    "count": _remind,
+    "look": _look,
+    "files": _list,
+}
 
 
 def _history_input(turn: DemoTurn) -> Json:
@@ -312,6 +445,10 @@ def _history_input(turn: DemoTurn) -> Json:
 
 
 def _reply_text(turn: DemoTurn, tools: set[str]) -> str:
+    if turn.words.startswith(_REMINDER):
+        return turn.words
+    if turn.plainly and turn.results:
+        return _outcome(turn)
     if turn.wants_history:
         # Loaded or still in view: both are what the person means by "earlier".
         return history(turn.words, turn.found, loaded=turn.called("chat_load_history"))
@@ -320,13 +457,26 @@ def _reply_text(turn: DemoTurn, tools: set[str]) -> str:
     return greeting(turn.words, turn.attachments, turn.files, remembers="chat_load_history" in tools)
 
 
+def _outcome(turn: DemoTurn) -> str:
+    """What became of the calls of a plain request."""
+    parts = [say("no_commands", turn.words)] if _no_commands(turn) else []
+    if turn.called("list_dir") and "look" in turn.plainly and not turn.called("read_file"):
+        parts.append(say("no_file", turn.words).format(turn.plainly["look"]))
+    names = [name for name, _, _ in turn.results if name != "chat_send"]
+    for name, words, wrong in turn.results:
+        if name in {"task", names[-1]}:
+            label = say("not_done" if wrong else "done", turn.words).format(name)
+            parts.append(f"{label}\n\n```\n{text.head(words, 1_500)}\n```")
+    return "\n\n".join(parts)
+
+
 def _text(words: str) -> Json:
     return {"type": "text", "text": words}
 
 
-def _call(request: ModelRequest, name: str, arguments: Json) -> Json:
+def _call(request: ModelRequest, name: str, arguments: Json, at: int = 0) -> Json:
     # The same request gives the same id, another place in the conversation another one.
-    seed = json.dumps([list(request.messages), name], ensure_ascii=False, sort_keys=True, default=str)
+    seed = json.dumps([list(request.messages), name, at], ensure_ascii=False, sort_keys=True, default=str)
     digest = hashlib.sha256(seed.encode("utf-8", "replace")).hexdigest()[:24]
     return {"type": "tool_use", "id": f"toolu_demo{digest}", "name": name, "input": arguments}
 

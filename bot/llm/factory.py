@@ -13,8 +13,6 @@ from bot.llm.log import LoggedModel
 from bot.llm.prices import PriceTable
 from bot.llm.wrapper import RETRY_SECONDS, RetryingModel
 
-EXTRAS = ("bedrock", "vertex")
-
 
 def provider_of(provider: str | None, api_key: str | None) -> str:
     """The provider that is meant: absent, it is Anthropic where there is a key, else the demo."""
@@ -68,12 +66,7 @@ def model_of(
     if provider == "demo":
         from bot.llm.demo import DemoModel
 
-        return DemoModel()
-    if provider in EXTRAS:
-        raise errors.ConfigError(
-            f'llm.provider: found "{provider}", which needs the optional extra `shipmate[{provider}]`, '
-            'not part of this version; use "anthropic" or "demo"'
-        )
+        return DemoModel(clock)
     if provider != "anthropic":
         raise errors.ConfigError(
             f'llm.provider: found "{provider}", expected "anthropic" or "demo"; remove it to choose by the key'

@@ -85,6 +85,9 @@ class RecordingIntake:
     async def home(self, opened: Inbound) -> tuple[HomeSection, ...]:
         return (HomeSection("Home", (f"of {opened.user_id}, {opened.language}, {opened.zone}",)),)
 
+    async def model(self, _: ChatKey) -> str:
+        return ""
+
     async def questions(self, chat_key: ChatKey, _: UserRef) -> list[OpenQuestion]:
         return self.open[chat_key]
 

@@ -47,7 +47,7 @@ def mistakes(file: ShipFile) -> Iterator[str]:
             "mcp.servers",
             f"{len(names)} that are on, and no library for them",
             f"the Python package {MCP_LIBRARY}",
-            "run `pip install 'shipmate[mcp]'`, or set enabled to false",
+            "run `pip install 'mcp>=2.3,<3' 'jsonschema>=4.25,<5'`, or set enabled to false",
         )
 
 

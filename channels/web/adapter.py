@@ -44,6 +44,7 @@ class WebChannel:
             )
         self.addresses: tuple[str, ...] = ()
         self._host, self._port = settings.host, settings.port
+        self._nearby = "port" not in settings.model_fields_set
         self._around = around
         self._token = settings.token
         self._chats = LiveChats()
@@ -80,7 +81,8 @@ class WebChannel:
         # "localhost" can be two addresses, and a free port of one need not be free on the other.
         host = "127.0.0.1" if self._host.lower() == "localhost" else self._host
         try:
-            port = await server.start(self._routes.app(intake), host, self._port, grace=1.0)
+            app = self._routes.app(intake)
+            port = await server.start(app, host, self._port, grace=1.0, nearby=self._nearby)
         except OSError as failure:
             holder = around.holder
             raise await port_error(f"channels.{NAME}", self._host, self._port, failure, holder) from failure

@@ -22,8 +22,9 @@ from bot import errors, text
 from bot.contracts.approvals import CHOICES as ANSWERS
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.channel import FILE_PIECE, ChannelDeps, Intake
-from bot.contracts.identity import UserRef
+from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Attachment
+from bot.contracts.model import DEMO
 from bot.words import CATALOGUES, DEFAULT, best_language, names, say, speaking
 from channels.local import zone_of
 from channels.web import state
@@ -297,9 +298,14 @@ class WebRoutes:
 
     async def _info(self, request: web.Request) -> web.Response:
         operator = UserRef(NAME, request[_VISITOR].user) in self._around.operators
-        return web.json_response(
-            {"name": self._around.name, "model": self._around.model, "operator": operator}
-        )
+        model = await self._model(KEYS.encode({"chat": request[_VISITOR].user}))
+        return web.json_response({"name": self._around.name, "model": model, "operator": operator})
+
+    async def _model(self, key: ChatKey) -> str:
+        try:
+            return await self._intake.model(key)
+        except errors.StorageError:
+            return ""
 
     async def _message(self, request: web.Request) -> web.Response:
         body = await _body(request)
@@ -457,9 +463,14 @@ class WebRoutes:
         stream.push(b"retry: 2000\n\n" + opening)
         stream.push(event("working", {"working": room.working}))
         room.streams.append(stream)
+        model = ""
         try:
             while (chunk := await stream.next()) is not None:
                 await response.write(chunk)
+                # A command or a new configuration may have chosen another one.
+                if (answers := await self._model(key)) != model:
+                    model = answers
+                    await response.write(event("model", {"model": model, "demo": model == DEMO}))
         except ConnectionError:
             pass  # The browser went away; it is told what it missed when it comes back.
         finally:

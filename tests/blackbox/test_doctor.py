@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -13,10 +14,10 @@ from tests.blackbox.conftest import World
 Found = dict[str, dict[str, str]]
 
 
-async def doctor(world: World, code: int) -> Found:
+async def doctor(world: World, code: int, *more: str) -> Found:
     """What it finds, by part; of several of one part the last."""
     (world.root / "ship.json").write_text(json.dumps(world.config), encoding="utf-8")
-    process = await world.process.start(command=("doctor", "--json"), wait=False)
+    process = await world.process.start(command=("doctor", "--json", *more), wait=False)
     ended = await process.ended()
     assert ended == code, [process.lines, process.stderr]
     for token in (BOT_TOKEN, APP_TOKEN, *world.process.env.values()):
@@ -131,6 +132,25 @@ async def test_damage_on_disk_and_open_files_are_found(world: World) -> None:
     assert found["journal"]["found"].startswith("damaged: ")
     assert "shipmate index rebuild" in found["search index"]["remedy"]
     assert found["permissions"]["remedy"] == "run `chmod 700 .ship`"
+
+
+async def test_a_turn_goes_through_model_and_tools_with_and_without_a_gateway(world: World) -> None:
+    word = re.compile(r"word alone: (\w+)")
+    world.config["channels"]["console"]["enabled"] = True
+    world.model.script(lambda body: word.findall(json.dumps(body["messages"]))[-1])
+    gateway = world.process
+    for running in (False, True):
+        if running:
+            await world.start()
+        world.process = type(gateway)(world.root, gateway.env)
+        assert (await doctor(world, 0, "--turn"))["turn"]["found"].startswith("answered within ")
+        world.process = gateway
+    assert [line["chatKey"] for line in world.archive()] == ["console:chat:doctor"] * 4
+    world.model.answer("I will not.")
+    world.process = type(world.process)(world.root, world.process.env)
+    refused = await doctor(world, 78, "--turn")
+    assert "I will not." in refused["turn"]["found"]
+    await gateway.stop()
 
 
 async def test_a_port_and_a_token_that_others_hold_are_for_later(world: World) -> None:

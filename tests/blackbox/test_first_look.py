@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
+import re
 import signal
+import socket
 import sys
 from pathlib import Path
 
@@ -36,6 +39,37 @@ async def test_operators_of_the_environment_are_checked_and_ship_json_wins(
     checked = await world.process.start(command=("check", "--defaults", "--json"), wait=False)
     assert await checked.ended() == 0
     assert json.loads(checked.lines[0])["operators"] == []
+
+
+async def test_a_port_that_is_taken_ends_no_start_that_did_not_name_it(world: World, tmp_path: Path) -> None:
+    held = [socket.socket(), socket.socket()]
+    for port, one in zip((3000, 3001), held, strict=True):
+        with contextlib.suppress(OSError):  # another process has it, which is as well
+            one.bind(("127.0.0.1", port))
+            one.listen()
+    world.config = {"llm": {"provider": "demo"}, "channels": {"console": {"enabled": False}}}
+    world.process.env = {}
+    await world.start()
+    ports = {int(port) for port in re.findall(r"http://127\.0\.0\.1:(\d+)", "\n".join(world.process.lines))}
+    assert len(ports) == 2
+    assert min(ports) > 3001
+    await world.process.stop()
+    taken = socket.socket()
+    taken.bind(("127.0.0.1", 0))
+    taken.listen()
+    port = taken.getsockname()[1]
+    for key, section in (("channels.web", world.config["channels"]), ("dashboard", world.config)):
+        section[key.rpartition(".")[2]] = {"port": port}
+        refused = await world.start(wait=False)
+        assert await refused.ended() == 75
+        (said,) = [line for line in refused.stderr.splitlines() if f"{key}.port" in line]
+        assert (
+            f"{port} on 127.0.0.1 is in use by process {os.getpid()}; stop it, or set {key}.port to another"
+            in said
+        )
+        del section[key.rpartition(".")[2]]
+    for one in (*held, taken):
+        one.close()
 
 
 async def test_a_bare_shipmate_on_a_terminal_is_a_running_demo(tmp_path: Path) -> None:

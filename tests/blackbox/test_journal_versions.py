@@ -12,7 +12,7 @@ from tests import quick
 
 SETTINGS = '{"llm": {"provider": "demo"}, "channels": {"web": {"port": 0}}, "dashboard": {"enabled": false}}'
 NEWER, OLDER = (
-    "newer one; run that, or move journal.db away",
+    "newer one; run that, or put journal.db.version-17 in its place",
     "unreleased earlier version; move journal.db away",
 )
 

@@ -43,7 +43,7 @@ def clone(tmp_path: Path) -> Path:
     for stamp in (".pip", ".runtime", ".project"):
         (clone / ".venv" / stamp).touch()
     config = json.loads((clone / "ship.json").read_text(encoding="utf-8"))
-    config["channels"]["web"]["port"] = 0
+    config["channels"]["web"] = {"port": 0}
     config["dashboard"] = {"port": 0}
     (clone / "ship.json").write_text(json.dumps(config), encoding="utf-8")
     return clone
@@ -88,7 +88,7 @@ async def _ended(process: asyncio.subprocess.Process) -> AsyncIterator[None]:
 
 
 async def test_a_fresh_clone_gets_a_folder_beside_it_and_is_read_from_all_the_same(clone: Path) -> None:
-    home = clone.with_name("ship mate-project")
+    home = clone.with_name("shipmate-project")
     first = await make(clone, home)
     assert (first.code, any(line.startswith("ready ") for line in first.lines)) == (0, True), first.lines
     assert any(line.endswith(f"--dir {home}") for line in first.lines)
@@ -121,7 +121,7 @@ async def test_a_command_that_was_given_in_the_clone_does_not_make_it_the_projec
         )
         _, said = await given.communicate()
         assert f"No gateway has run in {clone} yet; --dir names another folder." in said.decode(), words
-    made = await make(clone, clone.with_name("ship mate-project"))
+    made = await make(clone, clone.with_name("shipmate-project"))
     assert made.code == 0
     assert not any("Going on in this folder" in line for line in made.lines), made.lines
 
@@ -134,11 +134,11 @@ async def test_a_clone_that_was_talked_to_goes_on_with_all_that_it_has(clone: Pa
     assert made.code == 0
     assert any("Going on in this folder" in line for line in made.lines)
     assert kept.is_file()
-    assert not clone.with_name("ship mate-project").exists()
+    assert not clone.with_name("shipmate-project").exists()
 
 
 async def test_a_folder_may_be_named_and_one_of_others_is_not_taken(clone: Path) -> None:
-    beside = clone.with_name("ship mate-project")
+    beside = clone.with_name("shipmate-project")
     beside.mkdir()
     (beside / "thesis.txt").write_text("mine", encoding="utf-8")
     refused = await make(clone, None)

@@ -126,7 +126,9 @@ async def booking(world: World) -> None:
     world.telegram.say("book a table")
     await told(world, "How many people? [the *plan*](https://example.org/plan)")
     (asked,) = [one for one in world.telegram.chat(PERSON).messages.values() if "How many" in one["text"]]
-    assert "text_link" not in [one["type"] for one in asked.get("entities", ())], "words of a server hide no address"
+    assert "text_link" not in [one["type"] for one in asked.get("entities", ())], (
+        "words of a server hide no address"
+    )
 
 
 async def test_a_tool_asks_the_person_whose_next_message_is_the_answer(world: World) -> None:

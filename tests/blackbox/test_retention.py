@@ -104,3 +104,35 @@ async def test_days_that_are_none_are_refused(world: World, days: object) -> Non
     await world.start(wait=False)
     assert await world.process.ended() == 78
     assert "history.keepDays" in world.process.stderr
+
+
+async def test_a_day_later_what_the_docs_say_is_gone_from_the_disk(world: World) -> None:
+    world.only("telegram")
+    world.config["history"] = {"keepDays": {"*": 1}}
+    world.process.module = ["bot.testing.run", "--clock", str(world.root / "clock")]
+    (world.root / "ship.json").write_text(json.dumps(world.config), encoding="utf-8")
+    await world.process.start(command=())
+    folders = ("chats", "transcripts")
+
+    def holding(words: str) -> set[str]:
+        files = [
+            one for folder in folders for one in (world.root / ".ship" / folder).rglob("*") if one.is_file()
+        ]
+        return {
+            one.relative_to(world.root / ".ship").parts[0]
+            for one in files
+            if words.encode() in one.read_bytes()
+        }
+
+    world.model.answer("A heron it is.")
+    world.telegram.say("the old heron")
+    await world.heard("A heron it is.")
+    await world.turns(1)
+    await eventually(lambda: holding("the old heron") == set(folders))
+    await quiet(world, 2.5)
+    await eventually(lambda: holding("the old heron") == set())
+    world.model.answer("Hello.")
+    world.telegram.say("the new heron")
+    await world.heard("A heron it is.", "Hello.")
+    assert "the old heron" not in json.dumps(world.model.bodies[-1])
+    assert await world.process.stop() == 0

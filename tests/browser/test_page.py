@@ -192,7 +192,7 @@ async def test_no_other_port_is_sent_its_cookie_and_no_other_site_takes_it_away(
 
 
 async def test_a_table_a_question_and_an_answer_stand_below_one_another(desk: Desk) -> None:
-    """The picture of the README."""
+    """What people see of an everyday exchange."""
     await desk.start()
     browser = await desk.opened(desk.link)
     await browser.resize(880, 1150)

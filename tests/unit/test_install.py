@@ -75,7 +75,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_has_one_name_and_all_of_the_code(built: Path) -> None:
     with zipfile.ZipFile(built) as archive:
         names = archive.namelist()
-        about = archive.read("shipmate-0.1.0.dist-info/METADATA").decode()
+        about = archive.read("shipmate-0.2.0.dist-info/METADATA").decode()
     assert "shipmate/py.typed" in names
     for classifier in (
         "Typing :: Typed",
@@ -85,7 +85,7 @@ def test_the_wheel_has_one_name_and_all_of_the_code(built: Path) -> None:
     assert {name.partition("/")[0] for name in names} == {
         "shipmate",
         "shipmate.pth",
-        "shipmate-0.1.0.dist-info",
+        "shipmate-0.2.0.dist-info",
     }
     for folder in ("bot", "channels"):
         code = [
@@ -149,8 +149,8 @@ def test_started_as_a_module_it_is_never_one_of_the_folder(built: Path, tmp_path
     (folder / planted).parent.mkdir(parents=True)
     (folder / planted).write_text("raise SystemExit('planted')\n", encoding="utf-8")
     for python, shown in (
-        (env / "bin" / "python", "shipmate 0.1.0\n"),
-        (Path(sys.executable), "shipmate 0.1.0\n"),
+        (env / "bin" / "python", "shipmate 0.2.0\n"),
+        (Path(sys.executable), "shipmate 0.2.0\n"),
     ):
         done = subprocess.run(
             [str(python), "-m", "shipmate", "--version"],

@@ -192,6 +192,14 @@ function mark(item, state, again) {
   meta.replaceChildren(`${said.not_sent} `, retry);
 }
 
+/** Show which model answers here, and for the demo model what can be asked of it. */
+function showModel({ model, demo }) {
+  $("model").textContent = demo ? said.demo : model;
+  $("model").title = model;
+  $("model").hidden = !model;
+  $("examples").replaceChildren(...(demo ? said.examples.split("|") : []).map((words) => button(words, "choice")));
+}
+
 function connection(state, words) {
   $("connection").dataset.state = state;
   $("connection").textContent = words;
@@ -260,6 +268,7 @@ $("compose").addEventListener("submit", (event) => {
 });
 $("stop").addEventListener("click", () => { say("/stop"); text.focus(); });
 $("new").addEventListener("click", () => { say("/new"); text.focus(); });
+$("examples").addEventListener("click", (event) => { if (event.target.matches("button")) say(event.target.textContent); });
 $("newer").addEventListener("click", () => { toEnd(); text.focus(); });
 list.addEventListener("click", (event) => { if (event.target.matches(".copy")) copy(event.target); });
 scroll.addEventListener("scroll", () => { if (isNear()) $("newer").hidden = true; });
@@ -317,6 +326,7 @@ function listen() {
   });
   stream.addEventListener("removed", (event) => shown(JSON.parse(event.data).id)?.remove());
   stream.addEventListener("reload", listen); // who has become an operator sees other buttons
+  stream.addEventListener("model", (event) => showModel(JSON.parse(event.data)));
   stream.addEventListener("working", (event) => {
     follow(() => { $("working").hidden = !JSON.parse(event.data).working; });
   });
@@ -340,8 +350,6 @@ async function begin() {
   const info = await answer.json();
   document.title = info.name;
   $("name").textContent = info.name;
-  $("model").textContent = info.model;
-  $("model").hidden = !info.model;
   listen();
 }
 

@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from bot import errors
-from bot.journal import SqliteJournal, approvals, inbox, jobs, leases, outbox, schema, sqlite, steps
+from bot.journal import SqliteJournal, approvals, file, inbox, jobs, leases, outbox, schema, sqlite, steps
 from bot.journal.connection import Connection
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
@@ -83,7 +84,7 @@ def test_steps_that_fail_are_done_not_at_all(db: sqlite3.Connection) -> None:
 @pytest.mark.parametrize(
     ("number", "told"),
     [
-        (schema.NEWEST + 1, "written by a newer one; run that, or move journal.db away"),
+        (schema.NEWEST + 1, "written by a newer one; run that, or put journal.db.version-17 in its place"),
         (schema.BASELINE - 1, "written by an unreleased earlier version; move journal.db away"),
     ],
 )
@@ -144,3 +145,27 @@ def test_no_statement_looks_through_a_whole_table(db: sqlite3.Connection, name: 
     ]
     assert plan, name
     assert not scans, name
+
+
+def test_a_file_that_is_brought_to_a_newer_version_is_kept_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, older = tmp_path / "journal.db", tmp_path / "journal.db.version-9"
+    older.write_bytes(b"of an upgrade before")
+
+    def opened() -> sqlite3.Connection:
+        return file.open_to_write(path, lambda _: None)
+
+    with closing(opened()) as db:
+        db.execute("INSERT INTO once VALUES ('kept', 1, 2)")
+    assert file.copies(path) == [older]
+    monkeypatch.setattr(schema, "LATER", (lambda db: db.execute("DROP TABLE once"),))
+    monkeypatch.setattr(schema, "NEWEST", schema.BASELINE + 1)
+    with closing(opened()) as db:
+        assert version(db) == schema.BASELINE + 1
+    (copy,) = file.copies(path)
+    assert copy.name == f"journal.db.version-{schema.BASELINE}"
+    assert copy.stat().st_mode & 0o777 == 0o600
+    with closing(sqlite3.connect(copy)) as db:
+        assert version(db) == schema.BASELINE
+        assert db.execute("SELECT key FROM once").fetchall() == [("kept",)]

@@ -259,3 +259,45 @@ async def test_what_it_writes_down_of_a_conversation_is_what_people_said(purpose
         assert memory.read(written).facts == ("The ship is called 海",)
     else:
         assert "海" in memory.read_summary(written)
+
+
+NO_BUBBLEWRAP = (
+    "Commands run only where … whoever runs me can install bubblewrap 0.7 or newer (apt install bubblewrap)"
+)
+
+
+async def test_where_no_command_can_run_it_writes_a_file_and_says_how_to_install_bubblewrap() -> None:
+    results = {"run_shell": (NO_BUBBLEWRAP, True), "write_file": ("hello.txt is written: 21 bytes.", False)}
+    tools = (*ALL, tool("run_shell"), tool("write_file"))
+    blocks = await play("Run ls", results=results, tools=tools)
+    assert called(blocks) == ["run_shell", "write_file", "chat_send"]
+    assert "sudo apt install bubblewrap" in sent(blocks)
+    assert "hello.txt is written" in sent(blocks)
+
+
+@pytest.mark.parametrize(
+    ("words", "calls"),
+    [
+        ("please run `ls -la`", [("run_shell", {"command": "ls -la"})]),
+        ("write notes/a.md: 你好", [("write_file", {"path": "notes/a.md", "content": "你好\n"})]),
+        ("运行 ls", [("run_shell", {"command": "ls"})]),
+        (
+            "5分钟后提醒我喝水",
+            [("schedule_create", {"prompt": "⏰ 喝水", "when": "2027-01-15T08:05:00+00:00"})],
+        ),
+        ("show me docs/x.md", [("list_dir", {"path": "docs"})]),
+        ("I ran home to write code", [("chat_send", None)]),
+        ("⏰ remind me in a minute", [("chat_send", {"text": "⏰ remind me in a minute"})]),
+        ("同时做三件事", [("task", None)] * 3),
+    ],
+)
+async def test_a_plain_request_is_the_call_of_a_tool(
+    words: str, calls: list[tuple[str, Json | None]]
+) -> None:
+    names = ("run_shell", "write_file", "schedule_create", "list_dir", "read_file", "task")
+    request = ask(user(CONTEXT, words), tools=(*ALL, *map(tool, names)))
+    blocks = (await reply_of(DemoModel(), request)).content
+    assert [
+        (block["name"], wanted and block["input"]) for block, (_, wanted) in zip(blocks, calls, strict=True)
+    ] == calls
+    assert len({block["id"] for block in blocks}) == len(blocks)

@@ -58,8 +58,6 @@ def test_the_provider_is_chosen_by_the_key_where_none_is_named(
     ("provider", "words"),
     [
         ("anthropic", "llm.apiKey"),
-        ("bedrock", "shipmate[bedrock]"),
-        ("vertex", "shipmate[vertex]"),
         ("openai", 'found "openai"'),
     ],
 )

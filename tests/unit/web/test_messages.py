@@ -202,6 +202,7 @@ async def test_a_question_has_the_name_that_its_buttons_say_and_a_press_is_a_com
         ("approve", " chat"),
         ("approve", " always"),
         ("approve", " each"),
+        ("afresh", ""),
         ("retry", ""),
     ]
     for number, (word, scope) in enumerate(said):

@@ -46,7 +46,7 @@ async def test_a_port_in_use_is_named_with_its_holder(tmp_path: Path) -> None:
         channel: Channel = MANIFEST.build(WebSettings(port=port), around)
         with pytest.raises(errors.Unavailable) as caught:
             await channel.start(RecordingIntake())
-    assert f"port {port} on 127.0.0.1" in str(caught.value)
+    assert f"{port} on 127.0.0.1" in str(caught.value)
     assert "in use by process 4242;" in str(caught.value)
     assert not channel.health().connected
     await channel.stop()

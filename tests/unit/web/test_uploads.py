@@ -417,8 +417,8 @@ async def test_a_file_that_is_begun_as_soon_as_the_page_answers_is_kept(tmp_path
             self.streams = self._server.streams
             self.stop = self._server.stop
 
-        async def start(self, app: Any, host: str, port: int, *, grace: float) -> int:
-            found = await self._server.start(app, host, port, grace=grace)
+        async def start(self, app: Any, host: str, port: int, *, grace: float, nearby: bool = False) -> int:
+            found = await self._server.start(app, host, port, grace=grace, nearby=nearby)
             channel.addresses = (f"http://{host}:{found}",)
             _, told = await browser.post("/api/files", {"name": "a", "type": "", "size": 3})
             begun.append(told["id"])
