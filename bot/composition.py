@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import functools
 import os
 import secrets
 import socket
@@ -19,6 +20,7 @@ from bot.access_list import FILE as ACCESS_FILE
 from bot.access_list import AccessList, Operators
 from bot.agent.claims.performed_actions import ActionRecorder
 from bot.agent.deps import AgentDeps, HistoryDeps, Limits, ModelDeps
+from bot.agent.fallback import Fallback, FallbackModel
 from bot.agent.pool import AgentPool
 from bot.agent.recording import RecordedModel
 from bot.agent.subagents.limits import TaskLimits
@@ -274,6 +276,7 @@ def build_services(settings: config.Settings, environment: Environment, log: Jso
     lasting = ReservedDisk(disk, reserve)
     artifacts = ArtifactStore(home / "artifacts", disk=disk, ids=environment.ids, clock=clock, log=log)
     journal = environment.journal(build_journal(settings, environment, log, reserve))
+    model, fallbacks = build_models(settings, environment, log, artifacts)
     stream = LineStream(journal, disk=lasting, clock=clock, log=log)
     return Services(
         settings,
@@ -298,7 +301,7 @@ def build_services(settings: config.Settings, environment: Environment, log: Jso
         RequestLog(home / "transcripts", disk=disk, log=log),
         artifacts,
         NoteStore(home / "memory", disk=disk, redact=redact),
-        build_model(settings, environment, log, artifacts),
+        model,
         learned,
         build_windows(llm, learned, log),
         lists,
@@ -307,6 +310,7 @@ def build_services(settings: config.Settings, environment: Environment, log: Jso
         Connections(descriptors.connections(descriptors.limit()), clock=clock, log=log),
         vetting,
         SkillFolder(settings.root, settings.skills.paths, log, vetting),
+        fallbacks,
     )
 
 
@@ -327,14 +331,14 @@ def build_windows(llm: config.Llm, learned: LearnedFile, log: JsonlLog) -> Conte
     )
 
 
-def build_model(
+def build_models(
     settings: config.Settings, environment: Environment, log: JsonlLog, artifacts: ArtifactStore
-) -> WatchedModel:
+) -> tuple[WatchedModel, list[Fallback]]:
+    """The model, and those that stand in for it."""
     llm = settings.llm
-    model = factory.build_model(
+    build = functools.partial(
+        factory.build_model,
         provider=llm.provider,
-        api_key=llm.api_key,
-        base_url=llm.base_url,
         clock=environment.clock,
         log=log,
         ids=environment.ids,
@@ -346,7 +350,19 @@ def build_model(
         pace=environment.pace,
         artifacts=artifacts,
     )
-    return WatchedModel(model, clock=environment.clock)
+    first = build(api_key=llm.api_key, base_url=llm.base_url, last=not llm.fallback)
+    others = [
+        Fallback(
+            build(
+                api_key=one.api_key or llm.api_key,
+                base_url=one.address(llm.base_url),
+                last=one is llm.fallback[-1],
+            ),
+            one.model,
+        )
+        for one in llm.fallback
+    ]
+    return WatchedModel(first, clock=environment.clock, alone=not others), others
 
 
 def provider_name(settings: config.Settings) -> str:
@@ -495,9 +511,13 @@ def build_agent(services: Services, gateway: AgentServices, mcp: McpServers, spe
     clock = environment.clock
     ports = build_tool_ports(services, gateway, mcp)
     registry = Registry(builtin_tools(ports), mcp)
-    model: Model = RecordedModel(
-        services.model, services.requests, ids=environment.ids, redact=services.redact
+    recorded = functools.partial(
+        RecordedModel, requests=services.requests, ids=environment.ids, redact=services.redact
     )
+    model: Model = recorded(services.model)
+    if services.fallbacks:
+        others = [dataclasses.replace(one, model=recorded(one.model)) for one in services.fallbacks]
+        model = FallbackModel(model, others, clock=clock, log=log, operators=gateway.alerts)
     if limits := settings.budgets.limits:
         model = BudgetedModel(
             model,

@@ -79,7 +79,8 @@ def unpriced(llm: config.Llm) -> Iterator[str]:
     if llm.provider == "demo":
         return
     prices = prices_of(llm)
-    for key, model in (("llm.model", llm.model), ("llm.fastModel", llm.fast_model)):
+    others = [(f"llm.fallback[{at}].model", one.model) for at, one in enumerate(llm.fallback) if one.model]
+    for key, model in (("llm.model", llm.model), ("llm.fastModel", llm.fast_model), *others):
         if prices.million(model) is None:
             yield (
                 f"{key}: found {model}, whose price is not known, so its cost is not shown, "

@@ -186,6 +186,7 @@ async def _answer(
     deps.models.learn(request, reply)
     turn.compactor.answered(reply.usage)
     turn.view_changes.chat_totals.asked(reply.usage, reply.cost_usd)
+    turn.view_changes.chat_totals.answered = reply.model if reply.note else ""
     return reply
 
 

@@ -228,6 +228,7 @@ class AgentRuntime:
             price=deps.models.prices.million(name),
             messages=len(self.store),
             max_messages=deps.limits.max_messages,
+            answered=self.view_changes.chat_totals.answered,
         )
 
     async def compact(self, focus: str) -> CompactResult:

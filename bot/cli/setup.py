@@ -159,6 +159,11 @@ def check(root: Dir = Here, defaults: Defaults = False, as_json: AsJson = False)
     found = settings(root, defaults=defaults)
     for line in found.warnings:
         complain(f"warning: {line}")
+    llm = found.llm
+    others = [
+        f"{one.model or llm.model} at {one.address(llm.base_url) or 'api.anthropic.com'}"
+        for one in llm.fallback
+    ]
     if as_json:
         say_json(
             {
@@ -166,6 +171,7 @@ def check(root: Dir = Here, defaults: Defaults = False, as_json: AsJson = False)
                 "provider": found.llm.provider,
                 "providerReason": found.llm.provider_reason,
                 "model": found.llm.model,
+                "fallback": others,
                 "channels": {
                     name: {"on": name in found.enabled, "reason": reason}
                     for name, reason in found.reasons.items()
@@ -178,6 +184,8 @@ def check(root: Dir = Here, defaults: Defaults = False, as_json: AsJson = False)
     say(f"{found.name}: ship.json is fine.")
     model = f", model {found.llm.model}" if found.llm.provider != "demo" else ""
     say(f"  provider {found.llm.provider}{model} ({found.llm.provider_reason})")
+    for other in others:
+        say(f"  fallback {other}")
     for name, reason in found.reasons.items():
         say(f"  channel {name} {'on' if name in found.enabled else 'off'} ({reason})")
     say(f"  operators {', '.join(map(str, named_operators(found))) or 'none'}")

@@ -116,12 +116,28 @@ def credential(key: str, value: str) -> Iterator[str]:
         )
 
 
-def base_url(llm: Llm) -> Iterator[str]:
+def fallbacks(llm: Llm, filled: FilledDocument) -> Iterator[str]:
+    """Yield findings for models that stand in and cannot be asked, or would be asked with a key of another address."""
+    for at, one in enumerate(llm.fallback):
+        key = f"llm.fallback[{at}]"
+        elsewhere = one.address(llm.base_url) != llm.base_url
+        if not (one.model or one.api_key or elsewhere):
+            mend = 'name one, as in {"model": "claude-opus-5-5"}'
+            yield finding(key, "nothing that the first is not", "another model, key or address", mend)
+        yield from base_url(f"{key}.baseUrl", one.base_url)
+        if one.api_key:
+            yield from credential(f"{key}.apiKey", one.api_key)
+        elif elsewhere and ("llm", "fallback", at, "apiKey") not in filled.missing:
+            mend = "set it: the key of llm is sent to no other address"
+            yield finding(f"{key}.apiKey", "nothing", "the key of that address", mend)
+
+
+def base_url(key: str, address: str | None) -> Iterator[str]:
     """Yield a finding for an address that has what is added to it already."""
-    found = re.search(r"/v1(?:/messages)?/*$", llm.base_url or "")
+    found = re.search(r"/v1(?:/messages)?/*$", address or "")
     if found is not None:
         mend = f"write it without {found[0].rstrip('/')}"
-        yield finding("llm.baseUrl", shown(llm.base_url), "the address before /v1/messages", mend)
+        yield finding(key, shown(address), "the address before /v1/messages", mend)
 
 
 def misshapen(name: str, settings: ChannelSettings, manifest: Manifest) -> Iterator[str]:

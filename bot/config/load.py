@@ -52,6 +52,7 @@ class Llm:
     fast_model: str
     prices: Mapping[str, ship_file.ModelPrice]
     retry_seconds: float
+    fallback: tuple[ship_file.Fallback, ...]
     log_messages: bool
     log_payload: bool
 
@@ -323,7 +324,8 @@ def _between(file: Any, filled: FilledDocument, manifests: Mapping[str, Manifest
     yield from checks.ports(file.dashboard, {name: getattr(file.channels, name) for name in manifests})
     if file.llm.provider == "anthropic" and not file.llm.api_key and ("llm", "apiKey") not in filled.missing:
         yield finding("llm.apiKey", "nothing", "a key", 'set ANTHROPIC_API_KEY, or provider to "demo"')
-    yield from checks.base_url(file.llm)
+    yield from checks.base_url("llm.baseUrl", file.llm.base_url)
+    yield from checks.fallbacks(file.llm, filled)
     if file.llm.api_key and file.llm.provider != "demo":
         yield from checks.credential("llm.apiKey", file.llm.api_key)
     for name, manifest in manifests.items():
@@ -452,6 +454,8 @@ def _add(found: dict[str, Any], loc: tuple[str, ...], value: Any) -> None:
         value = value.model_dump(by_alias=True)
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         value = {to_camel(one.name): getattr(value, one.name) for one in dataclasses.fields(value)}
+    if isinstance(value, tuple) and any(isinstance(one, BaseModel) for one in value):
+        value = {str(at): one for at, one in enumerate(value)}
     if isinstance(value, Mapping):
         for name, inner in value.items():
             _add(found, (*loc, name), inner)

@@ -70,6 +70,23 @@ class ModelPrice(StrictModel):
     """Tokens written to the cache; null: 1.25 times those read."""
 
 
+class Fallback(StrictModel):
+    """A model that answers where those before it do not: another one of the same provider, or at another address."""
+
+    provider: Literal["anthropic"] | None = None
+    """`anthropic`: at its own address. Absent: at `baseUrl`."""
+    model: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    """Its name there. Absent: the model that was asked."""
+    base_url: Address | None = None
+    """Address of its provider. Absent or null: that of `llm`."""
+    api_key: str | None = None
+    """The key of that address. Absent: that of `llm`, which goes to no other address."""
+
+    def address(self, first: str | None) -> str | None:
+        """Its address, where the first model is at this one; None is the provider's own."""
+        return self.base_url or (None if self.provider else first)
+
+
 class Llm(StrictModel):
     """The language model."""
 
@@ -91,6 +108,8 @@ class Llm(StrictModel):
     """Prices by model, before those that are built in (`shipmate check` says which models have one, and of which day)."""
     retry_seconds: Annotated[float, Field(ge=0, le=3_600)] = 30
     """Seconds for which a request is repeated while the provider is overloaded, failing or cut off; 0: never."""
+    fallback: tuple[Fallback, ...] = ()
+    """Models that are asked in turn where the first is overloaded for five seconds, refuses or is gone; the first again after five minutes."""
     log_messages: bool = True
     """Write words of people and of the model to log lines."""
 

@@ -62,6 +62,10 @@ class Arrivals(Protocol):
         """The model could not be shown these files, or any: each of this turn's own is told below its next answer, once."""
         ...
 
+    def note(self, words: str) -> None:
+        """Tell the person this below the next answer, once a turn."""
+        ...
+
     def take_more(self) -> list[Inbound]:
         """Take what the same person has sent since the turn began; what is taken belongs to this turn."""
         ...
@@ -84,6 +88,7 @@ class NoArrivals:
         return ()
 
     def unshown(self, artifacts: Collection[str], *, blind: bool) -> None: ...
+    def note(self, words: str) -> None: ...
     def take_more(self) -> list[Inbound]:
         return []
 
@@ -223,6 +228,8 @@ class ModelInfo:
     messages: int
     max_messages: int
     confirmed: bool = True
+    answered: str = ""
+    """The model that gave the last answer in its place; "": none did."""
 
 
 class Agent(Protocol):

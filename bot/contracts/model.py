@@ -76,6 +76,8 @@ class ModelReply:
     detail: Json | None = None
     unshown: frozenset[str] = frozenset()
     blind: bool = False
+    note: str = ""
+    """What the person is told below the answer where another model has answered than the one that was asked."""
 
 
 @dataclass(frozen=True, slots=True)

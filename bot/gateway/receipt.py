@@ -217,7 +217,9 @@ def _model(steps: Sequence[StepRecord]) -> Iterator[str]:
     fresh = sum(int(one.get(name) or 0) for one in used for name in ("inputTokens", "cacheWriteTokens"))
     figures = {
         "count": len(used),
-        "model": ", ".join(dict.fromkeys(step.name for step in steps)),
+        "model": ", ".join(
+            dict.fromkeys(str((step.result or {}).get("model") or step.name) for step in steps)
+        ),
         "read": cached + fresh,
         "written": sum(int(one.get("outputTokens") or 0) for one in used),
     }

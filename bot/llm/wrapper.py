@@ -91,9 +91,11 @@ class ModelTrouble:
 class WatchedModel(ModelWrapper):
     """A model that remembers how its last call ended. `trouble` is None while it answers or was not asked yet."""
 
-    def __init__(self, model: Model, *, clock: Clock) -> None:
+    def __init__(self, model: Model, *, clock: Clock, alone: bool = True) -> None:
         super().__init__(model)
         self._clock = clock
+        self.alone = alone
+        """False: others answer while it does not (`llm.fallback`)."""
         self.asked: float | None = None
         """End of the last call in epoch seconds; None if there was none."""
         self._last: ModelTrouble | None = None
@@ -179,12 +181,14 @@ class RetryingModel(ModelWrapper):
         rng: random.Random,
         log: Log,
         seconds: float = RETRY_SECONDS,
+        attempts: int = ATTEMPTS,
     ) -> None:
         super().__init__(model)
         self._clock = clock
         self._rng = rng
         self._log = log
         self._seconds = seconds
+        self._attempts = attempts
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
         shown = False
@@ -226,12 +230,12 @@ class RetryingModel(ModelWrapper):
 
     def _wait(self, failure: errors.ModelError, attempt: int, left: float) -> float | None:
         """Seconds until the next attempt; None where there is to be none."""
-        if not failure.retryable or not self._seconds or (left <= 0 and attempt >= ATTEMPTS):
+        if not failure.retryable or not self._seconds or (left <= 0 and attempt >= self._attempts):
             return None
         backoff = min(FIRST_WAIT * 2.0 ** (attempt - 1), LONGEST_BACKOFF)
         # Jitter, so that many chats that failed together do not come back together.
         wait = backoff * self._rng.uniform(0.75, 1.25)
         asked = getattr(failure, "retry_after", None)
         if asked is None:
-            return wait
+            return min(wait, left) if self._attempts < ATTEMPTS else wait
         return float(asked) + wait * 0.5 if asked <= self._seconds else None
