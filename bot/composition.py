@@ -74,7 +74,7 @@ from bot.llm.learned import LearnedFile
 from bot.llm.log import usage_of
 from bot.llm.transcription import Endpoint, HttpTranscriber
 from bot.llm.windows import ContextWindows
-from bot.llm.wrapper import WatchedModel
+from bot.llm.wrapper import WatchedModel, reply_of
 from bot.maintenance import MaintenanceJobs
 from bot.reload import ConfigurationReload
 from bot.rss_monitor import RssMonitor
@@ -91,7 +91,7 @@ from bot.tools.permissions.rules import Rules
 from bot.tools.permissions.skill_allowlist import SkillAllowlist
 from bot.tools.policy import Policy as ToolPolicy
 from bot.tools.project import Project
-from bot.tools.registry import Registry, ToolPorts, builtin_tools
+from bot.tools.registry import Registry, Search, ToolPorts, builtin_tools
 from bot.vetting import Vetting
 
 FILE_TOOLS = frozenset({"read_file", "write_file", "edit_file", "list_dir", "search_files"})
@@ -509,8 +509,6 @@ def load_spending(spending: Spending, settings: config.Settings, environment: En
 def build_agent(services: Services, gateway: AgentServices, mcp: McpServers, spending: Spending) -> AgentPool:
     settings, environment, log = services.settings, services.environment, services.log
     clock = environment.clock
-    ports = build_tool_ports(services, gateway, mcp)
-    registry = Registry(builtin_tools(ports), mcp)
     recorded = functools.partial(
         RecordedModel, requests=services.requests, ids=environment.ids, redact=services.redact
     )
@@ -527,6 +525,8 @@ def build_agent(services: Services, gateway: AgentServices, mcp: McpServers, spe
             operators=gateway.alerts,
             clock=clock,
         )
+    ports = build_tool_ports(services, gateway, mcp, model)
+    registry = Registry(builtin_tools(ports), mcp)
     return AgentPool(
         AgentDeps(
             models=ModelDeps(
@@ -604,7 +604,8 @@ def with_settings(
     )
 
 
-def build_tool_ports(services: Services, gateway: AgentServices, mcp: McpServers) -> ToolPorts:
+def build_tool_ports(services: Services, gateway: AgentServices, mcp: McpServers, model: Model) -> ToolPorts:
+    engine = services.settings.web_search
     root, shell = services.settings.root, services.settings.shell
     project = Project(root)
     return ToolPorts(
@@ -631,6 +632,9 @@ def build_tool_ports(services: Services, gateway: AgentServices, mcp: McpServers
             root, services.settings.home / "origins.json", services.operators, services.environment.disk
         ),
         vetting=services.vetting,
+        search=None
+        if engine is None
+        else Search(engine, fast_model(services.settings), lambda request: reply_of(model.stream(request))),
     )
 
 

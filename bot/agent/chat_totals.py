@@ -82,8 +82,9 @@ class ChatTotals:
         """The view has changed other than by appending."""
         self._counts["epochs"] += 1
 
-    def asked(self, usage: Usage, cost_usd: float | None) -> None:
-        """The model has answered."""
+    def asked(self, usage: Usage, cost_usd: float | None, answered: str = "") -> None:
+        """The model has answered, or another one in its place."""
+        self.answered = answered
         self._add(
             {
                 "inputTokens": usage.input_tokens,

@@ -164,6 +164,8 @@ def check(root: Dir = Here, defaults: Defaults = False, as_json: AsJson = False)
         f"{one.model or llm.model} at {one.address(llm.base_url) or 'api.anthropic.com'}"
         for one in llm.fallback
     ]
+    engine = found.web_search
+    search = "off" if engine is None else "the provider's" if engine.kind == "auto" else engine.kind
     if as_json:
         say_json(
             {
@@ -172,6 +174,7 @@ def check(root: Dir = Here, defaults: Defaults = False, as_json: AsJson = False)
                 "providerReason": found.llm.provider_reason,
                 "model": found.llm.model,
                 "fallback": others,
+                "webSearch": search,
                 "channels": {
                     name: {"on": name in found.enabled, "reason": reason}
                     for name, reason in found.reasons.items()
@@ -186,6 +189,7 @@ def check(root: Dir = Here, defaults: Defaults = False, as_json: AsJson = False)
     say(f"  provider {found.llm.provider}{model} ({found.llm.provider_reason})")
     for other in others:
         say(f"  fallback {other}")
+    say(f"  web search {search}")
     for name, reason in found.reasons.items():
         say(f"  channel {name} {'on' if name in found.enabled else 'off'} ({reason})")
     say(f"  operators {', '.join(map(str, named_operators(found))) or 'none'}")

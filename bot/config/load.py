@@ -76,6 +76,7 @@ class Settings:
     queue: ship_file.Queue
     delivery: ship_file.Delivery
     permissions: ship_file.Permissions
+    tools: ship_file.Tools
     shell: ship_file.Shell
     subagents: ship_file.Subagents
     skills: ship_file.Skills
@@ -91,6 +92,13 @@ class Settings:
     fingerprint: str = ""
     """Hash of the document with the environment's values and without its secrets."""
     warnings: tuple[str, ...] = ()
+
+    @property
+    def web_search(self) -> ship_file.WebSearch | None:
+        """The engine of `web_search`; None where there is none."""
+        engine = self.tools.web_search
+        on = self.llm.provider == "anthropic" if engine.kind == "auto" else engine.kind != "off"
+        return engine if on else None
 
     @property
     def home(self) -> Path:

@@ -5,10 +5,18 @@ from __future__ import annotations
 import functools
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, create_model
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    create_model,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
 
 from bot import errors
@@ -237,6 +245,37 @@ class ShellLimits(StrictModel):
     """Its `/tmp`, in MB, and as much shared memory; both are in memory, and gone when it ends."""
 
 
+class WebSearch(StrictModel):
+    """The engine that `web_search` asks."""
+
+    kind: Literal["auto", "off", "searxng", "brave"] = "auto"
+    """`auto`: the model provider's own, where there is one; `off`: no search; else an engine of this kind."""
+    base_url: Address | None = None
+    """The address of SearXNG, which has to give JSON; of Brave, another one than its own."""
+    api_key: str | None = None
+    """Brave's key."""
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        needed = {"searxng": ("baseUrl", self.base_url), "brave": ("apiKey", self.api_key)}.get(self.kind)
+        if needed is not None and not needed[1]:
+            raise ValueError(f"{self.kind} needs its {needed[0]}; set tools.webSearch.{needed[0]}")
+        return self
+
+
+class Tools(StrictModel):
+    """Tools that need a service."""
+
+    web_search: Annotated[
+        WebSearch,
+        BeforeValidator(
+            lambda value: {"kind": value} if isinstance(value, str) else value,
+            json_schema_input_type=Literal["auto", "off"] | WebSearch,
+        ),
+    ] = WebSearch()
+    """`auto`, `off`, or an engine of one's own."""
+
+
 class Shell(StrictModel):
     """Commands that the model runs (`run_shell`)."""
 
@@ -450,6 +489,8 @@ class ShipFile(StrictModel):
     """Messages on their way to the platforms."""
     permissions: Permissions = Permissions()
     """Rules for calls of tools."""
+    tools: Tools = Tools()
+    """Tools that need a service."""
     shell: Shell = Shell()
     """Commands that the model runs."""
     subagents: Subagents = Subagents()

@@ -40,6 +40,8 @@ class Usage:
     output_tokens: int = 0
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
+    searches: int = 0
+    """Of the web, by the provider, which bills each."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ class Price:
             + usage.output_tokens * self.output
             + usage.cache_read_tokens * self.read
             + usage.cache_write_tokens * write
+            + usage.searches * 10_000  # ten dollars a thousand
         ) / 1_000_000
 
 

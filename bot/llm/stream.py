@@ -207,7 +207,7 @@ class Accumulator:
 
     def _count(self, usage: Json) -> None:
         """Usage is cumulative: what is named replaces what was."""
-        for key, value in usage.items():
+        for key, value in (usage | _object(usage.get("server_tool_use"))).items():
             if _is_count(value):
                 self._usage[key] = value
         iterations = usage.get("iterations")
@@ -232,6 +232,7 @@ class Accumulator:
             output_tokens=self._total("output_tokens"),
             cache_read_tokens=self._total("cache_read_input_tokens"),
             cache_write_tokens=self._total("cache_creation_input_tokens"),
+            searches=self._total("web_search_requests"),
         )
 
     def _total(self, name: str) -> int:

@@ -12,8 +12,9 @@ import re
 import socket
 import ssl
 import zlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from urllib.parse import urljoin, urlsplit
 
 import aiohttp
@@ -132,11 +133,11 @@ class Web:
         self._resolve = resolve
         self._public = public
 
-    async def fetch(self, address: str) -> Page:
+    async def fetch(self, address: str, headers: Mapping[str, str] = MappingProxyType({})) -> Page:
         """Ask with GET; redirects are followed as long as they stay at the host. Raises `errors.ToolError`."""
         try:
             async with asyncio.timeout(SECONDS):
-                return await self._follow(address)
+                return await self._follow(address, headers)
         except TimeoutError:
             raise errors.ToolError(f"The page did not come within {SECONDS:g} s.") from None
         except ssl.SSLError:
@@ -152,19 +153,19 @@ class Web:
                 f"The page cannot be fetched: the {kind} failed ({type(error).__name__})."
             ) from None
 
-    async def _follow(self, address: str) -> Page:
+    async def _follow(self, address: str, headers: Mapping[str, str]) -> Page:
         began = _read(address)
         for _ in range(HOPS + 1):
             here = _read(address)
             if _site(here) != _site(began) or (began.scheme, here.scheme) == ("https", "http"):
                 return Page(_shown(began), 0, "", "", elsewhere=address)
-            page, location = await self._hop(address, here)
+            page, location = await self._hop(address, here, headers)
             if location is None:
                 return page
             address = urljoin(address, location).partition("#")[0]
         raise errors.ToolError(f"The address leads on more than {HOPS} times; nothing was fetched.")
 
-    async def _hop(self, address: str, here: urls.Url) -> tuple[Page, str | None]:
+    async def _hop(self, address: str, here: urls.Url, headers: Mapping[str, str]) -> tuple[Page, str | None]:
         """Ask once; the answer, or where it leads on to."""
         pinned = _Pinned(await self._checked(here))
         connector = aiohttp.TCPConnector(resolver=pinned, use_dns_cache=False, force_close=True, limit=1)
@@ -179,7 +180,9 @@ class Web:
                 headers={"User-Agent": _AGENT, "Accept": "text/*, application/json;q=0.9, */*;q=0.1"},
                 skip_auto_headers=("Accept-Encoding",),
             ) as session,
-            session.get(_target(here), allow_redirects=False, headers={"Accept-Encoding": "gzip"}) as answer,
+            session.get(
+                _target(here), allow_redirects=False, headers={"Accept-Encoding": "gzip", **headers}
+            ) as answer,
         ):
             location = answer.headers.get("Location")
             if answer.status in _REDIRECTS and location is not None:
