@@ -351,17 +351,10 @@ def build_models(
         artifacts=artifacts,
     )
     first = build(api_key=llm.api_key, base_url=llm.base_url, last=not llm.fallback)
-    others = [
-        Fallback(
-            build(
-                api_key=one.api_key or llm.api_key,
-                base_url=one.address(llm.base_url),
-                last=one is llm.fallback[-1],
-            ),
-            one.model,
-        )
-        for one in llm.fallback
-    ]
+    others: list[Fallback] = []
+    for one in llm.fallback:
+        key, address, last = one.api_key or llm.api_key, one.address(llm.base_url), one is llm.fallback[-1]
+        others.append((build(api_key=key, base_url=address, last=last), one.model))
     return WatchedModel(first, clock=environment.clock, alone=not others), others
 
 
@@ -514,7 +507,7 @@ def build_agent(services: Services, gateway: AgentServices, mcp: McpServers, spe
     )
     model: Model = recorded(services.model)
     if services.fallbacks:
-        others = [dataclasses.replace(one, model=recorded(one.model)) for one in services.fallbacks]
+        others = [(recorded(one), name) for one, name in services.fallbacks]
         model = FallbackModel(model, others, clock=clock, log=log, operators=gateway.alerts)
     if limits := settings.budgets.limits:
         model = BudgetedModel(

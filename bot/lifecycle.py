@@ -462,7 +462,7 @@ async def _close(gateway: Gateway, beside: list[asyncio.Task[None]]) -> None:
         "end what runs beside": asyncio.gather(*beside, return_exceptions=True),
         "give up reports": gateway.reports.close(),
         "close the model": services.model.close(),
-        **{f"close the fallback {at}": one.model.close() for at, one in enumerate(services.fallbacks)},
+        **{f"close the fallback {at}": one.close() for at, (one, _) in enumerate(services.fallbacks)},
         "end the MCP servers": gateway.mcp.close(),
         "keep what was learnt of models": services.learned.save(),
         "close the archive": services.archive.close(),

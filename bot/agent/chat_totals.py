@@ -30,8 +30,7 @@ class ChatTotals:
 
     def __init__(self) -> None:
         self.wrong: list[str] = []
-        self.answered = ""
-        """The model that gave the last answer in the place of the chat's own; "": none did."""
+        self.answered = ""  # by a model in the place of the chat's own
         self._counts = dict.fromkeys(_COUNTS, 0)
         self._cost = 0.0
 

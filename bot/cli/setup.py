@@ -187,8 +187,7 @@ def check(root: Dir = Here, defaults: Defaults = False, as_json: AsJson = False)
     say(f"{found.name}: ship.json is fine.")
     model = f", model {found.llm.model}" if found.llm.provider != "demo" else ""
     say(f"  provider {found.llm.provider}{model} ({found.llm.provider_reason})")
-    for other in others:
-        say(f"  fallback {other}")
+    say(f"  fallback {', '.join(others) or 'none'}")
     say(f"  web search {search}")
     for name, reason in found.reasons.items():
         say(f"  channel {name} {'on' if name in found.enabled else 'off'} ({reason})")

@@ -15,7 +15,15 @@ from pydantic.alias_generators import to_camel
 
 from bot.config.findings import Loc, dotted, finding, shown
 from bot.config.placeholders import FilledDocument
-from bot.config.ship_file import POSTGRESQL_BEFORE, PROVIDERS_NOT_BUILT, Dashboard, Llm, Prompt, ShipFile
+from bot.config.ship_file import (
+    POSTGRESQL_BEFORE,
+    PROVIDERS_NOT_BUILT,
+    Dashboard,
+    Llm,
+    Prompt,
+    ShipFile,
+    WebSearch,
+)
 from bot.contracts.channel import ChannelSettings, Manifest, is_loopback
 from bot.words.times import zone
 
@@ -122,14 +130,20 @@ def fallbacks(llm: Llm, filled: FilledDocument) -> Iterator[str]:
         key = f"llm.fallback[{at}]"
         elsewhere = one.address(llm.base_url) != llm.base_url
         if not (one.model or one.api_key or elsewhere):
-            mend = 'name one, as in {"model": "claude-opus-5-5"}'
-            yield finding(key, "nothing that the first is not", "another model, key or address", mend)
+            yield finding(key, "nothing that the first is not", "another model, key or address", "name one")
         yield from base_url(f"{key}.baseUrl", one.base_url)
         if one.api_key:
             yield from credential(f"{key}.apiKey", one.api_key)
         elif elsewhere and ("llm", "fallback", at, "apiKey") not in filled.missing:
-            mend = "set it: the key of llm is sent to no other address"
-            yield finding(f"{key}.apiKey", "nothing", "the key of that address", mend)
+            yield finding(f"{key}.apiKey", "nothing", "a key, as that of llm goes nowhere else", "set it")
+
+
+def search_engine(engine: WebSearch) -> Iterator[str]:
+    """Yield a finding for an engine without what it needs."""
+    needed = {"searxng": ("baseUrl", engine.base_url), "brave": ("apiKey", engine.api_key)}
+    key, value = needed.get(engine.kind, ("", "nothing"))
+    if not value:
+        yield finding(f"tools.webSearch.{key}", "nothing", f"what {engine.kind} needs", "set it")
 
 
 def base_url(key: str, address: str | None) -> Iterator[str]:

@@ -334,6 +334,7 @@ def _between(file: Any, filled: FilledDocument, manifests: Mapping[str, Manifest
         yield finding("llm.apiKey", "nothing", "a key", 'set ANTHROPIC_API_KEY, or provider to "demo"')
     yield from checks.base_url("llm.baseUrl", file.llm.base_url)
     yield from checks.fallbacks(file.llm, filled)
+    yield from checks.search_engine(file.tools.web_search)
     if file.llm.api_key and file.llm.provider != "demo":
         yield from checks.credential("llm.apiKey", file.llm.api_key)
     for name, manifest in manifests.items():

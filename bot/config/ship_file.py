@@ -5,18 +5,10 @@ from __future__ import annotations
 import functools
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    create_model,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, create_model
 from pydantic.alias_generators import to_camel
 
 from bot import errors
@@ -254,13 +246,6 @@ class WebSearch(StrictModel):
     """The address of SearXNG, which has to give JSON; of Brave, another one than its own."""
     api_key: str | None = None
     """Brave's key."""
-
-    @model_validator(mode="after")
-    def _whole(self) -> Self:
-        needed = {"searxng": ("baseUrl", self.base_url), "brave": ("apiKey", self.api_key)}.get(self.kind)
-        if needed is not None and not needed[1]:
-            raise ValueError(f"{self.kind} needs its {needed[0]}; set tools.webSearch.{needed[0]}")
-        return self
 
 
 class Tools(StrictModel):

@@ -177,15 +177,6 @@ KINDS: Mapping[str, LogKind] = {
             "purpose": _PURPOSE,
         },
     ),
-    "llm_fallback": LogKind(
-        "A model of `llm.fallback` answered.",
-        {
-            "model": "string: which",
-            "before": "string: the one that was asked first",
-            "cause": "string: why that one did not answer",
-            "purpose": _PURPOSE,
-        },
-    ),
     "model": LogKind(
         "A model was chosen, or its limits are known.",
         {

@@ -14,8 +14,6 @@ from bot.llm.prices import PriceTable
 from bot.llm.wrapper import RETRY_SECONDS, RetryingModel
 
 EXTRAS = ("bedrock", "vertex")
-PATIENCE = 5.0
-"""Seconds of failures after which another model is asked, where there is one."""
 
 
 def provider_of(provider: str | None, api_key: str | None) -> str:
@@ -41,7 +39,7 @@ def build_model(
     artifacts: Artifacts | None = None,
 ) -> Model:
     """The model of `llm` in ship.json: logged, and asked again where that helps. `artifacts` has files that it is shown. Raises
-    `errors.ConfigError`. Unless it is the `last` that is asked, its failures are waited for no longer than `PATIENCE`.
+    `errors.ConfigError`.
 
     Building Anthropic's imports its library, which takes seconds: not on a running event loop.
     """
@@ -56,10 +54,7 @@ def build_model(
     if artifacts is not None:
         model = AttachedFiles(model, artifacts, log)
     logged = LoggedModel(model, log=log, ids=ids, clock=clock, messages=log_messages, payload=log_payload)
-    if last:
-        return RetryingModel(logged, clock=clock, rng=rng, log=log, seconds=retry_seconds)
-    seconds = min(retry_seconds, PATIENCE)
-    return RetryingModel(logged, clock=clock, rng=rng, log=log, seconds=seconds, attempts=1)
+    return RetryingModel(logged, clock=clock, rng=rng, log=log, seconds=retry_seconds, last=last)
 
 
 def model_of(

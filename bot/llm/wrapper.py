@@ -166,6 +166,10 @@ RETRY_SECONDS = 30.0
 once: the error goes up with its `retry_after`, and the person is told."""
 
 
+PATIENCE = 5.0
+"""The same where it is not the last model that can be asked, and one attempt may do."""
+
+
 class RetryingModel(ModelWrapper):
     """A model that is asked again after failures that pass: overload, rate limits, broken streams, no connection.
 
@@ -181,14 +185,14 @@ class RetryingModel(ModelWrapper):
         rng: random.Random,
         log: Log,
         seconds: float = RETRY_SECONDS,
-        attempts: int = ATTEMPTS,
+        last: bool = True,
     ) -> None:
         super().__init__(model)
         self._clock = clock
         self._rng = rng
         self._log = log
-        self._seconds = seconds
-        self._attempts = attempts
+        self._seconds = seconds if last else min(seconds, PATIENCE)
+        self._attempts = ATTEMPTS if last else 1
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
         shown = False
@@ -237,5 +241,5 @@ class RetryingModel(ModelWrapper):
         wait = backoff * self._rng.uniform(0.75, 1.25)
         asked = getattr(failure, "retry_after", None)
         if asked is None:
-            return min(wait, left) if self._attempts < ATTEMPTS else wait
+            return wait if self._attempts > 1 else min(wait, left)
         return float(asked) + wait * 0.5 if asked <= self._seconds else None

@@ -7,7 +7,7 @@ import importlib
 import pkgutil
 from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
@@ -30,9 +30,8 @@ from bot.tools.web import Web
 from bot.vetting import Vetting
 
 
-@dataclass(frozen=True, slots=True)
-class Search:
-    """The engine that `web_search` asks; `auto` is the provider's own, through a request to this model."""
+class Search(NamedTuple):
+    """The engine that `web_search` asks; `auto` is the provider's own, through a request to this model. Without it there is none."""
 
     engine: WebSearch
     model: str
@@ -59,7 +58,6 @@ class ToolPorts:
     permalink: Callable[[ArchiveLine], str | None] = lambda _: None
     jobs: Jobs | None = None
     search: Search | None = None
-    """None: there is no `web_search`."""
 
 
 _NULL = {"type": "null"}

@@ -12,9 +12,8 @@ import re
 import socket
 import ssl
 import zlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from urllib.parse import urljoin, urlsplit
 
 import aiohttp
@@ -104,6 +103,7 @@ _TEXTUAL = re.compile(
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """The addresses of a host. Raises OSError."""
+Headers = Iterable[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,17 +127,20 @@ async def system_resolve(host: str, port: int) -> list[str]:
 
 
 class Web:
-    """Fetches pages. `public` judges an address; another one than the default is for loopback tests."""
+    """Fetches pages. `public` judges an address; another one than the default is for addresses of operators and for tests."""
 
-    def __init__(self, *, resolve: Resolve = system_resolve, public: Callable[[str], bool] = public) -> None:
+    def __init__(
+        self, sent: Headers = (), *, resolve: Resolve = system_resolve, public: Callable[[str], bool] = public
+    ) -> None:
         self._resolve = resolve
         self._public = public
+        self._headers = dict(sent) | {"Accept-Encoding": "gzip"}
 
-    async def fetch(self, address: str, headers: Mapping[str, str] = MappingProxyType({})) -> Page:
+    async def fetch(self, address: str) -> Page:
         """Ask with GET; redirects are followed as long as they stay at the host. Raises `errors.ToolError`."""
         try:
             async with asyncio.timeout(SECONDS):
-                return await self._follow(address, headers)
+                return await self._follow(address)
         except TimeoutError:
             raise errors.ToolError(f"The page did not come within {SECONDS:g} s.") from None
         except ssl.SSLError:
@@ -153,19 +156,19 @@ class Web:
                 f"The page cannot be fetched: the {kind} failed ({type(error).__name__})."
             ) from None
 
-    async def _follow(self, address: str, headers: Mapping[str, str]) -> Page:
+    async def _follow(self, address: str) -> Page:
         began = _read(address)
         for _ in range(HOPS + 1):
             here = _read(address)
             if _site(here) != _site(began) or (began.scheme, here.scheme) == ("https", "http"):
                 return Page(_shown(began), 0, "", "", elsewhere=address)
-            page, location = await self._hop(address, here, headers)
+            page, location = await self._hop(address, here)
             if location is None:
                 return page
             address = urljoin(address, location).partition("#")[0]
         raise errors.ToolError(f"The address leads on more than {HOPS} times; nothing was fetched.")
 
-    async def _hop(self, address: str, here: urls.Url, headers: Mapping[str, str]) -> tuple[Page, str | None]:
+    async def _hop(self, address: str, here: urls.Url) -> tuple[Page, str | None]:
         """Ask once; the answer, or where it leads on to."""
         pinned = _Pinned(await self._checked(here))
         connector = aiohttp.TCPConnector(resolver=pinned, use_dns_cache=False, force_close=True, limit=1)
@@ -180,9 +183,7 @@ class Web:
                 headers={"User-Agent": _AGENT, "Accept": "text/*, application/json;q=0.9, */*;q=0.1"},
                 skip_auto_headers=("Accept-Encoding",),
             ) as session,
-            session.get(
-                _target(here), allow_redirects=False, headers={"Accept-Encoding": "gzip", **headers}
-            ) as answer,
+            session.get(_target(here), allow_redirects=False, headers=self._headers) as answer,
         ):
             location = answer.headers.get("Location")
             if answer.status in _REDIRECTS and location is not None:

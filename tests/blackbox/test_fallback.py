@@ -115,8 +115,8 @@ async def test_who_answers_is_told_and_the_first_is_asked_again_after_five_minut
     assert "Second thought." not in str(world.model.bodies)
     alerts = [one for one in world.texts(OPERATOR) if "model" in one or SONNET in one]
     assert [f"{SONNET} doesn't answer" in one for one in alerts] == [True], "once an hour, and nothing else"
-    answered = [one["details"] for one in world.log() if one["kind"] == "llm_fallback"]
-    assert {(one["model"], one["before"]) for one in answered} == {(OPUS, SONNET)}
+    answered = [one for one in world.log() if one["kind"] == "model" and one["details"].get("before")]
+    assert {(one["details"]["model"], one["level"]) for one in answered} == {(OPUS, "warn")}
 
 
 async def said_by_command(world: World, words: str) -> str:

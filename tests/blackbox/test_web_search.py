@@ -116,7 +116,9 @@ async def test_the_providers_search_gets_the_query_alone_and_the_asker_presses_o
 async def test_an_engine_of_ones_own_gets_the_query_alone(world: World, engine: Engine, kind: str) -> None:
     world.only("telegram")
     world.model.script(searching)
-    settings = {"kind": kind, "baseUrl": engine.url} | ({"apiKey": "${BRAVE_KEY}"} if kind == "brave" else {})
+    settings = {"kind": kind, "baseUrl": f"{engine.url}/"} | (
+        {"apiKey": "${BRAVE_KEY}"} if kind == "brave" else {}
+    )
     world.config["tools"] = {"webSearch": settings}
     world.process.env["BRAVE_KEY"] = KEY
     await world.start()
@@ -138,8 +140,8 @@ async def test_check_says_which_way_is_on_and_what_cannot_be_one(world: World) -
         ({"kind": "searxng", "baseUrl": "http://127.0.0.1:1"}, 0, "web search searxng"),
         ("maybe", 78, 'tools.webSearch.kind: found "maybe"'),
         (True, 78, "tools.webSearch: found true"),
-        ({"kind": "searxng"}, 78, "set tools.webSearch.baseUrl"),
-        ({"kind": "brave"}, 78, "set tools.webSearch.apiKey"),
+        ({"kind": "searxng"}, 78, "tools.webSearch.baseUrl: found nothing"),
+        ({"kind": "brave"}, 78, "tools.webSearch.apiKey: found nothing"),
         ({"kind": "brave", "apiKey": "${NO_SUCH_KEY}"}, 78, "set NO_SUCH_KEY"),
         ({"kind": "searxng", "baseUrl": "localhost"}, 78, "tools.webSearch.baseUrl: found"),
         ({"engine": "google"}, 78, "tools.webSearch.engine: found an unknown key"),
