@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import functools
 import os
 import secrets
 import socket
@@ -20,6 +21,7 @@ from bot.access_list import FILE as ACCESS_FILE
 from bot.access_list import AccessList, Operators
 from bot.agent.claims.performed_actions import ActionRecorder
 from bot.agent.deps import AgentDeps, HistoryDeps, Limits, ModelDeps
+from bot.agent.fallback import Fallback, FallbackModel
 from bot.agent.pool import AgentPool
 from bot.agent.recording import RecordedModel
 from bot.agent.subagents.limits import TaskLimits
@@ -74,7 +76,7 @@ from bot.llm.learned import LearnedFile
 from bot.llm.log import usage_of
 from bot.llm.transcription import Endpoint, HttpTranscriber
 from bot.llm.windows import ContextWindows
-from bot.llm.wrapper import WatchedModel
+from bot.llm.wrapper import WatchedModel, reply_of
 from bot.maintenance import MaintenanceJobs
 from bot.reload import ConfigurationReload
 from bot.rss_monitor import RssMonitor
@@ -91,7 +93,7 @@ from bot.tools.permissions.rules import Rules
 from bot.tools.permissions.skill_allowlist import SkillAllowlist
 from bot.tools.policy import Policy as ToolPolicy
 from bot.tools.project import Project
-from bot.tools.registry import Registry, ToolPorts, builtin_tools
+from bot.tools.registry import Registry, Search, ToolPorts, builtin_tools
 from bot.vetting import Vetting
 
 FILE_TOOLS = frozenset({"read_file", "write_file", "edit_file", "list_dir", "search_files"})
@@ -280,6 +282,7 @@ def build_services(settings: config.Settings, environment: Environment, log: Jso
     lasting = ReservedDisk(disk, reserve)
     artifacts = ArtifactStore(home / "artifacts", disk=disk, ids=environment.ids, clock=clock, log=log)
     journal = environment.journal(build_journal(settings, environment, log, reserve))
+    model, fallbacks = build_models(settings, environment, log, artifacts)
     stream = LineStream(journal, disk=lasting, clock=clock, log=log)
     return Services(
         settings,
@@ -304,7 +307,7 @@ def build_services(settings: config.Settings, environment: Environment, log: Jso
         RequestLog(home / "transcripts", disk=disk, log=log),
         artifacts,
         NoteStore(home / "memory", disk=disk, redact=redact),
-        build_model(settings, environment, log, artifacts),
+        model,
         learned,
         build_windows(llm, learned, log),
         lists,
@@ -313,6 +316,7 @@ def build_services(settings: config.Settings, environment: Environment, log: Jso
         Connections(descriptors.connections(descriptors.limit()), clock=clock, log=log),
         vetting,
         SkillFolder(settings.root, settings.skills.paths, log, vetting),
+        fallbacks,
     )
 
 
@@ -333,14 +337,14 @@ def build_windows(llm: config.Llm, learned: LearnedFile, log: JsonlLog) -> Conte
     )
 
 
-def build_model(
+def build_models(
     settings: config.Settings, environment: Environment, log: JsonlLog, artifacts: ArtifactStore
-) -> WatchedModel:
+) -> tuple[WatchedModel, list[Fallback]]:
+    """The model, and those that stand in for it."""
     llm = settings.llm
-    model = factory.build_model(
+    build = functools.partial(
+        factory.build_model,
         provider=llm.provider,
-        api_key=llm.api_key,
-        base_url=llm.base_url,
         clock=environment.clock,
         log=log,
         ids=environment.ids,
@@ -352,7 +356,12 @@ def build_model(
         pace=environment.pace,
         artifacts=artifacts,
     )
-    return WatchedModel(model, clock=environment.clock)
+    first = build(api_key=llm.api_key, base_url=llm.base_url, last=not llm.fallback)
+    others: list[Fallback] = []
+    for one in llm.fallback:
+        key, address, last = one.api_key or llm.api_key, one.address(llm.base_url), one is llm.fallback[-1]
+        others.append((build(api_key=key, base_url=address, last=last), one.model))
+    return WatchedModel(first, clock=environment.clock, alone=not others), others
 
 
 def provider_name(settings: config.Settings) -> str:
@@ -504,11 +513,13 @@ def load_spending(spending: Spending, settings: config.Settings, environment: En
 def build_agent(services: Services, gateway: AgentServices, mcp: McpServers, spending: Spending) -> AgentPool:
     settings, environment, log = services.settings, services.environment, services.log
     clock = environment.clock
-    ports = build_tool_ports(services, gateway, mcp)
-    registry = Registry(builtin_tools(ports), mcp)
-    model: Model = RecordedModel(
-        services.model, services.requests, ids=environment.ids, redact=services.redact
+    recorded = functools.partial(
+        RecordedModel, requests=services.requests, ids=environment.ids, redact=services.redact
     )
+    model: Model = recorded(services.model)
+    if services.fallbacks:
+        others = [(recorded(one), name) for one, name in services.fallbacks]
+        model = FallbackModel(model, others, clock=clock, log=log, operators=gateway.alerts)
     if limits := settings.budgets.limits:
         model = BudgetedModel(
             model,
@@ -518,6 +529,8 @@ def build_agent(services: Services, gateway: AgentServices, mcp: McpServers, spe
             operators=gateway.alerts,
             clock=clock,
         )
+    ports = build_tool_ports(services, gateway, mcp, model)
+    registry = Registry(builtin_tools(ports), mcp)
     return AgentPool(
         AgentDeps(
             models=ModelDeps(
@@ -597,7 +610,8 @@ def with_settings(
     )
 
 
-def build_tool_ports(services: Services, gateway: AgentServices, mcp: McpServers) -> ToolPorts:
+def build_tool_ports(services: Services, gateway: AgentServices, mcp: McpServers, model: Model) -> ToolPorts:
+    engine = services.settings.web_search
     root, shell = services.settings.root, services.settings.shell
     project = Project(root)
     return ToolPorts(
@@ -624,6 +638,9 @@ def build_tool_ports(services: Services, gateway: AgentServices, mcp: McpServers
             root, services.settings.home / "origins.json", services.operators, services.environment.disk
         ),
         vetting=services.vetting,
+        search=None
+        if engine is None
+        else Search(engine, fast_model(services.settings), lambda request: reply_of(model.stream(request))),
     )
 
 

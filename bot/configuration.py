@@ -81,6 +81,7 @@ def unpriced(llm: config.Llm) -> Iterator[str]:
         return
     prices = prices_of(llm)
     uses = [(f"llm.purposes.{one}.model", use.model) for one, use in llm.purposes.items() if use.model]
+    uses += [(f"llm.fallback[{at}].model", one.model) for at, one in enumerate(llm.fallback) if one.model]
     for key, model in (("llm.model", llm.model), ("llm.fastModel", llm.fast_model), *uses):
         if prices.million(model) is None:
             yield (

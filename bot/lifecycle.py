@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from bot import config, errors
 from bot.access_list import AccessList, Operators
+from bot.agent.fallback import Fallback
 from bot.agent.pool import AgentPool
 from bot.connections import Connections
 from bot.context.skills import SkillFolder
@@ -120,6 +121,7 @@ class Services:
     connections: Connections
     vetting: Vetting
     skills: SkillFolder
+    fallbacks: Sequence[Fallback] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +155,7 @@ class Readiness:
                 ok=model.trouble is None,
                 detail=model.trouble.cause if model.trouble else "" if model.asked else "not asked yet",
                 heard=ago(model.asked),
+                needed=model.alone,
             ),
             "memory": PartHealth(ok=not memory.full, detail=used),
         }
@@ -480,6 +483,7 @@ async def _close(gateway: Gateway, beside: list[asyncio.Task[None]]) -> None:
         "end what runs beside": asyncio.gather(*beside, return_exceptions=True),
         "give up reports": gateway.reports.close(),
         "close the model": services.model.close(),
+        **{f"close the fallback {at}": one.close() for at, (one, _) in enumerate(services.fallbacks)},
         "end the MCP servers": gateway.mcp.close(),
         "keep what was learnt of models": services.learned.save(),
         "close the archive": services.archive.close(),

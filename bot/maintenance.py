@@ -157,7 +157,7 @@ class MaintenanceJobs:
         before = self._model.trouble
         await self._model.look()
         trouble = self._model.trouble
-        if before and trouble:
+        if before and trouble and self._model.alone:
             key = "operators.model_refused" if trouble.of_account else "operators.model"
             self._reports.begin("model", sentence(key, cause=trouble.cause))
         elif not trouble:

@@ -30,6 +30,7 @@ class ChatTotals:
 
     def __init__(self) -> None:
         self.wrong: list[str] = []
+        self.answered = ""  # by a model in the place of the chat's own
         self._counts = dict.fromkeys(_COUNTS, 0)
         self._cost = 0.0
 
@@ -80,8 +81,9 @@ class ChatTotals:
         """The view has changed other than by appending."""
         self._counts["epochs"] += 1
 
-    def asked(self, usage: Usage, cost_usd: float | None) -> None:
-        """The model has answered."""
+    def asked(self, usage: Usage, cost_usd: float | None, answered: str = "") -> None:
+        """The model has answered, or another one in its place."""
+        self.answered = answered
         self._add(
             {
                 "inputTokens": usage.input_tokens,

@@ -96,6 +96,8 @@ class ModelDeps:
 
     def learn(self, request: ModelRequest, reply: ModelReply) -> None:
         """Learn from an answer how its model counts, and that so much does fit."""
+        if reply.note:
+            return  # of another model
         usage = reply.usage
         self.estimator.observe(request, usage)
         prompt = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens

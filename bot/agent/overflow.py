@@ -186,7 +186,8 @@ async def _answer(
         raise
     deps.models.learn(request, reply)
     turn.compactor.answered(reply.usage)
-    turn.view_changes.chat_totals.asked(reply.usage, reply.cost_usd)
+    answered = reply.model if reply.note else ""
+    turn.view_changes.chat_totals.asked(reply.usage, reply.cost_usd, answered)
     return reply
 
 

@@ -246,6 +246,7 @@ class AgentRuntime:
             max_messages=deps.limits.max_messages,
             effort=deps.models.sent().effort,
             effort_chosen=deps.models.chosen_effort is not None,
+            answered=self.view_changes.chat_totals.answered,
         )
 
     async def compact(self, focus: str) -> CompactResult:

@@ -113,6 +113,7 @@ class StepLog:
 
 def _facts(reply: ModelReply, uuid: str | None) -> Json:
     facts = {"uuid": uuid, "stopReason": reply.stop_reason} | spent(reply)
+    facts |= {"model": reply.model} if reply.note else {}
     return facts | {"providerRequestId": reply.provider_request_id}
 
 

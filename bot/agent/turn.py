@@ -66,6 +66,8 @@ async def _steps(
             except errors.ShipmateError as error:
                 return await _say_what_came(turn, continuation, error)
             turn.request.arrivals.unshown(reply.unshown, blind=reply.blind)
+            if reply.note:
+                turn.request.arrivals.note(reply.note)
             calls = await turn.add_reply(reply, continuation.continued)
             if continuation.tail:
                 turn.view_changes.apply("continuation", Tail())

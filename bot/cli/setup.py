@@ -164,6 +164,13 @@ def check(root: Dir = Here, defaults: Defaults = False, as_json: AsJson = False)
         raise errors.StorageError(why)
     for line in found.warnings:
         complain(f"warning: {line}")
+    llm = found.llm
+    others = [
+        f"{one.model or llm.model} at {one.address(llm.base_url) or 'api.anthropic.com'}"
+        for one in llm.fallback
+    ]
+    engine = found.web_search
+    search = "off" if engine is None else "the provider's" if engine.kind == "auto" else engine.kind
     if as_json:
         say_json(
             {
@@ -171,6 +178,8 @@ def check(root: Dir = Here, defaults: Defaults = False, as_json: AsJson = False)
                 "provider": found.llm.provider,
                 "providerReason": found.llm.provider_reason,
                 "model": found.llm.model,
+                "fallback": others,
+                "webSearch": search,
                 "channels": {
                     name: {"on": name in found.enabled, "reason": reason}
                     for name, reason in found.reasons.items()
@@ -183,6 +192,8 @@ def check(root: Dir = Here, defaults: Defaults = False, as_json: AsJson = False)
     say(f"{found.name}: ship.json is fine.")
     model = f", model {found.llm.model}" if found.llm.provider != "demo" else ""
     say(f"  provider {found.llm.provider}{model} ({found.llm.provider_reason})")
+    say(f"  fallback {', '.join(others) or 'none'}")
+    say(f"  web search {search}")
     for name, reason in found.reasons.items():
         say(f"  channel {name} {'on' if name in found.enabled else 'off'} ({reason})")
     say(f"  operators {', '.join(map(str, named_operators(found))) or 'none'}")

@@ -15,7 +15,14 @@ from pydantic.alias_generators import to_camel
 
 from bot.config.findings import Loc, dotted, finding, shown
 from bot.config.placeholders import FilledDocument
-from bot.config.ship_file import POSTGRESQL_BEFORE, Dashboard, Llm, Prompt, ShipFile
+from bot.config.ship_file import (
+    POSTGRESQL_BEFORE,
+    Dashboard,
+    Llm,
+    Prompt,
+    ShipFile,
+    WebSearch,
+)
 from bot.contracts.channel import ChannelSettings, Manifest, is_loopback
 from bot.words.times import zone
 
@@ -108,12 +115,34 @@ def credential(key: str, value: str) -> Iterator[str]:
         )
 
 
-def base_url(llm: Llm) -> Iterator[str]:
+def fallbacks(llm: Llm, filled: FilledDocument) -> Iterator[str]:
+    """Yield findings for models that stand in and cannot be asked, or would be asked with a key of another address."""
+    for at, one in enumerate(llm.fallback):
+        key = f"llm.fallback[{at}]"
+        elsewhere = one.address(llm.base_url) != llm.base_url
+        if not (one.model or one.api_key or elsewhere):
+            yield finding(key, "nothing that the first is not", "another model, key or address", "name one")
+        yield from base_url(f"{key}.baseUrl", one.base_url)
+        if one.api_key:
+            yield from credential(f"{key}.apiKey", one.api_key)
+        elif elsewhere and ("llm", "fallback", at, "apiKey") not in filled.missing:
+            yield finding(f"{key}.apiKey", "nothing", "a key, as that of llm goes nowhere else", "set it")
+
+
+def search_engine(engine: WebSearch) -> Iterator[str]:
+    """Yield a finding for an engine without what it needs."""
+    needed = {"searxng": ("baseUrl", engine.base_url), "brave": ("apiKey", engine.api_key)}
+    key, value = needed.get(engine.kind, ("", "nothing"))
+    if not value:
+        yield finding(f"tools.webSearch.{key}", "nothing", f"what {engine.kind} needs", "set it")
+
+
+def base_url(key: str, address: str | None) -> Iterator[str]:
     """Yield a finding for an address that has what is added to it already."""
-    found = re.search(r"/v1(?:/messages)?/*$", llm.base_url or "")
+    found = re.search(r"/v1(?:/messages)?/*$", address or "")
     if found is not None:
         mend = f"write it without {found[0].rstrip('/')}"
-        yield finding("llm.baseUrl", shown(llm.base_url), "the address before /v1/messages", mend)
+        yield finding(key, shown(address), "the address before /v1/messages", mend)
 
 
 def misshapen(name: str, settings: ChannelSettings, manifest: Manifest) -> Iterator[str]:

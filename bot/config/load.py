@@ -56,6 +56,7 @@ class Llm:
     purposes: Mapping[Purpose, ship_file.ModelUse]
     prices: Mapping[str, ship_file.ModelPrice]
     retry_seconds: float
+    fallback: tuple[ship_file.Fallback, ...]
     log_messages: bool
     log_payload: bool
 
@@ -79,6 +80,7 @@ class Settings:
     queue: ship_file.Queue
     delivery: ship_file.Delivery
     permissions: ship_file.Permissions
+    tools: ship_file.Tools
     shell: ship_file.Shell
     subagents: ship_file.Subagents
     skills: ship_file.Skills
@@ -94,6 +96,13 @@ class Settings:
     fingerprint: str = ""
     """Hash of the document with the environment's values and without its secrets."""
     warnings: tuple[str, ...] = ()
+
+    @property
+    def web_search(self) -> ship_file.WebSearch | None:
+        """The engine of `web_search`; None where there is none."""
+        engine = self.tools.web_search
+        on = self.llm.provider == "anthropic" if engine.kind == "auto" else engine.kind != "off"
+        return engine if on else None
 
     @property
     def home(self) -> Path:
@@ -326,7 +335,9 @@ def _between(file: Any, filled: FilledDocument, manifests: Mapping[str, Manifest
     yield from checks.ports(file.dashboard, {name: getattr(file.channels, name) for name in manifests})
     if file.llm.provider == "anthropic" and not file.llm.api_key and ("llm", "apiKey") not in filled.missing:
         yield finding("llm.apiKey", "nothing", "a key", 'set ANTHROPIC_API_KEY, or provider to "demo"')
-    yield from checks.base_url(file.llm)
+    yield from checks.base_url("llm.baseUrl", file.llm.base_url)
+    yield from checks.fallbacks(file.llm, filled)
+    yield from checks.search_engine(file.tools.web_search)
     if file.llm.api_key and file.llm.provider != "demo":
         yield from checks.credential("llm.apiKey", file.llm.api_key)
     for name, manifest in manifests.items():
@@ -455,6 +466,8 @@ def _add(found: dict[str, Any], loc: tuple[str, ...], value: Any) -> None:
         value = value.model_dump(by_alias=True)
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         value = {to_camel(one.name): getattr(value, one.name) for one in dataclasses.fields(value)}
+    if isinstance(value, tuple) and any(isinstance(one, BaseModel) for one in value):
+        value = {str(at): one for at, one in enumerate(value)}
     if isinstance(value, Mapping):
         for name, inner in value.items():
             _add(found, (*loc, name), inner)

@@ -84,6 +84,23 @@ class ModelUse(StrictModel):
     """As `llm.thinking`."""
 
 
+class Fallback(StrictModel):
+    """A model that answers where those before it do not: another one of the same provider, or at another address."""
+
+    provider: Literal["anthropic"] | None = None
+    """`anthropic`: at its own address. Absent: at `baseUrl`."""
+    model: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    """Its name there. Absent: the model that was asked."""
+    base_url: Address | None = None
+    """Address of its provider. Absent or null: that of `llm`."""
+    api_key: str | None = None
+    """The key of that address. Absent: that of `llm`, which goes to no other address."""
+
+    def address(self, first: str | None) -> str | None:
+        """Its address, where the first model is at this one; None is the provider's own."""
+        return self.base_url or (None if self.provider else first)
+
+
 class Llm(StrictModel):
     """The language model."""
 
@@ -112,6 +129,8 @@ class Llm(StrictModel):
     """Prices by model, before those that are built in (`shipmate check` says which models have one, and of which day)."""
     retry_seconds: Annotated[float, Field(ge=0, le=3_600)] = 30
     """Seconds for which a request is repeated while the provider is overloaded, failing or cut off; 0: never."""
+    fallback: tuple[Fallback, ...] = ()
+    """Models that are asked in turn where the first is overloaded for five seconds, refuses or is gone; the first again after five minutes."""
     log_messages: bool = True
     """Write words of people and of the model to log lines."""
 
@@ -237,6 +256,30 @@ class ShellLimits(StrictModel):
     """All that it writes, in MB; never more than half of what was free on the project's disk."""
     tmp_mb: Annotated[int, Field(ge=1)] | None = 512
     """Its `/tmp`, in MB, and as much shared memory; both are in memory, and gone when it ends."""
+
+
+class WebSearch(StrictModel):
+    """The engine that `web_search` asks."""
+
+    kind: Literal["auto", "off", "searxng", "brave"] = "auto"
+    """`auto`: the model provider's own, where there is one; `off`: no search; else an engine of this kind."""
+    base_url: Address | None = None
+    """The address of SearXNG, which has to give JSON; of Brave, another one than its own."""
+    api_key: str | None = None
+    """Brave's key."""
+
+
+class Tools(StrictModel):
+    """Tools that need a service."""
+
+    web_search: Annotated[
+        WebSearch,
+        BeforeValidator(
+            lambda value: {"kind": value} if isinstance(value, str) else value,
+            json_schema_input_type=Literal["auto", "off"] | WebSearch,
+        ),
+    ] = WebSearch()
+    """`auto`, `off`, or an engine of one's own."""
 
 
 class Shell(StrictModel):
@@ -452,6 +495,8 @@ class ShipFile(StrictModel):
     """Messages on their way to the platforms."""
     permissions: Permissions = Permissions()
     """Rules for calls of tools."""
+    tools: Tools = Tools()
+    """Tools that need a service."""
     shell: Shell = Shell()
     """Commands that the model runs."""
     subagents: Subagents = Subagents()

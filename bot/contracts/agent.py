@@ -63,6 +63,10 @@ class Arrivals(Protocol):
         """The model could not be shown these files, or any: each of this turn's own is told below its next answer, once."""
         ...
 
+    def note(self, words: str) -> None:
+        """Tell the person this below the next answer, once a turn."""
+        ...
+
     def take_more(self) -> list[Inbound]:
         """Take what the same person has sent since the turn began; what is taken belongs to this turn."""
         ...
@@ -85,6 +89,7 @@ class NoArrivals:
         return ()
 
     def unshown(self, artifacts: Collection[str], *, blind: bool) -> None: ...
+    def note(self, words: str) -> None: ...
     def take_more(self) -> list[Inbound]:
         return []
 
@@ -227,6 +232,8 @@ class ModelInfo:
     effort: str | None = None
     """The effort that the model is sent; None where it knows of none."""
     effort_chosen: bool = False
+    answered: str = ""
+    """The model that gave the last answer in its place; "": none did."""
 
 
 class Agent(Protocol):

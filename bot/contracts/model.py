@@ -47,6 +47,8 @@ class Usage:
     cache_write_tokens: int = 0
     cache_hour_tokens: int = 0
     """Those of them that were written for an hour; the others were for five minutes."""
+    searches: int = 0
+    """Of the web, by the provider, which bills each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,8 @@ class ModelReply:
     detail: Json | None = None
     unshown: frozenset[str] = frozenset()
     blind: bool = False
+    note: str = ""
+    """What the person is told below the answer where another model has answered than the one that was asked."""
 
 
 @dataclass(frozen=True, slots=True)

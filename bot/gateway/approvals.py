@@ -69,6 +69,7 @@ _ACTS: Mapping[str, str] = {
     "schedule_cancel": "cancel",
     "schedule_create": "plan",
     "web_fetch": "fetch",
+    "web_search": "search",
     "write_file": "write",
 }
 """The act that a call of each of our tools is, by the names of their sentences (`approval.act_…` of a catalogue)."""

@@ -439,7 +439,7 @@ class Commands:
         else:
             # Others have all the places, or a burst is waited for.
             doing = say("status.not_begun", count=waiting) if waiting else say("status.ready")
-        words = [say("status.line", doing=doing, model=info.model)]
+        words = [say("status.line", doing=doing, model=info.answered or info.model)]
         if self._access.is_operator(inbound.person):
             words.append(say("status.memory", messages=info.messages, most=info.max_messages))
             servers = ", ".join(

@@ -215,9 +215,10 @@ def _model(steps: Sequence[StepRecord]) -> Iterator[str]:
         return
     cached = sum(int(one.get("cacheReadTokens") or 0) for one in used)
     fresh = sum(int(one.get(name) or 0) for one in used for name in ("inputTokens", "cacheWriteTokens"))
+    names = [str((step.result or {}).get("model") or step.name) for step in steps]
     figures = {
         "count": len(used),
-        "model": ", ".join(dict.fromkeys(step.name for step in steps)),
+        "model": ", ".join(dict.fromkeys(names)),
         "read": cached + fresh,
         "written": sum(int(one.get("outputTokens") or 0) for one in used),
     }

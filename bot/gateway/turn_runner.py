@@ -112,6 +112,7 @@ class TurnArrivals:
         self._post = post
         self._steers = steers
         self._joining: list[Awaitable[None]] = []
+        self._noted: set[str] = set()
 
     @property
     def quiet(self) -> bool:
@@ -122,6 +123,11 @@ class TurnArrivals:
 
     def unshown(self, artifacts: Collection[str], *, blind: bool) -> None:
         self._turn_inputs.unshown(self._turn, artifacts, UNSEEN_BY_MODEL if blind else UNSEEN)
+
+    def note(self, words: str) -> None:
+        if words not in self._noted:
+            self._noted.add(words)
+            self._turn.below.append(words)
 
     def take_more(self) -> list[Inbound]:
         return self.take() if self._steers else []

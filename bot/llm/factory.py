@@ -31,6 +31,7 @@ def build_model(
     log_messages: bool = True,
     log_payload: bool = False,
     retry_seconds: float = RETRY_SECONDS,
+    last: bool = True,
     prices: PriceTable | None = None,
     pace: float = 1.0,
     artifacts: Artifacts | None = None,
@@ -51,7 +52,7 @@ def build_model(
     if artifacts is not None:
         model = AttachedFiles(model, artifacts, log)
     logged = LoggedModel(model, log=log, ids=ids, clock=clock, messages=log_messages, payload=log_payload)
-    return RetryingModel(logged, clock=clock, rng=rng, log=log, seconds=retry_seconds)
+    return RetryingModel(logged, clock=clock, rng=rng, log=log, seconds=retry_seconds, last=last)
 
 
 def model_of(

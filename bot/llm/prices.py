@@ -32,6 +32,7 @@ class Price:
             + usage.cache_read_tokens * self.read
             + (usage.cache_write_tokens - usage.cache_hour_tokens) * write
             + usage.cache_hour_tokens * hour
+            + usage.searches * 10_000  # ten dollars a thousand
         ) / 1_000_000
 
 

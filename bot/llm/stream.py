@@ -207,7 +207,8 @@ class Accumulator:
 
     def _count(self, usage: Json) -> None:
         """Usage is cumulative: what is named replaces what was."""
-        for key, value in (usage | _object(usage.get("cache_creation"))).items():
+        further = _object(usage.get("cache_creation")) | _object(usage.get("server_tool_use"))
+        for key, value in (usage | further).items():
             if _is_count(value):
                 self._usage[key] = value
         iterations = usage.get("iterations")
@@ -233,6 +234,7 @@ class Accumulator:
             cache_read_tokens=self._total("cache_read_input_tokens"),
             cache_write_tokens=self._total("cache_creation_input_tokens"),
             cache_hour_tokens=self._total("ephemeral_1h_input_tokens"),
+            searches=self._total("web_search_requests"),
         )
 
     def _total(self, name: str) -> int:

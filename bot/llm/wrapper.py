@@ -91,9 +91,11 @@ class ModelTrouble:
 class WatchedModel(ModelWrapper):
     """A model that remembers how its last call ended. `trouble` is None while it answers or was not asked yet."""
 
-    def __init__(self, model: Model, *, clock: Clock) -> None:
+    def __init__(self, model: Model, *, clock: Clock, alone: bool = True) -> None:
         super().__init__(model)
         self._clock = clock
+        self.alone = alone
+        """False: others answer while it does not (`llm.fallback`)."""
         self.asked: float | None = None
         """End of the last call in epoch seconds; None if there was none."""
         self._last: ModelTrouble | None = None
@@ -164,6 +166,10 @@ RETRY_SECONDS = 30.0
 once: the error goes up with its `retry_after`, and the person is told."""
 
 
+PATIENCE = 5.0
+"""The same where it is not the last model that can be asked, and one attempt may do."""
+
+
 class RetryingModel(ModelWrapper):
     """A model that is asked again after failures that pass: overload, rate limits, broken streams, no connection.
 
@@ -179,12 +185,14 @@ class RetryingModel(ModelWrapper):
         rng: random.Random,
         log: Log,
         seconds: float = RETRY_SECONDS,
+        last: bool = True,
     ) -> None:
         super().__init__(model)
         self._clock = clock
         self._rng = rng
         self._log = log
-        self._seconds = seconds
+        self._seconds = seconds if last else min(seconds, PATIENCE)
+        self._attempts = ATTEMPTS if last else 1
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
         shown = False
@@ -226,12 +234,12 @@ class RetryingModel(ModelWrapper):
 
     def _wait(self, failure: errors.ModelError, attempt: int, left: float) -> float | None:
         """Seconds until the next attempt; None where there is to be none."""
-        if not failure.retryable or not self._seconds or (left <= 0 and attempt >= ATTEMPTS):
+        if not failure.retryable or not self._seconds or (left <= 0 and attempt >= self._attempts):
             return None
         backoff = min(FIRST_WAIT * 2.0 ** (attempt - 1), LONGEST_BACKOFF)
         # Jitter, so that many chats that failed together do not come back together.
         wait = backoff * self._rng.uniform(0.75, 1.25)
         asked = getattr(failure, "retry_after", None)
         if asked is None:
-            return wait
+            return wait if self._attempts > 1 else min(wait, left)
         return float(asked) + wait * 0.5 if asked <= self._seconds else None

@@ -46,6 +46,11 @@ EFFORTS = ("low", "medium", "high", "xhigh", "max")
 _SAMPLING = frozenset({"temperature", "top_p", "top_k"})
 """Gone with version 2026-10-21, even at their defaults."""
 
+_SEARCH = "web_search_20250305"
+_SEARCH_FIELDS = frozenset(
+    {"type", "name", "max_uses", "allowed_domains", "blocked_domains", "user_location", "cache_control"}
+)
+
 _BLOCK_FIELDS: Mapping[str, frozenset[str]] = {
     "text": frozenset({"type", "text", "cache_control", "citations"}),
     "tool_use": frozenset({"type", "id", "name", "input", "cache_control", "caller"}),
@@ -150,6 +155,14 @@ def _max_tokens(body: Json, leave: Leave) -> None:
         )
 
 
+def _kind_of_tool(at: int, tool: Json) -> None:
+    kind = tool.get("type", "custom")
+    if kind not in {"custom", _SEARCH} or (kind == _SEARCH and not tool.keys() <= _SEARCH_FIELDS):
+        raise Refused(
+            f"tools.{at}: Input tag '{kind}' found using 'type' does not match any of the expected tags"
+        )
+
+
 def _tools(body: Json) -> None:
     tools = body.get("tools", [])
     if not isinstance(tools, list):
@@ -162,6 +175,7 @@ def _tools(body: Json) -> None:
         if name in names:
             raise Refused("tools: Tool names must be unique.", code="tool_name_conflict")
         names.add(name)
+        _kind_of_tool(at, tool)
         schema = tool.get("input_schema")
         if "type" not in tool and (not isinstance(schema, dict) or schema.get("type") != "object"):
             raise Refused(f"tools.{at}.custom.input_schema.type: Field required")

@@ -114,6 +114,7 @@ def _block_frames(index: int, block: Json, chunk: int, *, held: bool) -> list[Fr
     if block["type"] == "text":
         start["text"] = ""
         deltas = [{"type": "text_delta", "text": piece} for piece in _pieces(block["text"], chunk)]
+        deltas += [{"type": "citations_delta", "citation": one} for one in start.pop("citations", ())]
     elif block["type"] == "thinking":
         start |= {"thinking": "", "signature": ""}
         deltas = [

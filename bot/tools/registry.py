@@ -5,18 +5,20 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
+from bot.config.ship_file import WebSearch
 from bot.contracts.archive import Archive, ArchiveLine
 from bot.contracts.artifacts import Artifacts
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock
 from bot.contracts.jobs import Jobs
 from bot.contracts.memory_files import MemoryFiles
+from bot.contracts.model import ModelReply, ModelRequest
 from bot.contracts.recall import Membership, Recalls
 from bot.contracts.tools import Skills, Tool
 from bot.tools import builtin
@@ -26,6 +28,14 @@ from bot.tools.isolation import Isolation
 from bot.tools.project import Project
 from bot.tools.web import Web
 from bot.vetting import Vetting
+
+
+class Search(NamedTuple):
+    """The engine that `web_search` asks; `auto` is the provider's own, through a request to this model. Without it there is none."""
+
+    engine: WebSearch
+    model: str
+    ask: Callable[[ModelRequest], Awaitable[ModelReply]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +57,7 @@ class ToolPorts:
     catalog: ToolCatalog = NOTHING
     permalink: Callable[[ArchiveLine], str | None] = lambda _: None
     jobs: Jobs | None = None
+    search: Search | None = None
 
 
 _NULL = {"type": "null"}
@@ -150,6 +161,7 @@ def _without(value: Any, word: str) -> Any:
 
 
 def builtin_tools(ports: ToolPorts) -> list[Tool]:
-    """Every tool in `bot/tools/builtin`: one module each, with a `build(ports)`."""
+    """Every tool in `bot/tools/builtin`: one module each, with a `build(ports)`, which gives None where it is off."""
     names = sorted(module.name for module in pkgutil.iter_modules(builtin.__path__))
-    return [importlib.import_module(f"{builtin.__name__}.{name}").build(ports) for name in names]
+    built = (importlib.import_module(f"{builtin.__name__}.{name}").build(ports) for name in names)
+    return [tool for tool in built if tool is not None]

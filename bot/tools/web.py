@@ -12,7 +12,7 @@ import re
 import socket
 import ssl
 import zlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from urllib.parse import urljoin, urlsplit
 
@@ -103,6 +103,7 @@ _TEXTUAL = re.compile(
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """The addresses of a host. Raises OSError."""
+Headers = Iterable[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +127,14 @@ async def system_resolve(host: str, port: int) -> list[str]:
 
 
 class Web:
-    """Fetches pages. `public` judges an address; another one than the default is for loopback tests."""
+    """Fetches pages. `public` judges an address; another one than the default is for addresses of operators and for tests."""
 
-    def __init__(self, *, resolve: Resolve = system_resolve, public: Callable[[str], bool] = public) -> None:
+    def __init__(
+        self, sent: Headers = (), *, resolve: Resolve = system_resolve, public: Callable[[str], bool] = public
+    ) -> None:
         self._resolve = resolve
         self._public = public
+        self._headers = dict(sent) | {"Accept-Encoding": "gzip"}
 
     async def fetch(self, address: str) -> Page:
         """Ask with GET; redirects are followed as long as they stay at the host. Raises `errors.ToolError`."""
@@ -179,7 +183,7 @@ class Web:
                 headers={"User-Agent": _AGENT, "Accept": "text/*, application/json;q=0.9, */*;q=0.1"},
                 skip_auto_headers=("Accept-Encoding",),
             ) as session,
-            session.get(_target(here), allow_redirects=False, headers={"Accept-Encoding": "gzip"}) as answer,
+            session.get(_target(here), allow_redirects=False, headers=self._headers) as answer,
         ):
             location = answer.headers.get("Location")
             if answer.status in _REDIRECTS and location is not None:

@@ -32,6 +32,7 @@ CORE = (
     "task",
     "tool_search",
     "web_fetch",
+    "web_search",
     "write_file",
 )
 """Every tool that a rule may name; those of MCP servers, `mcp__<server>__<tool>`, come beside them."""
@@ -45,6 +46,7 @@ OPEN = frozenset(
         "skills_load",
         "task",
         "tool_search",
+        "web_search",
         *SCHEDULING,
     }
 )
@@ -52,8 +54,8 @@ OPEN = frozenset(
 HISTORY = "chat_load_history"
 UNTAINTED = frozenset({HISTORY, "chat_send", "task"})
 """The answer to the asking chat, what changes the view alone, and what is judged again call by call."""
-OWN = frozenset({"memory", "schedule_cancel", "schedule_create"})
-"""Tools that concern the asking person alone: a note, a job in this chat. With untrusted text in view that person
+OWN = frozenset({"memory", "schedule_cancel", "schedule_create", "web_search"})
+"""Tools that concern the asking person alone: a note, a job in this chat, what is looked up. With untrusted text in view that person
 confirms the call.
 """
 ASKED_BECAUSE: Mapping[Reason, str] = {
@@ -85,7 +87,8 @@ def decided(call: Call, now: PolicyContext) -> Decision:
     reads = call.effects == READS and not call.tool.startswith(MCP)
     if not reads and call.tool not in OPEN:
         return asks("default", "default")
-    if taints(call, now, Taint.WORKSPACE):
+    # A query tells little of a project's files, and the search engine alone.
+    if taints(call, now, Taint.FOREIGN if call.tool == "web_search" else Taint.WORKSPACE):
         own = call.tool in OWN
         # Their own chats are theirs to bring along.
         return asks(

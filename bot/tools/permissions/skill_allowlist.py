@@ -30,6 +30,7 @@ NAMES = {
     "read": "read_file",
     "task": "task",
     "webfetch": "web_fetch",
+    "websearch": "web_search",
     "write": "write_file",
 }
 """Our tools by the names that skills for other agents use."""

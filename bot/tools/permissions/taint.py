@@ -43,6 +43,7 @@ _SOURCES: Mapping[str, Taint] = {
     "search_files": Taint.WORKSPACE,
     "task": Taint.FOREIGN,
     "web_fetch": Taint.FOREIGN,
+    "web_search": Taint.FOREIGN,
 }
 """Tools whose results may hold words of any author, with the level of trust where the result states none; MCP tools are
 such too.

@@ -43,7 +43,13 @@ def test_a_line_has_the_documented_fields(make: Make, tmp_path: Path) -> None:
         "message": "the model answered",
         "details": {
             "stopReason": "end_turn",
-            "usage": {"inputTokens": 3, "outputTokens": 0, "cacheReadTokens": 0, "cacheWriteTokens": 0},
+            "usage": {
+                "inputTokens": 3,
+                "outputTokens": 0,
+                "cacheReadTokens": 0,
+                "cacheWriteTokens": 0,
+                "searches": 0,
+            },
         },
         "duration": 12.346,
         "chatKey": "telegram:chat:1",

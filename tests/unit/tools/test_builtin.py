@@ -11,6 +11,8 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from bot import errors
+from bot.config.ship_file import WebSearch
 from bot.context import prompt
 from bot.context.assembly import Prompts
 from bot.context.instructions import InstructionFiles
@@ -19,6 +21,7 @@ from bot.context.view import render
 from bot.contracts.agent import TurnRequest
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
+from bot.contracts.model import ModelReply, ModelRequest
 from bot.contracts.tools import Effect, ToolInput
 from bot.history.archive.store import ChatStore
 from bot.history.artifacts import ArtifactStore
@@ -36,10 +39,14 @@ from bot.tools.permissions.paths import Paths
 from bot.tools.permissions.rules import Rules
 from bot.tools.policy import Policy
 from bot.tools.project import Project
-from bot.tools.registry import Registry, ToolPorts, builtin_tools, definition
+from bot.tools.registry import Registry, Search, ToolPorts, builtin_tools, definition
 from bot.vetting import Vetting
 from channels.slack.manifest import MANIFEST
 from tests.tool_calls import run_blocks
+
+
+async def no_model(request: ModelRequest) -> ModelReply:
+    raise errors.ModelUnreachable(request.model)
 
 
 def registry(root: Path) -> Registry:
@@ -53,7 +60,10 @@ def registry(root: Path) -> Registry:
     memory = NoteStore(root / "memory", disk=SystemDisk())
     clock, project, isolation = SystemClock(), Project(root), Isolation(root)
     whose = FileProvenance(root)
-    ports = ToolPorts(archive, artifacts, skills, clock, memory, project, isolation, whose, vetting)
+    search = Search(WebSearch(), "", no_model)
+    ports = ToolPorts(
+        archive, artifacts, skills, clock, memory, project, isolation, whose, vetting, search=search
+    )
     return Registry(builtin_tools(ports))
 
 
@@ -79,6 +89,7 @@ def test_every_module_is_a_tool_of_the_same_name(tmp_path: Path) -> None:
         "task",
         "tool_search",
         "web_fetch",
+        "web_search",
         "write_file",
     ]
 
@@ -134,6 +145,7 @@ def test_what_is_looked_up_ages_and_what_was_said_or_taught_does_not(tmp_path: P
         "task": False,
         "tool_search": False,
         "web_fetch": True,
+        "web_search": True,
         "write_file": True,
     }
 
