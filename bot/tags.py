@@ -2,7 +2,7 @@
 
 A message that Shipmate writes begins with a tag. Its nonce stands in all tags of that message and is drawn after all
 words in it were said, so no author of those words knew it. Text that looks like a tag and has another nonce, or none,
-is a person's text.
+is a person's text. Messages of earlier versions have no nonces.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ SUMMARY = "conversation_summary"
 
 _NAMES = f"{CONTEXT}|{FILES}|{HISTORY}|{NOTES}|{ORIGIN}|{QUOTES}|{REATTACHED}|{SERVERS}|{SUMMARY}"
 _SHAPE = re.compile(
-    rf'<(?P<name>{_NAMES})-(?P<nonce>[0-9a-f]{{8}})(?: note="(?P<note>[^"<>\r\n]*)")?>'
-    r"(?P<words>.*)</(?P=name)-(?P=nonce)>",
+    rf'<(?P<name>{_NAMES})(?:-(?P<nonce>[0-9a-f]{{8}}))?(?: note="(?P<note>[^"<>\r\n]*)")?>'
+    r"(?P<words>.*)</(?P=name)(?(nonce)-(?P=nonce))>",
     re.DOTALL,
 )
 _OURS = re.compile(rf"<(?=/?(?:{_NAMES})\b)", re.IGNORECASE)
@@ -101,7 +101,7 @@ def read(text: object) -> Tag | None:
     if not isinstance(text, str) or not text.startswith("<"):
         return None
     found = _SHAPE.fullmatch(text)
-    return Tag(found["name"], found["words"], found["note"] or "", found["nonce"]) if found else None
+    return Tag(found["name"], found["words"], found["note"] or "", found["nonce"] or "") if found else None
 
 
 def of(message: Message) -> Sequence[Tag | None]:

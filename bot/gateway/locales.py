@@ -141,9 +141,13 @@ class Locales:
         )
 
 
+MOST_READ = 500
+"""Max characters that are looked at for the language of a message."""
+
+
 def _script(words: str) -> str | None:
     """The script in which words are written, where that tells their language from another one; None where it does not."""
-    words = re.sub(r"\S*[/@_\\.:]\S", " ", words)  # addresses and names of files are in Latin everywhere
+    words = re.sub(r"\S*[/@_\\.:]\S", " ", words[:MOST_READ])  # addresses and names of files are in Latin everywhere
     chinese, latin = len(re.findall(r"[\u3400-\u9fff]", words)), len(re.findall(r"[A-Za-z]{3,}", words))
     if chinese and chinese >= 4 * latin and not re.search(r"[\u3040-\u30ff\uac00-\ud7af]", words):
         return "chinese"

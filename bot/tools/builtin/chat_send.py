@@ -53,7 +53,7 @@ class ChatSendInput(ToolInput):
     )
     more: bool = Field(
         default=False,
-        description="Only for word on the way to the answer: your turn goes on, and another message has to follow.",
+        description="Only for word on the way: your turn goes on, and another message has to follow.",
     )
 
 
@@ -63,8 +63,7 @@ class ChatSend:
     name = "chat_send"
     description = (
         "Send your reply to the person who wrote to you. Call it once, with the whole reply, when your work is done: a "
-        "delivered message ends your turn, unless other tools were called beside it or you set `more`. An error says "
-        "that it was not delivered, and what to do."
+        "delivered message ends your turn, unless other tools were called beside it or you set `more`."
     )
     input = ChatSendInput
     effects: ClassVar[frozenset[Effect]] = frozenset({"message"})

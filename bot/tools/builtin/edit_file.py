@@ -21,7 +21,7 @@ LARGEST = 4 * 1024 * 1024
 
 class EditFileInput(ToolInput):
     path: str
-    old_str: str = Field(min_length=1, description="Occurs exactly once.")
+    old_str: str = Field(min_length=1, description="Occurs once.")
     new_str: str
 
 

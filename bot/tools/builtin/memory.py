@@ -91,7 +91,7 @@ class MemoryInput(ToolInput):
     path: str | None = Field(default=None, max_length=1_000)
     view_range: tuple[int, int] | None = Field(default=None, description="Lines, from 1; -1: the last.")
     file_text: str | None = None
-    old_str: str | None = Field(default=None, min_length=1, description="Occurs exactly once.")
+    old_str: str | None = Field(default=None, min_length=1, description="Occurs once.")
     new_str: str = ""
     insert_line: int | None = Field(default=None, ge=0, description="Line to insert after.")
     insert_text: str | None = None

@@ -21,7 +21,7 @@ class ReadArtifactInput(ToolInput):
     offset: int = Field(default=0, ge=0, description="Character to begin at.")
     limit: int = Field(default=PAGE, ge=1, le=PAGE, description="Characters.")
     grep: str | None = Field(
-        default=None, min_length=1, max_length=200, description="Only lines with this literal text, any case."
+        default=None, min_length=1, max_length=200, description="Lines with this text, any case."
     )
 
 
@@ -29,7 +29,7 @@ class ReadArtifact:
     """Reads artifacts of the chat that asks. Its own results are never put away: there is a next page instead."""
 
     name = excerpt.READER
-    description = "Read or search a whole tool result or file that was put away as an artifact."
+    description = "Read or search a tool result or file that was put away as an artifact."
     input = ReadArtifactInput
     effects = READS
     timeout_seconds = 30.0

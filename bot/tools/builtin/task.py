@@ -28,9 +28,8 @@ class Task:
     name = "task"
     description = (
         "Have a worker with a fresh context do a piece of work; only its summary comes back. For exploring, searching "
-        "or comparing several files or pages, and wherever the steps are noise. Several calls in one step work side "
-        "by side. Not for one file, one command, or what needs this conversation; fork, which has it, only where "
-        "the work really needs that."
+        "or comparing several files or pages. Several calls in one step work side by side. Not for one file, one "
+        "command, or what needs this conversation, which only a fork has."
     )
     input = TaskInput
     effects: ClassVar[frozenset[Effect]] = frozenset({"delegate"})

@@ -163,7 +163,7 @@ async def test_what_was_about_to_be_shown_of_the_call_is_not(bench: Bench, addin
     await until(lambda: bool(adding.chat.shown))
     await adding.add("and this")
     await turn
-    assert adding.chat.shown == ["The first", ""]
+    assert (adding.chat.shown[0], *set(adding.chat.shown[1:])) == ("The first", "")
     assert bench.chat.seen == ["echo: and this"]
 
 

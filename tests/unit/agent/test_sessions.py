@@ -135,15 +135,6 @@ async def test_a_fork_of_a_time_before_a_cut_has_what_was_in_mind_then(bench: Be
     assert kept(bench) == ["q0", "to q0", "q1", "to q1", "q2", "to q2"]
 
 
-async def test_a_fork_that_brings_back_more_than_the_cap_loses_it_at_once(bench: Bench) -> None:
-    bench.configure(max_messages=5)
-    ids = await talk(bench, "one", "two", "three")
-    await bench.pool.fork(KEY, request_id=ids[2])
-    await bench.pool.describe(KEY)
-    assert kept(bench) == ["three", "to three"]
-    await restarted(bench)
-
-
 async def test_a_message_that_joined_a_turn_names_that_turn(bench: Bench) -> None:
     more = [bench.inbound("and this")]
     late = more[0].request_id

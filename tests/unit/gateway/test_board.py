@@ -146,4 +146,4 @@ def test_one_call_alone_is_a_line_at_work_and_at_its_end() -> None:
     made.ended("call-1", START + 12, failed=False)
     made.ended("call-2", START + 5, failed=True)
     made.ended("call-9", START + 9, failed=False)
-    assert made.shown(START + 30).words.splitlines()[2] == "✗ Using `mcp__a__b` · 5 s"
+    assert made.shown(START + 30).words.splitlines()[2] == "✗ Using `b` of `a` · 5 s"

@@ -98,6 +98,7 @@ async def test_help_shows_operators_commands_and_what_only_they_may_change_to_op
     assert {name: usage for name, usage in listed(operators).items() if listed(lines).get(name) != usage} == {
         "allow": "/allow [id]",
         "block": "/block id",
+        "effort": "/effort [low, medium, high or default]",
         "listen": "/listen [mention, thread, always or never]",
         "model": "/model [name or default]",
     }

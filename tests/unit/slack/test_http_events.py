@@ -167,7 +167,7 @@ async def test_a_port_that_is_taken_is_named(idle: Any) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         slack = idle.make(**settings(webhook=Webhook(url=WEBHOOK.url, port=port)))
-        with pytest.raises(errors.Unavailable, match=rf"channels\.slack\.webhook: port {port}"):
+        with pytest.raises(errors.Unavailable, match=rf"channels\.slack\.webhook\.port: {port}"):
             await slack.start(idle.intake)
     await slack.start(idle.intake)
     assert slack.health().connected

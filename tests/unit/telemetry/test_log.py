@@ -48,6 +48,7 @@ def test_a_line_has_the_documented_fields(make: Make, tmp_path: Path) -> None:
                 "outputTokens": 0,
                 "cacheReadTokens": 0,
                 "cacheWriteTokens": 0,
+                "cacheHourTokens": 0,
                 "searches": 0,
             },
         },
