@@ -149,7 +149,9 @@ def _script(words: str) -> str | None:
     """The script in which words are written, where that tells their language from another one; None where it does not."""
     words = re.sub(r"\S*[/@_\\.:]\S", " ", words[:MOST_READ])  # addresses and names of files are in Latin everywhere
     chinese, latin = len(re.findall(r"[\u3400-\u9fff]", words)), len(re.findall(r"[A-Za-z]{3,}", words))
-    if chinese and chinese >= 4 * latin and not re.search(r"[\u3040-\u30ff\uac00-\ud7af]", words):
+    others = len(re.findall(r"[^\W\d_A-Za-z\u3400-\u9fff]", words))
+    kana_or_hangul = re.search(r"[\u3040-\u30ff\uac00-\ud7af]", words)
+    if chinese and chinese >= max(4 * latin, others) and not kana_or_hangul:
         return "chinese"
     return "latin" if latin > 1 and latin > chinese else None
 

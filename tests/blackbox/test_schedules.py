@@ -127,6 +127,7 @@ async def test_killed_while_the_model_works_on_it_it_is_answered_once(world: Wor
 
 async def test_a_clock_set_forward_by_years_is_no_work(world: World) -> None:
     world.only("telegram")
+    world.config["schedule"] = {"timezone": "Europe/Berlin"}
     world.model.script(planning(lambda: "*/15 * * * *"))
     world.process.module = ["bot.testing.run", "--clock", str(world.root / "clock")]
     await world.start(command=())

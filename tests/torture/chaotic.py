@@ -18,11 +18,11 @@ from bot.testing.chaos import ChaosProxy
 from bot.testing.clock import FastClock
 from bot.testing.slack import SlackServer
 from bot.testing.telegram import TelegramServer
-from bot.words import say
 from tests.blackbox.conftest import World, eventually
+from tests.torture import scene
 from tests.torture.outside import Alone
 
-REPEATED = f"{say('delivery.repeated')}\n\n"
+REPEATED = scene.REPEATS
 
 SPEED = 20.0
 """Seconds that go by in one: forty seconds of silence take two."""

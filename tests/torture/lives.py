@@ -31,14 +31,14 @@ from bot.history.archive.store import ChatStore
 from bot.history.transcript.store import Transcript
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
-from bot.words import say
+from tests.torture import scene
 from tests.torture.answering import NAME, Script
 from tests.torture.engines import EMBEDDED, Database, Memory
 from tests.unit.agent import conftest as agents
 from tests.unit.agent.test_turn import Press
 from tests.unit.gateway import conftest as gateways
 
-REPEATED = f"{say('delivery.repeated')}\n\n"
+REPEATED = scene.REPEATS
 
 WRITES = frozenset(
     {

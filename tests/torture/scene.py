@@ -26,11 +26,14 @@ from bot.testing.clock import FakeClock
 from bot.testing.disk import WRITES, When
 from bot.testing.faults import Fault, Seam
 from bot.testing.slack import SlackServer
-from bot.words import say
+from bot.words import say, speaking
 from tests.blackbox.conftest import ANN, START_SECONDS, World, eventually
 from tests.contracts.web_rig import Browser
 
 REPEATED = f"{say('delivery.repeated')}\n\n"
+with speaking("zh"):
+    REPEATS = (REPEATED, f"{say('delivery.repeated')}\n\n")
+    """The beginning of a message that may be a repeat, in the language of the question."""
 
 WORDS = "消息 {} – שלום 👩‍👩‍👧"
 

@@ -14,11 +14,10 @@ from typing import Any
 import pytest
 
 from bot.testing.telegram import refusal
-from bot.words import say
 from tests.torture import chaotic, scene
 from tests.torture.chaotic import PEOPLE, Net, net
 
-REPEATED = f"{say('delivery.repeated')}\n\n"
+REPEATED = scene.REPEATS
 
 MESSAGES = int(os.environ.get("MESSAGES", "1000"))
 CHANCE = 0.01

@@ -18,11 +18,10 @@ import pytest
 
 from bot.contracts.base import Json
 from bot.testing.anthropic_script import Reply, reply, tool_use
-from bot.words import say
 from tests.torture import scene
 from tests.torture.chaotic import Net, net
 
-REPEATED = f"{say('delivery.repeated')}\n\n"
+REPEATED = scene.REPEATS
 
 KILLS = int(os.environ.get("KILLS", "60"))
 EVERY = 60.0

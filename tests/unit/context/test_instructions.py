@@ -192,7 +192,10 @@ async def test_a_file_that_cannot_be_used_is_told_and_takes_nothing_else_with_it
     desk.write(f".ship/instructions/chats/{encode(KEY)}.md", b"Chat \xff.")
     found = await desk.read()
     assert (found.shared, found.own) == ("x" * files.FILE_LIMIT, "Chat \ufffd.")
-    assert sorted(cause.split(",")[0] for cause in desk.causes) == ["an instruction file is too large: its beginning is used", "it is no file"]
+    assert sorted(cause.split(",")[0] for cause in desk.causes) == [
+        "an instruction file is too large: its beginning is used",
+        "it is no file",
+    ]
 
 
 @pytest.mark.parametrize("target", [".env", "../outside/x.md", ".ship/journal.db", "Agent.md"])
