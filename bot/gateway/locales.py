@@ -147,7 +147,9 @@ MOST_READ = 500
 
 def _script(words: str) -> str | None:
     """The script in which words are written, where that tells their language from another one; None where it does not."""
-    words = re.sub(r"\S*[/@_\\.:]\S", " ", words[:MOST_READ])  # addresses and names of files are in Latin everywhere
+    words = re.sub(
+        r"\S*[/@_\\.:]\S", " ", words[:MOST_READ]
+    )  # addresses and names of files are in Latin everywhere
     chinese, latin = len(re.findall(r"[\u3400-\u9fff]", words)), len(re.findall(r"[A-Za-z]{3,}", words))
     others = len(re.findall(r"[^\W\d_A-Za-z\u3400-\u9fff]", words))
     kana_or_hangul = re.search(r"[\u3040-\u30ff\uac00-\ud7af]", words)

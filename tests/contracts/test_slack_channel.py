@@ -20,7 +20,7 @@ from channels.slack.settings import SlackSettings
 from tests.contracts.channel_contract import ChannelContract, listening_port, surroundings
 from tests.contracts.channel_edits import EditsContract
 from tests.contracts.channel_files import DownloadsContract
-from tests.contracts.channel_sends_files import SendsFilesContract
+from tests.contracts.channel_sends_files import BYTES, SendsFilesContract
 
 OPENS = "apps.connections.open"
 
@@ -157,6 +157,18 @@ class TestSlackChannel(SendsFilesContract, DownloadsContract, EditsContract, _Sl
             await rig.channel.start(rig.intake)
             yield rig
             await rig.channel.stop()
+
+    async def test_a_file_whose_answer_is_lost_is_uncertain(self, rig: SlackRig) -> None:  # type: ignore[override]
+        """Slack can be asked, so here it is found."""
+        message = await self._message(rig, "one.csv")
+        await rig.lose_next_file()
+        sending = asyncio.ensure_future(rig.channel.send(message))
+        async with asyncio.timeout(90):
+            while not sending.done():
+                await rig.clock.advance(0.25)
+                await asyncio.sleep(0.01)
+        assert (await sending).message_id
+        assert await rig.received() == [("one.csv", BYTES)]
 
 
 class TestSlackWebhook(_SlackContract):
