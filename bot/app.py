@@ -52,8 +52,22 @@ def preload(settings: config.Settings, channels: Iterable[Manifest]) -> None:
         importlib.import_module("bot.llm.client")
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Prepared:
+    """What a process has once it leads: its configuration, and what it writes down."""
+
+    settings: config.Settings
+    names: list[str]
+    environment: Environment
+    log: JsonlLog
+    counted: LogMetrics
+    spending: Spending
+    redact: LogRedactor
+    hung_up: asyncio.Event
+
+
 @contextlib.asynccontextmanager
-async def started(
+async def prepared(
     root: Path,
     say: Say,
     stop: asyncio.Event,
@@ -62,9 +76,9 @@ async def started(
     only: frozenset[str] | None = None,
     defaults: bool = False,
     signals: Signals = lambda *_: contextlib.nullcontext(),
-) -> AsyncIterator[Gateway]:
-    """Configuration, locks, log and gateway of a folder, serving for the block. `signals` listens for stops from the
-    moment on when something may have to be drained.
+) -> AsyncIterator[Prepared]:
+    """Configuration, locks and log of a folder for the block. `signals` listens for stops from the moment on when something may
+    have to be drained.
     """
     settings = configuration.load(root, defaults=defaults)
     names = [name for name in settings.enabled if only is None or name in only]
@@ -116,24 +130,7 @@ async def started(
                     settings, environment, log, counted=counted, say=say, stop=stop
                 ) as environment:
                     await asyncio.to_thread(load_spending, spending, settings, environment, log)
-                    gateway = assemble(
-                        settings,
-                        environment,
-                        log,
-                        names,
-                        counted=counted,
-                        spending=spending,
-                        dashboard=only is None,
-                    )
-                    load = functools.partial(configuration.load, root, defaults=defaults)
-                    async with (
-                        serving(gateway, say, stop),
-                        _running(gateway.reload.serve(hung_up, load, lambda line: say(redact(line)))),
-                    ):
-                        settle_memory()
-                        if not stop.is_set():
-                            log.write("ready", ready_line(gateway), channels=sorted(gateway.channels))
-                        yield gateway
+                    yield Prepared(settings, names, environment, log, counted, spending, redact, hung_up)
         except _StoppedAsStandby:
             raise
         except errors.ShipmateError as error:
@@ -143,6 +140,40 @@ async def started(
         finally:
             log.write("stop", f"Shipmate has {ended}", ended=ended)
             await asyncio.to_thread(log.close)
+
+
+@contextlib.asynccontextmanager
+async def started(
+    root: Path,
+    say: Say,
+    stop: asyncio.Event,
+    *,
+    environment: Environment | None = None,
+    only: frozenset[str] | None = None,
+    defaults: bool = False,
+    signals: Signals = lambda *_: contextlib.nullcontext(),
+) -> AsyncIterator[Gateway]:
+    """The gateway of a folder, serving for the block; all that it stands on as in `prepared`."""
+    ready = prepared(root, say, stop, environment=environment, only=only, defaults=defaults, signals=signals)
+    async with ready as own:
+        gateway = assemble(
+            own.settings,
+            own.environment,
+            own.log,
+            own.names,
+            counted=own.counted,
+            spending=own.spending,
+            dashboard=only is None,
+        )
+        load = functools.partial(configuration.load, root, defaults=defaults)
+        async with (
+            serving(gateway, say, stop),
+            _running(gateway.reload.serve(own.hung_up, load, lambda line: say(own.redact(line)))),
+        ):
+            settle_memory()
+            if not stop.is_set():
+                own.log.write("ready", ready_line(gateway), channels=sorted(gateway.channels))
+            yield gateway
 
 
 class _StoppedAsStandby(errors.ShipmateError):
@@ -225,6 +256,20 @@ async def run(root: Path, environment: Environment | None = None, *, defaults: b
 
 
 async def _run(root: Path, stop: asyncio.Event, environment: Environment | None, *, defaults: bool) -> None:
+    if os.environ.get("SHIPMATE_CORE") == "log":
+        from bot import core_process  # built beside the gateway, whose place it is going to take
+
+        ready = prepared(
+            root, _print, stop, environment=environment, defaults=defaults, signals=shutdown_signals.draining
+        )
+        async with (
+            ready as own,
+            core_process.serving(own.settings, own.environment, own.log, own.names) as names,
+        ):
+            settle_memory()
+            _print(" ".join(["ready", *names]))
+            await stop.wait()
+        return
     async with started(
         root, _print, stop, environment=environment, defaults=defaults, signals=shutdown_signals.draining
     ) as gateway:

@@ -20,6 +20,7 @@ from bot.contracts.channel import Channel, Manifest
 from bot.contracts.environment import Clock, Disk, Ids
 from bot.contracts.journal import Journal
 from bot.contracts.leadership import Leadership, SoleLeader
+from bot.core.event_log import EventLog
 from bot.dashboard.console import ActiveChat, PartHealth
 from bot.dashboard.metrics import Figures
 from bot.dashboard.server import Dashboard
@@ -91,6 +92,8 @@ class Environment:
     """Wraps the journal that everything inside uses."""
     channel: Callable[[Channel], Channel] = lambda made: made
     """The same for each channel."""
+    event_log: Callable[[EventLog], EventLog] = lambda made: made
+    """The same for the log of the core that has one."""
     pace: float = 1.0
     """As `ChannelDeps.pace`."""
     leadership: Leadership = field(default_factory=SoleLeader)

@@ -57,7 +57,12 @@ LEAST = 60
 
 OUTBOX = "bot/gateway/outbox/"
 KNOWN_TO = {
-    "Outbound": {"bot/contracts/channel.py", "bot/contracts/outbound.py", f"{OUTBOX}channel_sender.py"},
+    "Outbound": {
+        "bot/contracts/channel.py",
+        "bot/contracts/outbound.py",
+        "bot/core/outbox.py",
+        f"{OUTBOX}channel_sender.py",
+    },
     "ChannelSender": {
         f"{OUTBOX}{name}.py" for name in ("batch_sender", "channel_sender", "live_message", "worker")
     },

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from bot.context import blocks
 from bot.contracts.base import Json
 from bot.contracts.tools import ToolResult
+from bot.core import blocks
 from bot.tools.dispatch import Dispatcher, Recorder
 
 

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from bot.agent.deps import AgentDeps
-from bot.context import blocks
 from bot.contracts.base import Json, Message
 from bot.contracts.model import ModelReply
+from bot.core import blocks
 
 MAX_AGAIN = 3
 """Requests that the length limit and pauses may cost on top of the one that ended early."""

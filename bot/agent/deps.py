@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 
 from bot.agent.subagents.limits import TaskLimits
-from bot.context import blocks
 from bot.context.assembly import LEAST_BUDGET, MOST_BUDGET, SHARE, Frozen, Prompts
 from bot.context.budget import SOFT_TOKENS, Budget
 from bot.context.compaction import Policy
@@ -25,6 +24,7 @@ from bot.contracts.manner import Effort, Manner, SentManner
 from bot.contracts.memory_files import MemoryFiles
 from bot.contracts.model import Model, ModelReply, ModelRequest
 from bot.contracts.tasks import NullTaskEvents, TaskEvents
+from bot.core import blocks
 from bot.history.memory.memories import Memories
 from bot.history.retention import Retention
 from bot.history.transcript.requests import RequestLog

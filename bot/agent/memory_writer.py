@@ -12,7 +12,7 @@ from bot import errors
 from bot.agent import forks
 from bot.agent.deps import AgentDeps
 from bot.agent.view_changes import ViewChanges
-from bot.context import blocks, compaction, memory
+from bot.context import compaction, memory
 from bot.context.memory import MemoryInvalid, SessionMemory
 from bot.context.store import AgentContextStore
 from bot.contracts.base import Message
@@ -20,6 +20,7 @@ from bot.contracts.environment import ends_within
 from bot.contracts.identity import ChatKey
 from bot.contracts.memory_files import Written
 from bot.contracts.provenance import NOBODYS
+from bot.core import blocks
 from bot.history.memory.memories import SavedMemory
 from bot.history.memory.provenance import carried
 from bot.tools.permissions import taint

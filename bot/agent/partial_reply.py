@@ -8,9 +8,9 @@ from typing import Any
 import jiter
 
 from bot import text
-from bot.context import blocks
 from bot.contracts.agent import SILENT, is_silent
 from bot.contracts.model import ModelReply, TextDelta, ToolInputDelta
+from bot.core import blocks
 from bot.tools.builtin.chat_send import ChatSend
 
 # Any escape; in the group, half of a surrogate pair whose other half does not come any more.

@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from bot import errors
 from bot.agent.ledger import Ledger
 from bot.agent.steps import written
-from bot.context import blocks
 from bot.context.store import RunningTurn
 from bot.contracts.agent import Arrivals, PriorReply, Reply, TurnRequest, is_silent
 from bot.contracts.base import Message
 from bot.contracts.journal import StepRecord
 from bot.contracts.outbound import OutgoingFile, Sent
+from bot.core import blocks
 from bot.tools.builtin.chat_send import ChatSend
 
 LONGEST = 240.0

@@ -23,7 +23,7 @@ from bot.agent.steps import StepLog
 from bot.agent.turn import Refused, take_turn
 from bot.agent.user_message import fresh_nonce
 from bot.agent.view_changes import ViewChanges
-from bot.context import blocks, compaction, prompt, replay
+from bot.context import compaction, prompt, replay
 from bot.context.assembly import Frozen
 from bot.context.store import AgentContextStore, RunningTurn
 from bot.contracts.agent import (
@@ -42,6 +42,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.journal import FinalTurnState
 from bot.contracts.manner import Effort
 from bot.contracts.transcript import Boundary, Meta, TurnEnd, TurnStart
+from bot.core import blocks
 from bot.telemetry import context
 from bot.tools.permissions import taint
 from bot.words import say, sentence

@@ -15,11 +15,11 @@ from bot.agent.deps import AgentDeps
 from bot.agent.reply import TrackedReply
 from bot.agent.subagents.tasks import Tasks
 from bot.agent.view_changes import Tail
-from bot.context import blocks
 from bot.contracts.agent import TurnOutcome, is_silent
 from bot.contracts.base import Json, Message
 from bot.contracts.model import ModelReply
 from bot.contracts.tools import ToolCall, ToolResult
+from bot.core import blocks
 from bot.telemetry.context import step_scope
 from bot.tools.context import ToolExecutionContext, tool_scope
 from bot.words import say

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bot import errors, tags, text
 from bot.agent.deps import AgentDeps
-from bot.context import blocks, found_tools, prompt
+from bot.context import prompt
 from bot.context.deletions import REMOVED, ids_of
 from bot.context.instructions import Contents, Nested
 from bot.contracts.agent import TurnRequest
@@ -20,6 +20,7 @@ from bot.contracts.memory_files import MemoryOwner
 from bot.contracts.provenance import ANYBODYS, NOBODYS, ORIGIN, SOURCES, WORKSPACES
 from bot.contracts.tools import PICTURES
 from bot.contracts.transcript import MessageEvent
+from bot.core import blocks, found_tools
 from bot.tools.builtin.memory import CHAT, ME, SESSION, origin_of
 from bot.tools.permissions import taint
 from bot.words import zone

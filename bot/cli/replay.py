@@ -109,7 +109,7 @@ def _print_body(calls: Sequence[Call], number: int) -> None:
 
 
 def _facts(found: Found, number: int, call: Call) -> dict[str, Any]:
-    from bot.context import blocks
+    from bot.core import blocks
 
     record, request, said = call.record, call.request, call.answer
     told = record.answer or {}

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from bot import text
-from bot.context import blocks
 from bot.context.store import AgentContextStore, Entry, Turn, with_redactions
 from bot.contracts.base import Message
 from bot.contracts.tools import OMISSION
@@ -26,6 +25,7 @@ from bot.contracts.transcript import (
     RetainedView,
     TranscriptLine,
 )
+from bot.core import blocks
 
 
 @dataclass(frozen=True, slots=True)

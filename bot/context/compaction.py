@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from bot.context import blocks
 from bot.context.store import Entry, Turn, api_rounds
 from bot.contracts.base import Message
 from bot.contracts.environment import Clock
 from bot.contracts.transcript import UNCHANGED, Boundary, Maker, TranscriptLine
+from bot.core import blocks
 
 KEEP_TOKENS = 10_000
 IDLE_KEEPS = 2_000

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
-from bot.context import blocks, quotes
+from bot.context import quotes
 from bot.contracts.archive import ArchiveKey, ArchiveLine
 from bot.contracts.base import Json, Message
 from bot.contracts.transcript import UNCHANGED, Boundary, MessageEvent, TranscriptLine, TurnStart
+from bot.core import blocks
 
 REMOVED = "[message removed]"
 _REMOVED: Json = {"type": "text", "text": REMOVED}

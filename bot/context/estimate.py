@@ -12,9 +12,9 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from bot.context import blocks
 from bot.contracts.base import Json, Message
 from bot.contracts.model import ATTACHED, InMemoryLearned, Learned, ModelRequest, Usage
+from bot.core import blocks
 from bot.identity_cache import MessageFact
 
 ASCII_PER_TOKEN = 3.3

@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from bot import errors
-from bot.context import blocks, view
 from bot.context.store import Entry, without_thinking
 from bot.context.validate import SERVER_CALLS, block_problem, is_server_result, validate
 from bot.contracts.base import Json, Message
 from bot.contracts.model import ModelRequest
 from bot.contracts.provenance import ORIGIN, unpacked
 from bot.contracts.tools import ToolCall, ToolResult
+from bot.core import blocks, view
 
 UNANSWERED = "Interrupted by a restart: nothing is known of this call. It may have run, or not."
 LOST = "(A message that stood here could not be read.)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
-from bot.context import blocks, prompt
+from bot.context import prompt
 from bot.context.checkpoint import Checkpoint, rebuilt
 from bot.context.repair import call_ids, mended_entries
 from bot.context.store import AgentContextStore, RunningTurn
@@ -21,6 +21,7 @@ from bot.contracts.transcript import (
     TurnStart,
     messages,
 )
+from bot.core import blocks
 
 
 def replay(store: AgentContextStore, lines: Sequence[TranscriptLine], base: Checkpoint | None = None) -> int:

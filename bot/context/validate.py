@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from bot import errors
-from bot.context import blocks, view
 from bot.contracts.base import Json, Message
 from bot.contracts.model import ATTACHED, ModelRequest
+from bot.core import blocks, view
 from bot.identity_cache import IdentityCache, MessageFact
 
 MAX_MESSAGES = 100_000

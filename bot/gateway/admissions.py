@@ -22,7 +22,7 @@ from bot.contracts.identity import UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import Journal
 from bot.contracts.outbound import ABOUT, ONLY_TO, Address
-from bot.gateway.access import Access, Memberships
+from bot.core.access import Access, Memberships
 from bot.gateway.delivery import Delivery
 from bot.gateway.locales import Locales
 from bot.gateway.operators import OperatorChats, QuestionCopies, who_decided

@@ -32,8 +32,8 @@ from bot.contracts.inbound import Inbound
 from bot.contracts.journal import Journal
 from bot.contracts.outbound import Address, OutboxRow, OutgoingFile
 from bot.contracts.tools import MCP
+from bot.core.access import Memberships
 from bot.gateway import admissions as letting_in
-from bot.gateway.access import Memberships
 from bot.gateway.admissions import AdmissionService
 from bot.gateway.conversation import Turn
 from bot.gateway.delivery import Delivery

@@ -17,7 +17,8 @@ from bot.contracts.journal import Journal
 from bot.contracts.leadership import Leadership, SoleLeader
 from bot.contracts.memory_files import MemoryFiles
 from bot.contracts.model import Transcriber
-from bot.gateway.access import Access, InboundCleaner, Memberships
+from bot.core.access import Access, InboundCleaner, Memberships
+from bot.core.rate_limit import RateLimiter
 from bot.gateway.admissions import AdmissionService
 from bot.gateway.approvals import ApprovalService
 from bot.gateway.attachments import FileReader, RssMonitor
@@ -40,7 +41,6 @@ from bot.gateway.locales import Locales
 from bot.gateway.long_blocks import LongBlocks
 from bot.gateway.operators import OperatorAlerts, OperatorChats, QuestionCopies
 from bot.gateway.outbox.files import OutgoingFiles
-from bot.gateway.outbox.rate_limit import RateLimiter
 from bot.gateway.outbox.worker import OutboxWorker
 from bot.gateway.participation import Participation, UnaddressedMessages
 from bot.gateway.questions import QuestionService

@@ -20,7 +20,7 @@ from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import LISTENING, Inbound
 from bot.contracts.journal import Journal
 from bot.contracts.manner import effort_of
-from bot.gateway.access import ALIASES, Access
+from bot.core.access import ALIASES, Access
 from bot.gateway.admissions import AdmissionService, examples
 from bot.gateway.approvals import ApprovalService, act
 from bot.gateway.conversation import HANDLED, Turn

@@ -24,7 +24,7 @@ from bot.contracts.inbound import Inbound
 from bot.contracts.journal import InboxRecord, Journal
 from bot.contracts.memory_files import MemoryFiles, MemoryOwner
 from bot.contracts.outbound import OutboxRow
-from bot.gateway.access import Access
+from bot.core.access import Access
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.conversation import Turn
 from bot.gateway.delivery import Delivery

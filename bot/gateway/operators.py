@@ -15,7 +15,7 @@ from bot.contracts.environment import Alert, Clock, Ids, Log
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.journal import Journal
 from bot.contracts.outbound import Address, OutboxRow
-from bot.gateway.access import Memberships
+from bot.core.access import Memberships
 from bot.gateway.delivery import Delivery
 from bot.gateway.locales import Locales
 from bot.tools.permissions.display import named

@@ -9,7 +9,7 @@ from bot.contracts.environment import Clock, Ids
 from bot.contracts.inbound import Command, Inbound
 from bot.contracts.journal import InboxRecord, InboxState, Journal
 from bot.contracts.outbound import OutboxRow
-from bot.gateway.access import Access
+from bot.core.access import Access
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.backlog import InFlight
 from bot.gateway.conversation import Turn

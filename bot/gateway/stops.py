@@ -13,7 +13,7 @@ from bot.contracts.environment import Log, storage_errors_logged
 from bot.contracts.inbound import Command, Inbound
 from bot.contracts.journal import STOPPED as STOPPED_END
 from bot.contracts.journal import Journal
-from bot.gateway.access import Access
+from bot.core.access import Access
 from bot.gateway.backlog import Backlog
 from bot.gateway.conversation import Close, Stop, Turn
 from bot.gateway.effects import AppliedEffects, EffectRunner

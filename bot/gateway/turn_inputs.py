@@ -16,7 +16,7 @@ from bot.contracts.environment import Clock, Log, OperatorNotices
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound, Quoted, SeenFile
 from bot.contracts.journal import InboxRecord, Journal
-from bot.gateway.access import InboundCleaner
+from bot.core.access import InboundCleaner
 from bot.gateway.attachments import FileReader, unread
 from bot.gateway.conversation import Turn
 from bot.gateway.message_versions import original, outdated

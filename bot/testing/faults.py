@@ -16,7 +16,7 @@ from bot.testing.journal import WRITES, FaultyJournal, JournalFailure
 
 VARIABLE = "SHIPMATE_FAULTS"
 """Where `bot.testing.run` finds its faults."""
-Seam = Literal["disk", "journal", "channel"]
+Seam = Literal["disk", "journal", "channel", "log"]
 Seen = Callable[[Seam, str, str], None]
 
 CHANNEL = frozenset({"send", "edit"})
@@ -59,7 +59,7 @@ class Faults:
 
     def arm(self, fault: Fault) -> None:
         """Expect one more; operations are counted from now on."""
-        if fault.seam == "channel":
+        if fault.seam in {"channel", "log"}:
             self.faults.append(fault)
             return
         self._early.append(fault)
@@ -107,12 +107,15 @@ class Faults:
     def channel(self, inner: Any) -> Any:
         return _FaultyChannel(inner, self)
 
-    def reach(self, kind: str) -> Fault | None:
-        """One more operation of a channel begins; the fault that it meets."""
+    def event_log(self, inner: Any) -> Any:
+        return _FaultyLog(inner, self)
+
+    def reach(self, kind: str, seam: Seam = "channel") -> Fault | None:
+        """One more operation of a seam begins; the fault that it meets."""
         if self._seen is not None:
-            self._seen("channel", kind, "")
+            self._seen(seam, kind, "")
         with self._lock:
-            return due(self.faults, lambda fault: fault.kind in {kind, "*"})
+            return due(self.faults, lambda fault: fault.seam == seam and fault.kind in {kind, "*"})
 
     def carry_out(self, fault: Fault) -> None:
         if fault.then == "kill":
@@ -141,6 +144,30 @@ class _FaultyChannel:
             return result
 
         return watched
+
+
+class _FaultyLog:
+    """A `bot.core.event_log.EventLog` whose process can end at an `append`, and at a `commit`, which is on disk then."""
+
+    def __init__(self, inner: Any, faults: Faults) -> None:
+        self._inner, self._faults = inner, faults
+        inner.watch(lambda _: self._reached("commit", "after"))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def append(self, entries: Any) -> None:
+        fault = self._faults.reach("append", "log")
+        if fault is not None and fault.when != "after":
+            self._faults.carry_out(fault)
+        self._inner.append(entries)
+        if fault is not None:
+            self._faults.carry_out(fault)
+
+    def _reached(self, kind: str, when: str) -> None:
+        fault = self._faults.reach(kind, "log")
+        if fault is not None and fault.when == when:
+            self._faults.carry_out(fault)
 
 
 def _journal_failure(fault: Fault) -> JournalFailure:

@@ -15,10 +15,10 @@ from bot.agent.chat_totals import ChatTotals
 from bot.agent.deps import AgentDeps
 from bot.agent.subagents import limits
 from bot.agent.subagents.limits import Allowance
-from bot.context import blocks
 from bot.contracts.environment import ends_within
 from bot.contracts.manner import Manner
 from bot.contracts.model import ModelReply, ModelRequest
+from bot.core import blocks
 from bot.llm.wrapper import reply_of
 
 Status = Literal["whole", "cut", "silent", "failed"]

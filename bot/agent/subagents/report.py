@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 
 from bot.agent.subagents import limits
 from bot.agent.subagents.limits import TaskLimits
-from bot.context import blocks
 from bot.contracts.base import Json, Message
 from bot.contracts.environment import Clock, Log
 from bot.contracts.identity import ChatKey
 from bot.contracts.model import ModelReply
 from bot.contracts.tasks import TaskEvent, TaskEventKind, TaskEvents, TaskTotals
+from bot.core import blocks
 from bot.llm.log import usage_object
 from bot.words import say
 

@@ -19,7 +19,7 @@ from bot.contracts.inbound import Due, Inbound
 from bot.contracts.journal import Inbox
 from bot.contracts.outbound import Address
 from bot.contracts.recall import KnowsMembers
-from bot.gateway.access import Access
+from bot.core.access import Access
 from bot.gateway.delivery import Delivery
 from bot.gateway.jobs import plans
 from bot.gateway.jobs.plans import MOST_MISSED

@@ -12,7 +12,7 @@ from bot.contracts.identity import UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.jobs import JobList, JobRequest, KnowsZones
 from bot.contracts.provenance import Provenance, Taint
-from bot.gateway.access import Access
+from bot.core.access import Access
 from bot.gateway.jobs import plans
 from bot.gateway.jobs.store import ASK_SECONDS, JobLimits, JobStore, ScheduledJob
 from bot.gateway.locales import Locales, zone_named

@@ -13,8 +13,8 @@ from bot import errors
 from bot.contracts.archive import Archive, ArchiveLine, HistoryQuery
 from bot.contracts.environment import Alert, Clock, Log, storage_errors_logged
 from bot.contracts.outbound import Address, OutboxRow, Sent
+from bot.core.rate_limit import MAX_WAIT, UNSAID
 from bot.gateway.outbox.channel_sender import ChannelSender
-from bot.gateway.outbox.rate_limit import MAX_WAIT, UNSAID
 from bot.gateway.outbox.rows import Batch, derived_id, repeated, with_buttons
 from bot.system import JumpSafeClock
 from bot.words import say, sentence, speaking

@@ -19,12 +19,12 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.journal import Journal
 from bot.contracts.leadership import Leadership
 from bot.contracts.outbound import Address, OutboundKind, OutboxRow, Sent
+from bot.core.rate_limit import RateLimiter
 from bot.gateway.outbox import batch_sender
 from bot.gateway.outbox.batch_sender import BEHIND, LONG, BatchSender, ReplyArchiver
 from bot.gateway.outbox.channel_sender import ChannelSender, ClosedChats
 from bot.gateway.outbox.files import KeptFile, OutgoingFiles
 from bot.gateway.outbox.live_message import LiveMessage
-from bot.gateway.outbox.rate_limit import RateLimiter
 from bot.gateway.outbox.rows import (
     Batch,
     Line,

@@ -8,9 +8,9 @@ without a declared epoch, and a new process fills the same store, from the newes
 from __future__ import annotations
 
 from bot.context import compaction, deletions, memory
-from bot.context.found_tools import PutBack
 from bot.contracts.base import Message
 from bot.contracts.transcript import UNCHANGED, Boundary, Unchanged
+from bot.core.found_tools import PutBack
 from bot.testing import anthropic_rules as rules
 from bot.testing.model import text
 from tests.unit.agent.history_chat import Chat, Crash

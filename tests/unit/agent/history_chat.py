@@ -11,7 +11,7 @@ from typing import Any, cast
 from bot.agent import assistant_text
 from bot.agent.continuation import joined
 from bot.agent.view_changes import Tail, ViewChanges
-from bot.context import blocks, checkpoint, repair, replay, view
+from bot.context import checkpoint, repair, replay
 from bot.context.checkpoint import Checkpoint
 from bot.context.estimate import Estimator
 from bot.context.store import AgentContextStore
@@ -27,6 +27,7 @@ from bot.contracts.transcript import (
     TurnEnd,
     messages,
 )
+from bot.core import blocks, view
 from bot.testing import anthropic_rules as rules
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog

@@ -11,11 +11,11 @@ import pytest
 
 from bot import errors
 from bot.agent.steps import known_results
-from bot.context import blocks
 from bot.contracts.agent import PriorReply, TurnRequest
 from bot.contracts.identity import ChatKey
 from bot.contracts.model import ModelReply, TextDelta
 from bot.contracts.outbound import Sent
+from bot.core import blocks
 from bot.testing.model import reply, text, tool_use
 from bot.tools.builtin.chat_send import UNCERTAIN, partly_delivered_words
 from tests.unit.agent.conftest import KEY, Added, Bench, Chat, Written, each, said

@@ -20,12 +20,13 @@ import pytest
 
 from bot import batch, errors
 from bot.agent.ledger import ParentChain
-from bot.context import blocks, replay
+from bot.context import replay
 from bot.context.store import AgentContextStore
 from bot.contracts.agent import TurnRequest
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Json
 from bot.contracts.model import ModelFacts, ModelReply, ModelRequest, TextDelta, ToolInputDelta
+from bot.core import blocks
 from bot.llm.body import body_of, headers_of
 from bot.testing import anthropic_rules as rules
 from bot.testing.anthropic_cache import Binding, check_breakpoints

@@ -7,9 +7,9 @@ from typing import Any
 
 from bot.agent import reattach
 from bot.agent.reattach import DroppedMessages
-from bot.context import found_tools
 from bot.contracts.base import Json, Message
 from bot.contracts.tools import ToolResult
+from bot.core import found_tools
 from bot.testing.model import text, tool_use
 from bot.tools import excerpt
 from tests.unit.agent.conftest import KEY, Bench

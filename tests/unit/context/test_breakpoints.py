@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.context.view import placed
 from bot.contracts.base import Json, Message
+from bot.core.view import placed
 from bot.testing import anthropic_cache as cache
 from bot.testing.clock import FakeClock
 from tests.shares import examples

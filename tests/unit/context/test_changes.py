@@ -8,10 +8,11 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.context import blocks, replay
+from bot.context import replay
 from bot.context.store import AgentContextStore
 from bot.contracts.base import Message
 from bot.contracts.transcript import Boundary, Event, Mask, MessageEvent, TranscriptLine, TurnEnd, TurnStart
+from bot.core import blocks
 from bot.history.transcript.lines import dumped, parsed
 from tests.shares import examples
 from tests.unit.context.test_store import a_turn, user

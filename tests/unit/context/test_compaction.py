@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.context import compaction, estimate, memory, view
+from bot.context import compaction, estimate, memory
 from bot.context.compaction import KEEP_MESSAGES, Breaker
 from bot.context.store import AgentContextStore, Entry, Turn
 from bot.contracts.base import Json, Message
+from bot.core import view
 from bot.testing.clock import FakeClock
 from tests.shares import examples
 

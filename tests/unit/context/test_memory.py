@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.context import estimate, memory
-from bot.context.found_tools import PutBack
 from bot.context.memory import MemoryInvalid, SessionMemory
+from bot.core.found_tools import PutBack
 
 WRITTEN = """Here it is:
 <memory>

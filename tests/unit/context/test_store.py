@@ -8,10 +8,11 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.context import blocks, replay, view
+from bot.context import replay
 from bot.context.store import AgentContextStore, Entry, Turn
 from bot.contracts.base import Json, Message
 from bot.contracts.transcript import TranscriptLine
+from bot.core import blocks, view
 from tests.shares import examples
 from tests.unit.lines import line
 

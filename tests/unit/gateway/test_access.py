@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from bot import errors
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
-from bot.gateway.access import Access, Memberships, Verdict
+from bot.core.access import Access, Memberships, Verdict
 from bot.testing.log import MemoryLog
 from bot.words import say
 from tests.unit.gateway.conftest import Bench, manifest

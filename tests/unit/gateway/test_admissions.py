@@ -16,8 +16,8 @@ from bot.contracts.approvals import ApprovalRecord, QuestionButtons, Verdict
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Command, Inbound
 from bot.contracts.outbound import ONLY_TO, Outbound, Sent
+from bot.core.access import Access
 from bot.gateway import admissions
-from bot.gateway.access import Access
 from bot.system import SystemDisk
 from bot.words import say
 from tests.unit.gateway.conftest import Bench, killed, never

@@ -12,7 +12,7 @@ from bot.contracts.archive import ArchiveLine
 from bot.contracts.channel import Channel
 from bot.contracts.identity import ChatKey
 from bot.contracts.recall import MembershipAnswer
-from bot.gateway.access import Memberships
+from bot.core.access import Memberships
 from bot.testing.log import MemoryLog
 
 KEYS = [*map(ChatKey.parse, ["slack:chat:C1", "slack:chat:C2", "web:chat:1"])]

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.contracts.channel import Pace
-from bot.gateway.outbox import rate_limit as pace_module
-from bot.gateway.outbox.rate_limit import LONGEST_WAIT, SHORTEST_WAIT, UNSAID, Budget, Pacer, patience
+from bot.core import rate_limit as pace_module
+from bot.core.rate_limit import LONGEST_WAIT, SHORTEST_WAIT, UNSAID, Budget, Pacer, patience
 from bot.testing.clock import FakeClock
 from tests.shares import examples
 

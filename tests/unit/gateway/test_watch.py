@@ -13,8 +13,8 @@ from bot.contracts.channel import Health
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.journal import Locale
 from bot.contracts.outbound import Outbound, Sent
+from bot.core.access import Memberships
 from bot.gateway import operators, watchdog
-from bot.gateway.access import Memberships
 from bot.gateway.locales import Locales
 from bot.gateway.operators import EVERY, OperatorAlerts, OperatorChats
 from bot.gateway.watchdog import LOOK_EVERY, PATIENCE, ChannelWatchdog

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.context import blocks
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import ShownFile
 from bot.contracts.model import ModelReply, ModelRequest
+from bot.core import blocks
 from bot.history.artifacts import ArtifactStore
 from bot.llm import classify
 from bot.llm.attached_files import GONE, AttachedFiles

@@ -17,12 +17,12 @@ from bot.context import prompt
 from bot.context.assembly import Prompts
 from bot.context.instructions import InstructionFiles
 from bot.context.skills import SkillFolder
-from bot.context.view import render
 from bot.contracts.agent import TurnRequest
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.model import ModelReply, ModelRequest
 from bot.contracts.tools import Effect, ToolInput
+from bot.core.view import render
 from bot.history.archive.store import ChatStore
 from bot.history.artifacts import ArtifactStore
 from bot.history.memory.files import NoteStore

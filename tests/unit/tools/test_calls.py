@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.context import blocks
 from bot.contracts.base import Json
 from bot.contracts.provenance import ANYBODYS, NOBODYS, Provenance, Taint
 from bot.contracts.tools import Omission, ToolCall, ToolResult
+from bot.core import blocks
 from tests.shares import examples
 
 WORDS = st.text(max_size=20)

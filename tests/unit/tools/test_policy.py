@@ -16,7 +16,6 @@ from pydantic import BaseModel, ConfigDict
 
 from bot import errors
 from bot.context import memory, prompt
-from bot.context.found_tools import PutBack
 from bot.contracts.agent import TurnRequest
 from bot.contracts.approvals import Approval, Approvals, Verdict
 from bot.contracts.archive import ArchiveLine
@@ -25,6 +24,7 @@ from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Attachment, Due, Inbound, Quoted, SeenFile
 from bot.contracts.provenance import ANYBODYS, NOBODYS, ORIGIN, WORKSPACES, Provenance, Taint
 from bot.contracts.tools import Effect, ToolCall, ToolResult
+from bot.core.found_tools import PutBack
 from bot.system import read_link
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog

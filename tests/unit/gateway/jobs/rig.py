@@ -10,7 +10,7 @@ from bot.contracts.jobs import JobRequest
 from bot.contracts.journal import ANSWERED, InboxEnd, Journal
 from bot.contracts.outbound import Address
 from bot.contracts.provenance import Provenance
-from bot.gateway.access import Access, Memberships
+from bot.core.access import Access, Memberships
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.delivery import Delivery
 from bot.gateway.jobs.due import DueJobs

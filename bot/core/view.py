@@ -15,9 +15,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from bot.context import blocks, found_tools
 from bot.contracts.base import Json, Message
 from bot.contracts.model import ModelRequest
+from bot.core import blocks, found_tools
 
 CACHE = {"type": "ephemeral"}
 HOUR = {"type": "ephemeral", "ttl": "1h"}
@@ -83,7 +83,7 @@ def render(
     current: Sequence[Message],
 ) -> ModelRequest:
     """One request: history, injected older turns, then the current turn. Tools that were found stand behind `tools`
-    (`bot.context.found_tools`). What leaves is looked at once more (`bot.context.repair.sound`).
+    (`bot.core.found_tools`). What leaves is looked at once more (`bot.context.repair.sound`).
     """
     messages, more = found_tools.declared([*history, *injected, *current])
     shown_system, shown = placed(system, messages, len(history))

@@ -1,0 +1,1 @@
+"""The core: one log, one reducer, one loop."""

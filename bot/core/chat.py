@@ -1,0 +1,629 @@
+"""The life of one chat: a fold of its events, and what they ask for next.
+
+Pure: no I/O, no clock, no tasks. `Chat.apply` folds an event, in a running process as at a start; `Chat.due` gives what is to be done
+now. What an effect comes to is appended as events again. An event that begins something carries the `boot` of the process that began
+it: what this boot began is in flight, what another began was cut off, and is due again. Nothing else exists for what comes after a crash.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
+
+from bot.contracts.identity import ChatKey, UserRef
+from bot.contracts.inbound import Inbound
+from bot.core import events
+from bot.core.context import AgentContextStore
+from bot.core.event_log import Position
+from bot.core.events import Event
+from bot.core.message_versions import (
+    can_coalesce,
+    can_join_running_turn,
+    has_newer_words,
+    is_follow_up,
+    plain,
+    reaches,
+    revised,
+    same_message,
+    stops,
+    whole,
+)
+from bot.core.outbox_row import OutboxRow
+
+MOST_ATTEMPTS = 5
+"""Limit of starts of a turn without recorded progress in between: a turn that kills its process must not kill every next one."""
+MOST_RESTARTS = 2
+"""Limit of model calls that one turn gives up so that a further message is part of the question."""
+ALBUM_SECONDS = 1.0
+"""Seconds of quiet after an item of an album that comes one by one before the album counts as whole."""
+LONGEST_BURST = 5
+"""Limit of a burst, in multiples of the quiet that ends it: its turn then begins although its person still writes."""
+MOST_EARLY = 10
+"""Limit of messages of which an edit or deletion came first: the platforms bring them within seconds."""
+KNOWN = 500
+"""Limit of messages, newest first, whose edits and deletions are recognised after they were answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueMode:
+    """`steers`: a running turn takes up what its person adds. `interrupts`: that stops it. `collects`: all that waits of
+    one person in one chat is one turn.
+    """
+
+    steers: bool = False
+    interrupts: bool = False
+    collects: bool = False
+
+
+MODES: Mapping[str, QueueMode] = {
+    "steer": QueueMode(steers=True),
+    "followup": QueueMode(),
+    "collect": QueueMode(collects=True),
+    "interrupt": QueueMode(interrupts=True, collects=True),
+}
+
+
+class Phase(Enum):
+    """The state of a turn."""
+
+    STARTING = auto()
+    """It reads what it begins with."""
+    RUNNING = auto()
+    """The model has its question."""
+    SUSPENDED = auto()
+    """It waits for a person."""
+    STOPPING = auto()
+    """Somebody has stopped it; it ends as soon as what runs has let go."""
+    ENDING = auto()
+    """Its last words are queued: nothing can stop it any more."""
+    ENDED = auto()
+
+
+@dataclass(slots=True, eq=False)
+class Turn:
+    """From the messages that it answers to its end. `id` is the request id of the first one."""
+
+    id: str
+    members: list[Inbound]
+    boot: str = ""
+    phase: Phase = Phase.STARTING
+    attempts: int = 0
+    """Starts since it last got further."""
+    call: str | None = None
+    """The call of the model that is awaited; an answer to any other is ignored."""
+    tools: dict[str, str] = field(default_factory=dict)
+    """Boots of the tool calls that have begun and not ended, by the id of the call."""
+    question: str | None = None
+    acted: bool = False
+    """People have seen something of its answer, or a tool with effects has begun."""
+    restarts: int = 0
+    withdrawn: set[str] = field(default_factory=set)
+    rows: dict[str, events.RowEnded | None] = field(default_factory=dict)
+    """Its messages by row, with their ends; None while one may still go out."""
+    end: str | None = None
+
+    @property
+    def first(self) -> Inbound:
+        return self.members[0]
+
+    @property
+    def left(self) -> list[Inbound]:
+        """The members that were not deleted meanwhile."""
+        return [one for one in self.members if one.request_id not in self.withdrawn]
+
+    @property
+    def may_restart_model_call(self) -> bool:
+        """True while nobody has seen anything of its answer and nothing was done for it."""
+        return self.phase is Phase.RUNNING and not self.acted and self.restarts < MOST_RESTARTS
+
+    @property
+    def answered(self) -> bool:
+        """True once words that end it are queued, and did not fail."""
+        return self.phase is Phase.ENDING
+
+    def progress(self) -> None:
+        self.attempts = 0
+
+    def about(self, change: Inbound) -> Inbound | None:
+        """The newest member that a change is about."""
+        return next((one for one in reversed(self.members) if same_message(one, change)), None)
+
+
+@dataclass(slots=True)
+class Waiting:
+    """A message that no turn has yet. `seq` is the number of its event; `burst` that of the burst it belongs to."""
+
+    inbound: Inbound
+    seq: int
+    burst: int
+
+
+@dataclass(slots=True)
+class Burst:
+    """Messages that one person writes in a row, until they have been quiet."""
+
+    number: int
+    began: float
+    until: float
+    album: bool = False
+
+
+# ------------------------------------------------------------ effects
+
+
+@dataclass(frozen=True, slots=True)
+class StartTurn:
+    """Run this turn: a new one of these messages, or the one that was cut off."""
+
+    members: tuple[Inbound, ...]
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class AskAnew:
+    """Give up the model call that runs: its person has added something before anybody saw an answer."""
+
+    turn: str
+    call: str
+
+
+@dataclass(frozen=True, slots=True)
+class StopTurn:
+    """End this turn as stopped."""
+
+    turn: str
+
+
+@dataclass(frozen=True, slots=True)
+class Handle:
+    """Carry out what needs no turn: a command that passes the queues, a signal."""
+
+    inbound: Inbound
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send this message."""
+
+    row: OutboxRow
+
+
+@dataclass(frozen=True, slots=True)
+class Find:
+    """Find out whether this message arrived: the process that sent it has died, or its platform did not answer."""
+
+    row: OutboxRow
+
+
+@dataclass(frozen=True, slots=True)
+class WakeAt:
+    """Nothing is due before this time (epoch seconds)."""
+
+    at: float
+
+
+Effect = StartTurn | AskAnew | StopTurn | Handle | Send | Find | WakeAt
+
+
+class Chat:
+    """One chat: who waits, the turn that runs, what goes out."""
+
+    def __init__(
+        self, key: ChatKey, mode: QueueMode = MODES["steer"], debounce: float = 0.0, max_messages: int = 60
+    ) -> None:
+        self.key = key
+        self.seq = 0
+        self.context = AgentContextStore(max_messages)
+        self.turn: Turn | None = None
+        self.outbox: dict[str, OutboxRow] = {}
+        """Messages that may still go out or change, in the order in which they were queued."""
+        self.beside: dict[str, Inbound] = {}
+        """What needs no turn and has not come to its end, by request id."""
+        self._mode = mode
+        self._debounce = debounce
+        self._people: dict[UserRef, list[Waiting]] = {}
+        self._bursts: dict[UserRef, Burst] = {}
+        self._known: OrderedDict[str, Inbound] = OrderedDict()
+        """Messages as last told, by request id."""
+        self._changes: dict[str, list[tuple[int, Inbound]]] = {}
+        """Edits and deletions of messages that have not come yet, with the numbers of their events, by message id."""
+        self._opened: dict[str, int] = {}
+        """The number of the event that began what is not at its end, by request id or row."""
+
+    # ------------------------------------------------------------ what can be seen
+
+    @property
+    def open_since(self) -> int | None:
+        """The number of the oldest event that something unfinished rests on; None where nothing is."""
+        return min(self._opened.values(), default=None)
+
+    @property
+    def waiting(self) -> list[Inbound]:
+        """What waits for a turn, in the order in which it came."""
+        found = sorted((one for queue in self._people.values() for one in queue), key=lambda one: one.seq)
+        return [one.inbound for one in found]
+
+    def joinable(self) -> list[Inbound]:
+        """Messages that the running turn may take up now."""
+        turn = self.turn
+        if turn is None or turn.phase in {Phase.STOPPING, Phase.ENDING, Phase.ENDED}:
+            return []
+        if turn.phase is Phase.STARTING:
+            return self._next(turn, can_coalesce) if self._mode.collects or self._mode.steers else []
+        return self._next(turn, can_join_running_turn) if self._mode.steers else []
+
+    # ------------------------------------------------------------ the fold: it never raises, whatever the order
+
+    def apply(self, event: Event) -> None:
+        """Take an event in. One that the state does not allow changes nothing."""
+        self.seq = max(self.seq, event.seq)
+        data, turn = event.data, self.turn
+        stale = isinstance(data, events.Answered) and (turn is None or turn.call != data.call)
+        if not stale:
+            self.context.apply(event)
+        fold = _FOLDS.get(type(data))
+        if fold is not None:
+            fold(self, event, data)
+
+    @property
+    def position(self) -> Position:
+        """Where a fold of this chat may begin."""
+        rests_on = [self.context.base, *(seq for changes in self._changes.values() for seq, _ in changes)]
+        return Position(min((one for one in rests_on if one is not None), default=self.seq), self.open_since)
+
+    @property
+    def untold(self) -> list[Inbound]:
+        """Members of the running turn whose words the model has not been told."""
+        if self.turn is None:
+            return []
+        told = self.context.sources()
+        return [one for one in self.turn.left if one.request_id not in told]
+
+    def _received(self, event: Event, data: events.Received) -> None:
+        inbound = data.inbound
+        changes = self._changes.pop(inbound.message_id or "", ())
+        for _, change in changes:
+            if change.kind == "delete":
+                return
+            inbound = revised(inbound, change)
+        self._remember(inbound)
+        self._opened[inbound.request_id] = min([event.seq, *(seq for seq, _ in changes)])
+        if data.beside:
+            self.beside[inbound.request_id] = inbound
+            return
+        self._wait(inbound, event)
+
+    def _wait(self, inbound: Inbound, event: Event) -> None:
+        who = inbound.person
+        burst = self._burst(inbound, event.seq, event.at)
+        self._people.setdefault(who, []).append(Waiting(inbound, event.seq, burst))
+        turn = self.turn
+        if (
+            turn is not None
+            and self._mode.interrupts
+            and turn.phase is Phase.RUNNING
+            and is_follow_up(inbound, turn.first)
+        ):
+            turn.phase = Phase.STOPPING
+
+    def _early(self, event: Event, change: Inbound) -> None:
+        """Keep a change of a message that has not come yet; of those that never come the oldest go."""
+        self._changes.setdefault(change.message_id or "", []).append((event.seq, change))
+        while len(self._changes) > MOST_EARLY:
+            del self._changes[next(iter(self._changes))]
+
+    def _edited(self, event: Event, data: events.Edited) -> None:
+        edit = data.inbound
+        known = self._known_as(edit)
+        if known is None:
+            self._early(event, edit)
+            return
+        if has_newer_words(known, edit):
+            return
+        self._remember(revised(known, edit).model_copy(update={"ts": max(known.ts, edit.ts)}))
+        waiting = next(
+            (one for one in self._people.get(edit.person, ()) if same_message(one.inbound, edit)), None
+        )
+        if waiting is not None:
+            waiting.inbound = revised(waiting.inbound, edit)
+        elif (
+            self.turn is not None
+            and self.turn.phase is not Phase.ENDING
+            and (said := self.turn.about(edit)) is not None
+        ):
+            # Taken up by the turn as anything that its person adds, or by one of its own.
+            self._opened[edit.request_id] = event.seq
+            self._wait(whole(said, edit), event)
+
+    def _deleted(self, event: Event, data: events.Deleted) -> None:
+        deletion = data.inbound
+        if self._known_as(deletion) is None:
+            self._early(event, deletion)
+            return
+        self._take(lambda other: same_message(other, deletion))
+        turn = self.turn
+        if turn is not None:
+            turn.withdrawn |= {one.request_id for one in turn.members if same_message(one, deletion)}
+            if not turn.left:
+                self._stop_turn(turn)
+
+    def _stop(self, _: Event, data: events.Stop) -> None:
+        def reached(other: Inbound) -> bool:
+            return other.request_id < data.inbound.request_id and (
+                data.since is None or other.ts <= data.since
+            )
+
+        self._take(lambda other: stops(data.inbound, other) and reached(other))
+        turn = self.turn
+        if turn is not None and any(reaches(data.inbound, one) and reached(one) for one in turn.members):
+            self._stop_turn(turn)
+
+    def _closed(self, _: Event, data: events.Closed) -> None:
+        self.beside.pop(data.request, None)
+        self._opened.pop(data.request, None)
+        self._take(lambda other: other.request_id == data.request)
+
+    # ------------------------------------------------------------ the turn
+
+    def _turn_started(self, event: Event, data: events.TurnStarted) -> None:
+        turn = self.turn
+        if turn is None:
+            members = self._taken(data.members)
+            if not members:
+                return
+            turn = self.turn = Turn(event.turn or members[0].request_id, members)
+            since = [self._opened[one.request_id] for one in members if one.request_id in self._opened]
+            self.context.begin(turn.id, event.at, min([event.seq, *since]))
+        if event.turn == turn.id:
+            turn.boot, turn.call = data.boot, None
+            turn.attempts += 1
+
+    def _joined(self, event: Event, data: events.Joined) -> None:
+        turn = self._running(event)
+        if turn is None:
+            return
+        turn.members += self._taken(data.members)
+        if turn.call is not None:
+            turn.call = None
+            turn.restarts += 1
+
+    def _suspended(self, event: Event, data: events.Suspended) -> None:
+        turn = self._running(event)
+        if turn is not None and turn.phase in {Phase.STARTING, Phase.RUNNING}:
+            turn.phase, turn.question = Phase.SUSPENDED, data.question
+            turn.progress()
+
+    def _resumed(self, event: Event, _: events.Resumed) -> None:
+        turn = self._running(event)
+        if turn is not None and turn.phase is Phase.SUSPENDED:
+            turn.phase, turn.question = Phase.RUNNING, None
+
+    def _told(self, event: Event, _: events.Told) -> None:
+        turn = self._running(event)
+        if turn is not None and turn.phase is Phase.STARTING:
+            turn.phase = Phase.RUNNING
+
+    def _asked(self, event: Event, data: events.Asked) -> None:
+        turn = self._running(event)
+        if turn is not None:
+            turn.call = data.call
+
+    def _answered(self, event: Event, data: events.Answered) -> None:
+        turn = self._running(event)
+        if turn is not None and turn.call == data.call:
+            turn.call = None
+            turn.progress()
+
+    def _tool_started(self, event: Event, data: events.ToolStarted) -> None:
+        turn = self._running(event)
+        if turn is not None:
+            turn.tools[data.call] = data.boot
+            turn.acted = True
+
+    def _tool_ended(self, event: Event, data: events.ToolEnded) -> None:
+        turn = self._running(event)
+        if turn is not None:
+            turn.tools.pop(data.call, None)
+            turn.progress()
+
+    def _turn_ended(self, event: Event, data: events.TurnEnded) -> None:
+        turn = self._running(event)
+        if turn is None:
+            return
+        turn.phase, turn.end, self.turn = Phase.ENDED, data.end, None
+        for one in turn.members:
+            self._opened.pop(one.request_id, None)
+        if (who := turn.first.person) in self._people:
+            # Behind the others of the chat, those included who came while this turn ran.
+            self._people[who] = self._people.pop(who)
+
+    # ------------------------------------------------------------ what goes out
+
+    def _queued(self, event: Event, data: events.Queued) -> None:
+        self.outbox[data.row] = OutboxRow.of(data, event)
+        self._opened[data.row] = event.seq
+        turn = self._running(event)
+        if turn is not None:
+            turn.rows[data.row] = None
+        if turn is not None and data.form == "reply":
+            turn.acted = True
+            if data.ends and turn.phase in {Phase.STARTING, Phase.RUNNING}:
+                turn.phase = Phase.ENDING
+
+    def _deferred(self, _: Event, data: events.Deferred) -> None:
+        self._row(data.row, not_before=data.until, delayed=True, state="queued")
+
+    def _sending(self, _: Event, data: events.Sending) -> None:
+        self._row(data.row, state="sending", boot=data.boot)
+
+    def _returned(self, _: Event, data: events.Returned) -> None:
+        self._row(data.row, state="queued")
+
+    def _uncertain(self, _: Event, data: events.Uncertain) -> None:
+        self._row(data.row, boot="")
+
+    def _shown(self, _: Event, data: events.Shown) -> None:
+        self._row(data.row, message_id=data.message_id)
+
+    def _row_ended(self, _: Event, data: events.RowEnded) -> None:
+        row = self.outbox.pop(data.row, None)
+        self._opened.pop(data.row, None)
+        turn = self.turn
+        if turn is not None and data.row in turn.rows:
+            turn.rows[data.row] = data
+        if row is None or data.state == "sent":
+            return
+        if (
+            turn is not None
+            and row.turn == turn.id
+            and turn.phase is Phase.ENDING
+            and data.state == "failed"
+            and row.ends
+        ):
+            turn.phase = Phase.RUNNING  # its words are not in the chat: it may say them in another way
+
+    def _row(self, name: str, **changed: object) -> None:
+        row = self.outbox.get(name)
+        if row is not None:
+            self.outbox[name] = replace(row, **changed)  # type: ignore[arg-type]  # the names are those of fields
+
+    # ------------------------------------------------------------ what is due
+
+    def due(self, now: float, boot: str, committed: int) -> list[Effect]:
+        """What is to be done now. `committed` is the number of the newest event on disk: what is behind it starts nothing. What is
+        in flight already may be named again.
+        """
+        found: list[Effect] = [*self._due_rows(now, boot)]
+        found += [Handle(one) for name, one in self.beside.items() if self._opened[name] <= committed]
+        turn = self.turn
+        if turn is None:
+            found += self._due_turn(now, committed)
+        elif turn.phase is Phase.STOPPING:
+            found.append(StopTurn(turn.id))
+        elif turn.boot != boot:
+            found.append(StartTurn(tuple(turn.members), turn.attempts))
+        elif turn.call is not None and turn.may_restart_model_call and self.joinable():
+            found.append(AskAnew(turn.id, turn.call))
+        return found
+
+    def _due_turn(self, now: float, committed: int) -> Iterator[Effect]:
+        wake: float | None = None
+        for who, queue in self._people.items():
+            first = queue[0]
+            burst = self._bursts.get(who)
+            if burst is not None and first.burst == burst.number and now < burst.until:
+                wake = min(wake or burst.until, burst.until)
+            elif first.seq <= committed:
+                yield StartTurn(tuple(one.inbound for one in self._together(queue)), 0)
+                return
+        if wake is not None:
+            yield WakeAt(wake)
+
+    def _due_rows(self, now: float, boot: str) -> Iterator[Effect]:
+        """The oldest open row of each target: one at a time, in order. One that was put off keeps its place among those of its target."""
+        seen = set[tuple[tuple[str, str], ...]]()
+        for row in self.outbox.values():
+            if row.live and row.message_id is not None and row.boot == boot:
+                continue  # it stands in the chat, and is changed by the turn that shows it
+            if row.place in seen:
+                continue
+            seen.add(row.place)
+            if row.state == "sending":
+                if row.boot != boot:
+                    yield Find(row)
+            elif row.not_before is not None and now < row.not_before:
+                yield WakeAt(row.not_before)
+            else:
+                yield Send(row)
+
+    # ------------------------------------------------------------ inside
+
+    def _running(self, event: Event) -> Turn | None:
+        return self.turn if self.turn is not None and self.turn.id == event.turn else None
+
+    def _stop_turn(self, turn: Turn) -> None:
+        if turn.phase not in {Phase.ENDING, Phase.ENDED}:
+            turn.phase = Phase.STOPPING
+
+    def _remember(self, inbound: Inbound) -> None:
+        self._known[inbound.request_id] = inbound
+        while len(self._known) > KNOWN:
+            self._known.popitem(last=False)
+
+    def _known_as(self, change: Inbound) -> Inbound | None:
+        return next((one for one in reversed(self._known.values()) if same_message(one, change)), None)
+
+    def _taken(self, names: Sequence[str]) -> list[Inbound]:
+        """Take messages out of the queue, in the order of their names."""
+        found = {
+            one.request_id: one for one in self._take(lambda other: other.request_id in names, over=False)
+        }
+        return [found[name] for name in names if name in found]
+
+    def _take(self, wanted: Callable[[Inbound], bool], *, over: bool = True) -> list[Inbound]:
+        """Take every wanted message out of the queue. Those that are `over` need nothing more."""
+        taken: list[Inbound] = []
+        for who, queue in list(self._people.items()):
+            gone = [one.inbound for one in queue if wanted(one.inbound)]
+            if not gone:
+                continue
+            taken += gone
+            left = [one for one in queue if one.inbound not in gone]
+            if left:
+                self._people[who] = left
+            else:
+                del self._people[who]
+                self._bursts.pop(who, None)
+        for one in taken if over else ():
+            self._opened.pop(one.request_id, None)
+        return taken
+
+    def _next(self, turn: Turn, wanted: Callable[[Inbound, Inbound], bool]) -> list[Inbound]:
+        """Messages that its person has waiting, up to the first that is not wanted, that is part of an album which is not whole yet, or
+        that came after what somebody else has waiting: they come first.
+        """
+        who = turn.first.person
+        burst = self._bursts.get(who)
+        coming = burst.number if burst is not None and burst.album else None
+        others = [queue[0].seq for other, queue in self._people.items() if other != who]
+        before = [one for one in self._people.get(who, ()) if not others or one.seq < min(others)]
+        taken = itertools.takewhile(
+            lambda one: one.burst != coming and wanted(one.inbound, turn.first), before
+        )
+        return [one.inbound for one in taken]
+
+    def _together(self, queue: Sequence[Waiting]) -> list[Waiting]:
+        first = queue[0]
+        return [
+            first,
+            *itertools.takewhile(
+                lambda one: (
+                    (self._mode.collects or one.burst == first.burst)
+                    and can_coalesce(one.inbound, first.inbound)
+                ),
+                queue[1:],
+            ),
+        ]
+
+    def _burst(self, inbound: Inbound, seq: int, at: float) -> int:
+        """The number of the burst that a message belongs to. One that is not waited after ends the burst before it."""
+        who, quiet = inbound.person, 0.0
+        if plain(inbound):
+            quiet = max(self._debounce, ALBUM_SECONDS) if inbound.of_album else self._debounce
+        if not quiet:
+            self._bursts.pop(who, None)
+            return seq
+        burst = self._bursts.get(who)
+        if burst is None or at >= burst.until:
+            burst = self._bursts[who] = Burst(seq, at, 0.0)
+        burst.until = max(burst.until, min(at + quiet, burst.began + LONGEST_BURST * quiet))
+        burst.album = inbound.of_album
+        return burst.number
+
+
+_FOLDS: Mapping[type[events.EventData], Callable[[Chat, Event, object], None]] = {
+    kind: getattr(Chat, f"_{kind.kind}") for kind in events.CORE if hasattr(Chat, f"_{kind.kind}")
+}

@@ -1,0 +1,118 @@
+"""The chats in memory: each is loaded once, and every event of it passes here."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from bot.contracts.environment import Clock, Ids
+from bot.contracts.identity import ChatKey
+from bot.core.chat import Chat
+from bot.core.event_log import Entry, EventLog
+from bot.core.events import Codec, Event, EventData
+
+MOST_IDLE = 2_000
+"""Limit of chats without anything unfinished that stay in memory: a fold of one from the disk takes some 10 ms."""
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """An event that is about to be appended: what is true now in this chat."""
+
+    chat: ChatKey
+    data: EventData
+    turn: str | None = None
+    person: str | None = None
+    id: str = ""
+    """"" takes a fresh one."""
+
+
+class Chats:
+    """Appends facts: folds them at once, and gives them to the log."""
+
+    def __init__(
+        self, log: EventLog, codec: Codec, make: Callable[[ChatKey], Chat], *, clock: Clock, ids: Ids
+    ) -> None:
+        self._log = log
+        self._codec = codec
+        self._make = make
+        self._clock = clock
+        self._ids = ids
+        self._chats: OrderedDict[ChatKey, Chat] = OrderedDict()
+        self._loading: dict[ChatKey, asyncio.Task[Chat]] = {}
+        self._watchers: list[Callable[[Chat], object]] = []
+        self._waiting: dict[ChatKey, list[asyncio.Future[None]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._chats)
+
+    def watch(self, changed: Callable[[Chat], object]) -> None:
+        """Have this hear of each chat that has more in it."""
+        self._watchers.append(changed)
+
+    def loaded(self, key: ChatKey) -> Chat | None:
+        """A chat that is in memory."""
+        return self._chats.get(key)
+
+    async def get(self, key: ChatKey) -> Chat:
+        """A chat, from the log where it is not in memory. Raises `errors.StorageError`."""
+        chat = self._chats.get(key)
+        if chat is not None:
+            self._chats.move_to_end(key)
+            return chat
+        task = self._loading.get(key)
+        if task is None:
+            task = self._loading[key] = asyncio.create_task(self._load(key))
+            task.add_done_callback(lambda _: self._loading.pop(key, None))
+        return await asyncio.shield(task)
+
+    async def _load(self, key: ChatKey) -> Chat:
+        chat = self._make(key)
+        position = await self._log.position(key)
+        if position is not None:
+            for event in await self._log.read(key, position.first):
+                chat.apply(event)
+        self._chats[key] = chat
+        self._evict()
+        return chat
+
+    def append(self, *facts: Fact) -> None:
+        """All of these in one transaction, in order, also across chats, which must be in memory. None is refused."""
+        entries = list[Entry]()
+        now = self._clock.now()
+        touched = dict[ChatKey, Chat]()
+        for fact in facts:
+            chat = touched[fact.chat] = self._chats[fact.chat]
+            name = fact.id or self._ids.ulid()
+            event = Event(name, fact.chat, now, fact.data, fact.turn, fact.person, chat.seq + 1)
+            chat.apply(event)
+            entries.append(Entry(event, chat.position, self._codec.encode(fact.data)))
+        self._log.append(entries)
+        for key, chat in touched.items():
+            for changed in self._waiting.pop(key, ()):
+                if not changed.done():
+                    changed.set_result(None)
+            for watcher in self._watchers:
+                watcher(chat)
+
+    async def until(self, key: ChatKey, done: Callable[[], T | None]) -> T:
+        """Wait until events of a chat have made something so: `done` is asked now, and behind each append to this chat."""
+        while (found := done()) is None:
+            changed = asyncio.get_running_loop().create_future()
+            self._waiting.setdefault(key, []).append(changed)
+            await changed
+        return found
+
+    def _evict(self) -> None:
+        """Forget the chats that were idle for longest; one with something unfinished stays."""
+        over = len(self._chats) - MOST_IDLE
+        idle = (key for key, chat in self._chats.items() if chat.open_since is None)
+        for key in list(itertools.islice(idle, max(0, over))):
+            del self._chats[key]

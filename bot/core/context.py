@@ -1,0 +1,304 @@
+"""`AgentContextStore`: the model's messages of one chat, a fold of its events as whole turns.
+
+Between turns it holds at most `max_messages` messages of the model's API. What is shown is a view: masks and the head stand in place of
+what they hide, and the events keep the whole.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from bot.contracts.base import Json, Message
+from bot.contracts.tools import ToolCall, ToolResult
+from bot.core import blocks, events
+from bot.core.events import Event
+
+INTERRUPTED = "Interrupted: the turn was stopped while this ran. It may or may not have taken effect."
+
+
+@dataclass(frozen=True, slots=True)
+class ContextEntry:
+    """One message of the model's API. `seq` is the number of the event that made it, `sources` the requests whose words it carries."""
+
+    seq: int
+    message: Message
+    sources: tuple[str, ...] = ()
+    cut: frozenset[str] = frozenset()
+    """Tool calls in it that did not arrive whole."""
+    stop_reason: str | None = None
+    continues: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class KeptTurn:
+    """A turn that has ended. `began` is epoch seconds, `since` the number of the oldest event that it rests on."""
+
+    id: str
+    entries: tuple[ContextEntry, ...]
+    began: float
+    since: int
+
+    @property
+    def sources(self) -> frozenset[str]:
+        """The requests that it answered."""
+        return frozenset({self.id}.union(*(one.sources for one in self.entries)))
+
+
+@dataclass(slots=True)
+class RunningTurn:
+    """The messages of the turn that runs."""
+
+    id: str
+    began: float
+    since: int
+    entries: tuple[ContextEntry, ...] = ()
+    results: dict[str, Json] = field(default_factory=dict)
+    """Results of the calls of the last answer, while some are missing."""
+    older: tuple[tuple[int, Message], ...] = ()
+    """Injected older messages with their times (ms), in time order."""
+    injected: int = 0
+    lines: set[str] = field(default_factory=set)
+    """The archive lines that were injected."""
+
+    @property
+    def open_calls(self) -> list[ToolCall]:
+        """The calls of the last answer that have no result."""
+        if not self.entries or self.entries[-1].message["role"] != "assistant":
+            return []
+        return [
+            one
+            for one in blocks.tool_calls(self.entries[-1].message["content"])
+            if one.id not in self.results
+        ]
+
+
+class AgentContextStore:
+    """The history of one chat, and the turn that runs behind it."""
+
+    def __init__(self, max_messages: int) -> None:
+        self._max = max_messages
+        self.turns: list[KeptTurn] = []
+        self.head: Message | None = None
+        """The message that stands for what was cut away."""
+        self.masked: dict[str, str] = {}
+        """Words in place of tool results, by the id of their call."""
+        self.running: RunningTurn | None = None
+        self._view: tuple[Message, ...] | None = ()
+
+    def __len__(self) -> int:
+        return sum(len(turn.entries) for turn in self.turns)
+
+    # ------------------------------------------------------------ the views
+
+    def view(self) -> tuple[Message, ...]:
+        """The messages of the turns that have ended, as the model is shown them. Grows at its end alone, between changes."""
+        if self._view is None:
+            head = () if self.head is None else (self.head,)
+            kept = (entry.message for turn in self.turns for entry in turn.entries)
+            self._view = (*head, *(blocks.masked(one, self.masked) for one in kept))
+        return self._view
+
+    def current(self) -> list[Message]:
+        """Those of the running turn."""
+        entries = self.running.entries if self.running is not None else ()
+        return [blocks.masked(entry.message, self.masked) for entry in entries]
+
+    def older(self) -> list[Message]:
+        """Those of older turns that the running one has loaded: they stand before it."""
+        return [message for _, message in self.running.older] if self.running is not None else []
+
+    def sources(self) -> frozenset[str]:
+        """The requests whose words are in view."""
+        kept = frozenset[str]().union(*(turn.sources for turn in self.turns))
+        running = self.running
+        return kept if running is None else kept.union(*(one.sources for one in running.entries))
+
+    @property
+    def base(self) -> int | None:
+        """The number of the oldest event that it rests on; None where it is empty."""
+        return self.turns[0].since if self.turns else None
+
+    # ------------------------------------------------------------ the fold
+
+    def begin(self, turn: str, at: float, since: int) -> None:
+        """A turn begins; the oldest event that it rests on has the number `since`."""
+        self.running = RunningTurn(turn, at, since)
+
+    def apply(self, event: Event) -> None:
+        """Take an event in. One of a turn that does not run changes nothing."""
+        data, running = event.data, self.running
+        match data:
+            case events.Cut():
+                self._cut(data)
+            case events.Masked():
+                self._mask(data.results)
+            case _ if running is None or running.id != event.turn:
+                return
+            case events.Told():
+                running.entries += (ContextEntry(event.seq, data.message, data.sources),)
+            case events.Answered():
+                self._answer(running, event, data)
+            case events.ToolEnded():
+                self._end_tool(running, event, data)
+            case events.Injected():
+                self._inject(running, data)
+            case events.TurnEnded():
+                self._end(running, event, data)
+
+    def _answer(self, running: RunningTurn, event: Event, data: events.Answered) -> None:
+        kept = running.entries
+        if data.continues and kept and kept[-1].message["role"] == "assistant":
+            kept = kept[:-1]  # an answer that went on is one message
+        running.results = {}
+        if data.content:
+            message: Message = {"role": "assistant", "content": list(data.content)}
+            kept += (
+                ContextEntry(
+                    event.seq,
+                    message,
+                    cut=frozenset(data.cut),
+                    stop_reason=data.stop_reason,
+                    continues=data.continues,
+                ),
+            )
+        running.entries = kept
+
+    def _end_tool(self, running: RunningTurn, event: Event, data: events.ToolEnded) -> None:
+        if data.call not in {call.id for call in running.open_calls}:
+            return
+        running.results[data.call] = data.result
+        if not running.open_calls:
+            self._add_results(running, event.seq)
+
+    def _add_results(self, running: RunningTurn, seq: int) -> None:
+        calls = blocks.tool_calls(running.entries[-1].message["content"])
+        message: Message = {"role": "user", "content": [running.results[call.id] for call in calls]}
+        running.entries += (ContextEntry(seq, message),)
+        running.results = {}
+
+    def _inject(self, running: RunningTurn, data: events.Injected) -> None:
+        if data.kept is not None:
+            running.older = running.older[len(running.older) - data.kept :]
+        else:
+            more = zip(data.times, data.messages, strict=True)
+            # Stable, and what is loaded later is as a rule older: messages of one moment keep their order.
+            running.older = tuple(sorted([*more, *running.older], key=lambda one: one[0]))
+        running.injected += len(data.messages)
+        running.lines.update(data.lines)
+        running.entries = without_thinking(running.entries)
+
+    def _end(self, running: RunningTurn, event: Event, data: events.TurnEnded) -> None:
+        if running.entries and running.open_calls:
+            for call in running.open_calls:
+                running.results[call.id] = ToolResult(call.id, INTERRUPTED, failed=True).block
+            self._add_results(running, event.seq)
+        self.running = None
+        if data.end == "withdrawn" or not running.entries:
+            return
+        # Its view had older messages that are gone now.
+        entries = without_thinking(running.entries) if running.injected else running.entries
+        self.turns.append(KeptTurn(running.id, entries, running.began, running.since))
+        if self._view is not None:
+            self._view += tuple(blocks.masked(entry.message, self.masked) for entry in entries)
+
+    def _cut(self, data: events.Cut) -> None:
+        self.head = data.head
+        gone = None if data.dropped == "all" else frozenset(data.dropped)
+        kept = list[KeptTurn]()
+        for turn in self.turns if gone is not None else ():
+            entries = tuple(entry for entry in turn.entries if gone is None or entry.seq not in gone)
+            if entries:
+                kept.append(replace(turn, entries=without_thinking(entries)))
+        self.turns = kept
+        if self.running is not None:
+            self.running.entries = without_thinking(self.running.entries)
+        shown = {one for turn in kept for entry in turn.entries for one in blocks.maskable(entry.message)}
+        if self.running is not None:
+            shown |= {one for entry in self.running.entries for one in blocks.maskable(entry.message)}
+        self.masked = {name: words for name, words in self.masked.items() if name in shown}
+        self._view = None
+
+    def _mask(self, words: Mapping[str, str]) -> None:
+        self.masked |= words
+        found = False
+        for at, turn in enumerate(self.turns):
+            entries, found = stripped_behind(turn.entries, words, found=found)
+            self.turns[at] = replace(turn, entries=entries)
+        if self.running is not None:
+            self.running.entries, _ = stripped_behind(self.running.entries, words, found=found)
+        self._view = None
+
+    # ------------------------------------------------------------ what may go
+
+    def over_cap(self) -> list[int]:
+        """The entries to drop now that the cap is passed, oldest first; [] while it is not. Whole turns go in one batch, until half
+        the cap is left; the newest turn stays, and loses its oldest API rounds where it alone is over the cap.
+        """
+        over = len(self.view()) - self._max
+        if over <= 0 or not self.turns:
+            return []
+        return self._oldest(over + self._max // 2, self.turns[-1])
+
+    def oldest_half(self) -> list[int]:
+        """The oldest half of the entries, on borders of turns: at least one turn, [] where there is none."""
+        return self._oldest((len(self) + 1) // 2, None)
+
+    def _oldest(self, at_least: int, keep: KeptTurn | None) -> list[int]:
+        dropped = list[int]()
+        for turn in self.turns:
+            if len(dropped) >= at_least or turn is keep:
+                break
+            dropped += [entry.seq for entry in turn.entries]
+        left = len(self) - len(dropped)
+        if keep is not None and left > self._max:
+            for one in api_rounds(keep.entries)[:-1]:
+                if left <= self._max // 2:
+                    break
+                dropped += [entry.seq for entry in one]
+                left -= len(one)
+        return dropped
+
+
+def api_rounds(entries: Sequence[ContextEntry]) -> list[tuple[ContextEntry, ...]]:
+    """The API rounds of a turn: an answer of the model, in however many pieces, with the results of its calls."""
+    found = list[list[ContextEntry]]()
+    before: ContextEntry | None = None
+    for entry in entries:
+        if entry.message["role"] == "assistant":
+            if before is None or before.message["role"] != "assistant":
+                found.append([])
+            found[-1].append(entry)
+        elif found and blocks.result_ids(entry.message):
+            found[-1].append(entry)
+        before = entry
+    return [tuple(one) for one in found]
+
+
+def without_thinking(entries: Iterable[ContextEntry]) -> tuple[ContextEntry, ...]:
+    """The entries without their thinking blocks, which newer models refuse behind a changed position; one that held nothing else goes."""
+    return tuple(
+        entry if message is entry.message else replace(entry, message=message)
+        for entry in entries
+        for message in blocks.without_thinking([entry.message])
+    )
+
+
+def stripped_behind(
+    entries: Iterable[ContextEntry], calls: Mapping[str, str], *, found: bool = False
+) -> tuple[tuple[ContextEntry, ...], bool]:
+    """The entries without the thinking behind the first result of these calls, or without any where that was `found` before; and
+    whether it is found now.
+    """
+    kept = list[ContextEntry]()
+    for entry in entries:
+        kept += without_thinking([entry]) if found else [entry]
+        found = found or not calls.keys().isdisjoint(blocks.maskable(entry.message))
+    return tuple(kept), found
+
+
+def of_sources(turns: Iterable[KeptTurn], requests: Collection[str]) -> list[int]:
+    """The entries of the turns that answered one of these requests."""
+    found = (turn for turn in turns if not turn.sources.isdisjoint(requests))
+    return [entry.seq for entry in itertools.chain.from_iterable(turn.entries for turn in found)]

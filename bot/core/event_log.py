@@ -1,0 +1,139 @@
+"""The log of all chats: the durable truth. This is its port, with the form of it that keeps all in memory."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from bot.contracts.identity import ChatKey
+from bot.core.events import Event, keys_of
+
+Committed = Callable[[Mapping[ChatKey, int]], None]
+"""Hears, on the event loop, the number of the newest event on disk of each chat that a commit has brought further."""
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where the fold of a chat may begin: at `base`, or at `open`, the oldest event that something unfinished rests on, if that is
+    older. None: nothing is unfinished.
+    """
+
+    base: int = 0
+    open: int | None = None
+
+    @property
+    def first(self) -> int:
+        """The number of the first event that a fold needs."""
+        return self.base if self.open is None else min(self.base, self.open)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An event on its way to disk, with the position that its chat has after it."""
+
+    event: Event
+    position: Position
+    raw: str = ""
+    """The data of the event as it is stored."""
+
+
+class EventLog(Protocol):
+    """Appends events in order, never refuses one, and says when they are on disk."""
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """All of these in one transaction, behind what was appended before. The same event again changes nothing."""
+        ...
+
+    async def committed(self, *, patient: bool = True) -> None:
+        """Return once all that was appended so far is on disk. Where the disk refuses it, this waits until it no longer does; unless
+        `patient`, it raises `errors.StorageError` at the first refusal: the events stay pending all the same.
+        """
+        ...
+
+    async def read(self, chat: ChatKey, since: int = 0) -> list[Event]:
+        """The events of a chat from this number on, in order, those that are pending too. Raises `errors.StorageError`."""
+        ...
+
+    async def position(self, chat: ChatKey) -> Position | None:
+        """The position of a chat; None where the log has nothing of it. Raises `errors.StorageError`."""
+        ...
+
+    async def open_chats(self) -> list[ChatKey]:
+        """The chats in which something is unfinished. Raises `errors.StorageError`."""
+        ...
+
+    async def newest(self) -> str:
+        """The greatest id of what is on disk; "" where there is nothing. Raises `errors.StorageError`."""
+        ...
+
+    async def known(self, keys: Collection[str]) -> bool:
+        """True where an event with one of these keys was taken in. Raises `errors.StorageError`."""
+        ...
+
+    def watch(self, committed: Committed) -> None:
+        """Have this hear of each commit."""
+        ...
+
+    async def close(self) -> None:
+        """Write what is pending, as far as the disk takes it."""
+        ...
+
+
+class MemoryLog:
+    """`EventLog` in memory. A test can have it refuse, and see what a process that dies leaves behind."""
+
+    def __init__(self) -> None:
+        self.on_disk: dict[ChatKey, dict[str, Event]] = defaultdict(dict)
+        self.positions: dict[ChatKey, Position] = {}
+        self.keys: set[str] = set()
+        self._watchers: list[Committed] = []
+        self._pending: list[Entry] = []
+
+    def watch(self, committed: Committed) -> None:
+        self._watchers.append(committed)
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        self._pending += entries
+
+    def write(self) -> None:
+        """Bring what is pending to disk."""
+        newest = dict[ChatKey, int]()
+        for entry in self._pending:
+            event = entry.event
+            self.on_disk[event.chat].setdefault(event.id, event)
+            self.positions[event.chat] = entry.position
+            newest[event.chat] = event.seq
+            self.keys.update(keys_of(event.data))
+        self._pending = []
+        for watcher in self._watchers if newest else ():
+            watcher(newest)
+
+    @property
+    def pending(self) -> int:
+        return len(self._pending)
+
+    async def committed(self, *, patient: bool = True) -> None:  # noqa: ARG002
+        self.write()
+
+    async def read(self, chat: ChatKey, since: int = 0) -> list[Event]:
+        pending = [entry.event for entry in self._pending if entry.event.chat == chat]
+        return [one for one in (*self.on_disk[chat].values(), *pending) if one.seq >= since]
+
+    async def position(self, chat: ChatKey) -> Position | None:
+        pending = [entry.position for entry in self._pending if entry.event.chat == chat]
+        return pending[-1] if pending else self.positions.get(chat)
+
+    async def open_chats(self) -> list[ChatKey]:
+        return [chat for chat, one in self.positions.items() if one.open is not None]
+
+    async def newest(self) -> str:
+        return max((name for events in self.on_disk.values() for name in events), default="")
+
+    async def known(self, keys: Collection[str]) -> bool:
+        pending = (key for entry in self._pending for key in keys_of(entry.event.data))
+        return not self.keys.union(pending).isdisjoint(keys)
+
+    async def close(self) -> None:
+        self.write()

@@ -1,0 +1,175 @@
+"""Sends messages: one at a time to each place, within the paces of the platforms, and finds out what became of a send that got no answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Mapping
+from typing import TypeVar, cast
+
+from bot import errors
+from bot.contracts.channel import Channel, Edits
+from bot.contracts.environment import Clock
+from bot.contracts.environment import Log as OperatorLog
+from bot.contracts.outbound import Outbound, Sent
+from bot.core import events
+from bot.core.chats import Chats, Fact
+from bot.core.event_log import EventLog
+from bot.core.outbox_row import OutboxRow
+from bot.core.rate_limit import RateLimiter
+from bot.words import say, speaking
+
+SEND_SECONDS = 120.0
+"""Timeout of a send: a channel that says nothing for so long may have sent."""
+
+_T = TypeVar("_T")
+
+
+class Outbox:
+    """Carries out what is due of the rows of a chat. The only caller of a channel's `send`, `edit` and `find`."""
+
+    def __init__(
+        self,
+        channels: Mapping[str, Channel],
+        chats: Chats,
+        event_log: EventLog,
+        limits: RateLimiter,
+        *,
+        boot: str,
+        clock: Clock,
+        log: OperatorLog,
+    ) -> None:
+        self._channels = channels
+        self._chats = chats
+        self._event_log = event_log
+        self._limits = limits
+        self._boot = boot
+        self._clock = clock
+        self._log = log
+        self._places: dict[object, asyncio.Lock] = {}
+
+    async def send(self, row: OutboxRow) -> None:
+        """Send a queued row, and append what came of it."""
+        lock = self._places.setdefault(row.place, asyncio.Lock())
+        try:
+            async with lock:
+                await self._send(row)
+        finally:
+            if not lock.locked():
+                self._places.pop(row.place, None)
+
+    async def _send(self, row: OutboxRow) -> None:
+        if wait := await self._limits.slot(row.address):
+            self._append(row, events.Deferred(row.id, self._clock.now() + wait))
+            return
+        self._append(row, events.Sending(row.id, self._boot))
+        await self._event_log.committed()
+        began = self._clock.monotonic()
+        try:
+            sent = await _within(SEND_SECONDS, self._shown(row))
+        except errors.DeliveryThrottled as error:
+            self._limits.freeze(row.address, error)
+            self._append(row, events.Deferred(row.id, self._clock.now() + error.retry_after))
+        except errors.DeliveryUncertain as error:
+            self._log.write(
+                "delivery",
+                "a send got no answer",
+                level="warn",
+                chat_key=row.chat,
+                request_id=row.turn,
+                cause=str(error),
+            )
+            self._append(row, events.Uncertain(row.id))
+        except errors.DeliveryFailed as error:
+            self._failed(row, error)
+        else:
+            self._sent(row, sent, (self._clock.monotonic() - began) * 1000)
+
+    async def find(self, row: OutboxRow) -> None:
+        """Find out whether a row arrived. Where nobody can tell it is sent once more, and says so."""
+        try:
+            found = await _within(SEND_SECONDS, self._channels[row.channel].find(self._message(row)))
+        except errors.DeliveryThrottled as error:
+            await self._clock.sleep(error.retry_after)
+        except errors.DeliveryFailed:
+            again = events.Queued(
+                f"{row.id}'",
+                row.target,
+                row.text,
+                row.form,
+                row.channel,
+                row.chat_id,
+                row.chat_type,
+                last=row.last,
+                ends=row.ends,
+                repeat_of=row.repeat_of or row.id,
+                language=row.language,
+            )
+            self._chats.append(
+                Fact(row.chat, events.RowEnded(row.id, "unknown", reason="uncertain"), row.turn),
+                Fact(row.chat, again, row.turn),
+            )
+        else:
+            if found is None:
+                self._append(row, events.Returned(row.id))
+            else:
+                self._sent(row, found, 0.0)
+
+    # ------------------------------------------------------------ inside
+
+    def _append(self, row: OutboxRow, data: events.EventData) -> None:
+        self._chats.append(Fact(row.chat, data, row.turn))
+
+    def _sent(self, row: OutboxRow, sent: Sent, took: float) -> None:
+        self._append(row, events.RowEnded(row.id, "sent", sent.message_id))
+        self._log.write(
+            "delivery",
+            "a message was delivered",
+            chat_key=row.chat,
+            request_id=row.turn,
+            duration=took,
+            message_id=sent.message_id,
+        )
+
+    def _failed(self, row: OutboxRow, error: errors.DeliveryFailed) -> None:
+        self._append(row, events.RowEnded(row.id, "failed", reason=error.code))
+        self._log.write(
+            "delivery",
+            "a message was not delivered",
+            level="error",
+            chat_key=row.chat,
+            request_id=row.turn,
+            cause=str(error),
+        )
+
+    async def _shown(self, row: OutboxRow) -> Sent:
+        channel = self._channels[row.channel]
+        if row.replaces is None:
+            return await channel.send(self._message(row))
+        await cast("Edits", channel).edit(self._message(row), row.replaces)
+        return Sent(row.replaces)
+
+    def _message(self, row: OutboxRow) -> Outbound:
+        words = row.text
+        if row.repeat_of is not None:
+            with speaking(row.language):
+                words = f"{say('delivery.repeated')}\n\n{words}"
+        return Outbound(
+            row.id,
+            row.turn or row.id,
+            row.chat,
+            row.target,
+            words,
+            row.form,
+            ends=row.ends and row.last,
+            repeat_of=row.repeat_of,
+            language=row.language,
+            meant_at=row.queued_at,
+        )
+
+
+async def _within(seconds: float, call: Awaitable[_T]) -> _T:
+    try:
+        async with asyncio.timeout(seconds):
+            return await call
+    except TimeoutError:
+        raise errors.DeliveryUncertain(f"the channel said nothing for {seconds:g} s") from None

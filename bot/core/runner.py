@@ -1,0 +1,226 @@
+"""The runner: carries out what is due in each chat. One task for each effect; what comes of it is appended as events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bot import errors
+from bot.contracts.environment import Clock
+from bot.contracts.environment import Log as OperatorLog
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Inbound
+from bot.core import chat as life
+from bot.core import events
+from bot.core.chat import Chat
+from bot.core.chats import Chats, Fact
+from bot.core.event_log import EventLog
+from bot.core.loop import Loop
+from bot.core.outbox import Outbox
+from bot.telemetry import context
+from bot.words import say
+
+Key = tuple[ChatKey, str, str]
+"""Names an effect that is in flight."""
+
+
+class Runner:
+    """Looks at a chat whenever there is more in it."""
+
+    def __init__(
+        self,
+        chats: Chats,
+        event_log: EventLog,
+        *,
+        outbox: Outbox,
+        loop: Callable[[Chat, str], Loop],
+        slots: int,
+        boot: str,
+        clock: Clock,
+        log: OperatorLog,
+    ) -> None:
+        self._chats = chats
+        self._event_log = event_log
+        self._outbox = outbox
+        self._make_loop = loop
+        self._slots = asyncio.Semaphore(slots)
+        self._boot = boot
+        self._clock = clock
+        self._log = log
+        self._committed: dict[ChatKey, int] = {}
+        self._tasks: dict[Key, asyncio.Task[None]] = {}
+        self._loops: dict[str, Loop] = {}
+        self._alarms: dict[ChatKey, asyncio.TimerHandle] = {}
+        self._due: dict[ChatKey, Chat] = {}
+        self._open = False
+        chats.watch(self._look_at)
+        event_log.watch(self._on_disk)
+
+    async def start(self) -> None:
+        """Take up what is unfinished: each chat with something open is read, and looked at as after any event."""
+        self._open = True
+        for key in await self._event_log.open_chats():
+            chat = await self._chats.get(key)
+            self._committed[key] = chat.seq
+            self._look_at(chat)
+
+    async def close(self, seconds: float) -> bool:
+        """Begin nothing more, and let what runs end; what does not is cancelled after so long, and goes on at the next start."""
+        self._open = False
+        tasks = list(self._tasks.values())
+        if tasks:
+            await asyncio.wait(tasks, timeout=seconds)
+        left = [task for task in tasks if not task.done()]
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        return not left
+
+    # ------------------------------------------------------------ looking
+
+    def _look_at(self, chat: Chat) -> None:
+        """There is more in a chat: look at what is due there, once for all that comes in this step of the event loop."""
+        if not self._due:
+            asyncio.get_running_loop().call_soon(self._look)
+        self._due[chat.key] = chat
+
+    def _on_disk(self, newest: Mapping[ChatKey, int]) -> None:
+        """So much of these chats is on disk."""
+        for key, seq in newest.items():
+            self._committed[key] = seq
+            if (chat := self._chats.loaded(key)) is not None:
+                self._look_at(chat)
+
+    def _look(self) -> None:
+        due, self._due = self._due, {}
+        for chat in due.values() if self._open else ():
+            effects = chat.due(self._clock.now(), self._boot, self._committed.get(chat.key, 0))
+            for effect in effects:
+                self._perform(chat, effect)
+            if times := [one.at for one in effects if isinstance(one, life.WakeAt)]:
+                self._wake(chat, min(times))
+
+    def _perform(self, chat: Chat, effect: life.Effect) -> None:
+        match effect:
+            case life.StartTurn(members, attempts):
+                turn = chat.turn.id if chat.turn is not None else members[0].request_id
+                self._begin((chat.key, "turn", ""), chat, lambda: self._run(chat, turn, members, attempts))
+            case life.AskAnew(turn, call):
+                if (loop := self._loops.get(turn)) is not None:
+                    loop.ask_anew(call)
+            case life.StopTurn(turn):
+                self._stop(chat, turn)
+            case life.Handle(inbound):
+                # Commands come with the features that know them.
+                self._append(chat, events.Closed(inbound.request_id))
+            case life.Send(row):
+                self._begin((chat.key, "row", row.id), chat, lambda: self._outbox.send(row))
+            case life.Find(row):
+                self._begin((chat.key, "row", row.id), chat, lambda: self._outbox.find(row))
+
+    def _begin(self, key: Key, chat: Chat, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Have something done that is not being done already."""
+        if key in self._tasks:
+            return
+
+        def over(task: asyncio.Task[None]) -> None:
+            del self._tasks[key]
+            if not task.cancelled() and (error := task.exception()) is not None:
+                self._failed(chat, key, error)
+            self._look_at(chat)
+
+        task = self._tasks[key] = asyncio.create_task(work())
+        task.add_done_callback(over)
+
+    def _failed(self, chat: Chat, key: Key, error: BaseException) -> None:
+        """An effect ended in a way that nobody foresaw: it is over, and does not stand in the way of what comes after it."""
+        _, what, name = key
+        cause = f"{type(error).__name__}: {error}"
+        self._log.write("error", f"a {what} failed", level="error", chat_key=chat.key, cause=cause)
+        if what == "row":
+            self._append(chat, events.RowEnded(name, "failed", reason="failed"))
+        elif chat.turn is not None:
+            self._end(chat, chat.turn.id, _End("failed", errors.ShipmateError().person, cause))
+
+    def _wake(self, chat: Chat, at: float) -> None:
+        if (alarm := self._alarms.pop(chat.key, None)) is not None:
+            alarm.cancel()
+        wait = max(0.0, at - self._clock.now())
+        self._alarms[chat.key] = asyncio.get_running_loop().call_later(wait, self._look_at, chat)
+
+    # ------------------------------------------------------------ turns
+
+    async def _run(self, chat: Chat, turn: str, members: tuple[Inbound, ...], attempts: int) -> None:
+        """One turn, from its start to its end."""
+        with context.turn_scope(chat_key=chat.key, request_id=turn, person=members[0].person):
+            if attempts >= life.MOST_ATTEMPTS:
+                self._end(chat, turn, _End("failed", say("turn.cut_off_often")))
+                return
+            async with self._slots:
+                self._append(
+                    chat, events.TurnStarted(tuple(one.request_id for one in members), self._boot), turn
+                )
+                if chat.turn is None or chat.turn.phase is life.Phase.STOPPING:
+                    return  # all of it was taken back while it waited for its slot
+                self._log.write("turn_start", "a turn begins", messages=len(chat.context))
+                began = self._clock.monotonic()
+                loop = self._loops[turn] = self._make_loop(chat, turn)
+                try:
+                    end = _End("answered", await loop.run())
+                except errors.ShipmateError as error:
+                    end = _End("failed", error.person, f"{type(error).__name__}: {error}")
+                finally:
+                    del self._loops[turn]
+                self._end(chat, turn, end, (self._clock.monotonic() - began) * 1000)
+
+    def _stop(self, chat: Chat, turn: str) -> None:
+        task = self._tasks.get((chat.key, "turn", ""))
+        if task is not None and turn in self._loops:
+            task.cancel()
+            return
+        self._append(chat, events.TurnEnded("stopped"), turn)
+        self._log.write(
+            "turn_end", "the turn is stopped", chat_key=chat.key, request_id=turn, status="stopped"
+        )
+
+    def _end(self, chat: Chat, turn: str, end: _End, took: float | None = None) -> None:
+        facts = [Fact(chat.key, events.TurnEnded(end.state), turn)]
+        if end.notice and chat.turn is not None:
+            first = chat.turn.first
+            words = events.Queued(
+                f"{turn}/end",
+                first.target,
+                end.notice,
+                "notice",
+                first.channel,
+                first.chat_id,
+                first.chat_type,
+                ends=True,
+            )
+            facts.insert(0, Fact(chat.key, words, turn))
+        self._chats.append(*facts)
+        if over := chat.context.over_cap():
+            self._append(chat, events.Cut(tuple(over), chat.context.head, "message_cap"))
+        self._log.write(
+            "turn_end",
+            f"the turn is {end.state}",
+            level="error" if end.state == "failed" else "info",
+            duration=took,
+            status="done" if end.state == "answered" else end.state,
+            messages=len(chat.context),
+            cause=end.cause or None,
+        )
+
+    def _append(self, chat: Chat, data: events.EventData, turn: str | None = None) -> None:
+        self._chats.append(Fact(chat.key, data, turn))
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """How a turn ended, with what its person is told of that and the cause for operators."""
+
+    state: events.TurnEndState
+    notice: str = ""
+    cause: str = ""

@@ -1,0 +1,112 @@
+"""Runs the tool calls of a turn: one with effects begins on disk, and each result is an event as soon as there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bot.contracts.agent import Reply
+from bot.contracts.archive import ArchiveLine
+from bot.contracts.inbound import Inbound
+from bot.contracts.tools import Effect, ToolCall, ToolResult
+from bot.core import events
+from bot.core.chat import Chat
+from bot.core.chats import Chats, Fact
+from bot.core.context import INTERRUPTED
+from bot.core.event_log import EventLog
+from bot.tools.context import ToolExecutionContext, tool_scope
+from bot.tools.dispatch import Dispatcher
+
+MESSAGE = frozenset[Effect]({"message"})
+"""Effects of a tool whose doing is an event of its own: its message is queued, and sent once however often it is called."""
+
+
+class NoOlderTurns:
+    """`tools.context.Injection` of a turn that loads none."""
+
+    def room(self) -> int:
+        return 0
+
+    def in_view(self, line: ArchiveLine) -> bool:
+        del line
+        return True
+
+    async def inject(self, lines: Sequence[ArchiveLine]) -> list[ArchiveLine]:
+        del lines
+        return []
+
+
+class ToolCalls:
+    """The calls of one turn. It is the `tools.dispatch.Recorder` of what it has run."""
+
+    def __init__(
+        self,
+        chat: Chat,
+        turn: str,
+        chats: Chats,
+        event_log: EventLog,
+        dispatcher: Dispatcher,
+        *,
+        reply: Reply,
+        boot: str,
+    ) -> None:
+        self._chat = chat
+        self._turn = turn
+        self._chats = chats
+        self._event_log = event_log
+        self._dispatcher = dispatcher
+        self._reply = reply
+        self._boot = boot
+
+    async def run(self, calls: Sequence[ToolCall], cut: frozenset[str]) -> None:
+        """Run these, of which some did not arrive whole. One that had begun when its process died is told as interrupted."""
+        turn = self._chat.turn
+        if turn is None:
+            return
+        begun = [call for call in calls if turn.tools.get(call.id, self._boot) != self._boot]
+        for call in begun:
+            self.finished(call, ToolResult(call.id, INTERRUPTED, failed=True))
+        left = [call for call in calls if call not in begun]
+        with tool_scope(self._context(turn.first, [one.user_id for one in turn.members])):
+            results = await self._dispatcher.run(left, cut, self)
+        shown = {one.call_id: one for one in results}
+        self._append(
+            *(events.ToolEnded(name, one.block) for name, one in shown.items() if name in self._open()),
+        )
+
+    async def started(self, call: ToolCall, *, wait: bool) -> None:
+        """A call with effects begins. Raises `errors.StorageError` where that cannot be written: it must not run then."""
+        if wait:
+            self._append(events.ToolStarted(call.id, call.name, self._boot))
+            await self._event_log.committed(patient=False)
+
+    def finished(self, call: ToolCall, result: ToolResult) -> None:
+        """It has its result."""
+        if call.id in self._open():
+            self._append(events.ToolEnded(call.id, result.block))
+
+    def looked(self, call: ToolCall, result: ToolResult, began_at: float) -> None:
+        """A call without effects has its result, which is run again where a crash takes it."""
+
+    def _open(self) -> frozenset[str]:
+        running = self._chat.context.running
+        return frozenset(call.id for call in running.open_calls) if running is not None else frozenset()
+
+    def _append(self, *data: events.EventData) -> None:
+        if data:
+            self._chats.append(*(Fact(self._chat.key, one, self._turn) for one in data))
+
+    def _context(self, first: Inbound, people: Sequence[str]) -> ToolExecutionContext:
+        context = self._chat.context
+        return ToolExecutionContext(
+            chat_key=self._chat.key,
+            request_id=self._turn,
+            user_id=first.user_id,
+            reply=self._reply,
+            injection=NoOlderTurns(),
+            channel=first.channel,
+            private=first.chat_type == "direct",
+            people=tuple(dict.fromkeys(people)),
+            view=lambda: [*context.view(), *context.current()],
+            flush=self._event_log.committed,
+            inbound=first,
+        )

@@ -1,0 +1,171 @@
+"""Wires the core that has one log (`SHIPMATE_CORE=log`), which is built beside the gateway and is going to take its place."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Iterable, Mapping
+
+from bot import config, configuration, errors
+from bot.agent.pool import AgentPool
+from bot.agent.user_message import fresh_nonce
+from bot.composition import build_agent, build_channels, build_mcp, build_services, gateway_deps
+from bot.context import prompt
+from bot.context.assembly import Frozen
+from bot.contracts.agent import TurnRequest
+from bot.contracts.base import Message
+from bot.contracts.channel import Channel
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Inbound
+from bot.core.access import InboundCleaner
+from bot.core.chat import MODES, Chat
+from bot.core.chats import Chats
+from bot.core.event_log import EventLog
+from bot.core.events import Codec
+from bot.core.intake import Intake
+from bot.core.loop import Frame, Loop, LoopPorts
+from bot.core.outbox import Outbox
+from bot.core.rate_limit import RateLimiter
+from bot.core.reply import ChatReply
+from bot.core.runner import Runner
+from bot.core.sqlite_log import SqliteLog
+from bot.core.tool_calls import ToolCalls
+from bot.gateway.builder import build_agent_services
+from bot.lifecycle import Environment
+from bot.llm.budgets import Spending
+from bot.telemetry import JsonlLog
+
+DRAIN_SECONDS = 8.0
+MOST_PROMPTS = 2_000
+"""Limit of prompts in memory."""
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    settings: config.Settings, environment: Environment, log: JsonlLog, names: Iterable[str]
+) -> AsyncIterator[list[str]]:
+    """Serve these channels for the block; the names of those that run."""
+    services = build_services(settings, environment, log)
+    channels = build_channels(services, names)
+    shared = build_agent_services(gateway_deps(services, channels))
+    mcp = build_mcp(services, shared.questions)
+    pool = build_agent(services, shared, mcp, Spending(configuration.prices_of(settings.llm)))
+    boot, codec = environment.ids.ulid(), Codec()
+    event_log = environment.event_log(
+        SqliteLog(
+            settings.home / "shipmate.db", codec, clock=environment.clock, log=log, reserve=services.reserve
+        )
+    )
+    make = functools.partial(
+        Chat,
+        mode=MODES[settings.queue.mode],
+        debounce=settings.queue.debounce_ms / 1000,
+        max_messages=pool.deps.limits.max_messages,
+    )
+    chats = Chats(event_log, codec, make, clock=environment.clock, ids=environment.ids)
+    limits = RateLimiter(services.manifests, environment.clock, limits=settings.delivery.limits)
+    outbox = Outbox(channels, chats, event_log, limits, boot=boot, clock=environment.clock, log=log)
+    turns = Turns(pool, chats, event_log, channels, boot=boot)
+    runner = Runner(
+        chats,
+        event_log,
+        outbox=outbox,
+        loop=turns.loop,
+        slots=settings.queue.max_concurrent_turns,
+        boot=boot,
+        clock=environment.clock,
+        log=log,
+    )
+    cleaner = InboundCleaner(services.redact, shared.access)
+    intake = Intake(
+        chats,
+        event_log,
+        shared.access,
+        cleaner,
+        model=pool.deps.models.name,
+        ids=environment.ids,
+        log=log,
+    )
+    async with contextlib.AsyncExitStack() as around:
+        around.push_async_callback(event_log.close)
+        around.push_async_callback(services.model.close)
+        # Request ids tell the order of messages, even where the clock was set back while nobody ran.
+        environment.ids.after(await event_log.newest())
+        around.push_async_callback(_stopped, channels.values(), runner)
+        for name, channel in channels.items():
+            await channel.start(intake)
+            log.write("channel", f"{name} connected")
+        await runner.start()  # now that what it sends can go out
+        yield sorted(channels)
+
+
+class Turns:
+    """Makes the loop of each turn, with the prompt and the tools of the agent."""
+
+    def __init__(
+        self,
+        pool: AgentPool,
+        chats: Chats,
+        event_log: EventLog,
+        channels: Mapping[str, Channel],
+        *,
+        boot: str,
+    ) -> None:
+        self._agent = pool.deps
+        self._chats = chats
+        self._event_log = event_log
+        self._channels = channels
+        self._boot = boot
+        self._prompts = OrderedDict[ChatKey, Frozen]()
+
+    def loop(self, chat: Chat, turn: str) -> Loop:
+        """The loop of a turn that has begun."""
+        agent = self._agent
+        if chat.turn is None:
+            raise errors.ShipmateError(f"turn {turn} is over")
+        first = chat.turn.first
+
+        async def tell(inbound: Inbound) -> Message:
+            request = TurnRequest(inbound.request_id, chat.key, inbound)
+            return prompt.user_message(request, int(agent.clock.now() * 1000), fresh_nonce(agent))
+
+        reply = ChatReply(chat, turn, first, self._chats, self._channels[first.channel].split)
+        calls = ToolCalls(
+            chat, turn, self._chats, self._event_log, agent.dispatcher, reply=reply, boot=self._boot
+        )
+        ports = LoopPorts(
+            agent.models.model,
+            functools.partial(self._frame, chat.key, first),
+            tell,
+            calls,
+            reply,
+            agent.ids.ulid,
+            self._boot,
+        )
+        return Loop(chat, turn, self._chats, ports)
+
+    async def _frame(self, key: ChatKey, first: Inbound) -> Frame:
+        """What stands before the messages: it stays as it is while the process runs, so that the provider's cache holds."""
+        agent = self._agent
+        frozen = self._prompts.get(key)
+        if frozen is None:
+            frozen = self._prompts[key] = await agent.freeze(key, first.channel)
+            while len(self._prompts) > MOST_PROMPTS:
+                self._prompts.popitem(last=False)
+        rules = agent.rules.get(first.channel, "")
+        facts = prompt.ChatFacts(agent.root, key, first.channel, first.chat_id, first.chat_type, rules)
+        return Frame(
+            agent.models.name,
+            agent.budget().max_tokens,
+            prompt.system_blocks(frozen.static, frozen.chat(facts)),
+            agent.declared(),
+        )
+
+
+async def _stopped(channels: Iterable[Channel], runner: Runner) -> None:
+    for channel in channels:
+        await channel.pause()
+    await runner.close(DRAIN_SECONDS)
+    for channel in channels:
+        await channel.stop()

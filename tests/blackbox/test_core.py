@@ -1,0 +1,153 @@
+"""The core that has one log: a message in, an answer out, and the end of its process at any step."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import pytest
+
+from bot.testing.anthropic_script import reply, tool_use
+from bot.testing.faults import VARIABLE, Fault
+from bot.words import say
+from tests.blackbox.conftest import PERSON, START_SECONDS, World, eventually
+from tests.shares import one_in
+
+REPEATED = f"{say('delivery.repeated')}\n\n"
+WORDS = {
+    "send it: 消息 שלום 👩‍👩‍👧": "Sent. 你好",
+    "say it": "Said in plain words.",
+    "look first": "There is nothing here.",
+    "write it": "It is written.",
+}
+"""What a person says, and the answer."""
+CALLS = {
+    "send it": tool_use("chat_send", {"text": "Sent. 你好"}),
+    "look first": tool_use("list_dir", {"path": "."}),
+    "write it": tool_use("write_file", {"path": "notes.md", "content": "kept"}),
+}
+
+
+def answer(body: dict[str, Any]) -> Any:
+    said = [one["content"][-1].get("text", "") for one in body["messages"] if one["role"] == "user"]
+    words = next(one for one in reversed(said) if one in WORDS)
+    results = any(one["type"] == "tool_result" for one in body["messages"][-1]["content"])
+    call = next((call for begin, call in CALLS.items() if words.startswith(begin)), None)
+    return WORDS[words] if call is None or results else reply(call)
+
+
+async def begin(world: World, *faults: Fault) -> None:
+    world.process.module = ["bot.testing.run", "--trace", str(world.root.parent / "trace")]
+    world.process.env |= {"SHIPMATE_CORE": "log", VARIABLE: json.dumps([vars_of(one) for one in faults])}
+    await world.start(command=())
+
+
+def vars_of(fault: Fault) -> dict[str, Any]:
+    return {name: getattr(fault, name) for name in ("seam", "kind", "at", "when")}
+
+
+@pytest.fixture
+def core(world: World) -> World:
+    world.only("telegram")
+    world.config["permissions"] = {"allow": ["write_file"]}
+    world.model.script(answer)
+    return world
+
+
+def answered_once(world: World, deaths: int = 0) -> None:
+    shown = world.texts()
+    for words in WORDS.values():
+        copies = [one for one in shown if one.removeprefix(REPEATED) == words]
+        assert 1 <= len(copies) <= 1 + deaths, shown
+        assert all(one.startswith(REPEATED) for one in copies[1:]), shown
+    order = [one.removeprefix(REPEATED) for one in shown]
+    assert list(dict.fromkeys(order)) == list(WORDS.values()), shown
+
+
+async def test_messages_are_answered_in_order_and_remembered_over_a_kill(core: World) -> None:
+    await begin(core)
+    for words, said in WORDS.items():
+        core.telegram.say(words)
+        await core.telegram.until(partial(shows, core, PERSON, said), START_SECONDS)
+    answered_once(core)
+    assert (core.root / "notes.md").read_text(encoding="utf-8") == "kept"
+    before = core.model.bodies[-1]["messages"]
+    await core.process.kill()
+    await begin(core)
+    core.telegram.say("say it")
+    await core.telegram.until(lambda: core.texts().count(WORDS["say it"]) == 2, START_SECONDS)
+    seen = core.model.bodies[-1]["messages"]
+    assert seen[: len(before)] == unmarked(before, seen), "the model sees what was said as it saw it then"
+    assert await core.process.stop() == 0
+
+
+def unmarked(messages: Sequence[Any], like: Sequence[Any]) -> list[Any]:
+    """Messages without marks of the cache but where these have them."""
+    found = json.loads(json.dumps(messages))
+    for one, other in zip(found, like, strict=False):
+        for block, same in zip(one["content"], other["content"], strict=True):
+            block.pop("cache_control", None)
+            if "cache_control" in same:
+                block["cache_control"] = same["cache_control"]
+    return list(found)
+
+
+async def test_many_in_flight_at_a_kill_are_each_answered_once(core: World) -> None:
+    core.config["channels"]["telegram"]["allow"] = ["*"]
+    gate, people = asyncio.Event(), range(3001, 3041)
+    core.model.script(
+        lambda body: reply("Here you are.", hold=gate) if not gate.is_set() else "Here you are."
+    )
+    await begin(core)
+    for person in people:
+        core.telegram.say("say it", chat_id=person)
+    await core.model.until(lambda: core.model.active > 0)
+    await core.process.kill()
+    gate.set()
+    await begin(core)
+    await core.telegram.until(lambda: all(core.texts(one) for one in people), START_SECONDS)
+    assert Counter(tuple(core.texts(one)) for one in people) == {("Here you are.",): len(people)}
+
+
+@pytest.mark.parametrize(
+    ("when", "part"), one_in(8, [(when, part) for when in ("before", "after") for part in range(4)])
+)
+async def test_killed_at_any_append_each_message_is_answered_once(core: World, when: Any, part: int) -> None:
+    core.config["channels"]["telegram"]["allow"] = ["*"]
+    words, said = next(iter(WORDS.items()))
+    await begin(core)
+    core.telegram.say(words)
+    await core.telegram.until(partial(shows, core, PERSON, said), START_SECONDS)
+    await core.process.stop()
+    trace = (core.root.parent / "trace").read_text(encoding="utf-8")
+    appends = sum(json.loads(line)[:2] == ["log", "append"] for line in trace.splitlines())
+    assert appends >= 8
+    for at in range(1 + part, appends + 1, 4):
+        chat = 4000 + at
+        await begin(core, Fault("log", "append", at, when))
+        core.telegram.say(words, chat_id=chat)
+        ended = asyncio.ensure_future(core.process.ended())
+        await eventually(partial(ended_or_answered, core, ended, chat))
+        if not ended.done():
+            await core.process.kill()  # how many appends there are depends on how they are batched
+        await begin(core)
+        await core.telegram.until(partial(shows, core, chat, said), START_SECONDS)
+        core.telegram.say("say it", chat_id=chat)
+        await core.telegram.until(partial(shows, core, chat, WORDS["say it"]), START_SECONDS)
+        await core.process.stop()
+        first, *more = [one for one in core.texts(chat) if one != WORDS["say it"]]
+        assert first.removeprefix(REPEATED) == said, (at, first)
+        assert more in ([], [f"{REPEATED}{said}"]), (at, more)
+
+
+def shows(world: World, chat: int, words: str) -> bool:
+    return words in [one.removeprefix(REPEATED) for one in world.texts(chat)]
+
+
+def ended_or_answered(world: World, ended: asyncio.Future[int], chat: int) -> bool:
+    key = f"telegram:chat:{chat}"
+    return ended.done() or any(one["kind"] == "turn_end" and one.get("chatKey") == key for one in world.log())

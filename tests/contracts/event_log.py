@@ -1,0 +1,125 @@
+"""What every `EventLog` promises."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import pytest
+
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Inbound
+from bot.core import events
+from bot.core.event_log import Entry, EventLog, Position
+from bot.core.events import Codec, Event, EventData
+
+ONE, OTHER = ChatKey("telegram", "1"), ChatKey("slack", "C1", "1700000000.000100")
+WORDS = "你好 😀 مرحبا \u202e\n\0 end"
+
+
+def received(key: str = "k1", words: str = WORDS) -> events.Received:
+    return events.Received(
+        Inbound(
+            channel="telegram",
+            chat_id="1",
+            chat_key=ONE,
+            chat_type="direct",
+            user_id="7",
+            keys=(key,),
+            ts=1_700_000_000_000,
+            target={"chat_id": "1"},
+            kind="message",
+            text=words,
+            message_id=key,
+            request_id=f"r-{key}",
+        )
+    )
+
+
+def entry(
+    seq: int, data: EventData, chat: ChatKey = ONE, *, name: str = "", position: Position | None = None
+) -> Entry:
+    event = Event(name or f"{chat}-{seq}", chat, 1_700_000_000.25, data, "turn", "7", seq)
+    return Entry(event, position or Position(0, 1), Codec().encode(data))
+
+
+class EventLogContract(ABC):
+    """Subclasses give `opened`, which gives the log that was there before where it is asked for again."""
+
+    @abstractmethod
+    def opened(self, place: Any) -> AbstractAsyncContextManager[EventLog]: ...
+
+    @pytest.fixture
+    def place(self, tmp_path: Any) -> Any:
+        return tmp_path
+
+    async def test_what_was_committed_is_there_again_in_order_and_whole(self, place: Any) -> None:
+        said = [
+            received(),
+            events.Told({"role": "user", "content": [{"type": "text", "text": WORDS}]}, ("r-k1",)),
+        ]
+        async with self.opened(place) as log:
+            log.append([entry(1, said[0]), entry(2, said[1])])
+            log.append([entry(1, events.Closed("x", "done"), OTHER, position=Position(1, None))])
+            await log.committed()
+        async with self.opened(place) as log:
+            found = await log.read(ONE)
+            assert [(one.seq, one.data, one.turn, one.person, one.at) for one in found] == [
+                (at, data, "turn", "7", 1_700_000_000.25) for at, data in enumerate(said, 1)
+            ]
+            assert [one.seq for one in await log.read(ONE, 2)] == [2]
+            assert await log.read(ChatKey("telegram", "2")) == []
+            assert await log.open_chats() == [ONE]
+            assert await log.newest() == f"{ONE}-2"
+            assert (await log.position(ONE), await log.position(OTHER)) == (Position(0, 1), Position(1, None))
+            assert await log.position(ChatKey("telegram", "2")) is None
+
+    async def test_what_is_pending_is_read_as_well(self, place: Any) -> None:
+        async with self.opened(place) as log:
+            log.append([entry(1, received())])
+            await log.committed()
+            log.append([entry(2, events.Closed("r-k1"), position=Position(2, None))])
+            assert [one.seq for one in await log.read(ONE)] == [1, 2]
+            assert await log.position(ONE) == Position(2, None)
+            log.append([entry(3, received("k2"))])
+            assert await log.known(("k2",))
+
+    async def test_the_same_event_again_changes_nothing(self, place: Any) -> None:
+        async with self.opened(place) as log:
+            for _ in range(2):
+                log.append([entry(1, received(), name="same")])
+                await log.committed()
+            assert len(await log.read(ONE)) == 1
+
+    async def test_keys_of_what_people_did_are_known(self, place: Any) -> None:
+        said = received().inbound
+        kinds = [events.Received, events.Edited, events.Deleted, events.Stop]
+        async with self.opened(place) as log:
+            for at, kind in enumerate(kinds, 1):
+                log.append([entry(at, kind(said.model_copy(update={"keys": (f"key{at}",)})))])
+            await log.committed()
+            assert [await log.known(("other", f"key{at}")) for at in range(1, 6)] == [True] * 4 + [False]
+            assert not await log.known(())
+
+    async def test_who_watches_hears_of_each_commit(self, place: Any) -> None:
+        heard: list[Mapping[ChatKey, int]] = []
+        async with self.opened(place) as log:
+            log.watch(heard.append)
+            log.append([entry(1, received()), entry(1, events.Closed("x"), OTHER)])
+            await log.committed()
+            await log.committed()
+        assert heard == [{ONE: 1, OTHER: 1}]
+
+    async def test_halves_of_letters_cost_no_event(self, place: Any) -> None:
+        async with self.opened(place) as log:
+            log.append([entry(1, events.Queued("row", {"chat_id": "1"}, "a \ud83d b"))])
+            await log.committed()
+        async with self.opened(place) as log:
+            (found,) = await log.read(ONE)
+            assert isinstance(found.data, events.Queued)
+            assert found.data.text in {"a \ud83d b", "a ? b"}
+
+
+Opened = AsyncIterator[EventLog]

@@ -1,0 +1,89 @@
+"""The life of chats with everything at once, killed anywhere; and what each rule of the fold is for."""
+
+from __future__ import annotations
+
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+from bot.core import chat
+from tests.unit.core import world
+
+RULES: dict[str, tuple[str, str]] = {
+    "a message starts a turn once it is on disk": ("elif first.seq <= committed:", "else:"),
+    "a turn that another process began is begun again": ("elif turn.boot != boot:", "elif not turn.boot:"),
+    "an answer to a former call is ignored": ("stale = isinstance(data, events.Answered)", "stale = False"),
+    "a send that was cut off is asked about": ("if row.boot != boot:", "if not row.boot:"),
+    "a change of a message that has not come is kept": (
+        'self._changes.setdefault(change.message_id or "", []).append((event.seq, change))',
+        "pass",
+    ),
+    "a fold begins before the changes that wait for their message": (
+        "for changes in self._changes.values() for seq, _ in changes",
+        "for changes in () for seq, _ in changes",
+    ),
+    "what a message rests on begins with its changes": (
+        "min([event.seq, *(seq for seq, _ in changes)])",
+        "event.seq",
+    ),
+    "a fold begins before the messages of the turns in view": (
+        "self.context.begin(turn.id, event.at, min([event.seq, *since]))",
+        "self.context.begin(turn.id, event.at, event.seq)",
+    ),
+    "a stop reaches no turn whose last words are queued": (
+        "if turn.phase not in {Phase.ENDING, Phase.ENDED}:",
+        "if turn.phase is not Phase.ENDED:",
+    ),
+    "a queued message is unfinished": ("self._opened[data.row] = event.seq", "pass"),
+    "messages to one place go out one at a time": ("if row.place in seen:", "if row.id in seen:"),
+    "words that join take the call away": (
+        "turn.call = None\n            turn.restarts += 1",
+        "turn.restarts += 1",
+    ),
+    "a deleted message is answered no more": (
+        "turn.withdrawn |= {",
+        "turn.withdrawn & {",
+    ),
+    "a tool that has begun is not run again": ("turn.tools[data.call] = data.boot", "pass"),
+}
+"""A rule of the fold, with its text and what stands there where it is taken away."""
+
+
+def test_each_message_is_answered_once_in_order_over_any_kills() -> None:
+    kills = 0
+    for one in world.worlds(range(100)):
+        kills += world.live(one)
+        world.check(one)
+    assert kills > 50
+
+
+@pytest.mark.torture
+def test_ten_thousand_worlds() -> None:
+    for one in world.worlds(range(10_000)):
+        world.live(one)
+        world.check(one)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_without_a_rule_something_is_lost(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text, instead = RULES[rule]
+    source = Path(chat.__file__).read_text(encoding="utf-8")
+    assert source.count(text) == 1, "the text of the rule"
+    mutant = types.ModuleType("mutant")
+    monkeypatch.setitem(sys.modules, "mutant", mutant)
+    exec(compile(source.replace(text, instead), chat.__file__, "exec"), mutant.__dict__)
+    monkeypatch.setattr(world, "life", mutant)
+    monkeypatch.setattr(world, "Chat", mutant.Chat)
+    monkeypatch.setattr(world, "Phase", mutant.Phase)
+    assert any(map(_goes_wrong, world.worlds(range(3_000))))
+
+
+def _goes_wrong(one: world.World) -> bool:
+    try:
+        world.live(one)
+        world.check(one)
+    except (AssertionError, LookupError):
+        return True
+    return False

@@ -1,0 +1,408 @@
+"""Chats with everything at once: messages, joins, edits, deletions and stops while calls, tools and sends are in flight, a disk that
+refuses for a while, and a kill at any moment, again and again. Real events and the real fold; the platform, the model and the disk are here.
+"""
+
+from __future__ import annotations
+
+import collections
+import random
+from collections.abc import Generator, Iterable
+from dataclasses import dataclass, field
+
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Inbound
+from bot.core import chat as life
+from bot.core import events
+from bot.core.chat import Chat, Phase
+from bot.core.event_log import Entry, MemoryLog
+from bot.core.events import Event, EventData
+from bot.core.outbox_row import OutboxRow
+
+Steps = Generator[None, None, None]
+
+FEED: list[tuple[str, str, str, str]] = [
+    ("A", "message", "m1", "hello"),
+    ("B", "message", "b1", "bee"),
+    ("A", "message", "m2", "restart it"),
+    ("A", "edit", "m1", "hello-there"),
+    ("A", "message", "m3", "and-now"),
+    ("B", "stop", "b1", ""),
+    ("B", "edit", "b2", "more-still"),
+    ("B", "message", "b0", "bees"),
+    ("B", "message", "b2", "more"),
+    ("B", "message", "b3", "note it"),
+    ("A", "message", "m5", "thanks"),
+    ("A", "delete", "m5", ""),
+]
+"""Chat, kind, message and words, in the order in which the platform brings them."""
+TOOLS = {"restart it": "restart", "note it": "write"}
+"""Tools with effects that the model calls once for words that hold these."""
+
+
+class Killed(Exception):
+    """The process is gone: what was not committed is lost, what the world did stays done."""
+
+
+@dataclass
+class World:
+    """All that outlives a process."""
+
+    seed: int
+    finds: bool
+    kills: set[int]
+    refuses: range
+    rng: random.Random = field(init=False)
+    taken: set[int] = field(default_factory=set)
+    disk: MemoryLog = field(default_factory=MemoryLog)
+    shown: list[tuple[str, str, bool]] = field(default_factory=list)
+    """Row, words, and whether they are marked as a possible repeat."""
+    effects: list[str] = field(default_factory=list)
+    ticks: int = 0
+    lives: int = 0
+    ids: int = 0
+
+    def __post_init__(self) -> None:
+        self.rng = random.Random(self.seed)
+
+    def tick(self) -> None:
+        """A moment at which the process may die."""
+        self.ticks += 1
+        assert self.ticks < 30_000, "never came to rest"
+        if self.ticks in self.kills:
+            raise Killed
+
+    def fresh(self) -> str:
+        self.ids += 1
+        return f"{self.ids:08}"
+
+
+def key(name: str) -> ChatKey:
+    return ChatKey("telegram", name)
+
+
+def inbound(world: World, number: int) -> Inbound:
+    name, kind, message, words = FEED[number]
+    at = number * 1000
+    return Inbound(
+        channel="telegram",
+        chat_id=name,
+        chat_key=key(name),
+        chat_type="direct",
+        user_id="1",
+        keys=(f"{kind}:{message}",),
+        ts=at,
+        target={"chat_id": name},
+        kind=kind,
+        text=words,
+        message_id=message,
+        request_id=world.fresh(),
+    )
+
+
+class Process:
+    """One life. Its tasks are generators that a random scheduler steps: every yield is a place where others run."""
+
+    def __init__(self, world: World) -> None:
+        world.lives += 1
+        self.world, self.boot = world, f"boot{world.lives}"
+        self.chats: dict[ChatKey, Chat] = collections.defaultdict(lambda: Chat(key("A")))
+        self.log = MemoryLog()
+        self.on_disk = collections.Counter[ChatKey]()
+        self.pending: list[Entry] = []
+        self.tasks: dict[tuple[str, ...], Steps] = {}
+        self.reading = set[str]()
+        self.awake = {name for name, one in world.disk.positions.items() if one.open is not None}
+        for name in {key(one) for one, *_ in FEED}:
+            self.chats[name] = Chat(name)
+            position = world.disk.positions.get(name)
+            for event in world.disk.on_disk[name].values():
+                # What a fold does not need may be read or not: it makes no difference.
+                if position is None or event.seq >= position.first or world.seed % 2:
+                    self.chats[name].apply(event)
+                self.on_disk[name] = event.seq
+
+    def append(self, *facts: tuple[ChatKey, EventData, str | None]) -> None:
+        """All or none, also across chats."""
+        self.world.tick()
+        entries = list[Entry]()
+        for name, data, turn in facts:
+            chat = self.chats[name]
+            self.awake.add(name)
+            event = Event(self.world.fresh(), name, self.world.ticks / 100, data, turn, seq=chat.seq + 1)
+            chat.apply(event)
+            entries.append(Entry(event, chat.position))
+        self.pending += entries
+
+    def committed(self) -> Steps:
+        """The only wait."""
+        last = self.pending[-1] if self.pending else None
+        while last is not None and last in self.pending:
+            yield
+
+    def write(self) -> None:
+        if self.pending and self.world.ticks not in self.world.refuses:
+            self.world.tick()
+            self.world.disk.append(self.pending)
+            self.world.disk.write()
+            for entry in self.pending:
+                self.on_disk[entry.event.chat] = entry.event.seq
+            self.pending = []
+            self.world.tick()
+
+    def run(self) -> None:
+        world, idle = self.world, 0
+        while idle < 4:
+            world.tick()
+            if world.rng.random() < 0.5:
+                self.write()
+            waits = False
+            for name, chat in [(name, self.chats[name]) for name in sorted(self.awake)]:
+                for effect in chat.due(world.ticks / 100, self.boot, self.on_disk[name]):
+                    waits |= isinstance(effect, life.WakeAt)
+                    self.perform(name, chat, effect)
+            for number, (place, *_) in enumerate(FEED):
+                if number not in world.taken and place not in self.reading:
+                    if world.rng.random() < 0.2:
+                        self.reading.add(place)
+                        self.tasks["take", str(number)] = self.take(number)
+                    break
+            if self.tasks:
+                which = world.rng.choice(list(self.tasks))
+                if next(self.tasks[which], "over") == "over":
+                    self.tasks.pop(which, None)
+            busy = self.tasks or self.pending or waits or len(world.taken) < len(FEED)
+            idle = 0 if busy else idle + 1
+
+    def take(self, number: int) -> Steps:
+        name, kind, *_ = FEED[number]
+        said = inbound(self.world, number)
+        if not self.world.disk.keys & set(said.keys):
+            data: EventData
+            match kind:
+                case "message":
+                    data = events.Received(said)
+                case "edit":
+                    data = events.Edited(said)
+                case "delete":
+                    data = events.Deleted(said)
+                case _:
+                    data = events.Stop(said)
+            self.append((key(name), data, None))
+        yield from self.committed()  # wait 1: before the platform is told
+        self.world.taken.add(number)
+        self.reading.discard(name)
+        self.world.tick()
+
+    # ------------------------------------------------------------ what is due
+
+    def perform(self, name: ChatKey, chat: Chat, effect: life.Effect) -> None:
+        match effect:
+            case life.StartTurn(members, attempts):
+                turn = chat.turn.id if chat.turn is not None else members[0].request_id
+                if attempts >= life.MOST_ATTEMPTS:
+                    words = events.Queued(
+                        f"{turn}/failed", {"chat_id": name.chat_id}, "I was cut off several times.", ends=True
+                    )
+                    self.append((name, words, turn), (name, events.TurnEnded("failed"), turn))
+                elif ("turn", turn) not in self.tasks:
+                    named = tuple(one.request_id for one in members)
+                    self.append((name, events.TurnStarted(named, self.boot), turn))
+                    self.tasks["turn", turn] = self.turn(name, chat, turn)
+            case life.AskAnew(turn, _):
+                given_up = self.tasks.pop(("turn", turn), None)
+                if given_up is not None and self.world.rng.random() < 0.5:
+                    self.tasks["given up", self.world.fresh()] = given_up  # its answer comes all the same
+                self.tasks["turn", turn] = self.turn(name, chat, turn)
+                self.take_up(name, chat, turn)
+            case life.StopTurn(turn):
+                self.tasks.pop(("turn", turn), None)
+                self.append((name, events.TurnEnded("stopped"), turn))
+            case life.Send(row) if ("row", row.id) not in self.tasks:
+                self.tasks["row", row.id] = self.send(name, chat, row.id)
+            case life.Find(row) if ("row", row.id) not in self.tasks:
+                self.find(name, row)
+            case _:
+                pass
+
+    def find(self, name: ChatKey, row: OutboxRow) -> None:
+        if self.world.finds:
+            there = any(shown == row.id for shown, _, _ in self.world.shown)
+            data: EventData = events.RowEnded(row.id, "sent", "1") if there else events.Returned(row.id)
+            self.append((name, data, row.turn))
+            return
+        again = events.Queued(f"{row.id}'", row.target, row.text, repeat_of=row.id, ends=row.ends)
+        self.append((name, events.RowEnded(row.id, "unknown"), row.turn), (name, again, row.turn))
+
+    def take_up(self, name: ChatKey, chat: Chat, turn: str) -> None:
+        more = tuple(one.request_id for one in chat.joinable())
+        if more:
+            self.append((name, events.Joined(more), turn))
+
+    def turn(self, name: ChatKey, chat: Chat, turn: str) -> Steps:
+        """The loop of a turn: its next step is what its messages ask for."""
+        while True:
+            yield
+            if chat.turn is None or chat.turn.phase is Phase.STOPPING:
+                return  # what stopped it ends it
+            self.take_up(name, chat, turn)
+            for said in chat.untold:
+                message = {"role": "user", "content": [{"type": "text", "text": said.text}]}
+                self.append((name, events.Told(message, (said.request_id,)), turn))
+            running = chat.context.running
+            assert running is not None
+            last = running.entries[-1]
+            if running.open_calls:
+                yield from self.tools(name, chat, turn)
+            elif last.message["role"] == "assistant":
+                row = f"{turn}/{last.seq}"
+                if row not in chat.turn.rows:
+                    words = last.message["content"][-1]["text"]
+                    self.append((name, events.Queued(row, {"chat_id": name.chat_id}, words, ends=True), turn))
+                else:
+                    self.append((name, events.TurnEnded("answered"), turn))
+                    return
+            elif not (yield from self.ask(name, chat, turn)):
+                return
+
+    def ask(self, name: ChatKey, chat: Chat, turn: str) -> Generator[None, None, bool]:
+        """Ask the model; False where the turn does not wait for this call any more."""
+        call = self.world.fresh()
+        view = chat.context.current()
+        told = (entry.event.data for entry in self.pending)
+        early = {one.inbound.request_id for one in told if isinstance(one, events.Received)}
+        assert chat.turn is not None
+        assert chat.turn.first.request_id not in early, "a turn of words that are not on disk"
+        self.append((name, events.Asked(call, self.boot, "model"), turn))
+        said = [
+            block["text"]
+            for one in view
+            if one["role"] == "user"
+            for block in one["content"]
+            if "text" in block
+        ]
+        wanted = [tool for words, tool in TOOLS.items() if words in " ".join(said)]
+        given = any(block.get("type") == "tool_result" for one in view for block in one["content"])
+        content = (
+            [{"type": "tool_use", "id": f"{turn}:{tool}", "name": tool, "input": {}} for tool in wanted]
+            if wanted and not given
+            else [{"type": "text", "text": f"answer to {' + '.join(said)}"}]
+        )
+        for _ in range(self.world.rng.randint(1, 6)):
+            self.world.tick()
+            yield
+        current = getattr(chat.turn, "call", None) == call
+        self.append((name, events.Answered(call, content, "end_turn"), turn))
+        return current
+
+    def tools(self, name: ChatKey, chat: Chat, turn: str) -> Steps:
+        assert chat.turn is not None
+        assert chat.context.running is not None
+        for call in chat.context.running.open_calls:
+            words = "done"
+            if call.id in chat.turn.tools:
+                words = "interrupted: may have taken effect"
+            else:
+                self.append((name, events.ToolStarted(call.id, call.name, self.boot), turn))
+                yield from self.committed()  # wait 2: before a tool with effects
+                self.world.effects.append(call.id)
+                self.world.tick()
+                yield
+            result = {"type": "tool_result", "tool_use_id": call.id, "content": words}
+            self.append((name, events.ToolEnded(call.id, result), turn))
+
+    def send(self, name: ChatKey, chat: Chat, row: str) -> Steps:
+        self.append((name, events.Sending(row, self.boot), chat.outbox[row].turn))
+        yield from self.committed()  # wait 3: before a send
+        one = chat.outbox[row]
+        self.world.shown.append((row, one.text, one.repeat_of is not None))
+        for _ in range(2):
+            self.world.tick()
+            yield
+        self.append((name, events.RowEnded(row, "sent", "1"), one.turn))
+
+
+def live(world: World) -> int:
+    """Live until nothing is left to do; returns the number of kills."""
+    kills = 0
+    while True:
+        try:
+            Process(world).run()
+        except Killed:
+            kills += 1
+        else:
+            return kills
+
+
+def check(world: World) -> None:
+    """Compare what people got with what they said."""
+    sent = {message for _, kind, message, _ in FEED if kind == "message"}
+    known = dict[str, str]()
+    for name, entries in world.disk.on_disk.items():
+        ends = _replay(name, entries.values(), known)
+        shown = [
+            (row.split("/")[0], row, words, marked)
+            for row, words, marked in world.shown
+            if row.split("/")[0] in ends
+        ]
+        for turn, end in ends.items():
+            answers = [words for owner, _, words, _ in shown if owner == turn]
+            assert (end != "stopped") == bool(answers), f"{turn} is {end}: {answers}"
+        for _, row, _, _ in shown:
+            copies = [marked for _, other, _, marked in shown if other.rstrip("'") == row.rstrip("'")]
+            assert len(copies) == 1 or (not world.finds and world.kills), f"{row} shown {len(copies)} times"
+            assert all(copies[1:]), f"{row}: an unmarked repeat"
+        order = [turn for turn, _, _, marked in shown if not marked]
+        assert order == sorted(order), f"order {order}"
+    assert set(known.values()) == sent, f"lost: {sent - set(known.values())}"
+    assert len(world.effects) == len(set(world.effects)), f"twice: {world.effects}"
+
+
+def _replay(name: ChatKey, entries: Iterable[Event], known: dict[str, str]) -> dict[str, str]:
+    """Fold the life of a chat: each answer has the last words of its messages as of when it was queued. The ends of its turns."""
+    chat = Chat(name)
+    gone = set[str]()
+    last, edits, ends, turns = dict[str, str](), dict[str, str](), dict[str, str](), list[str]()
+    for event in entries:
+        before, data = chat.turn, event.data
+        chat.apply(event)
+        if isinstance(data, events.Received):
+            message = data.inbound.message_id or ""
+            known[data.inbound.request_id] = message
+            last[message] = edits.get(message, data.inbound.text)
+        elif isinstance(data, events.Edited):
+            message = data.inbound.message_id or ""
+            last[message] = edits[message] = data.inbound.text
+        elif (
+            isinstance(data, events.Queued)
+            and data.ends
+            and data.repeat_of is None
+            and not data.row.endswith("/failed")
+        ):
+            assert before is not None
+            for one in before.left:
+                words = last[one.message_id or ""]
+                assert words in data.text, (
+                    f"{data.row} answers {data.text!r}, {one.message_id} says {words!r}"
+                )
+        elif isinstance(data, events.Deleted) and before is not None and before.phase is not Phase.ENDING:
+            if all(one.message_id == data.inbound.message_id for one in before.members):
+                gone.add(before.id)
+        elif isinstance(data, events.TurnEnded) and before is not None and chat.turn is None:
+            assert before.id not in gone or data.end == "stopped", f"{before.id} answers deleted words"
+            assert before.id not in ends, f"{before.id} ended twice"
+            ends[before.id] = data.end
+            turns += [one.message_id or "" for one in before.members]
+    assert chat.turn is None, f"unfinished: {chat.turn}"
+    assert not chat.outbox, f"never sent: {chat.outbox}"
+    assert chat.open_since is None, f"still open: {chat.open_since}"
+    never = set(last) - set(turns) - {"b1", "b2", "m5"}  # these may be stopped or deleted while they wait
+    assert not never, f"never answered: {never}"
+    return ends
+
+
+def worlds(seeds: Iterable[int]) -> Generator[World, None, None]:
+    for seed in seeds:
+        rng = random.Random(seed)
+        kills = set[int]() if seed % 5 == 0 else {rng.randint(1, 700) for _ in range(rng.randint(1, 5))}
+        start = rng.randint(1, 500)
+        yield World(seed, bool(seed % 2), kills, range(start, start + 150) if seed % 3 == 0 else range(0))
