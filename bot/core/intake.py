@@ -78,7 +78,9 @@ class Intake:
         """Write down an event that cannot be read, in the log of what belongs to no chat."""
         chat = await self._chats.get(NO_CHAT)
         self._chats.append(Fact(chat.key, events.Unreadable(channel, key, raw, reason)))
-        self._log.write("dead_letter", f"an event of {channel} cannot be read", level="error", cause=reason)
+        self._log.write(
+            "error", "an event could not be read", level="error", channel=channel, key=key, reason=reason
+        )
         await self._event_log.committed(patient=False)
 
     def report_missing_right(self, channel: str, right: str, words: Sentence) -> None:

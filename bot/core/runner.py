@@ -20,7 +20,6 @@ from bot.core.event_log import EventLog
 from bot.core.loop import Loop
 from bot.core.outbox import Outbox
 from bot.telemetry import context
-from bot.words import say
 
 Key = tuple[ChatKey, str, str]
 """Names an effect that is in flight."""
@@ -156,7 +155,7 @@ class Runner:
         """One turn, from its start to its end."""
         with context.turn_scope(chat_key=chat.key, request_id=turn, person=members[0].person):
             if attempts >= life.MOST_ATTEMPTS:
-                self._end(chat, turn, _End("failed", say("turn.cut_off_often")))
+                self._end(chat, turn, _End("failed", errors.ShipmateError().person))
                 return
             async with self._slots:
                 self._append(

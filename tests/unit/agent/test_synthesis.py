@@ -89,10 +89,10 @@ async def test_one_result_passes_unchanged_also_beside_other_calls_and_failures(
     bench: Bench, work: Any
 ) -> None:
     def script(request: ModelRequest) -> ModelReply | Exception:
-        return errors.Overloaded("529") if "bad" in asked(request) else reply(text("- fine"))
+        return errors.Overloaded("529") if "broken" in asked(request) else reply(text("- fine"))
 
     model: Routed = work(script, Fake("dig"))
-    calls = [tool_use("task", prompt="bad"), tool_use("dig"), tool_use("task", prompt="good")]
+    calls = [tool_use("task", prompt="broken"), tool_use("dig"), tool_use("task", prompt="good")]
     model.answers += [reply(*calls), reply(text("ok"))]
     await bench.say("go")
     assert model.syntheses == []
