@@ -54,7 +54,7 @@ def preload(settings: config.Settings, channels: Iterable[Manifest]) -> None:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Prepared:
-    """What a process has once it leads: its configuration, and what it writes down."""
+    """The configuration, environment and logs of a process that leads."""
 
     settings: config.Settings
     names: list[str]

@@ -146,7 +146,7 @@ class Turns:
         return Loop(chat, turn, self._chats, ports)
 
     async def _frame(self, key: ChatKey, first: Inbound) -> Frame:
-        """What stands before the messages: it stays as it is while the process runs, so that the provider's cache holds."""
+        """Return the frame of a chat. It stays the same while the process runs, so that the provider's cache holds."""
         agent = self._agent
         frozen = self._prompts.get(key)
         if frozen is None:

@@ -137,7 +137,7 @@ class Compactor:
         self._view_changes.apply(reason, change)
 
     async def _bound(self) -> None:
-        """Where the memory cannot know what the cap would cut, the view grows to twice the cap and no farther."""
+        """Limit the view to twice the cap: until then messages over the cap wait for the memory to cover them."""
         deps = self._deps
         remembers = deps.limits.compaction.enabled and deps.history.memories is not None
         most = deps.limits.max_messages * (compaction.GROWTH if remembers else 1)

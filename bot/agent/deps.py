@@ -71,7 +71,7 @@ class ModelDeps:
         return self.of(self.purpose).model or self.chosen or self.default_model
 
     def of(self, purpose: str) -> Manner:
-        """How a model is asked for a purpose."""
+        """Return the effort, thinking and model for a purpose."""
         own = self.purposes.get(purpose, Manner())
         effort = own.effort or self.chosen_effort or self.manner.effort
         return Manner(effort, own.thinking or self.manner.thinking, own.model)

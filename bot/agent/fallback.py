@@ -27,7 +27,7 @@ Fallback = tuple[Model, str | None]
 
 
 class FallbackModel(ModelWrapper):
-    """Who answers in place of the first goes before it for five minutes. If none answers, the failure is the earliest."""
+    """Try the models in order. One that answered in place of the first is tried first for five minutes; if all fail, the first error is raised."""
 
     def __init__(
         self, first: Model, others: Sequence[Fallback], *, clock: Clock, log: Log, operators: OperatorNotices

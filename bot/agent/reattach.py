@@ -1,4 +1,4 @@
-"""What a compaction puts back: working state that the model would otherwise have to look for.
+"""Puts working state back after a compaction: state that the model would otherwise have to look for.
 
 What left the view and what is still in it gives names; they stay with the summary, so that the compaction after it knows
 them too. In this order, within a budget: definitions of tools that were found, what their servers say, pointers to large
@@ -16,7 +16,6 @@ from bot.agent.deps import AgentDeps
 from bot.context import file_previews
 from bot.context.sections import Section, assemble
 from bot.contracts.approvals import Unattended
-from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Json, Message
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.provenance import NOBODYS, ORIGIN, Taint
@@ -25,7 +24,7 @@ from bot.core import blocks, found_tools
 from bot.tools import excerpt
 from bot.tools.builtin.skills_load import SkillsLoad
 from bot.tools.builtin.tool_search import ToolSearch
-from bot.tools.context import ToolExecutionContext, tool_scope
+from bot.tools.context import NoOlderTurns, ToolExecutionContext, tool_scope
 
 MOST_TOKENS = 50_000
 SHARE = 0.1
@@ -184,27 +183,12 @@ async def _read(deps: AgentDeps, tool: str, inputs: Mapping[str, Json]) -> dict[
     }
 
 
-class _Nothing:
-    """`tools.context.Injection` of a reader, which loads nothing."""
-
-    def room(self) -> int:
-        return 0
-
-    def in_view(self, line: ArchiveLine) -> bool:
-        del line
-        return True
-
-    async def inject(self, lines: Sequence[ArchiveLine]) -> list[ArchiveLine]:
-        del lines
-        return []
-
-
 def _reader(chat_key: ChatKey, person: UserRef | None) -> ToolExecutionContext:
     """The context in which it is read again: with the rights of this person, whom nobody asks."""
     who = person.user_id if person is not None else None
     channel = person.channel if person is not None else None
     return ToolExecutionContext(
-        chat_key, "", who, None, _Nothing(), channel=channel, approvals=lambda _: Unattended()
+        chat_key, "", who, None, NoOlderTurns(), channel=channel, approvals=lambda _: Unattended()
     )
 
 

@@ -221,7 +221,7 @@ class Chat:
         self.outbox: dict[str, OutboxRow] = {}
         """Messages that may still go out or change, in the order in which they were queued."""
         self.beside: dict[str, Inbound] = {}
-        """What needs no turn and has not come to its end, by request id."""
+        """Unfinished inbounds that need no turn, by request id."""
         self._mode = mode
         self._debounce = debounce
         self._people: dict[UserRef, list[Waiting]] = {}
@@ -242,7 +242,7 @@ class Chat:
 
     @property
     def waiting(self) -> list[Inbound]:
-        """What waits for a turn, in the order in which it came."""
+        """Inbounds that wait for a turn, in order of arrival."""
         found = sorted((one for queue in self._people.values() for one in queue), key=lambda one: one.seq)
         return [one.inbound for one in found]
 
@@ -270,7 +270,7 @@ class Chat:
 
     @property
     def position(self) -> Position:
-        """Where a fold of this chat may begin."""
+        """The position from which this chat can be folded."""
         rests_on = [self.context.base, *(seq for changes in self._changes.values() for seq, _ in changes)]
         return Position(min((one for one in rests_on if one is not None), default=self.seq), self.open_since)
 
@@ -493,7 +493,7 @@ class Chat:
     # ------------------------------------------------------------ what is due
 
     def due(self, now: float, boot: str, committed: int) -> list[Effect]:
-        """What is to be done now. `committed` is the number of the newest event on disk: what is behind it starts nothing. What is
+        """Return the effects that are due. `committed` is the number of the newest event on disk: what is behind it starts nothing. What is
         in flight already may be named again.
         """
         found: list[Effect] = [*self._due_rows(now, boot)]

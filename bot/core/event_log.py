@@ -16,7 +16,7 @@ Committed = Callable[[Mapping[ChatKey, int]], None]
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where the fold of a chat may begin: at `base`, or at `open`, the oldest event that something unfinished rests on, if that is
+    """The position from which a chat can be folded: `base`, or at `open`, the oldest event that something unfinished rests on, if that is
     older. None: nothing is unfinished.
     """
 

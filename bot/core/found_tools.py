@@ -61,7 +61,7 @@ _IDS = frozenset({"id", "tool_use_id"})
 
 @dataclass(frozen=True, slots=True)
 class PutBack:
-    """What stands behind a summary: `texts` with further fields of their blocks, definitions that were found and stay
+    """The working state put back behind a summary: `texts` with further fields of their blocks, definitions that were found and stay
     declared, what their servers say, and the names of all that the model worked with, by kind.
     """
 

@@ -32,7 +32,7 @@ MOST_STEPS = 50
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What stands before the messages of a request."""
+    """The part of a request before its messages: model, system prompt and tools."""
 
     model: str
     max_tokens: int

@@ -1,4 +1,4 @@
-"""How inbounds are related: of one person, about one message, parts of one turn, reached by a stop; and a message as its author changed it."""
+"""Relations between inbounds (same person, same message, same turn, reached by a stop), and edits applied to a message."""
 
 from __future__ import annotations
 
@@ -85,6 +85,7 @@ def revised(message: Inbound, edit: Inbound) -> Inbound:
         # What it answered is not told again with every edit; what it brings is.
         "quoted": edit.quoted or tuple(one for one in message.quoted if not one.brought),
         "links": edit.links,
+        "mentioned": edit.mentioned,
     }
     if edit.message_id in message.items:
         changed |= _album(message, edit, edit.message_id)

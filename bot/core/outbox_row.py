@@ -86,7 +86,7 @@ class OutboxRow:
 
     @property
     def address(self) -> Address:
-        """Where it goes."""
+        """The address to send to."""
         return Address(
             self.channel, self.chat_id, self.chat, self.chat_type, self.target, self.turn or self.id
         )

@@ -80,7 +80,7 @@ class ChatReply:
         return names
 
     def _outcome(self, names: Sequence[str]) -> list[Sent] | None:
-        """What became of these rows; None while that is open. Raises `errors.DeliveryFailed`."""
+        """Return the sent messages of these rows, None while one is open. Raises `errors.DeliveryFailed`."""
         sent = list[Sent]()
         rows = self._rows
         for name in names:

@@ -218,7 +218,7 @@ class Runner:
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """How a turn ended, with what its person is told of that and the cause for operators."""
+    """The end of a turn: its state, a notice for its person and the cause for operators."""
 
     state: events.TurnEndState
     notice: str = ""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bot.contracts.agent import Reply
-from bot.contracts.archive import ArchiveLine
 from bot.contracts.inbound import Inbound
 from bot.contracts.tools import Effect, ToolCall, ToolResult
 from bot.core import events
@@ -13,26 +12,11 @@ from bot.core.chat import Chat
 from bot.core.chats import Chats, Fact
 from bot.core.context import INTERRUPTED
 from bot.core.event_log import EventLog
-from bot.tools.context import ToolExecutionContext, tool_scope
+from bot.tools.context import NoOlderTurns, ToolExecutionContext, tool_scope
 from bot.tools.dispatch import Dispatcher
 
 MESSAGE = frozenset[Effect]({"message"})
 """Effects of a tool whose doing is an event of its own: its message is queued, and sent once however often it is called."""
-
-
-class NoOlderTurns:
-    """`tools.context.Injection` of a turn that loads none."""
-
-    def room(self) -> int:
-        return 0
-
-    def in_view(self, line: ArchiveLine) -> bool:
-        del line
-        return True
-
-    async def inject(self, lines: Sequence[ArchiveLine]) -> list[ArchiveLine]:
-        del lines
-        return []
 
 
 class ToolCalls:

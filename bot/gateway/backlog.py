@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
-from bot.gateway.message_versions import stops
+from bot.core.message_versions import stops
 
 BURST = 16
 """Messages being written down side by side: more come in than are taken in one after another."""

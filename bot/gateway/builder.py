@@ -18,6 +18,7 @@ from bot.contracts.leadership import Leadership, SoleLeader
 from bot.contracts.memory_files import MemoryFiles
 from bot.contracts.model import Transcriber
 from bot.core.access import Access, InboundCleaner, Memberships
+from bot.core.chat import MODES
 from bot.core.rate_limit import RateLimiter
 from bot.gateway.admissions import AdmissionService
 from bot.gateway.approvals import ApprovalService
@@ -26,7 +27,6 @@ from bot.gateway.attachments import Limits as FileLimits
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.backlog import LIMIT, Backlog, InFlight
 from bot.gateway.commands import Commands, Servers
-from bot.gateway.conversation import MODES
 from bot.gateway.deletions import DeletionService
 from bot.gateway.delivery import Delivery
 from bot.gateway.direct_chats import DirectConversations

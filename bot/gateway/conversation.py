@@ -17,12 +17,11 @@ from bot import errors
 from bot.contracts.identity import UserRef
 from bot.contracts.inbound import Inbound, SeenFile
 from bot.contracts.journal import STOPPED, WITHDRAWN, InboxEnd, InboxRecord
-from bot.gateway.message_versions import (
+from bot.core.chat import QueueMode
+from bot.core.message_versions import (
     can_coalesce,
     can_join_running_turn,
     is_follow_up,
-    merged,
-    outdated,
     plain,
     reaches,
     same_message,
@@ -30,6 +29,7 @@ from bot.gateway.message_versions import (
     stops_below,
     whole,
 )
+from bot.gateway.message_versions import merged, outdated
 
 HANDLED = InboxEnd("handled")
 OUTDATED = InboxEnd("handled", "outdated")
@@ -43,25 +43,6 @@ PASTE_SECONDS = 2.5
 """Seconds after a full message in which the rest of its text comes."""
 LONGEST_BURST = 5
 """A burst is this many times the quiet that ends it at most: then its turn begins although its person still writes."""
-
-
-@dataclass(frozen=True, slots=True)
-class QueueMode:
-    """`steers`: a running turn takes up what its person adds. `interrupts`: that stops it. `collects`: what waits of
-    one person in one chat is one turn.
-    """
-
-    steers: bool = False
-    interrupts: bool = False
-    collects: bool = False
-
-
-MODES: Mapping[str, QueueMode] = {
-    "steer": QueueMode(steers=True),
-    "followup": QueueMode(),
-    "collect": QueueMode(collects=True),
-    "interrupt": QueueMode(interrupts=True, collects=True),
-}
 
 
 def merged_into(message: Inbound) -> InboxEnd:

@@ -8,8 +8,8 @@ from collections import OrderedDict
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import Journal
+from bot.core.message_versions import plain
 from bot.gateway.backlog import InFlight
-from bot.gateway.message_versions import plain
 from bot.gateway.turn_queue import TurnQueue
 
 QUICK = 10_000

@@ -10,13 +10,14 @@ from bot.contracts.inbound import Command, Inbound
 from bot.contracts.journal import InboxRecord, InboxState, Journal
 from bot.contracts.outbound import OutboxRow
 from bot.core.access import Access
+from bot.core.message_versions import plain
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.backlog import InFlight
 from bot.gateway.conversation import Turn
 from bot.gateway.delivery import Delivery
 from bot.gateway.effects import EffectRunner, only_reply
 from bot.gateway.inbound_archiver import InboundArchiver
-from bot.gateway.message_versions import as_changed, newest, on_file, plain
+from bot.gateway.message_versions import as_changed, newest, on_file
 from bot.words import say
 
 MEMBERS = 200

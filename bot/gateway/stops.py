@@ -14,10 +14,10 @@ from bot.contracts.inbound import Command, Inbound
 from bot.contracts.journal import STOPPED as STOPPED_END
 from bot.contracts.journal import Journal
 from bot.core.access import Access
+from bot.core.message_versions import is_thread_of, plain, stops
 from bot.gateway.backlog import Backlog
 from bot.gateway.conversation import Close, Stop, Turn
 from bot.gateway.effects import AppliedEffects, EffectRunner
-from bot.gateway.message_versions import is_thread_of, plain, stops
 from bot.gateway.turn_queue import TurnQueue
 from bot.tools.permissions.display import named
 from bot.words import paragraph, say

@@ -15,19 +15,10 @@ from bot.contracts.environment import Clock
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import PostedWrites
+from bot.core.chat import QueueMode
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.backlog import Backlog
-from bot.gateway.conversation import (
-    Conversation,
-    Effect,
-    Event,
-    QueueMode,
-    Resumed,
-    Suspended,
-    Turn,
-    WakeAt,
-    Woken,
-)
+from bot.gateway.conversation import Conversation, Effect, Event, Resumed, Suspended, Turn, WakeAt, Woken
 
 
 class DiskSpace(Protocol):

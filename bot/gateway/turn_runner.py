@@ -15,6 +15,7 @@ from bot.contracts.environment import Clock, Log, storage_errors_logged
 from bot.contracts.inbound import Inbound, SeenFile
 from bot.contracts.journal import ANSWERED, FAILED, STOPPED, InboxEnd, InboxWrites, Journal
 from bot.contracts.outbound import Address
+from bot.core.chat import QueueMode
 from bot.gateway.approvals import ApprovalService
 from bot.gateway.attachments import UNSEEN, UNSEEN_BY_MODEL, FileReader, unseen
 from bot.gateway.background import BackgroundTasks
@@ -26,7 +27,6 @@ from bot.gateway.conversation import (
     AgentFinished,
     AgentStarted,
     OutputStarted,
-    QueueMode,
     Turn,
     TurnClosed,
     TurnEnded,

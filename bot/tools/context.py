@@ -43,6 +43,21 @@ class Injection(Protocol):
         ...
 
 
+class NoOlderTurns:
+    """`Injection` of a turn that loads none."""
+
+    def room(self) -> int:
+        return 0
+
+    def in_view(self, line: ArchiveLine) -> bool:
+        del line
+        return True
+
+    async def inject(self, lines: Sequence[ArchiveLine]) -> list[ArchiveLine]:
+        del lines
+        return []
+
+
 class Tasks(Protocol):
     """Work that is done in a conversation of its own (`bot.agent.subagents`)."""
 

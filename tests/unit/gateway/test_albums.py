@@ -12,7 +12,7 @@ from bot.contracts.agent import TurnRequest
 from bot.contracts.archive import HistoryQuery
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Command, Inbound
-from bot.gateway.message_versions import revised
+from bot.core.message_versions import revised
 from bot.words import say
 from tests.unit.gateway.conftest import HERE, Bench
 from tests.unit.gateway.outgoing import until

@@ -11,8 +11,9 @@ from bot import errors
 from bot.contracts.identity import UserRef
 from bot.contracts.inbound import Attachment, Inbound
 from bot.contracts.journal import ANSWERED, FAILED, STOPPED, InboxEnd, InboxRecord
+from bot.core.chat import MODES
+from bot.core.message_versions import same_message
 from bot.gateway.conversation import (
-    MODES,
     AgentFinished,
     AgentStarted,
     Amend,
@@ -39,7 +40,6 @@ from bot.gateway.conversation import (
     WakeAt,
     Woken,
 )
-from bot.gateway.message_versions import same_message
 
 TURN: dict[str, Event] = {
     "asked": AgentStarted(),

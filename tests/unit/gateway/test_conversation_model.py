@@ -14,10 +14,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from bot.contracts.identity import UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import ANSWERED, InboxRecord
+from bot.core.chat import MODES
 from bot.gateway.conversation import (
     ALBUM_SECONDS,
     LONGEST_BURST,
-    MODES,
     MOST_RESTARTS,
     AgentFinished,
     AgentStarted,

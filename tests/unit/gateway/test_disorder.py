@@ -21,7 +21,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Command, Inbound
 from bot.contracts.journal import InboxRecord
 from bot.contracts.outbound import Outbound, Sent
-from bot.gateway.conversation import MODES
+from bot.core.chat import MODES
 from bot.words import say
 from tests.shares import examples
 from tests.unit.gateway import scripted

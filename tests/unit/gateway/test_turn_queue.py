@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import ANSWERED
+from bot.core.chat import MODES
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.backlog import Backlog
 from bot.gateway.conversation import (
-    MODES,
     Delete,
     Effect,
     Message,
