@@ -22,6 +22,7 @@ from bot.testing.anthropic import KEY, AnthropicServer
 from bot.testing.slack import APP_TOKEN, BOT_TOKEN, SlackServer
 from bot.testing.telegram import TelegramServer
 from tests import quick
+from tests.blackbox.cores import ON_THE_LOG
 from tests.log_lines import complaint
 
 START_SECONDS = 90.0  # a guard: on a busy machine importing the platforms' libraries alone takes seconds
@@ -227,10 +228,11 @@ class World:
         await eventually(lambda: not self._leaving())
 
     def _leaving(self) -> int:
-        with contextlib.closing(sqlite3.connect(self.root / ".ship" / "journal.db", timeout=5)) as file:
-            (count,) = file.execute(
-                "SELECT count(*) FROM outbox WHERE state IN ('ready', 'sending')"
-            ).fetchone()
+        name, query = "journal.db", "SELECT count(*) FROM outbox WHERE state IN ('ready', 'sending')"
+        if self.process.env.get("SHIPMATE_CORE"):
+            name, query = "shipmate.db", "SELECT count(*) FROM chats WHERE open IS NOT NULL"
+        with contextlib.closing(sqlite3.connect(self.root / ".ship" / name, timeout=5)) as file:
+            (count,) = file.execute(query).fetchone()
         return int(count)
 
 
@@ -247,9 +249,24 @@ async def eventually(condition: Callable[[], bool], seconds: float = START_SECON
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
+def core_name() -> str:
+    """The core of the process: "gateway", or "log" (`cores.ON_THE_LOG`)."""
+    return "gateway"
+
+
+@pytest.fixture
+async def world(tmp_path: Path, core_name: str) -> AsyncIterator[World]:
     async with World(tmp_path) as made:
+        if core_name == "log":
+            made.process.env["SHIPMATE_CORE"] = core_name
         yield made
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run what holds on the core with one log there, and in `make torture` on the gateway too."""
+    name = f"{metafunc.module.__name__.rpartition('.')[2]}::{metafunc.function.__name__}"
+    if name in ON_THE_LOG:
+        metafunc.parametrize("core_name", ["log", pytest.param("gateway", marks=pytest.mark.torture)])
 
 
 def pytest_configure(config: pytest.Config) -> None:
