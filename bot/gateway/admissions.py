@@ -23,9 +23,10 @@ from bot.contracts.inbound import Inbound
 from bot.contracts.journal import Journal
 from bot.contracts.outbound import ABOUT, ONLY_TO, Address
 from bot.core.access import Access, Memberships
+from bot.core.locales import Locales
+from bot.core.operator_chats import OperatorChats, who_decided
 from bot.gateway.delivery import Delivery
-from bot.gateway.locales import Locales
-from bot.gateway.operators import OperatorChats, QuestionCopies, who_decided
+from bot.gateway.operators import QuestionCopies
 from bot.tools.permissions.display import named
 from bot.words import paragraph, say, speaking, times
 

@@ -18,7 +18,6 @@ from bot.contracts.approvals import (
     Choice,
     Ended,
     OpenQuestion,
-    QuestionButtons,
     Scope,
     Verdict,
     lasting,
@@ -30,20 +29,34 @@ from bot.contracts.environment import Clock, Ids, Log, ends_within, storage_erro
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import Journal
-from bot.contracts.outbound import Address, OutboxRow, OutgoingFile
-from bot.contracts.tools import MCP
+from bot.contracts.outbound import Address, OutboxRow
 from bot.core.access import Memberships
+from bot.core.locales import Locales, ReaderLocale
+from bot.core.operator_chats import OperatorChats, who_decided
+from bot.features.approvals.wording import (
+    SHOWN,
+    QuestionWords,
+    act,
+    answer_to_decider,
+    buttons_of,
+    decides_each,
+    file_of,
+    is_called,
+    outcome,
+    question,
+    short_name,
+    that_hold,
+    waiting_notice,
+)
 from bot.gateway import admissions as letting_in
 from bot.gateway.admissions import AdmissionService
 from bot.gateway.conversation import Turn
 from bot.gateway.delivery import Delivery
-from bot.gateway.jobs import plans
-from bot.gateway.locales import Locales, ReaderLocale
-from bot.gateway.operators import OperatorChats, QuestionCopies, copies_of, who_decided
+from bot.gateway.operators import QuestionCopies, copies_of
 from bot.gateway.turn_queue import TurnSuspension
-from bot.tools.permissions.display import changed_lines, in_words, named, quoted, shortened
+from bot.tools.permissions.display import changed_lines, in_words, named
 from bot.words import language as language_now
-from bot.words import own_zone, paragraph, say, speaking, times
+from bot.words import own_zone, say, speaking, times
 from bot.words import zone as zone_now
 
 ASK_AGAIN = 15.0
@@ -52,27 +65,8 @@ REACHED_SECONDS = 3.0
 """Seconds in which an operator has to have a question in view, so that a group where nobody may decide shows it without buttons."""
 RECENT = 24 * 3_600.0
 """Seconds after a decision in which a start sees to it that its question says so."""
-SHOWN = 1_500
-"""Characters of a call that its question shows where a message has limits; all of a longer one is in a file above it."""
-GLIMPSE = 300
-"""The same for those who may not decide."""
-LONGEST_PASSAGE = 20_000
-"""Characters of a call that comes as text where the platform does not take its file."""
-SHORT = 6
-"""Letters of an approval's name that people type."""
 LONG = 26
 """Letters of the whole name, which buttons have."""
-_ACTS: Mapping[str, str] = {
-    "edit_file": "edit",
-    "memory": "remember",
-    "run_shell": "command",
-    "schedule_cancel": "cancel",
-    "schedule_create": "plan",
-    "web_fetch": "fetch",
-    "web_search": "search",
-    "write_file": "write",
-}
-"""The act that a call of each of our tools is, by the names of their sentences (`approval.act_…` of a catalogue)."""
 SCOPES: dict[str, Scope] = {"once": "once", "chat": "chat", "today": "today", "always": "always"}
 
 
@@ -87,18 +81,6 @@ class _Waiting:
     def decided(self, verdict: Verdict) -> None:
         if not self.answer.done():
             self.answer.set_result(verdict)
-
-
-@dataclass(frozen=True, slots=True)
-class _Question:
-    """A question as people read it; `while_open` are those of its lines that hold only until it is decided."""
-
-    words: str
-    while_open: tuple[str, ...]
-
-    def with_place(self, place: str) -> _Question:
-        """The same with a paragraph that says where it was asked."""
-        return replace(self, words=f"{self.words}\n\n{place}")
 
 
 class ApprovalService:
@@ -158,7 +140,7 @@ class ApprovalService:
             verdict = await self._decided(together(some)) if len(some) > 1 else Verdict("nobody")
             for one in some if verdict.ended not in {"nobody", "unattended"} else ():
                 record = await self._journal.ask(self._ids.ulid(), one)
-                if not _by_itself(verdict):
+                if not decides_each(verdict):
                     await self._journal.resolve(record.id, replace(verdict, request_id=""))
 
     async def _decided(self, asked: Approval) -> Verdict:
@@ -251,7 +233,7 @@ class ApprovalService:
         if places:
             self._log.write("approval", "people are asked", approval=name, tool=waiting.record.asked.tool)
         choices = self._choices(waiting.record.asked, first.person)
-        operators = _that_hold(waiting.record.asked, CHOICES)
+        operators = that_hold(waiting.record.asked, CHOICES)
         async with asyncio.TaskGroup() as group:
             asked = dict[ChatKey, asyncio.Task[bool]]()
             for spoken, to in places:
@@ -284,10 +266,10 @@ class ApprovalService:
         record, first = waiting.record, waiting.first
         if not choices:
             # The call is for those who decide about it.
-            return await self._send(record, to, _waits(record), choices)
+            return await self._send(record, to, waiting_notice(record), choices)
         cut = self._cut(record, to.channel)
         if cut and not whole:
-            file = _file(record.asked)
+            file = file_of(record.asked)
             whole = await self._until_there(
                 record.id, lambda: self._delivery.send(to, "", kind="notice", files=[file])
             )
@@ -297,9 +279,9 @@ class ApprovalService:
         return await self._send(record, to, question.with_place(place) if place else question, choices)
 
     async def _send(
-        self, record: ApprovalRecord, to: Address, question: _Question, choices: tuple[Choice, ...]
+        self, record: ApprovalRecord, to: Address, question: QuestionWords, choices: tuple[Choice, ...]
     ) -> bool:
-        buttons = _buttons(record, choices)
+        buttons = buttons_of(record, choices)
         return await self._until_there(
             record.id,
             lambda: self._delivery.send(
@@ -335,14 +317,14 @@ class ApprovalService:
     def _choices(self, asked: Approval, person: UserRef) -> tuple[Choice, ...]:
         """The answers that a person may give: the buttons below the question in their direct chat."""
         if person in self._operators:
-            return _that_hold(asked, CHOICES)
+            return that_hold(asked, CHOICES)
         if person != asked.person or not (asked.granted or asked.own):
             return ()
-        return _that_hold(asked, ("once", "chat", "deny") if asked.granted else ("once", "deny"))
+        return that_hold(asked, ("once", "chat", "deny") if asked.granted else ("once", "deny"))
 
     def _close(self, record: ApprovalRecord) -> None:
         """Show everywhere how it ended, now or before. Nobody waits for that."""
-        self._copies.close(record.id, partial(_ended, record.asked))
+        self._copies.close(record.id, partial(outcome, record.asked))
 
     def _place(self, first: Inbound, to: Address) -> str:
         """The place where it was asked, as it is read elsewhere."""
@@ -357,39 +339,16 @@ class ApprovalService:
 
     def _question(
         self, record: ApprovalRecord, first: Inbound, chat_key: ChatKey, choices: tuple[Choice, ...]
-    ) -> _Question:
-        """The question as people read it in a chat: for whom, exactly what, why, who decides and how; where the channel has no
-        buttons, with the commands that answer it. Of somebody of a local channel without a name an id would say nothing.
-        """
-        asked, manifest = record.asked, self._manifests[chat_key.channel]
-        here = first.chat_type == "direct" and first.chat_key == chat_key
-        who = "" if here or self._manifests[first.channel].access == "local" else str(asked.user_id)
-        if first.user_name and not here:
-            # Their name is their own choice: the id stands beside it, and nothing in the name is formatting, a link or another id.
-            who = f"`{named(first.user_name)}` ({asked.user_id})"
-        cut = self._cut(record, chat_key.channel)
-        # Nothing in it may end the block that it stands in.
-        words = _in_words(asked)
-        shown = _plain(in_words(shortened(words, SHOWN)) if cut else words)
-        why = "about" if asked.about else asked.why
-        because = []
-        if why:
-            reason = say(f"approval.reason_{why}", about=named(asked.about))
-            because.append(say("approval.reason", reason=reason))
-        because += [say("approval.rule", rule=asked.rule)] if asked.rule else []
-        decides = "operators" if not asked.granted else "asker" if who else "you"
-        if here and (asked.own or first.person in self._operators):
-            decides = "you_alone"
-        until = [say(f"approval.who_{decides}", count=int(SECONDS // 60), who=who)]
-        until += [] if manifest.buttons else [_typed(record.id, manifest)]
-        while_open = paragraph(*until)
-        below = [paragraph(*because)] if because else []
-        if cut:
-            lasts = any(one in LASTING for one in choices)
-            below.insert(0, say("approval.whole_above") if lasts else say("approval.part_hidden"))
-        told = "\n".join([*below, while_open])
-        block = [f"```\n{shown}\n```"] if shown else []
-        return _Question("\n\n".join([_wish(asked, who), *block, told]), (while_open,))
+    ) -> QuestionWords:
+        return question(
+            record,
+            first,
+            chat_key,
+            choices,
+            manifests=self._manifests,
+            cut=self._cut(record, chat_key.channel),
+            asker_decides=first.person in self._operators,
+        )
 
     async def _end_copies(self, record: ApprovalRecord) -> None:
         """The same of what is decided on file, and what goes with it."""
@@ -420,7 +379,7 @@ class ApprovalService:
                 offered = any(row.buttons is not None and row.buttons.choices for row in copy)
                 for row in copy if offered else copy[-1:]:
                     words = row.text if offered else await self._for_viewer(record, row, choices)
-                    buttons = _buttons(record, choices if row is copy[-1] else ())
+                    buttons = buttons_of(record, choices if row is copy[-1] else ())
                     found.append(OpenQuestion(row.id, words, ts, buttons))
         return found
 
@@ -492,15 +451,20 @@ class ApprovalService:
             lines = [self._line(*one) for one in found]
             return "\n".join([*lines, how]) if lines else say("approvals.none")
         for verdict, record in found:
-            if _is_called(record, inbound.args.upper()):
+            if is_called(record, inbound.args.upper()):
                 await self._journal.amend_approval(replace(record, verdict=replace(verdict, scope="once")))
                 self._note(record, inbound, "taken back")
-                return say("approvals.gone", name=_short(record))
+                return say("approvals.gone", name=short_name(record))
         return say("approval.no_such", name=text.preview(inbound.args, 40))
 
     def _line(self, verdict: Verdict, record: ApprovalRecord) -> str:
         asked, now = record.asked, self._clock.now()
-        what = {"name": _short(record), "act": act(asked), "call": named(asked.shown), "chat": asked.chat_key}
+        what = {
+            "name": short_name(record),
+            "act": act(asked),
+            "call": named(asked.shown),
+            "chat": asked.chat_key,
+        }
         when = times.recent(record.decided_at or now, now)
         by = who_decided(verdict, "approval.an_operator")
         return say(f"approvals.line_{verdict.scope}", **what, by=by, time=when, count=record.used)
@@ -577,7 +541,7 @@ class ApprovalService:
         waiting = await self._journal.open_approvals()
         records = [one for one in waiting if one.expires_at > now]
         if wanted := name.upper():
-            found = [one for one in records if _is_called(one, wanted)]
+            found = [one for one in records if is_called(one, wanted)]
             return found[0] if len(found) == 1 else await self._unknown(name, waiting)
         calls = [one for one in records if not one.asked.admits]
         stands = {one.id: await self._stands_in(one, inbound) for one in calls}
@@ -588,11 +552,16 @@ class ApprovalService:
         if not near:
             return say("approval.nothing")
         names = ", ".join(
-            say("approval.one", name=_short(one), act=act(one.asked), shown=named(in_words(one.asked.shown)))
+            say(
+                "approval.one",
+                name=short_name(one),
+                act=act(one.asked),
+                shown=named(in_words(one.asked.shown)),
+            )
             for one in near
         )
         prefix = self._manifests[inbound.channel].command_prefix
-        return say("approval.which", name=_short(near[0]), names=names, prefix=prefix)
+        return say("approval.which", name=short_name(near[0]), names=names, prefix=prefix)
 
     async def _stands_in(self, record: ApprovalRecord, inbound: Inbound) -> set[ChatKey]:
         """The conversations in which a question stands before who wrote an inbound there: where it was asked, and an operator's copy
@@ -611,7 +580,7 @@ class ApprovalService:
         """The sentence on a name that no question has which waits. A button has the whole name of one that there was."""
         wanted = name.upper()
         ended = [*waiting, *await self._journal.decided_since(self._clock.now() - RECENT)]
-        if len(wanted) == LONG or any(_is_called(one, wanted) for one in ended):
+        if len(wanted) == LONG or any(is_called(one, wanted) for one in ended):
             return say("approval.unknown")
         return say("approval.no_such", name=text.preview(name, 40))
 
@@ -632,12 +601,6 @@ class ApprovalService:
         )
 
 
-def _that_hold(asked: Approval, choices: tuple[Choice, ...]) -> tuple[Choice, ...]:
-    """These answers but for those that would not hold; beside foreign text to begin anew without it."""
-    held = tuple(one for one in choices if asked.lasting or one not in LASTING)
-    return (*held, "afresh") if asked.about else held
-
-
 async def _any(sends: Collection[asyncio.Task[bool]]) -> bool:
     """True once one of these has arrived; False where none will, or that takes long."""
     with contextlib.suppress(TimeoutError):
@@ -656,120 +619,5 @@ def _delivered(rows: Collection[OutboxRow]) -> Iterator[list[OutboxRow]]:
             yield copy
 
 
-def _buttons(record: ApprovalRecord, choices: tuple[Choice, ...]) -> QuestionButtons:
-    """The buttons of a question; those of one about several calls let each be decided by itself, too."""
-    return QuestionButtons(record.id, (*choices, "each") if choices and record.asked.step else choices)
-
-
-def _by_itself(verdict: Verdict) -> bool:
-    return verdict.ended == "steered" and verdict.by is not None  # somebody wants to decide about each call
-
-
-def _in_words(asked: Approval) -> str:
-    """All of a call; of several each with what it wants to do."""
-    if not asked.step:
-        return in_words(asked.shown, plans.said)
-    told = [
-        f"{number}. {paragraph(act(one), *_replacement(one))}\n{in_words(one.shown, plans.said)}"
-        for number, one in enumerate((replace(asked, step=(), **facts) for facts in asked.step), 1)
-    ]
-    return "\n".join(one.replace("\n", "\n   ") for one in told)
-
-
-def _file(asked: Approval) -> OutgoingFile:
-    """All of a call, as a file for those who decide; where the platform takes none, it comes as text."""
-    words = _in_words(asked)
-    passage = f"```\n{_plain(words)}\n```" if len(words) <= LONGEST_PASSAGE else ""
-    return OutgoingFile(f"{asked.tool}.txt", "text/plain", words.encode(), markdown=passage)
-
-
-def _plain(words: str) -> str:
-    """The words of a call with nothing in them that ends the block in which they stand."""
-    return words.replace("```", "\\u0060" * 3)
-
-
-def _is_called(record: ApprovalRecord, wanted: str) -> bool:
-    return record.id == wanted or (len(wanted) >= SHORT and record.id.endswith(wanted))
-
-
-def _short(record: ApprovalRecord) -> str:
-    return record.id[-SHORT:]
-
-
 def _answer_text(asked: Approval, verdict: Verdict) -> str:
-    """The answer to whoever decided."""
-    if asked.admits:
-        return letting_in.answer_text(verdict)
-    if verdict.ended in {"denied", "steered"}:
-        return say(f"approval.{verdict.ended}")
-    return say("approval.approved" if verdict.scope == "once" else f"approval.approved_{verdict.scope}")
-
-
-def _ended(asked: Approval, verdict: Verdict, now: float) -> str:
-    """The decision, in the line below the question."""
-    at = times.hour(now)
-    if verdict.ended in {"approved", "denied"}:
-        how = verdict.scope if verdict.ended == "approved" else verdict.ended
-        own = verdict.by is not None and verdict.by == asked.person
-        by = who_decided(verdict, "approval.the_asker" if own else "approval.an_operator")
-        return say(f"approval.ended_{how}", by=by, time=at)
-    if _by_itself(verdict):
-        return say("approval.steered")
-    why = verdict.ended if verdict.ended in {"expired", "stopped"} else "other"
-    return say(f"approval.ended_{why}", time=at)
-
-
-def _typed(name: str, manifest: Manifest) -> str:
-    """The commands that answer a question."""
-    return say("approval.typed", id=name[-SHORT:], prefix=manifest.command_prefix)
-
-
-def act(asked: Approval, *, names_tool: bool = True) -> str:
-    """The thing that a call wants to do, for people: it stands behind “to”. Only those who decide read which tool that is."""
-    if asked.subject in {"task", "budget"}:
-        return say(f"approval.act_{asked.subject}")
-    if asked.step:
-        return say("approval.act_step", count=len(asked.step))
-    if asked.replaces is not None:
-        return say("approval.act_replace")
-    if asked.tool.startswith(MCP) and names_tool:
-        server, _, tool = asked.tool.removeprefix(MCP).partition("__")
-        return say("approval.act_server", tool=quoted(tool), server=quoted(server))
-    known = _ACTS.get(asked.tool)
-    if known is None and not names_tool:
-        return say("approval.act_any_tool")
-    return (
-        say("approval.act_tool", tool=quoted(asked.tool)) if known is None else say(f"approval.act_{known}")
-    )
-
-
-def _waits(record: ApprovalRecord) -> _Question:
-    """The question as those read it who may not answer it."""
-    task, wish = record.asked.task, act(record.asked, names_tool=False)
-    words = say("approval.waits_task", task=task, act=wish) if task else say("approval.waits", act=wish)
-    until = say("approval.asked", count=int(SECONDS // 60))
-    what = quoted(text.preview(_in_words(record.asked), GLIMPSE))
-    return _Question("\n".join(filter(None, [words, what and f"\n`{what}`", until])), (until,))
-
-
-def _wish(asked: Approval, who: str) -> str:
-    """The first words of a question. `who` is the person it is for, "" where that is whoever reads it."""
-    if asked.subject == "budget":
-        question = say("approval.question_budget" if who else "approval.question_budget_here", who=who)
-        return paragraph(question, say("approval.budget_scopes"))
-    key = "approval.question" if who else "approval.question_here"
-    said = [say(key, who=who, act=act(asked))]
-    said += [say("approval.for_task", task=asked.task)] if asked.task else []
-    return paragraph(*said, *_replacement(asked))
-
-
-def _replacement(asked: Approval) -> list[str]:
-    """What becomes of the file in whose place a call writes another one."""
-    if asked.replaces is None:
-        return []
-    if asked.gone is None:
-        return [say("approval.replaces", count=asked.replaces)]
-    differs = {"gone": asked.gone, "new": asked.new, "line": asked.differs_from}
-    order = "approval.changes_order" if asked.differs_from <= asked.replaces else "approval.changes_nothing"
-    key = "approval.changes" if asked.gone or asked.new else order
-    return [say(key, count=asked.replaces, **differs)]
+    return letting_in.answer_text(verdict) if asked.admits else answer_to_decider(verdict)

@@ -19,6 +19,8 @@ from bot.contracts.memory_files import MemoryFiles
 from bot.contracts.model import Transcriber
 from bot.core.access import Access, InboundCleaner, Memberships
 from bot.core.chat import MODES
+from bot.core.locales import Locales
+from bot.core.operator_chats import OperatorChats
 from bot.core.rate_limit import RateLimiter
 from bot.gateway.admissions import AdmissionService
 from bot.gateway.approvals import ApprovalService
@@ -37,9 +39,8 @@ from bot.gateway.jobs.due import DueJobs
 from bot.gateway.jobs.service import JobService
 from bot.gateway.jobs.store import JobLimits, JobStore
 from bot.gateway.live.message import NONE, LiveDeps, Previewing, Previews, Progress
-from bot.gateway.locales import Locales
 from bot.gateway.long_blocks import LongBlocks
-from bot.gateway.operators import OperatorAlerts, OperatorChats, QuestionCopies
+from bot.gateway.operators import OperatorAlerts, QuestionCopies
 from bot.gateway.outbox.files import OutgoingFiles
 from bot.gateway.outbox.worker import OutboxWorker
 from bot.gateway.participation import Participation, UnaddressedMessages
@@ -194,7 +195,7 @@ def build_agent_services(deps: GatewayDeps) -> AgentServices:
     mode = MODES[settings.mode]
 
     tasks = BackgroundTasks(log)
-    locales = Locales(journal, tasks, log, zone=settings.timezone)
+    locales = Locales(journal, tasks.start, log, zone=settings.timezone)
     backlog = Backlog(settings.most_waiting)
     turn_queue = TurnQueue(
         limit=settings.max_concurrent,

@@ -21,13 +21,14 @@ from bot.contracts.inbound import LISTENING, Inbound
 from bot.contracts.journal import Journal
 from bot.contracts.manner import effort_of
 from bot.core.access import ALIASES, Access
+from bot.core.locales import Locales, near_zones, zone_named
+from bot.features.approvals.wording import act
 from bot.gateway.admissions import AdmissionService, examples
-from bot.gateway.approvals import ApprovalService, act
+from bot.gateway.approvals import ApprovalService
 from bot.gateway.conversation import HANDLED, Turn
 from bot.gateway.deletions import DeletionService
 from bot.gateway.effects import InboundOutcome
 from bot.gateway.jobs.service import JobService
-from bot.gateway.locales import Locales, near_zones, zone_named
 from bot.gateway.participation import Participation
 from bot.gateway.receipt import Receipts
 from bot.gateway.retries import Retries

@@ -15,6 +15,7 @@ from bot.contracts.environment import Log
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import FAILED, GIVEN_UP, WITHDRAWN, InboxEnd, InboxRecord, Journal
 from bot.contracts.outbound import Address, OutboxRow
+from bot.core.locales import Locales
 from bot.core.message_versions import plain, revised
 from bot.gateway.approvals import ApprovalService
 from bot.gateway.background import BackgroundTasks
@@ -42,7 +43,6 @@ from bot.gateway.conversation import (
 )
 from bot.gateway.delivery import Delivery
 from bot.gateway.inbound_archiver import InboundArchiver
-from bot.gateway.locales import Locales
 from bot.gateway.message_versions import completed, newest, original
 from bot.gateway.questions import QuestionService
 from bot.gateway.turn_inputs import TurnInputs

@@ -14,8 +14,8 @@ from bot.contracts.identity import UserRef
 from bot.contracts.journal import Journal
 from bot.contracts.outbound import Address
 from bot.contracts.recall import Recalls
+from bot.core.locales import Locales
 from bot.gateway.delivery import Delivery
-from bot.gateway.locales import Locales
 from bot.gateway.operators import OperatorAlerts
 from bot.words import say, sentence, speaking
 

@@ -3,52 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
 
 from bot import errors
 from bot.contracts.approvals import Verdict
-from bot.contracts.channel import Manifest
 from bot.contracts.environment import Alert, Clock, Ids, Log
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.journal import Journal
 from bot.contracts.outbound import Address, OutboxRow
 from bot.core.access import Memberships
+from bot.core.locales import Locales
+from bot.core.operator_chats import OperatorChats
 from bot.gateway.delivery import Delivery
-from bot.gateway.locales import Locales
-from bot.tools.permissions.display import named
-from bot.words import Sentence, say, speaking
-
-
-def who_decided(verdict: Verdict, nameless: str) -> str:
-    """The person who decided, by the name that they had then; `nameless` stands for one that is not known."""
-    # Their name is their own choice: nothing in it is formatting or a link.
-    return f"`{named(verdict.name)}`" if verdict.name.strip() else say(nameless)
-
-
-class OperatorChats:
-    """The direct chats of those who are operators now, on the channels that run."""
-
-    def __init__(
-        self, operators: Collection[UserRef], channels: Collection[str], manifests: Mapping[str, Manifest]
-    ) -> None:
-        self._operators = operators
-        self._channels = channels
-        self._manifests = manifests
-
-    def people(self, request_id: str) -> Iterator[tuple[UserRef, Address]]:
-        """Each with their address, for messages of this request."""
-        for operator in sorted(self._operators):
-            manifest = self._manifests.get(operator.channel)
-            if operator.channel in self._channels and manifest is not None and manifest.direct is not None:
-                target = manifest.direct(operator.user_id)
-                chat_key = manifest.encode(target)
-                yield (
-                    operator,
-                    Address(operator.channel, chat_key.chat_id, chat_key, "direct", target, request_id),
-                )
+from bot.words import Sentence, speaking
 
 
 class QuestionCopies:

@@ -12,6 +12,7 @@ from bot.contracts.environment import Clock, Log, storage_errors_logged
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import STOPPED, InboxEnd, Journal, Unfinished
+from bot.core.locales import Locales
 from bot.core.message_versions import same_message
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.backlog import Backlog, Behind, InFlight
@@ -19,7 +20,6 @@ from bot.gateway.conversation import Delete, Event, Stop, TurnPlan, TurnResumed
 from bot.gateway.effects import EffectRunner
 from bot.gateway.inbound_archiver import InboundArchiver
 from bot.gateway.intake import InboundRouter
-from bot.gateway.locales import Locales
 from bot.gateway.message_versions import on_file, original, withdrawn
 from bot.gateway.turn_queue import TurnQueue
 

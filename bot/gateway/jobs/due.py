@@ -19,12 +19,12 @@ from bot.contracts.inbound import Due, Inbound
 from bot.contracts.journal import Inbox
 from bot.contracts.outbound import Address
 from bot.contracts.recall import KnowsMembers
+from bot.core import plans
 from bot.core.access import Access
+from bot.core.locales import Locales
+from bot.core.plans import MOST_MISSED
 from bot.gateway.delivery import Delivery
-from bot.gateway.jobs import plans
-from bot.gateway.jobs.plans import MOST_MISSED
 from bot.gateway.jobs.store import ASK_SECONDS, JobLimits, JobStore, ScheduledJob
-from bot.gateway.locales import Locales
 from bot.words import paragraph, say, speaking, times
 
 FAILURES = 3

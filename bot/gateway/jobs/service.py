@@ -12,10 +12,10 @@ from bot.contracts.identity import UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.jobs import JobList, JobRequest, KnowsZones
 from bot.contracts.provenance import Provenance, Taint
+from bot.core import plans
 from bot.core.access import Access
-from bot.gateway.jobs import plans
+from bot.core.locales import Locales, zone_named
 from bot.gateway.jobs.store import ASK_SECONDS, JobLimits, JobStore, ScheduledJob
-from bot.gateway.locales import Locales, zone_named
 from bot.words import DEFAULT, UTC, say, speaking, times
 
 SHORT = 6

@@ -13,7 +13,7 @@ from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import Job, JobRows
 from bot.contracts.provenance import ANYBODYS, Provenance, Taint
-from bot.gateway.jobs.plans import Plan
+from bot.core.plans import Plan
 
 MOST_SPANS = 20
 ASK_SECONDS = 15.0

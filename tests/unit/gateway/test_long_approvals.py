@@ -15,7 +15,7 @@ from bot.contracts.approvals import CHOICES, Verdict
 from bot.contracts.channel import ReadingLimits
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.outbound import Outbound, Sent
-from bot.gateway.approvals import LONGEST_PASSAGE
+from bot.features.approvals.wording import LONGEST_PASSAGE
 from bot.words import say
 from tests.unit.gateway.conftest import killed
 from tests.unit.gateway.desk import OPERATOR, Desk

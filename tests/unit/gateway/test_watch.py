@@ -14,9 +14,10 @@ from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.journal import Locale
 from bot.contracts.outbound import Outbound, Sent
 from bot.core.access import Memberships
+from bot.core.locales import Locales
+from bot.core.operator_chats import OperatorChats
 from bot.gateway import operators, watchdog
-from bot.gateway.locales import Locales
-from bot.gateway.operators import EVERY, OperatorAlerts, OperatorChats
+from bot.gateway.operators import EVERY, OperatorAlerts
 from bot.gateway.watchdog import LOOK_EVERY, PATIENCE, ChannelWatchdog
 from bot.journal.sqlite import SqliteJournal
 from bot.words import Sentence, sentence
@@ -82,7 +83,7 @@ class Ward:
             UserRef("local", "3"),
             UserRef("off", "4"),
         }
-        self.locales = Locales(self.bench.journal, self.bench.tasks, self.bench.log)
+        self.locales = Locales(self.bench.journal, self.bench.tasks.start, self.bench.log)
         self.reports = self.new_reports()
         self.watch = ChannelWatchdog(
             channels, manifests, self.reports, clock=self.bench.clock, log=self.bench.log

@@ -11,12 +11,12 @@ from bot.contracts.journal import ANSWERED, InboxEnd, Journal
 from bot.contracts.outbound import Address
 from bot.contracts.provenance import Provenance
 from bot.core.access import Access, Memberships
+from bot.core.locales import Locales
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.delivery import Delivery
 from bot.gateway.jobs.due import DueJobs
 from bot.gateway.jobs.service import JobService
 from bot.gateway.jobs.store import JobLimits, JobStore
-from bot.gateway.locales import Locales
 from bot.system import UlidSource
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
@@ -91,7 +91,7 @@ class Rig:
             Memberships({}, self.log),
         )
         store = JobStore(self.journal, self.log)
-        self.locales = Locales(self.journal, BackgroundTasks(self.log), self.log)
+        self.locales = Locales(self.journal, BackgroundTasks(self.log).start, self.log)
         self.desk = JobService(
             store,
             access=access,

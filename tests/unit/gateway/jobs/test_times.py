@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot import errors
-from bot.gateway.jobs import plans
-from bot.gateway.jobs.plans import Cron, Plan
+from bot.core import plans
+from bot.core.plans import Cron, Plan
 from bot.words import speaking, times
 from tests.shares import one_in
 

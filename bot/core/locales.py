@@ -7,7 +7,7 @@ import difflib
 import functools
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from datetime import UTC as AT_UTC
 from datetime import datetime, timedelta
@@ -22,7 +22,6 @@ from bot.contracts.environment import Log
 from bot.contracts.identity import UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import Locale, LocaleRows
-from bot.gateway.background import BackgroundTasks
 from bot.words import CATALOGUES, DEFAULT, UTC, language_of, times
 
 NEAR = 3
@@ -43,9 +42,17 @@ class Locales:
     nothing is known, the language is `words.DEFAULT` and the zone the one given here.
     """
 
-    def __init__(self, journal: LocaleRows, tasks: BackgroundTasks, log: Log, *, zone: str = UTC) -> None:
+    def __init__(
+        self,
+        journal: LocaleRows,
+        start: Callable[[Coroutine[Any, Any, None]], object],
+        log: Log,
+        *,
+        zone: str = UTC,
+    ) -> None:
+        """`start` runs work that nobody waits for."""
         self._journal = journal
-        self._tasks = tasks
+        self._start = start
         self._log = log
         self._zone = zone
         self._known: dict[UserRef, Locale] = {}
@@ -74,7 +81,7 @@ class Locales:
         now = _by_app(before, inbound)
         if now != before and inbound.kind != "admission":
             self._known[inbound.person] = now
-            self._tasks.start(self._remember(inbound.person))
+            self._start(self._remember(inbound.person))
         if inbound.due is None and inbound.command is None and (script := _script(inbound.text)):
             self._scripts[inbound.person] = script
         return self._spoken(inbound.person, now, inbound.chat_type)
