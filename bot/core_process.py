@@ -3,34 +3,52 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import cast
 
 from bot import config, configuration, errors
 from bot.agent.pool import AgentPool
 from bot.agent.user_message import fresh_nonce
-from bot.composition import build_agent, build_channels, build_mcp, build_services, gateway_deps
+from bot.composition import (
+    build_agent,
+    build_channels,
+    build_mcp,
+    build_services,
+    gateway_deps,
+    model_name,
+    view_limits,
+)
 from bot.context import prompt
 from bot.context.assembly import Frozen
 from bot.contracts.agent import TurnRequest
+from bot.contracts.approvals import Unattended
 from bot.contracts.base import Message
 from bot.contracts.channel import Channel
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
+from bot.core import feature
 from bot.core.access import InboundCleaner
 from bot.core.chat import MODES, Chat
 from bot.core.chats import Chats
 from bot.core.event_log import EventLog
 from bot.core.events import Codec
+from bot.core.feature import Door, Runtime
 from bot.core.intake import Intake
+from bot.core.locales import FactLocales, Locales
 from bot.core.loop import Frame, Loop, LoopPorts
+from bot.core.operator_chats import OperatorChats
 from bot.core.outbox import Outbox
 from bot.core.rate_limit import RateLimiter
 from bot.core.reply import ChatReply
-from bot.core.runner import Runner
+from bot.core.runner import Runner, Slots
+from bot.core.saying import Saying
 from bot.core.sqlite_log import SqliteLog
 from bot.core.tool_calls import ToolCalls
+from bot.gateway.approvals import ApprovalService
+from bot.gateway.background import BackgroundTasks
 from bot.gateway.builder import build_agent_services
 from bot.lifecycle import Environment
 from bot.llm.budgets import Spending
@@ -49,8 +67,6 @@ async def serving(
     services = build_services(settings, environment, log)
     channels = build_channels(services, names)
     shared = build_agent_services(gateway_deps(services, channels))
-    mcp = build_mcp(services, shared.questions)
-    pool = build_agent(services, shared, mcp, Spending(configuration.prices_of(settings.llm)))
     boot, codec = environment.ids.ulid(), Codec()
     event_log = environment.event_log(
         SqliteLog(
@@ -61,9 +77,40 @@ async def serving(
         Chat,
         mode=MODES[settings.queue.mode],
         debounce=settings.queue.debounce_ms / 1000,
-        max_messages=pool.deps.limits.max_messages,
+        max_messages=view_limits(settings).max_messages,
     )
     chats = Chats(event_log, codec, make, clock=environment.clock, ids=environment.ids)
+    saying, slots, door = (
+        Saying(channels, services.redact),
+        Slots(settings.queue.max_concurrent_turns),
+        Door(),
+    )
+    locales = Locales(FactLocales(chats), BackgroundTasks(log).start, log, zone=settings.schedule.timezone)
+    runtime = Runtime(
+        name=settings.name,
+        model=model_name(settings),
+        chats=chats,
+        event_log=event_log,
+        channels=channels,
+        manifests=services.manifests,
+        access=shared.access,
+        lists=services.lists,
+        memberships=shared.memberships,
+        operators=services.operators,
+        operator_chats=OperatorChats(services.operators, channels, services.manifests),
+        locales=locales,
+        saying=saying,
+        suspended=slots.suspended,
+        clock=environment.clock,
+        ids=environment.ids,
+        log=log,
+    )
+    door.open(feature.found(), runtime)
+    # The agent asks it as any `contracts.approvals.Approvals`.
+    approvals = cast("ApprovalService", door.approvals or Unattended())
+    shared = dataclasses.replace(shared, approvals=approvals, locales=locales)
+    mcp = build_mcp(services, shared.questions)
+    pool = build_agent(services, shared, mcp, Spending(configuration.prices_of(settings.llm)))
     limits = RateLimiter(services.manifests, environment.clock, limits=settings.delivery.limits)
     outbox = Outbox(channels, chats, event_log, limits, boot=boot, clock=environment.clock, log=log)
     turns = Turns(pool, chats, event_log, channels, boot=boot)
@@ -71,8 +118,11 @@ async def serving(
         chats,
         event_log,
         outbox=outbox,
+        door=door,
+        saying=saying,
+        locales=locales,
         loop=turns.loop,
-        slots=settings.queue.max_concurrent_turns,
+        slots=slots,
         boot=boot,
         clock=environment.clock,
         log=log,
@@ -83,6 +133,7 @@ async def serving(
         event_log,
         shared.access,
         cleaner,
+        door,
         model=pool.deps.models.name,
         ids=environment.ids,
         log=log,
@@ -92,6 +143,8 @@ async def serving(
         around.push_async_callback(services.model.close)
         # Request ids tell the order of messages, even where the clock was set back while nobody ran.
         environment.ids.after(await event_log.newest())
+        await chats.start()
+        await locales.load()
         around.push_async_callback(_stopped, channels.values(), runner)
         for name, channel in channels.items():
             await channel.start(intake)

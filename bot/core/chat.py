@@ -8,11 +8,13 @@ it: what this boot began is in flight, what another began was cut off, and is du
 from __future__ import annotations
 
 import itertools
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
+from bot.contracts.approvals import ApprovalRecord, Verdict
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
 from bot.core import events
@@ -32,6 +34,7 @@ from bot.core.message_versions import (
     whole,
 )
 from bot.core.outbox_row import OutboxRow
+from bot.core.question import Question
 
 MOST_ATTEMPTS = 5
 """Limit of starts of a turn without recorded progress in between: a turn that kills its process must not kill every next one."""
@@ -96,7 +99,6 @@ class Turn:
     """The call of the model that is awaited; an answer to any other is ignored."""
     tools: dict[str, str] = field(default_factory=dict)
     """Boots of the tool calls that have begun and not ended, by the id of the call."""
-    question: str | None = None
     acted: bool = False
     """People have seen something of its answer, or a tool with effects has begun."""
     restarts: int = 0
@@ -130,6 +132,20 @@ class Turn:
     def about(self, change: Inbound) -> Inbound | None:
         """The newest member that a change is about."""
         return next((one for one in reversed(self.members) if same_message(one, change)), None)
+
+
+STOPPABLE = frozenset({Phase.STARTING, Phase.RUNNING, Phase.SUSPENDED})
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """The outcome of a stop: the commands that have not run for it, whether it has ended anything, and a message of somebody else whose
+    turn it may not end.
+    """
+
+    commands: tuple[str, ...] = ()
+    anything: bool = False
+    goes_on: Inbound | None = None
 
 
 @dataclass(slots=True)
@@ -199,13 +215,28 @@ class Find:
 
 
 @dataclass(frozen=True, slots=True)
+class Expire:
+    """End this question: nobody decided in time."""
+
+    question: Question
+
+
+@dataclass(frozen=True, slots=True)
+class Revise:
+    """Change this message, which shows a question, into the outcome."""
+
+    row: OutboxRow
+    question: Question
+
+
+@dataclass(frozen=True, slots=True)
 class WakeAt:
     """Nothing is due before this time (epoch seconds)."""
 
     at: float
 
 
-Effect = StartTurn | AskAnew | StopTurn | Handle | Send | Find | WakeAt
+Effect = StartTurn | AskAnew | StopTurn | Handle | Send | Find | Expire | Revise | WakeAt
 
 
 class Chat:
@@ -222,6 +253,10 @@ class Chat:
         """Messages that may still go out or change, in the order in which they were queued."""
         self.beside: dict[str, Inbound] = {}
         """Unfinished inbounds that need no turn, by request id."""
+        self.stopped: dict[str, Stopped] = {}
+        """What each stop has ended that was not answered yet, by request id."""
+        self.questions: dict[str, Question] = {}
+        """Those that wait for a verdict, or whose copies do not say yet how they ended."""
         self._mode = mode
         self._debounce = debounce
         self._people: dict[UserRef, list[Waiting]] = {}
@@ -301,6 +336,9 @@ class Chat:
         burst = self._burst(inbound, event.seq, event.at)
         self._people.setdefault(who, []).append(Waiting(inbound, event.seq, burst))
         turn = self.turn
+        if turn is not None and turn.phase is Phase.SUSPENDED and inbound.person == turn.first.person:
+            # Its person goes on: what it waits for is off.
+            self._decide_all(turn, Verdict("steered"), event.at)
         if (
             turn is not None
             and self._mode.interrupts
@@ -350,19 +388,28 @@ class Chat:
             if not turn.left:
                 self._stop_turn(turn)
 
-    def _stop(self, _: Event, data: events.Stop) -> None:
-        def reached(other: Inbound) -> bool:
-            return other.request_id < data.inbound.request_id and (
-                data.since is None or other.ts <= data.since
-            )
+    def _stop(self, event: Event, data: events.Stop) -> None:
+        stop = data.inbound
 
-        self._take(lambda other: stops(data.inbound, other) and reached(other))
+        def reached(other: Inbound) -> bool:
+            return other.request_id < stop.request_id and (data.since is None or other.ts <= data.since)
+
+        taken = self._take(lambda other: stops(stop, other) and reached(other))
+        outcome = Stopped(tuple(one.command.name for one in taken if one.command is not None), bool(taken))
         turn = self.turn
-        if turn is not None and any(reaches(data.inbound, one) and reached(one) for one in turn.members):
-            self._stop_turn(turn)
+        if turn is not None and any(reaches(stop, one) and reached(one) for one in turn.members):
+            if data.everyones or stop.chat_type == "direct" or stop.person == turn.first.person:
+                outcome = replace(outcome, anything=outcome.anything or turn.phase in STOPPABLE)
+                self._stop_turn(turn)
+            elif turn.phase in STOPPABLE:
+                outcome = replace(outcome, goes_on=turn.first)
+        self.beside[stop.request_id] = stop
+        self.stopped[stop.request_id] = outcome
+        self._opened[stop.request_id] = event.seq
 
     def _closed(self, _: Event, data: events.Closed) -> None:
         self.beside.pop(data.request, None)
+        self.stopped.pop(data.request, None)
         self._opened.pop(data.request, None)
         self._take(lambda other: other.request_id == data.request)
 
@@ -389,17 +436,6 @@ class Chat:
         if turn.call is not None:
             turn.call = None
             turn.restarts += 1
-
-    def _suspended(self, event: Event, data: events.Suspended) -> None:
-        turn = self._running(event)
-        if turn is not None and turn.phase in {Phase.STARTING, Phase.RUNNING}:
-            turn.phase, turn.question = Phase.SUSPENDED, data.question
-            turn.progress()
-
-    def _resumed(self, event: Event, _: events.Resumed) -> None:
-        turn = self._running(event)
-        if turn is not None and turn.phase is Phase.SUSPENDED:
-            turn.phase, turn.question = Phase.RUNNING, None
 
     def _told(self, event: Event, _: events.Told) -> None:
         turn = self._running(event)
@@ -434,11 +470,57 @@ class Chat:
         if turn is None:
             return
         turn.phase, turn.end, self.turn = Phase.ENDED, data.end, None
+        self._decide_all(turn, Verdict("stopped"), event.at)
         for one in turn.members:
             self._opened.pop(one.request_id, None)
         if (who := turn.first.person) in self._people:
             # Behind the others of the chat, those included who came while this turn ran.
             self._people[who] = self._people.pop(who)
+
+    # ------------------------------------------------------------ questions
+
+    def _question_asked(self, event: Event, data: events.QuestionAsked) -> None:
+        turn = self._running(event)
+        self.questions[data.question] = Question(
+            ApprovalRecord(data.question, data.asked, event.at), event.turn
+        )
+        self._opened[data.question] = event.seq
+        if turn is not None and turn.phase in {Phase.STARTING, Phase.RUNNING}:
+            turn.phase = Phase.SUSPENDED
+            turn.progress()
+
+    def _decided(self, event: Event, data: events.Decided) -> None:
+        question = self.questions.get(data.question)
+        if question is not None:
+            self._decide(question, data.verdict, event.at)
+
+    def _decide(self, question: Question, verdict: Verdict, at: float) -> None:
+        question.decide(verdict, at)
+        # What shows it and was not sent yet is not needed any more.
+        for row in [one for one in self.outbox.values() if one.question == question.id]:
+            if row.state == "queued":
+                self._end_row(row.id, arrived=False)
+        turn = self.turn
+        if turn is not None and turn.id == question.turn and turn.phase is Phase.SUSPENDED:
+            turn.phase = Phase.RUNNING
+        self._forget(question)
+
+    def _decide_all(self, turn: Turn, verdict: Verdict, at: float) -> None:
+        """Decide what a turn waits for."""
+        for question in [one for one in self.questions.values() if one.turn == turn.id]:
+            self._decide(question, verdict, at)
+
+    def _revised(self, _: Event, data: events.Revised) -> None:
+        for question in list(self.questions.values()):
+            if question.copies.pop(data.row, None) is not None:
+                self._forget(question)
+
+    def _forget(self, question: Question) -> None:
+        # A turn that was cut off finds the verdict that its call had.
+        waited_for = self.turn is not None and self.turn.id == question.turn
+        if question.over and not waited_for:
+            self.questions.pop(question.id, None)
+            self._opened.pop(question.id, None)
 
     # ------------------------------------------------------------ what goes out
 
@@ -446,7 +528,11 @@ class Chat:
         self.outbox[data.row] = OutboxRow.of(data, event)
         self._opened[data.row] = event.seq
         turn = self._running(event)
-        if turn is not None:
+        if (question := self.questions.get(data.question or "")) is not None:
+            question.rows[data.row] = None
+            if question.verdict is not None:
+                self._end_row(data.row, arrived=False)
+        elif turn is not None:
             turn.rows[data.row] = None
         if turn is not None and data.form == "reply":
             turn.acted = True
@@ -469,8 +555,7 @@ class Chat:
         self._row(data.row, message_id=data.message_id)
 
     def _row_ended(self, _: Event, data: events.RowEnded) -> None:
-        row = self.outbox.pop(data.row, None)
-        self._opened.pop(data.row, None)
+        row = self._end_row(data.row, arrived=data.state == "sent", message_id=data.message_id)
         turn = self.turn
         if turn is not None and data.row in turn.rows:
             turn.rows[data.row] = data
@@ -485,6 +570,18 @@ class Chat:
         ):
             turn.phase = Phase.RUNNING  # its words are not in the chat: it may say them in another way
 
+    def _end_row(self, name: str, *, arrived: bool, message_id: str | None = None) -> OutboxRow | None:
+        """Take a row out of the outbox; one that shows a question is a copy of it from now on."""
+        row = self.outbox.pop(name, None)
+        self._opened.pop(name, None)
+        question = self.questions.get(row.question or "") if row is not None else None
+        if row is not None and question is not None:
+            question.rows[name] = arrived
+            if arrived:
+                question.copies[name] = replace(row, message_id=message_id)
+            self._forget(question)
+        return row
+
     def _row(self, name: str, **changed: object) -> None:
         row = self.outbox.get(name)
         if row is not None:
@@ -498,6 +595,7 @@ class Chat:
         """
         found: list[Effect] = [*self._due_rows(now, boot)]
         found += [Handle(one) for name, one in self.beside.items() if self._opened[name] <= committed]
+        found += self._due_questions(now)
         turn = self.turn
         if turn is None:
             found += self._due_turn(now, committed)
@@ -539,13 +637,22 @@ class Chat:
             else:
                 yield Send(row)
 
+    def _due_questions(self, now: float) -> Iterator[Effect]:
+        for question in self.questions.values():
+            if question.verdict is not None:
+                yield from (Revise(row, question) for row in question.copies.values())
+            elif now >= question.record.expires_at:
+                yield Expire(question)
+            elif question.record.expires_at < math.inf:
+                yield WakeAt(question.record.expires_at)
+
     # ------------------------------------------------------------ inside
 
     def _running(self, event: Event) -> Turn | None:
         return self.turn if self.turn is not None and self.turn.id == event.turn else None
 
     def _stop_turn(self, turn: Turn) -> None:
-        if turn.phase not in {Phase.ENDING, Phase.ENDED}:
+        if turn.phase in STOPPABLE:
             turn.phase = Phase.STOPPING
 
     def _remember(self, inbound: Inbound) -> None:

@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
+from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Ids
 from bot.contracts.identity import ChatKey
 from bot.core.chat import Chat
 from bot.core.event_log import Entry, EventLog
-from bot.core.events import Codec, Event, EventData
+from bot.core.events import Codec, Event, EventData, fact_of
 
 MOST_IDLE = 2_000
 """Limit of chats without anything unfinished that stay in memory: a fold of one from the disk takes some 10 ms."""
-
+NO_CHAT = ChatKey("shipmate", "gateway")
+"""The key of the log of what belongs to no chat."""
 
 T = TypeVar("T")
 
@@ -32,6 +34,29 @@ class Fact:
     person: str | None = None
     id: str = ""
     """"" takes a fresh one."""
+
+
+class Facts:
+    """Facts that hold beside the chats, by kind and key."""
+
+    def __init__(self) -> None:
+        self.known: dict[tuple[str, str], Json] = {}
+
+    def get(self, kind: str, key: str) -> Json | None:
+        return self.known.get((kind, key))
+
+    def all(self, kind: str) -> dict[str, Json]:
+        """The facts of a kind, in the order in which they were set."""
+        return {key: value for (of, key), value in self.known.items() if of == kind}
+
+    def apply(self, data: EventData) -> None:
+        """Take in what an event sets."""
+        if (fact := fact_of(data)) is None:
+            return
+        kind, key, value = fact
+        self.known.pop((kind, key), None)
+        if value is not None:
+            self.known[kind, key] = value
 
 
 class Chats:
@@ -49,6 +74,15 @@ class Chats:
         self._loading: dict[ChatKey, asyncio.Task[Chat]] = {}
         self._watchers: list[Callable[[Chat], object]] = []
         self._waiting: dict[ChatKey, list[asyncio.Future[None]]] = {}
+        self.facts = Facts()
+
+    async def start(self) -> None:
+        """Read the facts that hold. Raises `errors.StorageError`."""
+        self.facts.known = await self._log.facts()
+
+    def __iter__(self) -> Iterator[Chat]:
+        """The chats in memory, among them each with something unfinished."""
+        return iter(list(self._chats.values()))
 
     def __len__(self) -> int:
         return len(self._chats)
@@ -93,6 +127,7 @@ class Chats:
             name = fact.id or self._ids.ulid()
             event = Event(name, fact.chat, now, fact.data, fact.turn, fact.person, chat.seq + 1)
             chat.apply(event)
+            self.facts.apply(fact.data)
             entries.append(Entry(event, chat.position, self._codec.encode(fact.data)))
         self._log.append(entries)
         for key, chat in touched.items():

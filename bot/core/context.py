@@ -78,7 +78,7 @@ class AgentContextStore:
     """The history of one chat, and the turn that runs behind it."""
 
     def __init__(self, max_messages: int) -> None:
-        self._max = max_messages
+        self.max_messages = max_messages
         self.turns: list[KeptTurn] = []
         self.head: Message | None = None
         """The message that stands for what was cut away."""
@@ -236,10 +236,10 @@ class AgentContextStore:
         """The entries to drop now that the cap is passed, oldest first; [] while it is not. Whole turns go in one batch, until half
         the cap is left; the newest turn stays, and loses its oldest API rounds where it alone is over the cap.
         """
-        over = len(self.view()) - self._max
+        over = len(self.view()) - self.max_messages
         if over <= 0 or not self.turns:
             return []
-        return self._oldest(over + self._max // 2, self.turns[-1])
+        return self._oldest(over + self.max_messages // 2, self.turns[-1])
 
     def oldest_half(self) -> list[int]:
         """The oldest half of the entries, on borders of turns: at least one turn, [] where there is none."""
@@ -252,9 +252,9 @@ class AgentContextStore:
                 break
             dropped += [entry.seq for entry in turn.entries]
         left = len(self) - len(dropped)
-        if keep is not None and left > self._max:
+        if keep is not None and left > self.max_messages:
             for one in api_rounds(keep.entries)[:-1]:
-                if left <= self._max // 2:
+                if left <= self.max_messages // 2:
                     break
                 dropped += [entry.seq for entry in one]
                 left -= len(one)

@@ -7,8 +7,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
-from bot.core.events import Event, keys_of
+from bot.core.events import Event, fact_of, keys_of
 
 Committed = Callable[[Mapping[ChatKey, int]], None]
 """Hears, on the event loop, the number of the newest event on disk of each chat that a commit has brought further."""
@@ -72,6 +73,10 @@ class EventLog(Protocol):
         """True where an event with one of these keys was taken in. Raises `errors.StorageError`."""
         ...
 
+    async def facts(self) -> dict[tuple[str, str], Json]:
+        """The facts that hold, by kind and key. Raises `errors.StorageError`."""
+        ...
+
     def watch(self, committed: Committed) -> None:
         """Have this hear of each commit."""
         ...
@@ -88,6 +93,7 @@ class MemoryLog:
         self.on_disk: dict[ChatKey, dict[str, Event]] = defaultdict(dict)
         self.positions: dict[ChatKey, Position] = {}
         self.keys: set[str] = set()
+        self.facts_set: dict[tuple[str, str], Json] = {}
         self._watchers: list[Committed] = []
         self._pending: list[Entry] = []
 
@@ -106,6 +112,11 @@ class MemoryLog:
             self.positions[event.chat] = entry.position
             newest[event.chat] = event.seq
             self.keys.update(keys_of(event.data))
+            if (fact := fact_of(event.data)) is not None:
+                kind, key, value = fact
+                self.facts_set.pop((kind, key), None)
+                if value is not None:
+                    self.facts_set[kind, key] = value
         self._pending = []
         for watcher in self._watchers if newest else ():
             watcher(newest)
@@ -127,6 +138,10 @@ class MemoryLog:
 
     async def open_chats(self) -> list[ChatKey]:
         return [chat for chat, one in self.positions.items() if one.open is not None]
+
+    async def facts(self) -> dict[tuple[str, str], Json]:
+        self.write()
+        return dict(self.facts_set)
 
     async def newest(self) -> str:
         return max((name for events in self.on_disk.values() for name in events), default="")

@@ -13,11 +13,12 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 from pydantic import TypeAdapter, ValidationError
 
+from bot.contracts.approvals import Approval, QuestionButtons, Verdict
 from bot.contracts.base import ChatType, Json, Message
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.outbound import OutboundKind
-from bot.words import DEFAULT
+from bot.words import DEFAULT, UTC
 
 TurnEndState = Literal["answered", "failed", "stopped", "withdrawn", "handled"]
 RowEndState = Literal["sent", "failed", "unknown"]
@@ -83,11 +84,14 @@ class Deleted(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Stop(EventData):
-    """A person stops what they have asked for. `since` (epoch ms): it reaches nothing said later than that."""
+    """A person stops what they have asked for, an operator (`everyones`) what runs for anybody. `since` (epoch ms): it reaches nothing said
+    later than that.
+    """
 
     kind: ClassVar[str] = "stop"
     inbound: Inbound
     since: int | None = None
+    everyones: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,27 +124,53 @@ class Joined(EventData):
 
 
 @dataclass(frozen=True, slots=True)
-class Suspended(EventData):
-    """The turn waits for a person."""
-
-    kind: ClassVar[str] = "suspended"
-    question: str
-
-
-@dataclass(frozen=True, slots=True)
-class Resumed(EventData):
-    """The turn waits for nobody any more."""
-
-    kind: ClassVar[str] = "resumed"
-
-
-@dataclass(frozen=True, slots=True)
 class TurnEnded(EventData):
     """A turn is over. Its last words, if any, were queued with it or before."""
 
     kind: ClassVar[str] = "turn_ended"
     end: TurnEndState
     reason: str = ""
+
+
+# ------------------------------------------------------------ questions to people
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionAsked(EventData):
+    """People are asked whether something may be done. A turn that asks is suspended until the verdict."""
+
+    kind: ClassVar[str] = "question_asked"
+    words: ClassVar[frozenset[str]] = frozenset({"asked"})
+    question: str
+    asked: Approval
+
+
+@dataclass(frozen=True, slots=True)
+class Decided(EventData):
+    """A question has its verdict; the first one counts."""
+
+    kind: ClassVar[str] = "decided"
+    question: str
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Revised(EventData):
+    """A message that shows a question has its outcome in the chat, without buttons."""
+
+    kind: ClassVar[str] = "revised"
+    row: str
+
+
+@dataclass(frozen=True, slots=True)
+class FactSet(EventData):
+    """A fact that belongs to no turn is so from now on: a person's language, an approval that lasts. None takes it back."""
+
+    kind: ClassVar[str] = "fact_set"
+    of: str
+    """The kind of fact."""
+    key: str
+    value: Json | None
 
 
 # ------------------------------------------------------------ the model and its tools
@@ -212,7 +242,8 @@ class ToolEnded(EventData):
 @dataclass(frozen=True, slots=True)
 class Queued(EventData):
     """A message is to be sent. `call` is the tool call that says it, `part_of` the first row of a message in several parts,
-    `ends` says that its turn ends with it, `replaces` the platform's id of the live message in whose place it comes, `repeat_of` the row whose words these are once more.
+    `ends` says that its turn ends with it, `replaces` the platform's id of the live message in whose place it comes, `repeat_of` the row whose words these are once more. `buttons` stand
+    below it; of a `question` they go once that is decided, and `closes_as` are its words that stay then. Times in it are told in `zone`.
     """
 
     kind: ClassVar[str] = "queued"
@@ -232,6 +263,11 @@ class Queued(EventData):
     repeat_of: str | None = None
     not_before: float | None = None
     language: str = DEFAULT
+    buttons: QuestionButtons | None = None
+    question: str | None = None
+    closes_as: str = ""
+    zone: str = UTC
+    own_zone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,6 +388,11 @@ class Damaged(EventData):
     was: str
 
 
+def fact_of(data: EventData) -> tuple[str, str, Json | None] | None:
+    """The kind, key and value of a fact that an event sets; a value of None takes it back."""
+    return (data.of, data.key, data.value) if isinstance(data, FactSet) else None
+
+
 def keys_of(data: EventData) -> tuple[str, ...]:
     """The keys by which a platform's event is known when it is brought again."""
     return data.inbound.keys if isinstance(data, Received | Edited | Deleted | Stop) else ()
@@ -365,9 +406,11 @@ CORE: tuple[type[EventData], ...] = (
     Closed,
     TurnStarted,
     Joined,
-    Suspended,
-    Resumed,
     TurnEnded,
+    QuestionAsked,
+    Decided,
+    Revised,
+    FactSet,
     Told,
     Asked,
     Answered,

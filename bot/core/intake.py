@@ -8,11 +8,15 @@ from bot.contracts.channel import HomeSection
 from bot.contracts.environment import Ids
 from bot.contracts.environment import Log as OperatorLog
 from bot.contracts.identity import ChatKey, UserRef
-from bot.contracts.inbound import Inbound
+from bot.contracts.inbound import Command, Inbound
 from bot.core import events
 from bot.core.access import Access, InboundCleaner
-from bot.core.chats import Chats, Fact
+from bot.core.chat import STOPPABLE, Chat
+from bot.core.chats import NO_CHAT, Chats, Fact
 from bot.core.event_log import EventLog
+from bot.core.feature import Door
+from bot.core.message_versions import plain
+from bot.core.stop_words import asks_to_stop
 from bot.words import Sentence
 
 
@@ -25,6 +29,7 @@ class Intake:
         event_log: EventLog,
         access: Access,
         cleaner: InboundCleaner,
+        door: Door,
         *,
         model: str,
         ids: Ids,
@@ -34,6 +39,7 @@ class Intake:
         self._event_log = event_log
         self._access = access
         self._cleaner = cleaner
+        self._door = door
         self._model = model
         self._ids = ids
         self._log = log
@@ -52,7 +58,10 @@ class Intake:
                 return False
             chat = await self._chats.get(inbound.chat_key)
             inbound = inbound.model_copy(update={"request_id": self._ids.ulid()})
-            self._chats.append(Fact(chat.key, _event(inbound), person=inbound.user_id, id=inbound.request_id))
+            inbound = self._meant(chat, inbound)
+            self._chats.append(
+                Fact(chat.key, self._event(inbound), person=inbound.user_id, id=inbound.request_id)
+            )
             self._log.write(
                 "inbound",
                 "message taken in",
@@ -62,6 +71,7 @@ class Intake:
                 user_id=inbound.user_id,
                 message_id=inbound.message_id,
                 addressed=inbound.addressed,
+                command=inbound.command.name if inbound.command is not None else None,
                 length=len(inbound.text),
                 attachments=len(inbound.attachments),
             )
@@ -69,6 +79,23 @@ class Intake:
         finally:
             self._coming.difference_update(inbound.keys)
         return True
+
+    def _event(self, inbound: Inbound) -> events.EventData:
+        if inbound.kind == "edit":
+            return events.Edited(inbound)
+        if inbound.kind == "delete":
+            return events.Deleted(inbound)
+        if inbound.is_stop:
+            return events.Stop(inbound, everyones=self._access.is_operator(inbound.person))
+        return events.Received(inbound, beside=not self._door.needs_turn(inbound))
+
+    def _meant(self, chat: Chat, inbound: Inbound) -> Inbound:
+        """A message as what it means: “stop” alone is the command in a thread, elsewhere while a turn runs there."""
+        runs = chat.turn is not None and chat.turn.phase in STOPPABLE
+        alone = plain(inbound) and not inbound.attachments and not inbound.brought
+        if alone and (runs or inbound.chat_key.thread is not None) and asks_to_stop(inbound.text):
+            return inbound.model_copy(update={"command": Command(name="stop")})
+        return inbound
 
     async def hears_all(self, chat: ChatKey) -> bool:
         del chat
@@ -99,19 +126,4 @@ class Intake:
         return self._model
 
     async def questions(self, chat_key: ChatKey, person: UserRef) -> list[OpenQuestion]:
-        del chat_key, person
-        return []
-
-
-NO_CHAT = ChatKey("shipmate", "gateway")
-"""The key of the log of what belongs to no chat."""
-
-
-def _event(inbound: Inbound) -> events.EventData:
-    if inbound.kind == "edit":
-        return events.Edited(inbound)
-    if inbound.kind == "delete":
-        return events.Deleted(inbound)
-    if inbound.is_stop:
-        return events.Stop(inbound)
-    return events.Received(inbound)
+        return self._door.questions(chat_key, person)

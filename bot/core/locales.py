@@ -8,7 +8,7 @@ import functools
 import re
 import unicodedata
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC as AT_UTC
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -22,6 +22,8 @@ from bot.contracts.environment import Log
 from bot.contracts.identity import UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import Locale, LocaleRows
+from bot.core.chats import NO_CHAT, Chats, Fact
+from bot.core.events import FactSet
 from bot.words import CATALOGUES, DEFAULT, UTC, language_of, times
 
 NEAR = 3
@@ -35,6 +37,23 @@ class ReaderLocale(NamedTuple):
     language: str
     zone: str
     own: bool = False
+
+
+class FactLocales:
+    """`LocaleRows` as facts of the log."""
+
+    KIND = "locale"
+
+    def __init__(self, chats: Chats) -> None:
+        self._chats = chats
+
+    async def put_locale(self, person: UserRef, locale: Locale) -> None:
+        chat = await self._chats.get(NO_CHAT)
+        self._chats.append(Fact(chat.key, FactSet(self.KIND, str(person), asdict(locale))))
+
+    async def locales(self) -> dict[UserRef, Locale]:
+        known = self._chats.facts.all(self.KIND)
+        return {UserRef.parse(name): Locale(**value) for name, value in known.items()}
 
 
 class Locales:

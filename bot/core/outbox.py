@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import TypeVar, cast
 
 from bot import errors
+from bot.contracts.approvals import QuestionButtons
 from bot.contracts.channel import Channel, Edits
 from bot.contracts.environment import Clock
 from bot.contracts.environment import Log as OperatorLog
@@ -20,6 +22,8 @@ from bot.words import say, speaking
 
 SEND_SECONDS = 120.0
 """Timeout of a send: a channel that says nothing for so long may have sent."""
+AGAIN_SECONDS = 5.0
+"""Interval between two tries of a change whose outcome is not known."""
 
 _T = TypeVar("_T")
 
@@ -61,6 +65,9 @@ class Outbox:
         if wait := await self._limits.slot(row.address):
             self._append(row, events.Deferred(row.id, self._clock.now() + wait))
             return
+        chat = self._chats.loaded(row.chat)
+        if chat is None or row.id not in chat.outbox:
+            return  # its question was decided meanwhile
         self._append(row, events.Sending(row.id, self._boot))
         await self._event_log.committed()
         began = self._clock.monotonic()
@@ -103,6 +110,11 @@ class Outbox:
                 ends=row.ends,
                 repeat_of=row.repeat_of or row.id,
                 language=row.language,
+                buttons=row.buttons,
+                question=row.question,
+                closes_as=row.closes_as,
+                zone=row.zone,
+                own_zone=row.own_zone,
             )
             self._chats.append(
                 Fact(row.chat, events.RowEnded(row.id, "unknown", reason="uncertain"), row.turn),
@@ -113,6 +125,27 @@ class Outbox:
                 self._append(row, events.Returned(row.id))
             else:
                 self._sent(row, found, 0.0)
+
+    async def revise(self, row: OutboxRow, outcome: Callable[[], str]) -> None:
+        """Change a message that shows a question into its outcome. Where it cannot be changed it stays as it is."""
+        with speaking(row.language, row.zone, row.own_zone):
+            words = "\n\n".join(filter(None, (row.closes_as or row.text, outcome())))
+        message = replace(self._message(row), text=words, buttons=QuestionButtons("", ()))
+        try:
+            await _within(
+                SEND_SECONDS, cast("Edits", self._channels[row.channel]).edit(message, row.message_id or "")
+            )
+        except errors.DeliveryThrottled as error:
+            await self._clock.sleep(error.retry_after)
+            return
+        except errors.DeliveryUncertain:
+            await self._clock.sleep(AGAIN_SECONDS)
+            return
+        except errors.DeliveryFailed as error:
+            self._log.write(
+                "delivery", "a question cannot be changed", level="warn", chat_key=row.chat, cause=str(error)
+            )
+        self._append(row, events.Revised(row.id))
 
     # ------------------------------------------------------------ inside
 
@@ -162,6 +195,7 @@ class Outbox:
             row.form,
             ends=row.ends and row.last,
             repeat_of=row.repeat_of,
+            buttons=row.buttons,
             language=row.language,
             meant_at=row.queued_at,
         )

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from bot.contracts.approvals import QuestionButtons
 from bot.contracts.base import ChatType
 from bot.contracts.identity import ChatKey
 from bot.contracts.outbound import Address, OutboundKind
+from bot.words import UTC
 
 if TYPE_CHECKING:
     from bot.core.events import Event, Queued
@@ -50,6 +52,11 @@ class OutboxRow:
     not_before: float | None = None
     delayed: bool = False
     language: str = ""
+    buttons: QuestionButtons | None = None
+    question: str | None = None
+    closes_as: str = ""
+    zone: str = UTC
+    own_zone: bool = False
 
     @classmethod
     def of(cls, data: Queued, event: Event) -> OutboxRow:
@@ -72,6 +79,11 @@ class OutboxRow:
             repeat_of=data.repeat_of,
             not_before=data.not_before,
             language=data.language,
+            buttons=data.buttons,
+            question=data.question,
+            closes_as=data.closes_as,
+            zone=data.zone,
+            own_zone=data.own_zone,
         )
 
     @property

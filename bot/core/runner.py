@@ -3,26 +3,57 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+import contextlib
+import functools
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from bot import errors
+from bot.contracts.approvals import Verdict
 from bot.contracts.environment import Clock
 from bot.contracts.environment import Log as OperatorLog
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
+from bot.contracts.outbound import Address
 from bot.core import chat as life
 from bot.core import events
 from bot.core.chat import Chat
 from bot.core.chats import Chats, Fact
 from bot.core.event_log import EventLog
+from bot.core.feature import Done, Door
+from bot.core.locales import Locales
 from bot.core.loop import Loop
 from bot.core.outbox import Outbox
+from bot.core.saying import Saying
 from bot.telemetry import context
+from bot.words import speaking
 
 Key = tuple[ChatKey, str, str]
 """Names an effect that is in flight."""
+
+
+class Slots:
+    """Limits how many turns run at once. One that waits for a person gives its place away meanwhile."""
+
+    def __init__(self, count: int) -> None:
+        self._free = asyncio.Semaphore(count)
+
+    @contextlib.asynccontextmanager
+    async def taken(self) -> AsyncIterator[None]:
+        async with self._free:
+            yield
+
+    @contextlib.asynccontextmanager
+    async def suspended(self) -> AsyncIterator[None]:
+        """Give the place away for the block."""
+        self._free.release()
+        try:
+            yield
+        finally:
+            again = asyncio.ensure_future(self._free.acquire())
+            # Where the turn is cancelled meanwhile, the place that it gives back is the one that this still takes.
+            await asyncio.shield(again)
 
 
 class Runner:
@@ -34,8 +65,11 @@ class Runner:
         event_log: EventLog,
         *,
         outbox: Outbox,
+        door: Door,
+        saying: Saying,
+        locales: Locales,
         loop: Callable[[Chat, str], Loop],
-        slots: int,
+        slots: Slots,
         boot: str,
         clock: Clock,
         log: OperatorLog,
@@ -44,7 +78,10 @@ class Runner:
         self._event_log = event_log
         self._outbox = outbox
         self._make_loop = loop
-        self._slots = asyncio.Semaphore(slots)
+        self._door = door
+        self._saying = saying
+        self._locales = locales
+        self._slots = slots
         self._boot = boot
         self._clock = clock
         self._log = log
@@ -112,8 +149,14 @@ class Runner:
             case life.StopTurn(turn):
                 self._stop(chat, turn)
             case life.Handle(inbound):
-                # Commands come with the features that know them.
-                self._append(chat, events.Closed(inbound.request_id))
+                self._begin(
+                    (chat.key, "command", inbound.request_id), chat, lambda: self._handle(chat, inbound)
+                )
+            case life.Expire(question):
+                self._append(chat, events.Decided(question.id, Verdict("expired")), question.turn)
+            case life.Revise(row, question):
+                words = functools.partial(self._door.outcome, question)
+                self._begin((chat.key, "row", row.id), chat, lambda: self._outbox.revise(row, words))
             case life.Send(row):
                 self._begin((chat.key, "row", row.id), chat, lambda: self._outbox.send(row))
             case life.Find(row):
@@ -140,6 +183,10 @@ class Runner:
         self._log.write("error", f"a {what} failed", level="error", chat_key=chat.key, cause=cause)
         if what == "row":
             self._append(chat, events.RowEnded(name, "failed", reason="failed"))
+            self._append(chat, events.Revised(name))
+        elif what == "command" and (inbound := chat.beside.get(name)) is not None:
+            with speaking(*self._locales.of(inbound)):
+                self._chats.append(*self._handled(chat, inbound, Done(errors.ShipmateError().person)))
         elif chat.turn is not None:
             self._end(chat, chat.turn.id, _End("failed", errors.ShipmateError().person, cause))
 
@@ -149,6 +196,34 @@ class Runner:
         wait = max(0.0, at - self._clock.now())
         self._alarms[chat.key] = asyncio.get_running_loop().call_later(wait, self._look_at, chat)
 
+    # ------------------------------------------------------------ commands
+
+    async def _handle(self, chat: Chat, inbound: Inbound) -> None:
+        """Carry out what needs no turn. What comes of it and its end are one transaction."""
+        with (
+            context.turn_scope(chat_key=chat.key, request_id=inbound.request_id, person=inbound.person),
+            speaking(*self._locales.of(inbound)),
+        ):
+            try:
+                done = await self._done(inbound)
+            except errors.ShipmateError as error:
+                self._log.write("error", f"{type(error).__name__}: {error}", level="error")
+                done = Done(error.person)
+            if inbound.request_id in chat.beside:
+                self._chats.append(*self._handled(chat, inbound, done))
+
+    async def _done(self, inbound: Inbound) -> Done:
+        command = self._door.command(inbound)
+        return Done() if command is None else await command.run(inbound)
+
+    def _handled(self, chat: Chat, inbound: Inbound, done: Done) -> Iterator[Fact]:
+        yield from done.facts
+        if done.say:
+            to, name = Address.of(inbound), f"{inbound.request_id}/answer"
+            for row in self._saying.rows(name, to, done.say, buttons=done.buttons):
+                yield Fact(chat.key, row)
+        yield Fact(chat.key, events.Closed(inbound.request_id))
+
     # ------------------------------------------------------------ turns
 
     async def _run(self, chat: Chat, turn: str, members: tuple[Inbound, ...], attempts: int) -> None:
@@ -157,7 +232,7 @@ class Runner:
             if attempts >= life.MOST_ATTEMPTS:
                 self._end(chat, turn, _End("failed", errors.ShipmateError().person))
                 return
-            async with self._slots:
+            async with self._slots.taken():
                 self._append(
                     chat, events.TurnStarted(tuple(one.request_id for one in members), self._boot), turn
                 )
@@ -165,14 +240,22 @@ class Runner:
                     return  # all of it was taken back while it waited for its slot
                 self._log.write("turn_start", "a turn begins", messages=len(chat.context))
                 began = self._clock.monotonic()
-                loop = self._loops[turn] = self._make_loop(chat, turn)
-                try:
-                    end = _End("answered", await loop.run())
-                except errors.ShipmateError as error:
-                    end = _End("failed", error.person, f"{type(error).__name__}: {error}")
-                finally:
-                    del self._loops[turn]
-                self._end(chat, turn, end, (self._clock.monotonic() - began) * 1000)
+                with speaking(*self._locales.of(chat.turn.first)):
+                    end = await self._ended(chat, turn, chat.turn.first)
+                    self._end(chat, turn, end, (self._clock.monotonic() - began) * 1000)
+
+    async def _ended(self, chat: Chat, turn: str, first: Inbound) -> _End:
+        """Run a turn to its end: a command, or the loop of the model."""
+        try:
+            if first.command is not None:
+                done = await self._done(first)
+                return _End("handled", done.say, facts=done.facts)
+            loop = self._loops[turn] = self._make_loop(chat, turn)
+            return _End("answered", await loop.run())
+        except errors.ShipmateError as error:
+            return _End("failed", error.person, f"{type(error).__name__}: {error}")
+        finally:
+            self._loops.pop(turn, None)
 
     def _stop(self, chat: Chat, turn: str) -> None:
         task = self._tasks.get((chat.key, "turn", ""))
@@ -185,21 +268,11 @@ class Runner:
         )
 
     def _end(self, chat: Chat, turn: str, end: _End, took: float | None = None) -> None:
-        facts = [Fact(chat.key, events.TurnEnded(end.state), turn)]
+        facts = list(end.facts)
         if end.notice and chat.turn is not None:
-            first = chat.turn.first
-            words = events.Queued(
-                f"{turn}/end",
-                first.target,
-                end.notice,
-                "notice",
-                first.channel,
-                first.chat_id,
-                first.chat_type,
-                ends=True,
-            )
-            facts.insert(0, Fact(chat.key, words, turn))
-        self._chats.append(*facts)
+            rows = self._saying.rows(f"{turn}/end", Address.of(chat.turn.first), end.notice, ends=True)
+            facts += [Fact(chat.key, row, turn) for row in rows]
+        self._chats.append(*facts, Fact(chat.key, events.TurnEnded(end.state), turn))
         if over := chat.context.over_cap():
             self._append(chat, events.Cut(tuple(over), chat.context.head, "message_cap"))
         self._log.write(
@@ -223,3 +296,4 @@ class _End:
     state: events.TurnEndState
     notice: str = ""
     cause: str = ""
+    facts: Sequence[Fact] = ()

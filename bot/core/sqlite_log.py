@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,11 +12,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from bot import errors
+from bot.contracts.base import Json
 from bot.contracts.environment import Clock
 from bot.contracts.environment import Log as OperatorLog
 from bot.contracts.identity import ChatKey
 from bot.core.event_log import Committed, Entry, Position
-from bot.core.events import Codec, Event, keys_of
+from bot.core.events import Codec, Event, fact_of, keys_of
 from bot.disk_reserve import DiskReserve
 
 SCHEMA = """
@@ -31,6 +33,8 @@ PRAGMAS = ("journal_mode = wal", "synchronous = full", "busy_timeout = 5000", "j
 APPEND = "INSERT INTO events (chat, seq, id, turn, person, kind, at, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING"
 KEY = "INSERT INTO keys (key, chat, seq) VALUES (?, ?, ?) ON CONFLICT (key) DO NOTHING"
 POSITION = "INSERT INTO chats (chat, base, open) VALUES (?, ?, ?) ON CONFLICT (chat) DO UPDATE SET base = excluded.base, open = excluded.open"
+FACT = "INSERT INTO facts (kind, key, value) VALUES (?, ?, ?) ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value"
+FORGET = "DELETE FROM facts WHERE kind = ? AND key = ?"
 READ = "SELECT id, seq, turn, person, kind, at, data FROM events WHERE chat = ? AND seq >= ? ORDER BY seq"
 LINGER = 0.05
 """Max seconds before what nobody waits for is written: a kill costs no more than that."""
@@ -186,6 +190,11 @@ class SqliteLog:
             db.executemany(APPEND, map(_row, entries))
             db.executemany(KEY, keys)
             db.executemany(POSITION, [(chat, one.base, one.open) for chat, one in positions.items()])
+            for kind, key, value in filter(None, (fact_of(one.event.data) for one in entries)):
+                if value is None:
+                    db.execute(FORGET, (kind, key))
+                else:
+                    db.execute(FACT, (kind, key, json.dumps(value, ensure_ascii=False)))
             db.execute("COMMIT")
         finally:
             if db.in_transaction:
@@ -228,6 +237,11 @@ class SqliteLog:
             lambda db: db.execute("SELECT chat FROM chats WHERE open IS NOT NULL").fetchall()
         )
         return [ChatKey.parse(chat) for (chat,) in rows]
+
+    async def facts(self) -> dict[tuple[str, str], Json]:
+        await self.committed()
+        rows = await self._asked(lambda db: db.execute("SELECT kind, key, value FROM facts").fetchall())
+        return {(kind, key): json.loads(value) for kind, key, value in rows}
 
     async def newest(self) -> str:
         row = await self._asked(lambda db: db.execute("SELECT coalesce(max(id), '') FROM events").fetchone())

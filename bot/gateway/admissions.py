@@ -10,7 +10,6 @@ from dataclasses import replace
 from bot.access_list import AccessList
 from bot.contracts.approvals import (
     ABOUT_A_PERSON,
-    EXAMPLES,
     Approval,
     ApprovalRecord,
     QuestionButtons,
@@ -25,6 +24,7 @@ from bot.contracts.outbound import ABOUT, ONLY_TO, Address
 from bot.core.access import Access, Memberships
 from bot.core.locales import Locales
 from bot.core.operator_chats import OperatorChats, who_decided
+from bot.core.saying import examples
 from bot.gateway.delivery import Delivery
 from bot.gateway.operators import QuestionCopies
 from bot.tools.permissions.display import named
@@ -285,12 +285,6 @@ async def _reached(asking: Collection[asyncio.Task[bool]]) -> bool:
                 if await sent:
                     return True
     return False
-
-
-def examples(inbound: Inbound, manifests: Mapping[str, Manifest]) -> QuestionButtons | None:
-    """Examples to tap below a greeting, where the channel of its chat can offer them."""
-    offered = inbound.chat_type == "direct" and manifests[inbound.channel].examples
-    return QuestionButtons("", EXAMPLES) if offered else None
 
 
 def answer_text(verdict: Verdict) -> str:

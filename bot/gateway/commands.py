@@ -21,9 +21,11 @@ from bot.contracts.inbound import LISTENING, Inbound
 from bot.contracts.journal import Journal
 from bot.contracts.manner import effort_of
 from bot.core.access import ALIASES, Access
-from bot.core.locales import Locales, near_zones, zone_named
+from bot.core.locales import Locales
+from bot.core.saying import examples
 from bot.features.approvals.wording import act
-from bot.gateway.admissions import AdmissionService, examples
+from bot.features.basics.commands import Basics
+from bot.gateway.admissions import AdmissionService
 from bot.gateway.approvals import ApprovalService
 from bot.gateway.conversation import HANDLED, Turn
 from bot.gateway.deletions import DeletionService
@@ -36,11 +38,6 @@ from bot.gateway.stops import Stops
 from bot.gateway.turn_queue import TurnQueue
 from bot.tools.permissions.display import named
 from bot.words import (
-    CATALOGUES,
-    DEFAULT,
-    is_traditional,
-    language,
-    language_of,
     paragraph,
     say,
     sentence,
@@ -63,41 +60,17 @@ OF_CONVERSATION = frozenset(
 )
 """Commands about one conversation of a chat."""
 
-MEANT = {"cancel": "stop", "delete": "forget"} | dict.fromkeys(("reset", "restart"), "new")
-"""What words of other bots mean here, whatever they are spelt like."""
-
 
 MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}")
 DEFAULT_MODEL = "default"
-MOST_ZONE = 60
-"""Characters of the name of a zone that is looked for."""
 MOST_WAITING = 20
 """People that `/allow` alone shows."""
 MOST_JOBS = 10
 """Jobs that a person's page shows; `/jobs` shows the others in their chats."""
 MOST_QUESTIONS = 5
 """Questions that it shows by themselves."""
-SECTIONS: Mapping[str, tuple[str, ...]] = {
-    "talk": ("start", "help", "new", "stop", "undo", "forget"),
-    "history": ("history", "compact", "resume", "fork"),
-    "jobs": ("jobs",),
-    "permissions": ("whoami", "approve", "deny", "approvals"),
-    "answers": ("status", "model", "effort", "stats", "usage", "receipt"),
-    "settings": ("language", "timezone", "listen"),
-    "operators": ("allow", "block"),
-}
-"""The commands that people type, as `/help` groups them. Each has a sentence in the catalogues (`help`), those that take something
-their arguments, and many an explanation.
-"""
-OPERATORS = frozenset(SECTIONS["operators"])
-"""Commands of operators alone."""
-CHANGED_BY_OPERATORS = frozenset({"effort", "listen", "model"})
-"""Commands that tell everybody something, and whose arguments are for operators."""
-_LISTED = tuple(name for listed in SECTIONS.values() for name in listed)
 LOOKED_AT = 50
 """Inbounds of a direct chat that are looked at for its last message, at first: where there is none among them, ever more."""
-AUTO = "auto"
-"""The word after `/language` and `/timezone` for that of the person's app."""
 
 
 class Servers(Protocol):
@@ -136,6 +109,7 @@ class Commands:
         clock: Clock,
         log: Log,
     ) -> None:
+        self._basics = basics = Basics(name, access=access, manifests=manifests, locales=locales, clock=clock)
         self._jobs = jobs
         self._receipts = receipts
         self._journal = journal
@@ -165,10 +139,10 @@ class Commands:
             "effort": self._effort,
             "forget": deletions.command,
             "fork": self._fork,
-            "help": self._help,
+            "help": basics.help,
             "history": self._history,
             "jobs": self._jobs_here,
-            "language": self._language,
+            "language": basics.language,
             "listen": self._listen,
             "model": self._model,
             "new": self._new,
@@ -179,9 +153,9 @@ class Commands:
             "stats": self._stats,
             "status": self._status,
             "stop": stops.stop,
-            "timezone": self._timezone,
+            "timezone": basics.timezone,
             "undo": self._undo,
-            "whoami": self._whoami,
+            "whoami": basics.whoami,
         }
 
     async def of_conversation(self, inbound: Inbound) -> Inbound:
@@ -226,7 +200,7 @@ class Commands:
         if inbound.kind == "added":
             return InboundOutcome(HANDLED, await self._introduce(inbound))
         if inbound.command is not None and inbound.command.name == "start":
-            return InboundOutcome(HANDLED, self._hello(inbound), examples(inbound, self._manifests))
+            return InboundOutcome(HANDLED, self._basics.hello(inbound), examples(inbound, self._manifests))
         return InboundOutcome(HANDLED, await self.run(inbound))
 
     async def run(self, inbound: Inbound) -> str:
@@ -235,7 +209,7 @@ class Commands:
         name = inbound.command.name
         run = self._runs.get(name)
         if run is None:
-            return self._unknown(inbound, inbound.command.name)
+            return self._basics.unknown(inbound, inbound.command.name)
         return await run(inbound)
 
     @property
@@ -293,101 +267,14 @@ class Commands:
         )
         return paragraph(introduction.words, say("strangers.group"))
 
-    def _prefix(self, inbound: Inbound) -> str:
-        return self._manifests[inbound.channel].command_prefix
-
-    def _hello(self, inbound: Inbound) -> str:
-        takes_files = self._manifests[inbound.channel].files
-        key = "commands.hello" if takes_files else "commands.hello_no_files"
-        hello = say(key, name=self._name, prefix=self._prefix(inbound))
-        return f"{hello}\n\n{say('start.tap')}" if examples(inbound, self._manifests) else hello
-
-    async def _help(self, inbound: Inbound) -> str:
-        prefix, operator = self._prefix(inbound), self._access.is_operator(inbound.person)
-        if inbound.args:
-            return self._explained(inbound, inbound.args.split()[0].lstrip("/!").casefold())
-        parts = list[str]()
-        for section, listed in SECTIONS.items():
-            lines = [
-                f"{usage(name, prefix, operator=operator)} – {say(f'help.{name}')}"
-                for name in listed
-                if operator or name not in OPERATORS
-            ]
-            parts += ["\n".join([f"**{say(f'sections.{section}')}**", *lines])] if lines else []
-        return "\n\n".join([*parts, say("commands.help_end", prefix=prefix)])
-
-    def _explained(self, inbound: Inbound, name: str) -> str:
-        """One command with what it takes."""
-        prefix, operator = self._prefix(inbound), self._access.is_operator(inbound.person)
-        if name not in _LISTED:
-            return self._unknown(inbound, name)
-        if name in OPERATORS and not operator:
-            return say("commands.operators_admit")
-        more = [say(f"explained.{name}", prefix=prefix)] if f"explained.{name}" in CATALOGUES[DEFAULT] else []
-        more += [self._id_form(inbound.channel)] if name in OPERATORS else []
-        shown = f"{usage(name, prefix, operator=operator)} – {say(f'help.{name}')}"
-        return "\n".join([shown, *([paragraph(*more)] if more else [])])
-
-    def _unknown(self, inbound: Inbound, name: str) -> str:
-        """Say that there is no such command, and which one may be meant."""
-        prefix, shown = self._prefix(inbound), text.preview(name, 40)
-        operator = self._access.is_operator(inbound.person)
-        listed = [one for one in _LISTED if operator or one not in OPERATORS]
-        near = MEANT.get(name) or text.nearest(name, listed)
-        if near is None:
-            return say("commands.unknown", name=shown, prefix=prefix)
-        return say("commands.unknown_near", name=shown, near=near, prefix=prefix)
-
-    async def _language(self, inbound: Inbound) -> str:
-        """Say which language is spoken with a person, or speak another one from now on."""
-        asked, prefix = inbound.args, self._prefix(inbound)
-        codes = ", ".join(CATALOGUES)
-        if not asked:
-            told = say("language.choices", language=say("language.name"), codes=codes, prefix=prefix)
-            return paragraph(*_other_script(inbound.language), told)
-        code = None if asked.casefold() == AUTO else language_of(asked)
-        if code is None and asked.casefold() != AUTO:
-            return say("language.unknown", asked=text.preview(asked, 40), codes=codes)
-        with speaking(*await self._locales.choose_language(inbound, code)):
-            now = say("language.now") if code else say("language.auto", language=say("language.name"))
-            return paragraph(now, *_other_script(asked if code else inbound.language))
-
     async def _jobs_here(self, inbound: Inbound) -> str:
-        return await self._jobs.command(inbound, self._prefix(inbound))
-
-    async def _timezone(self, inbound: Inbound) -> str:
-        """Say in which time zone a person is told times, or tell them in another one from now on."""
-        asked, prefix, now = inbound.args, self._prefix(inbound), self._clock.now()
-        if not asked:
-            known = self._locales.locale(inbound.person).zone is not None
-            key = "timezone.known" if known else "timezone.unknown"
-            return paragraph(say(key, zone=zone(), time=times.clock(now)), say("timezone.how", prefix=prefix))
-        name = None
-        if asked.casefold() != AUTO:
-            name = await asyncio.to_thread(zone_named, asked, now)
-            if name is None:
-                return await self._no_zone(asked, prefix)
-        with speaking(*await self._locales.choose_zone(inbound, name)):
-            known = self._locales.locale(inbound.person).zone is not None
-            key = "now" if name is not None else "auto" if known else "unknown"
-            told = say(f"timezone.{key}", zone=zone(), time=times.clock(now))
-            # Most people who name these have clocks that change.
-            fixed = [say("timezone.fixed", zone=name, prefix=prefix)] if name in {"EST", "MST", "HST"} else []
-            return paragraph(told, *fixed)
-
-    @staticmethod
-    async def _no_zone(asked: str, prefix: str) -> str:
-        near = await asyncio.to_thread(near_zones, text.head(asked, MOST_ZONE))
-        shown = text.preview(asked, 40)
-        if not near:
-            return say("timezone.no_zone", asked=shown, prefix=prefix)
-        return say("timezone.near", asked=shown, zones=", ".join(near))
+        return await self._jobs.command(inbound, self._manifests[inbound.channel].command_prefix)
 
     async def _new(self, inbound: Inbound) -> str:
         count = await self._agent.reset(inbound.chat_key)
         if not count:
             return say("commands.new_empty")
-        return say("commands.new", prefix=self._prefix(inbound))
+        return say("commands.new", prefix=self._manifests[inbound.channel].command_prefix)
 
     async def _afresh(self, press: Inbound, approvals: ApprovalService, retries: Retries) -> str:
         """[Start over without it]: the turn that asks ends, and what its person said is asked again in a new conversation."""
@@ -487,7 +374,7 @@ class Commands:
         waiting = await asyncio.to_thread(self._lists.pending)
         if not waiting:
             return say("commands.allow_nobody")
-        allow = f"{self._prefix(inbound)}allow"
+        allow = f"{self._manifests[inbound.channel].command_prefix}allow"
         lines = [f"{_name(one)}: {allow} {one.channel}:{one.user_id}" for one in waiting[:MOST_WAITING]]
         more = len(waiting) - len(lines)
         return "\n".join(
@@ -523,20 +410,13 @@ class Commands:
     def _no_id(self, inbound: Inbound, asked: str, channel: str) -> str:
         """Say what an id of a channel looks like, to an operator who has named none."""
         assert inbound.command is not None  # noqa: S101 - this answers a command
-        prefix, name = self._prefix(inbound), inbound.command.name
+        prefix, name = self._manifests[inbound.channel].command_prefix, inbound.command.name
         said = (
             say("commands.no_id", asked=text.preview(asked, 60))
             if asked
             else say("commands.needs_id", name=name, prefix=prefix)
         )
-        return paragraph(said, self._id_form(channel), say("commands.who_waits", prefix=prefix))
-
-    def _id_form(self, channel: str) -> str:
-        """Say what an id of a channel looks like, and where it is found."""
-        manifest = self._manifests[channel]
-        if manifest.where_id is not None:
-            return str(manifest.where_id)
-        return say("commands.id_told", prefix=manifest.command_prefix)
+        return paragraph(said, self._basics.id_form(channel), say("commands.who_waits", prefix=prefix))
 
     async def _listen(self, inbound: Inbound) -> str:
         """Say what is listened to in a group; operators change it."""
@@ -547,7 +427,11 @@ class Commands:
             said = say(f"listen.{await self._participation.listening(inbound.chat_key)}")
             if not self._access.is_operator(inbound.person):
                 return said
-            how = say("listen.change", choices=", ".join(LISTENING), prefix=self._prefix(inbound))
+            how = say(
+                "listen.change",
+                choices=", ".join(LISTENING),
+                prefix=self._manifests[inbound.channel].command_prefix,
+            )
             return paragraph(said, how)
         if not self._access.is_operator(inbound.person):
             return say("commands.operators_listen")
@@ -557,13 +441,6 @@ class Commands:
         await self._participation.listen(inbound.chat_key, chosen)
         return say(f"listen.{chosen}")
 
-    async def _whoami(self, inbound: Inbound) -> str:
-        operator = self._access.is_operator(inbound.person)
-        key = "commands.whoami_operator" if operator else "commands.whoami_member"
-        name = named(inbound.user_name or "").strip()
-        who = f"`{name}` ({inbound.person})" if name else str(inbound.person)
-        return say(key, who=who, chat=inbound.chat_key)
-
     # ------------------------------------------------------------ sessions
 
     async def _resume(self, inbound: Inbound) -> str:
@@ -572,7 +449,7 @@ class Commands:
         if not asked:
             return await self._sessions(inbound)
         change = await self._agent.resume(inbound.chat_key, asked)
-        prefix, shown = self._prefix(inbound), text.preview(asked, 40)
+        prefix, shown = self._manifests[inbound.channel].command_prefix, text.preview(asked, 40)
         if change.outcome == "done":
             return paragraph(say("sessions.back", id=change.id, prefix=prefix), *_way_back(change, prefix))
         if change.outcome == "here":
@@ -583,7 +460,7 @@ class Commands:
 
     async def _fork(self, inbound: Inbound) -> str:
         """Go on from a turn of the past in a new session, for a person. Raises `errors.StorageError`."""
-        asked, prefix = next(iter(inbound.args.split()), ""), self._prefix(inbound)
+        asked, prefix = next(iter(inbound.args.split()), ""), self._manifests[inbound.channel].command_prefix
         back, request_id = 0, None
         if asked.isdecimal() and len(asked) <= _MOST_BACK:
             back = int(asked)
@@ -608,7 +485,7 @@ class Commands:
             return say("sessions.none")
         now = self._clock.now()
         lines = [_session_line(one, now) for one in found]
-        end = say("sessions.list_end", prefix=self._prefix(inbound))
+        end = say("sessions.list_end", prefix=self._manifests[inbound.channel].command_prefix)
         return "\n".join([say("sessions.list"), *lines, end])
 
     async def model(self, chat_key: ChatKey) -> str:
@@ -681,17 +558,6 @@ def runs_at_once(inbound: Inbound) -> bool:
     if command is None:
         return False
     return command.name not in QUEUED or (command.name in {"effort", "model"} and not inbound.args)
-
-
-def usage(name: str, prefix: str, *, operator: bool) -> str:
-    """A command with the arguments that this person may give it, as in `/resume [id]`."""
-    takes = f"arguments.{name}" in CATALOGUES[DEFAULT] and (operator or name not in CHANGED_BY_OPERATORS)
-    return f"{prefix}{name} {say(f'arguments.{name}')}" if takes else f"{prefix}{name}"
-
-
-def _other_script(tag: str | None) -> list[str]:
-    """One sentence for a reader of Traditional Chinese who gets the simplified one; none for others."""
-    return [say("language.simplified")] if is_traditional(tag) and language() == "zh" else []
 
 
 def _answering(info: ModelInfo) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -15,6 +13,7 @@ from bot.contracts.journal import STOPPED as STOPPED_END
 from bot.contracts.journal import Journal
 from bot.core.access import Access
 from bot.core.message_versions import is_thread_of, plain, stops
+from bot.core.stop_words import asks_to_stop
 from bot.gateway.backlog import Backlog
 from bot.gateway.conversation import Close, Stop, Turn
 from bot.gateway.effects import AppliedEffects, EffectRunner
@@ -26,21 +25,6 @@ MOST_HEARD = 100
 """Stops that were carried out and are remembered for when they come again: those that could not be written down at first."""
 PAGE = 500
 """Rows of the journal that are looked at together."""
-# They ask to stop what runs where they are a whole message. Words that mean more than that are left out.
-_WORDS = frozenset(
-    """
-    stop | stopp | halt | stop it | stop that | please stop | stop please | bitte stopp | hör auf
-    停 | 停止 | 停下 | 停下来 | 停下來 | 停一下 | 请停止 | 請停止 | 请停下 | 別說了 | 别说了
-    ストップ | 止めて | とめて | やめて | 止まって | 停止して | 止めてください | やめてください
-    중지 | 정지 | 멈춰 | 그만 | 그만해 | arrête | arrete | arrêtez | arrêter | para | detente | detén | pare | fermati
-    стоп | остановись | остановитесь | стій | stój | dur | dừng | dừng lại | หยุด | रुको | रुकिए
-    توقف | قف | עצור | תעצור | 🛑
-    """.replace("\n", "|").split("|")
-)
-_STOP_WORDS = frozenset(unicodedata.normalize("NFKC", word.strip()).casefold() for word in _WORDS) - {""}
-_LONGEST_STOP = 200
-_MENTION = re.compile(r"(?:<@[^<>\s]{1,80}>|@\w{1,80})[\s:,，：]*")
-_AROUND = " \t\r\n\u200b\u200e\u200f\ufe0f\ufeff.!?,;…。！？、，¡¿؟"
 
 
 @dataclass(slots=True)
@@ -247,12 +231,3 @@ class Stops:
             or inbound.person == turn.first.person
             or self._access.is_operator(inbound.person)
         )
-
-
-def asks_to_stop(words: str) -> bool:
-    """True for a message that asks to stop what runs, with a mention before it or not, whatever its case and marks."""
-    if len(words) > _LONGEST_STOP:
-        return False
-    said = unicodedata.normalize("NFKC", words.strip(_AROUND))
-    said = _MENTION.sub("", said, count=1) if _MENTION.match(said) else said
-    return " ".join(said.strip(_AROUND).casefold().split()) in _STOP_WORDS

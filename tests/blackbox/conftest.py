@@ -26,6 +26,11 @@ from tests.blackbox.cores import ON_THE_LOG
 from tests.log_lines import complaint
 
 START_SECONDS = 90.0  # a guard: on a busy machine importing the platforms' libraries alone takes seconds
+LEAVING = """
+    SELECT count(*) FROM events queued WHERE kind = 'queued' AND NOT EXISTS (SELECT 1 FROM events
+    WHERE kind = 'row_ended' AND json_extract(data, '$.row') = json_extract(queued.data, '$.row'))
+"""
+"""Counts the messages in the log of the chats that may still go out."""
 PERSON = 1001
 ANN = "U0ANN"
 BOB = "U0BOB"
@@ -230,7 +235,7 @@ class World:
     def _leaving(self) -> int:
         name, query = "journal.db", "SELECT count(*) FROM outbox WHERE state IN ('ready', 'sending')"
         if self.process.env.get("SHIPMATE_CORE"):
-            name, query = "shipmate.db", "SELECT count(*) FROM chats WHERE open IS NOT NULL"
+            name, query = "shipmate.db", LEAVING
         with contextlib.closing(sqlite3.connect(self.root / ".ship" / name, timeout=5)) as file:
             (count,) = file.execute(query).fetchone()
         return int(count)
@@ -250,8 +255,8 @@ async def eventually(condition: Callable[[], bool], seconds: float = START_SECON
 
 @pytest.fixture
 def core_name() -> str:
-    """The core of the process: "gateway", or "log" (`cores.ON_THE_LOG`)."""
-    return "gateway"
+    """The core of the process: "gateway", or "log" (`cores.ON_THE_LOG`); `SHIPMATE_CORE=log` tries a test there that is not known to hold."""
+    return os.environ.get("SHIPMATE_CORE", "gateway")
 
 
 @pytest.fixture

@@ -34,8 +34,8 @@ RULES: dict[str, tuple[str, str]] = {
         "self.context.begin(turn.id, event.at, event.seq)",
     ),
     "a stop reaches no turn whose last words are queued": (
-        "if turn.phase not in {Phase.ENDING, Phase.ENDED}:",
-        "if turn.phase is not Phase.ENDED:",
+        "        if turn.phase in STOPPABLE:\n            turn.phase",
+        "        if turn.phase is not Phase.ENDED:\n            turn.phase",
     ),
     "a queued message is unfinished": ("self._opened[data.row] = event.seq", "pass"),
     "messages to one place go out one at a time": ("if row.place in seen:", "if row.id in seen:"),
@@ -46,6 +46,18 @@ RULES: dict[str, tuple[str, str]] = {
     "a deleted message is answered no more": (
         "turn.withdrawn |= {",
         "turn.withdrawn & {",
+    ),
+    "a verdict stays until the turn that asked has ended": (
+        "waited_for = self.turn is not None and self.turn.id == question.turn",
+        "waited_for = False",
+    ),
+    "a question is unfinished until its copies say how it ended": (
+        "self._opened[data.question] = event.seq",
+        "pass",
+    ),
+    "a copy that arrives is changed later": (
+        "question.copies[name] = replace(row, message_id=message_id)",
+        "pass",
     ),
     "a tool that has begun is not run again": ("turn.tools[data.call] = data.boot", "pass"),
 }

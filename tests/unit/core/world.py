@@ -9,6 +9,7 @@ import random
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
 
+from bot.contracts.approvals import Approval, QuestionButtons, Verdict
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.core import chat as life
@@ -35,6 +36,8 @@ FEED: list[tuple[str, str, str, str]] = [
     ("A", "delete", "m5", ""),
 ]
 """Chat, kind, message and words, in the order in which the platform brings them."""
+ASKED = "restart"
+"""The tool whose call an operator has to allow. They read the question in a place of their own, and the person in theirs."""
 TOOLS = {"restart it": "restart", "note it": "write"}
 """Tools with effects that the model calls once for words that hold these."""
 
@@ -57,6 +60,14 @@ class World:
     shown: list[tuple[str, str, bool]] = field(default_factory=list)
     """Row, words, and whether they are marked as a possible repeat."""
     effects: list[str] = field(default_factory=list)
+    revised: set[str] = field(default_factory=set)
+    """Rows that show how their question ended."""
+    copies: list[str] = field(default_factory=list)
+    """Rows of questions that were sent."""
+    asked: set[str] = field(default_factory=set)
+    """Calls whose questions somebody has decided."""
+    decided: dict[str, str] = field(default_factory=dict)
+    """What an operator has said of each question, by its id."""
     ticks: int = 0
     lives: int = 0
     ids: int = 0
@@ -155,23 +166,30 @@ class Process:
             world.tick()
             if world.rng.random() < 0.5:
                 self.write()
-            waits = False
-            for name, chat in [(name, self.chats[name]) for name in sorted(self.awake)]:
-                for effect in chat.due(world.ticks / 100, self.boot, self.on_disk[name]):
-                    waits |= isinstance(effect, life.WakeAt)
-                    self.perform(name, chat, effect)
+            waits = self.look()
             for number, (place, *_) in enumerate(FEED):
                 if number not in world.taken and place not in self.reading:
                     if world.rng.random() < 0.2:
                         self.reading.add(place)
                         self.tasks["take", str(number)] = self.take(number)
                     break
+            if world.rng.random() < 0.05:
+                self.press()
             if self.tasks:
                 which = world.rng.choice(list(self.tasks))
                 if next(self.tasks[which], "over") == "over":
                     self.tasks.pop(which, None)
             busy = self.tasks or self.pending or waits or len(world.taken) < len(FEED)
             idle = 0 if busy else idle + 1
+
+    def look(self) -> bool:
+        """Perform what is due; True where something waits for its time."""
+        waits = False
+        for name, chat in [(name, self.chats[name]) for name in sorted(self.awake)]:
+            for effect in chat.due(self.world.ticks / 100, self.boot, self.on_disk[name]):
+                waits |= isinstance(effect, life.WakeAt)
+                self.perform(name, chat, effect)
+        return waits
 
     def take(self, number: int) -> Steps:
         name, kind, *_ = FEED[number]
@@ -193,9 +211,27 @@ class Process:
         self.reading.discard(name)
         self.world.tick()
 
+    def press(self) -> None:
+        """An operator decides a question that they see; they press again where the process has died since."""
+        for name, chat in self.chats.items():
+            for one in chat.questions.values():
+                copy = f"{one.id}/operator"
+                if one.verdict is None and one.rows.get(copy) and copy not in self.world.revised:
+                    ended = self.world.decided.setdefault(
+                        one.id, self.world.rng.choice(["approved", "denied"])
+                    )
+                    self.append((name, events.Decided(one.id, Verdict(ended)), one.turn))
+                    self.tasks["pressed", self.world.fresh()] = self.pressed(one.record.asked.call_id)
+                    return
+
+    def pressed(self, call: str) -> Steps:
+        """The operator is told that it is decided, once that is on disk."""
+        yield from self.committed()
+        self.world.asked.add(call)
+
     # ------------------------------------------------------------ what is due
 
-    def perform(self, name: ChatKey, chat: Chat, effect: life.Effect) -> None:
+    def perform(self, name: ChatKey, chat: Chat, effect: life.Effect) -> None:  # noqa: C901 - one `match` of all effects
         match effect:
             case life.StartTurn(members, attempts):
                 turn = chat.turn.id if chat.turn is not None else members[0].request_id
@@ -221,16 +257,30 @@ class Process:
                 self.tasks["row", row.id] = self.send(name, chat, row.id)
             case life.Find(row) if ("row", row.id) not in self.tasks:
                 self.find(name, row)
+            case life.Revise(row, _):
+                self.world.revised.add(row.id.rstrip("'"))
+                self.world.tick()
+                self.append((name, events.Revised(row.id), row.turn))
+            case life.Handle(said):
+                self.append((name, events.Closed(said.request_id), None))
             case _:
                 pass
 
     def find(self, name: ChatKey, row: OutboxRow) -> None:
         if self.world.finds:
-            there = any(shown == row.id for shown, _, _ in self.world.shown)
+            there = row.id in self.world.copies or any(shown == row.id for shown, _, _ in self.world.shown)
             data: EventData = events.RowEnded(row.id, "sent", "1") if there else events.Returned(row.id)
             self.append((name, data, row.turn))
             return
-        again = events.Queued(f"{row.id}'", row.target, row.text, repeat_of=row.id, ends=row.ends)
+        again = events.Queued(
+            f"{row.id}'",
+            row.target,
+            row.text,
+            repeat_of=row.id,
+            ends=row.ends,
+            buttons=row.buttons,
+            question=row.question,
+        )
         self.append((name, events.RowEnded(row.id, "unknown"), row.turn), (name, again, row.turn))
 
     def take_up(self, name: ChatKey, chat: Chat, turn: str) -> None:
@@ -301,6 +351,8 @@ class Process:
             words = "done"
             if call.id in chat.turn.tools:
                 words = "interrupted: may have taken effect"
+            elif call.name == ASKED and not (yield from self.allowed(name, chat, turn, call.id)):
+                words = "refused"
             else:
                 self.append((name, events.ToolStarted(call.id, call.name, self.boot), turn))
                 yield from self.committed()  # wait 2: before a tool with effects
@@ -310,11 +362,50 @@ class Process:
             result = {"type": "tool_result", "tool_use_id": call.id, "content": words}
             self.append((name, events.ToolEnded(call.id, result), turn))
 
+    def allowed(self, name: ChatKey, chat: Chat, turn: str, call: str) -> Generator[None, None, bool]:
+        """Ask the operator, and wait for the verdict."""
+        asked = Approval(
+            turn,
+            call,
+            name,
+            ASKED,
+            "",
+            "",
+            why="rule",
+            rule="",
+            channel=None,
+            user_id=None,
+            granted=False,
+            lasting=False,
+        )
+        found = next((one for one in chat.questions.values() if one.record.asked.key == asked.key), None)
+        if found is None:
+            question = self.world.fresh()
+            assert call not in self.world.asked, "asked about twice"
+            self.append((name, events.QuestionAsked(question, asked), turn))
+            found = chat.questions[question]
+        for place, target in (("operator", "operator"), ("here", name.chat_id)):
+            row = f"{found.id}/{place}"
+            if row not in found.rows and found.verdict is None:
+                buttons = QuestionButtons(found.id)
+                queued = events.Queued(
+                    row, {"chat_id": target}, "May I?", "notice", buttons=buttons, question=found.id
+                )
+                self.append((name, queued, turn))
+        while found.verdict is None:
+            yield
+        return found.verdict.ended == "approved"
+
     def send(self, name: ChatKey, chat: Chat, row: str) -> Steps:
+        if row not in chat.outbox:
+            return  # its question was decided meanwhile
         self.append((name, events.Sending(row, self.boot), chat.outbox[row].turn))
         yield from self.committed()  # wait 3: before a send
         one = chat.outbox[row]
-        self.world.shown.append((row, one.text, one.repeat_of is not None))
+        if one.question is None:
+            self.world.shown.append((row, one.text, one.repeat_of is not None))
+        else:
+            self.world.copies.append(row.rstrip("'"))
         for _ in range(2):
             self.world.tick()
             yield
@@ -355,6 +446,10 @@ def check(world: World) -> None:
         assert order == sorted(order), f"order {order}"
     assert set(known.values()) == sent, f"lost: {sent - set(known.values())}"
     assert len(world.effects) == len(set(world.effects)), f"twice: {world.effects}"
+    if world.finds or not world.kills:  # else nobody knows the message of a send that was cut off
+        assert set(world.copies) == world.revised, (
+            f"a question that does not say how it ended: {world.copies}"
+        )
 
 
 def _replay(name: ChatKey, entries: Iterable[Event], known: dict[str, str]) -> dict[str, str]:
@@ -394,6 +489,7 @@ def _replay(name: ChatKey, entries: Iterable[Event], known: dict[str, str]) -> d
             turns += [one.message_id or "" for one in before.members]
     assert chat.turn is None, f"unfinished: {chat.turn}"
     assert not chat.outbox, f"never sent: {chat.outbox}"
+    assert not chat.questions, f"never decided: {chat.questions}"
     assert chat.open_since is None, f"still open: {chat.open_since}"
     never = set(last) - set(turns) - {"b1", "b2", "m5"}  # these may be stopped or deleted while they wait
     assert not never, f"never answered: {never}"

@@ -10,7 +10,7 @@ import pytest
 
 from bot import errors
 from bot.contracts.inbound import Attachment, Command, Inbound, Origin, Quoted
-from bot.gateway.stops import asks_to_stop
+from bot.core.stop_words import asks_to_stop
 from bot.words import say
 from tests.unit.gateway.conftest import Bench
 from tests.unit.gateway.desk import GROUP as ROOM

@@ -1,0 +1,163 @@
+"""The door of features: what one may hook into, and what it is given. The core imports none of them."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from importlib.metadata import entry_points
+
+from bot import errors
+from bot.access_list import AccessList
+from bot.contracts.approvals import Approvals, OpenQuestion, QuestionButtons
+from bot.contracts.channel import Channel, Manifest
+from bot.contracts.environment import Clock, Ids, Log
+from bot.contracts.identity import ChatKey, UserRef
+from bot.contracts.inbound import Inbound
+from bot.core.access import Access, Memberships
+from bot.core.chats import Chats, Fact
+from bot.core.event_log import EventLog
+from bot.core.locales import Locales
+from bot.core.operator_chats import OperatorChats
+from bot.core.question import Question
+from bot.core.saying import Saying
+
+PACKAGE = "bot.features"
+GROUP = "shipmate.features"
+"""The entry points of features that others ship."""
+
+UNKNOWN = ""
+"""The name of the command that answers those which nobody knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """What the core gives to features. `operators` are those of now; `suspended` frees the turn's place among those that run, for a
+    block in which it waits for a person.
+    """
+
+    name: str
+    model: str
+    chats: Chats
+    event_log: EventLog
+    channels: Mapping[str, Channel]
+    manifests: Mapping[str, Manifest]
+    access: Access
+    lists: AccessList
+    memberships: Memberships
+    operators: Collection[UserRef]
+    operator_chats: OperatorChats
+    locales: Locales
+    saying: Saying
+    suspended: Callable[[], AbstractAsyncContextManager[None]]
+    clock: Clock
+    ids: Ids
+    log: Log
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What came of a command: words for its person, "" for none, and facts. These and the end of the command are one transaction, so that
+    a command is never carried out twice.
+    """
+
+    say: str = ""
+    facts: Sequence[Fact] = ()
+    buttons: QuestionButtons | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command of people. One that is `queued` changes the conversation: it waits for what runs."""
+
+    run: Callable[[Inbound], Awaitable[Done]]
+    queued: bool = False
+
+    @classmethod
+    def saying(cls, words: Callable[[Inbound], Awaitable[str]]) -> Command:
+        """A command that answers, and changes no conversation."""
+
+        async def run(inbound: Inbound) -> Done:
+            return Done(await words(inbound))
+
+        return cls(run)
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """What a feature adds. `signals` are commands for kinds of inbounds that are no messages."""
+
+    commands: Mapping[str, Command] = field(default_factory=dict)
+    signals: Mapping[str, Command] = field(default_factory=dict)
+    approvals: Approvals | None = None
+    """Asks people before a call that a rule wants asked; without one such calls are denied."""
+    questions: Callable[[ChatKey, UserRef], list[OpenQuestion]] | None = None
+    """The open questions of a chat, as a person sees them who opens it."""
+    outcomes: Mapping[str, Callable[[Question], str]] = field(default_factory=dict)
+    """The words below a question of a subject once it is decided."""
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """A folder of `bot.features`, or a package with an entry point, exports one as `FEATURE`."""
+
+    name: str
+    build: Callable[[Runtime], Hooks]
+
+
+class Door:
+    """All that features have added."""
+
+    def __init__(self) -> None:
+        self.commands: dict[str, Command] = {}
+        self.signals: dict[str, Command] = {}
+        self.approvals: Approvals | None = None
+        self._outcomes: dict[str, Callable[[Question], str]] = {}
+        self._questions: list[Callable[[ChatKey, UserRef], list[OpenQuestion]]] = []
+
+    def open(self, features: Iterable[Feature], runtime: Runtime) -> None:
+        """Let these in. Raises `errors.ConfigError` where two claim one name."""
+        for feature in features:
+            hooks = feature.build(runtime)
+            for mine, theirs in ((self.commands, hooks.commands), (self.signals, hooks.signals)):
+                if twice := mine.keys() & theirs.keys():
+                    raise errors.ConfigError(
+                        f"features: {feature.name} adds {min(twice)}, which another one has"
+                    )
+                mine.update(theirs)
+            self.approvals = hooks.approvals or self.approvals
+            self._outcomes |= hooks.outcomes
+            self._questions += [hooks.questions] if hooks.questions is not None else []
+
+    def command(self, inbound: Inbound) -> Command | None:
+        """The command that an inbound is; None where it is a message, or one that nobody knows."""
+        if inbound.command is not None:
+            return self.commands.get(inbound.command.name) or self.commands.get(UNKNOWN)
+        return self.signals.get(inbound.kind)
+
+    def needs_turn(self, inbound: Inbound) -> bool:
+        """True for a message, and for a command that waits for what runs."""
+        if inbound.command is None:
+            return inbound.kind == "message"
+        command = self.command(inbound)
+        return command is not None and command.queued
+
+    def questions(self, chat: ChatKey, person: UserRef) -> list[OpenQuestion]:
+        """The open questions of a chat, as a person sees them who opens it."""
+        return [one for asked in self._questions for one in asked(chat, person)]
+
+    def outcome(self, question: Question) -> str:
+        """The words below a question that is decided."""
+        words = self._outcomes.get(question.record.asked.subject)
+        return "" if words is None else words(question)
+
+
+def found() -> list[Feature]:
+    """Every feature, those of this package first, by name."""
+    package = importlib.import_module(PACKAGE)
+    modules = sorted(one.name for one in pkgutil.iter_modules(package.__path__) if one.ispkg)
+    own = [getattr(importlib.import_module(f"{PACKAGE}.{name}"), "FEATURE", None) for name in modules]
+    others = [one.load() for one in entry_points(group=GROUP)]
+    return [one for one in (*own, *others) if isinstance(one, Feature)]

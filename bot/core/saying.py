@@ -1,0 +1,76 @@
+"""Makes outbox rows of what is said beside the model: notices, questions, answers to commands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from bot import text
+from bot.contracts.approvals import EXAMPLES, QuestionButtons
+from bot.contracts.channel import Channel, Manifest
+from bot.contracts.environment import Redact
+from bot.contracts.inbound import Inbound
+from bot.contracts.outbound import Address, OutboundKind
+from bot.core.events import Queued
+from bot.words import language, own_zone, zone
+
+
+class Saying:
+    """Splits words as their channel wants, without secrets, in the language and time zone of now (`bot.words.speaking`)."""
+
+    def __init__(self, channels: Mapping[str, Channel], redact: Redact) -> None:
+        self._channels = channels
+        self._redact = redact
+
+    def parts(self, channel: str, words: str) -> list[str]:
+        """The messages that these words make on a channel."""
+        return self._channels[channel].split(self._redact(text.clean(words)))
+
+    def rows(
+        self,
+        name: str,
+        to: Address,
+        words: str,
+        *,
+        form: OutboundKind = "notice",
+        ends: bool = False,
+        buttons: QuestionButtons | None = None,
+        question: str | None = None,
+        while_open: Sequence[str] = (),
+    ) -> list[Queued]:
+        """The rows of one message, the first with this name. `buttons` stand below the last one; the lines `while_open` of a
+        question go once it is decided.
+        """
+        parts = self.parts(to.channel, words)
+        names = [name if not at else f"{name}/{at}" for at in range(len(parts))]
+        open_lines = {self._redact(text.clean(line)) for line in while_open}
+        found = list[Queued]()
+        for row, part in zip(names, parts, strict=True):
+            last = row == names[-1]
+            kept = "\n".join(line for line in part.split("\n") if line not in open_lines) or part
+            found.append(
+                Queued(
+                    row,
+                    to.target,
+                    part,
+                    form,
+                    to.channel,
+                    to.chat_id,
+                    to.chat_type,
+                    part_of=None if row == name else name,
+                    last=last,
+                    ends=ends,
+                    buttons=buttons if last else None,
+                    question=question,
+                    closes_as=kept if while_open else "",
+                    language=language(),
+                    zone=zone(),
+                    own_zone=own_zone(),
+                )
+            )
+        return found
+
+
+def examples(inbound: Inbound, manifests: Mapping[str, Manifest]) -> QuestionButtons | None:
+    """Examples to tap below a greeting, where the channel of its chat can offer them."""
+    offered = inbound.chat_type == "direct" and manifests[inbound.channel].examples
+    return QuestionButtons("", EXAMPLES) if offered else None

@@ -1,0 +1,433 @@
+"""Asks people before a call that a rule wants asked, and takes their decisions."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from weakref import WeakValueDictionary
+
+from pydantic import TypeAdapter
+
+from bot import text
+from bot.contracts.approvals import (
+    CHOICES,
+    LASTING,
+    Approval,
+    ApprovalRecord,
+    Choice,
+    Ended,
+    OpenQuestion,
+    Scope,
+    Verdict,
+    lasting,
+    runs,
+    together,
+)
+from bot.contracts.identity import ChatKey, UserRef
+from bot.contracts.inbound import Inbound
+from bot.contracts.outbound import Address
+from bot.core import events
+from bot.core.chat import Chat
+from bot.core.chats import Fact
+from bot.core.feature import Done, Runtime
+from bot.core.locales import ReaderLocale
+from bot.core.operator_chats import who_decided
+from bot.core.question import Question
+from bot.features.approvals.wording import (
+    QuestionWords,
+    act,
+    answer_to_decider,
+    buttons_of,
+    decides_each,
+    is_called,
+    outcome,
+    question,
+    short_name,
+    that_hold,
+    waiting_notice,
+)
+from bot.tools.permissions.display import changed_lines, in_words, named
+from bot.words import language, own_zone, say, speaking, times, zone
+
+GRANTED = "approval"
+"""The kind of the facts that are lasting approvals, by the id of their question."""
+REACHED_SECONDS = 3.0
+"""Timeout for a copy to reach an operator before a group, where nobody may decide, is shown buttons too."""
+SCOPES: dict[str, Scope] = {"once": "once", "chat": "chat", "today": "today", "always": "always"}
+_RECORDS = TypeAdapter(ApprovalRecord)
+
+
+class ApprovalService:
+    """`contracts.approvals.Approvals`: a question is an event of the chat that asks, and its copies are rows of that chat."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._run = runtime
+        self._alone = WeakValueDictionary[ChatKey, asyncio.Lock]()
+
+    # ------------------------------------------------------------ the call that waits
+
+    async def decide(self, asked: Approval, *others: Approval) -> Verdict:
+        """As `contracts.approvals.Approvals`. One question at a time in a chat."""
+        async with self._alone.setdefault(asked.chat_key, asyncio.Lock()):
+            chat = await self._run.chats.get(asked.chat_key)
+            if others:
+                await self._decide_together(chat, [asked, *others])
+            return await self._decided(chat, asked)
+
+    async def _decide_together(self, chat: Chat, calls: Sequence[Approval]) -> None:
+        """Ask about calls of a step that nothing has decided by one question. Its answer counts for each."""
+        left = [one for one in calls if _about(chat, one) is None and self._given(one) is None]
+        for may in dict.fromkeys((one.granted, one.own) for one in left):
+            some = [one for one in left if (one.granted, one.own) == may]
+            verdict = await self._decided(chat, together(some)) if len(some) > 1 else Verdict("nobody")
+            if verdict.ended in {"nobody", "unattended"} or decides_each(verdict):
+                continue
+            for one in some:
+                name = self._run.ids.ulid()
+                self._append(
+                    chat,
+                    one,
+                    events.QuestionAsked(name, one),
+                    events.Decided(name, verdict),
+                    *_granted(name, one, verdict, self._run.clock.now()),
+                )
+
+    async def _decided(self, chat: Chat, asked: Approval) -> Verdict:
+        if (given := self._given(asked)) is not None and given.verdict is not None:
+            if runs(given.asked.fingerprint) == runs(asked.fingerprint):
+                self._append(chat, asked, _fact(replace(given, used=given.used + 1)))
+                return given.verdict
+            before, now = given.asked.script, asked.script
+            lines = await asyncio.to_thread(changed_lines, before, now, 2) if before else ""
+            asked = replace(asked, why="changed", shown=f"{asked.shown}\n{lines}".strip())
+        turn = chat.turn
+        if turn is None or asked.user_id is None or not self._anybody(asked, turn.first):
+            return Verdict("nobody")
+        if turn.first.due is not None:
+            return Verdict("unattended")
+        found = _about(chat, asked)
+        if found is None:
+            name = self._run.ids.ulid()
+            self._append(chat, asked, events.QuestionAsked(name, asked))
+            self._run.log.write("approval", "people are asked", approval=name, tool=asked.tool)
+            found = chat.questions[name]
+        if found.verdict is None:
+            async with self._run.suspended():
+                await self._show(chat, found, turn.first)
+        return found.verdict or Verdict("nobody")
+
+    def _append(self, chat: Chat, asked: Approval, *data: events.EventData) -> None:
+        self._run.chats.append(*(Fact(chat.key, one, asked.request_id) for one in data))
+
+    def _given(self, asked: Approval) -> ApprovalRecord | None:
+        """What allows a call for longer. What somebody allowed who is no operator holds for those who might allow it themselves."""
+        if not asked.lasting:
+            return None
+        same = [one for one in self._lasting() if _call(one.asked) == _call(asked)]
+        theirs = [
+            one
+            for one in same
+            if one.verdict is not None
+            and (asked.granted or one.verdict.scope == "always" or one.verdict.by in self._run.operators)
+        ]
+        return lasting(theirs, asked.chat_key, asked.fingerprint)
+
+    def _lasting(self) -> list[ApprovalRecord]:
+        """The approvals that hold, oldest first; one of a day ends with it."""
+        today = times.local(self._run.clock.now()).date()
+        records = map(_RECORDS.validate_python, self._run.chats.facts.all(GRANTED).values())
+        return sorted(
+            (
+                one
+                for one in records
+                if one.verdict is not None
+                and (one.verdict.scope != "today" or times.local(one.decided_at or 0.0).date() == today)
+            ),
+            key=lambda one: one.decided_at or 0.0,
+        )
+
+    # ------------------------------------------------------------ showing it
+
+    async def _show(self, chat: Chat, found: Question, first: Inbound) -> None:
+        """Ask wherever somebody may decide, and wait for the verdict. What was queued before a restart is not queued again."""
+        asked, here = found.record.asked, Address.of(first)
+        theirs = [
+            name
+            for spoken, to in self._elsewhere(first, asked)
+            if (name := self._ask(chat, found, first, to, spoken, choices=that_hold(asked, CHOICES)))
+        ]
+        choices = self._choices(asked, first.person)
+        if not choices and first.chat_type == "group" and not await self._reached(chat, found, theirs):
+            choices = that_hold(asked, CHOICES)
+        spoken = ReaderLocale(language(), zone(), own_zone())
+        own = self._ask(chat, found, first, here, spoken, choices=choices)
+        blind = first.chat_type == "direct" and not choices
+
+        def settled() -> bool | None:
+            # In a direct chat of somebody who may not decide, and with no operator reached, nobody could.
+            lost = blind and all(found.rows[name] is False for name in theirs)
+            return True if found.verdict is not None or lost else None
+
+        await self._run.chats.until(chat.key, settled)
+        if found.verdict is None:
+            self._run.log.write("approval", "no operator can be reached", level="warn", approval=found.id)
+            # The question is in the chat before it can say how it ended.
+            await self._run.chats.until(chat.key, lambda: found.rows[own] is not None or None)
+            self._append(chat, asked, events.Decided(found.id, Verdict("nobody")))
+
+    async def _reached(self, chat: Chat, found: Question, rows: Sequence[str]) -> bool:
+        """True once one of these is in its chat; False where none will be, or that takes long."""
+
+        def known() -> bool | None:
+            states = [found.rows[name] for name in rows]
+            if True in states or found.verdict is not None:
+                return True
+            return None if None in states else False
+
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(REACHED_SECONDS):
+                return await self._run.chats.until(chat.key, known)
+        return False
+
+    def _ask(
+        self,
+        chat: Chat,
+        found: Question,
+        first: Inbound,
+        to: Address,
+        spoken: ReaderLocale,
+        *,
+        choices: tuple[Choice, ...],
+    ) -> str:
+        """Queue the question in one place, unless that was done; the name of its last row, which has the buttons."""
+        record, name = found.record, f"{found.id}/{to.chat_key}"
+        queued = [one for one in found.rows if one == name or one.startswith(f"{name}/")]
+        if queued:
+            return queued[-1]
+        with speaking(*spoken):
+            words = self._words(record, first, to.chat_key, choices) if choices else waiting_notice(record)
+            if to.chat_key != first.chat_key:
+                words = words.with_place(say("approval.asked_in", place=self._place(first, to)))
+            rows = self._run.saying.rows(
+                name,
+                to,
+                words.words,
+                buttons=buttons_of(record, choices),
+                question=record.id,
+                while_open=words.while_open,
+            )
+        self._append(chat, record.asked, *rows)
+        return rows[-1].row
+
+    def _words(
+        self, record: ApprovalRecord, first: Inbound, chat_key: ChatKey, choices: tuple[Choice, ...]
+    ) -> QuestionWords:
+        asks = first.person in self._run.operators
+        return question(
+            record, first, chat_key, choices, manifests=self._run.manifests, cut=False, asker_decides=asks
+        )
+
+    def _place(self, first: Inbound, to: Address) -> str:
+        """The place where it was asked, as it is read elsewhere."""
+        place = self._run.memberships.place(first)
+        if first.channel == to.channel:
+            return place
+        return say("place.elsewhere", place=place, channel=first.channel.title())
+
+    def _elsewhere(self, first: Inbound, asked: Approval) -> Iterator[tuple[ReaderLocale, Address]]:
+        """The direct chats of operators, unless one asked, or it concerns nobody but who asked."""
+        if first.person in self._run.operators or asked.own:
+            return
+        for operator, to in self._run.operator_chats.people(asked.request_id):
+            yield self._run.locales.of_person(operator), to
+
+    def _anybody(self, asked: Approval, first: Inbound) -> bool:
+        """True where somebody may decide who will see the question: those of the page and the terminal see their own chat."""
+        return asked.granted or any(
+            operator == first.person or self._run.manifests[operator.channel].access != "local"
+            for operator in self._run.operators
+            if operator.channel in self._run.manifests
+        )
+
+    def _choices(self, asked: Approval, person: UserRef) -> tuple[Choice, ...]:
+        """The answers that a person may give: the buttons below the question in their direct chat."""
+        if person in self._run.operators:
+            return that_hold(asked, CHOICES)
+        if person != asked.person or not (asked.granted or asked.own):
+            return ()
+        return that_hold(asked, ("once", "chat", "deny") if asked.granted else ("once", "deny"))
+
+    def ended(self, found: Question) -> str:
+        """The words below a question that is decided."""
+        record = found.record
+        return (
+            "" if record.verdict is None else outcome(record.asked, record.verdict, record.decided_at or 0.0)
+        )
+
+    def open_in(self, chat_key: ChatKey, person: UserRef) -> list[OpenQuestion]:
+        """The open questions of a chat, as a person sees them who opens it now."""
+        chat = self._run.chats.loaded(chat_key)
+        found = list[OpenQuestion]()
+        for one in chat.questions.values() if chat is not None else ():
+            row = next((row for row in one.copies.values() if row.chat == chat_key), None)
+            if one.verdict is None and row is not None:
+                choices = self._choices(one.record.asked, person)
+                found.append(
+                    OpenQuestion(
+                        row.id, row.text, int(one.record.asked_at * 1000), buttons_of(one.record, choices)
+                    )
+                )
+        return found
+
+    # ------------------------------------------------------------ the person who decides
+
+    async def approve(self, inbound: Inbound) -> Done:
+        """`/approve [name] [once|chat|today|always|each]`, or its button."""
+        words = inbound.args.split()
+        last = words.pop().lower() if words and words[-1].lower() in {*SCOPES, "each"} else ""
+        ended: Ended = "steered" if last == "each" else "approved"
+        return self._decide(inbound, " ".join(words), ended, SCOPES.get(last, "once"))
+
+    async def deny(self, inbound: Inbound) -> Done:
+        """`/deny [name]`, or its button."""
+        return self._decide(inbound, inbound.args, "denied", "once")
+
+    async def listed(self, inbound: Inbound) -> Done:
+        """`/approvals`: what was allowed for longer, and `/approvals NAME` takes it back."""
+        if inbound.person not in self._run.operators:
+            return Done(say("approval.not_yours"))
+        if inbound.chat_type != "direct":
+            return Done(say("commands.allow_privately"))
+        found = self._lasting()
+        if not inbound.args:
+            how = say("approvals.how", prefix=self._run.manifests[inbound.channel].command_prefix)
+            lines = [self._line(one) for one in found]
+            return Done("\n".join([*lines, how]) if lines else say("approvals.none"))
+        for record in found:
+            if is_called(record, inbound.args.upper()):
+                self._note(record, inbound, "taken back")
+                gone = events.FactSet(GRANTED, record.id, None)
+                return Done(say("approvals.gone", name=short_name(record)), (Fact(inbound.chat_key, gone),))
+        return Done(say("approval.no_such", name=text.preview(inbound.args, 40)))
+
+    def _line(self, record: ApprovalRecord) -> str:
+        verdict, asked, now = record.verdict or Verdict("approved"), record.asked, self._run.clock.now()
+        what = {
+            "name": short_name(record),
+            "act": act(asked),
+            "call": named(asked.shown),
+            "chat": asked.chat_key,
+            "by": who_decided(verdict, "approval.an_operator"),
+            "time": times.recent(record.decided_at or now, now),
+            "count": record.used,
+        }
+        return say(f"approvals.line_{verdict.scope}", **what)
+
+    def _decide(self, inbound: Inbound, name: str, ended: Ended, scope: Scope) -> Done:
+        found = self._named(inbound, name)
+        if isinstance(found, str):
+            return Done(found)
+        record = found.record
+        refusal = self._refusal(record, inbound, scope)
+        if refusal or (ended == "steered" and not record.asked.step):
+            self._note(record, inbound, "refused")
+            return Done(refusal or say("approval.nothing"))
+        verdict = Verdict(ended, inbound.person, scope, inbound.user_name or "", inbound.request_id)
+        self._note(record, inbound, ended, scope=scope)
+        chat = record.asked.chat_key
+        data = (
+            events.Decided(record.id, verdict),
+            *_granted(record.id, record.asked, verdict, self._run.clock.now()),
+        )
+        return Done(answer_to_decider(verdict), tuple(Fact(chat, one, found.turn) for one in data))
+
+    def _refusal(self, record: ApprovalRecord, inbound: Inbound, scope: Scope) -> str:
+        """The sentence for somebody who may not decide so; "" where they may."""
+        asker = record.asked.granted and inbound.person == record.asked.person
+        if inbound.person not in self._run.operators and (not asker or scope == "always"):
+            return say("approval.not_always" if asker else "approval.not_yours")
+        return say("approval.once_only") if scope in LASTING and not record.asked.lasting else ""
+
+    def _named(self, inbound: Inbound, name: str) -> Question | str:
+        """The question that is meant: by name, or the only one that stands in this chat, or in its threads; else what to say."""
+        waiting = [
+            one for chat in self._run.chats for one in chat.questions.values() if not one.record.asked.admits
+        ]
+        open_ones = [one for one in waiting if one.verdict is None]
+        if wanted := name.upper():
+            found = [one for one in open_ones if is_called(one.record, wanted)]
+            return found[0] if len(found) == 1 else self._unknown(name, waiting)
+        stands = {one.id: self._stands_in(one, inbound) for one in open_ones}
+        here = [one for one in open_ones if inbound.chat_key in stands[one.id]]
+        near = [one for one in open_ones if stands[one.id]]
+        if len(here) == 1 or len(near) == 1:
+            return (here or near)[0]
+        if not near:
+            return say("approval.nothing")
+        names = ", ".join(
+            say(
+                "approval.one",
+                name=short_name(one.record),
+                act=act(one.record.asked),
+                shown=named(in_words(one.record.asked.shown)),
+            )
+            for one in near
+        )
+        prefix = self._run.manifests[inbound.channel].command_prefix
+        return say("approval.which", name=short_name(near[0].record), names=names, prefix=prefix)
+
+    def _stands_in(self, one: Question, inbound: Inbound) -> set[ChatKey]:
+        """The chats in which a question stands before who wrote an inbound there: where it was asked, and an operator's copy in their
+        direct chat.
+        """
+        asked_in, here = one.record.asked.chat_key, inbound.chat_key
+        found = {asked_in} if here.shows(asked_in) else set[ChatKey]()
+        if inbound.person in self._run.operators:
+            shown = {self._run.manifests[row.channel].encode(row.target) for row in one.copies.values()}
+            direct = inbound.chat_type == "direct"
+            found |= {key for key in shown if here.shows(key) or (direct and key.shows(here))}
+        return found
+
+    def _unknown(self, name: str, known: Iterable[Question]) -> str:
+        """The sentence on a name that no question has which waits. A button has the whole name of one that there was."""
+        wanted = name.upper()
+        if len(wanted) == len(self._run.ids.ulid()) or any(is_called(one.record, wanted) for one in known):
+            return say("approval.unknown")
+        return say("approval.no_such", name=text.preview(name, 40))
+
+    def _note(
+        self, record: ApprovalRecord, inbound: Inbound, decision: str, *, scope: Scope = "once"
+    ) -> None:
+        self._run.log.write(
+            "approval",
+            f"{record.asked.tool}: {decision}",
+            chat_key=record.asked.chat_key,
+            request_id=record.asked.request_id,
+            approval=record.id,
+            decision=decision,
+            scope=scope,
+            by=str(inbound.person),
+            rule=record.asked.rule or None,
+            fingerprint=record.asked.fingerprint,
+        )
+
+
+def _about(chat: Chat, asked: Approval) -> Question | None:
+    """The question about a call, where one was asked."""
+    return next((one for one in chat.questions.values() if one.record.asked.key == asked.key), None)
+
+
+def _call(asked: Approval) -> str:
+    """The part of a fingerprint that names tool, arguments and folder."""
+    return asked.fingerprint.partition(":")[0]
+
+
+def _fact(record: ApprovalRecord) -> events.FactSet:
+    return events.FactSet(GRANTED, record.id, _RECORDS.dump_python(record, mode="json"))
+
+
+def _granted(name: str, asked: Approval, verdict: Verdict, at: float) -> tuple[events.FactSet, ...]:
+    """What a verdict allows for longer."""
+    return (_fact(ApprovalRecord(name, asked, at, verdict, at)),) if verdict.lasts else ()

@@ -1,0 +1,179 @@
+"""Commands that tell people about the bot and how it speaks with them: they touch no conversation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from bot import text
+from bot.contracts.channel import Manifest
+from bot.contracts.environment import Clock
+from bot.contracts.inbound import Inbound
+from bot.core.access import Access
+from bot.core.locales import Locales, near_zones, zone_named
+from bot.core.saying import examples
+from bot.tools.permissions.display import named
+from bot.words import (
+    CATALOGUES,
+    DEFAULT,
+    is_traditional,
+    language,
+    language_of,
+    paragraph,
+    say,
+    speaking,
+    times,
+    zone,
+)
+
+MEANT = {"cancel": "stop", "delete": "forget"} | dict.fromkeys(("reset", "restart"), "new")
+"""What words of other bots mean here, whatever they are spelt like."""
+MOST_ZONE = 60
+"""Characters of the name of a zone that is looked for."""
+SECTIONS: Mapping[str, tuple[str, ...]] = {
+    "talk": ("start", "help", "new", "stop", "undo", "forget"),
+    "history": ("history", "compact", "resume", "fork"),
+    "jobs": ("jobs",),
+    "permissions": ("whoami", "approve", "deny", "approvals"),
+    "answers": ("status", "model", "effort", "stats", "usage", "receipt"),
+    "settings": ("language", "timezone", "listen"),
+    "operators": ("allow", "block"),
+}
+"""The commands that people type, as `/help` groups them. Each has a sentence in the catalogues (`help`), those that take something
+their arguments, and many an explanation.
+"""
+OPERATORS = frozenset(SECTIONS["operators"])
+"""Commands of operators alone."""
+CHANGED_BY_OPERATORS = frozenset({"effort", "listen", "model"})
+"""Commands that tell everybody something, and whose arguments are for operators."""
+_LISTED = tuple(name for listed in SECTIONS.values() for name in listed)
+AUTO = "auto"
+"""The word after `/language` and `/timezone` for that of the person's app."""
+
+
+class Basics:
+    """The work of each; its answer for the person."""
+
+    def __init__(
+        self, name: str, *, access: Access, manifests: Mapping[str, Manifest], locales: Locales, clock: Clock
+    ) -> None:
+        self._name = name
+        self._access = access
+        self._manifests = manifests
+        self._locales = locales
+        self._clock = clock
+
+    def _prefix(self, inbound: Inbound) -> str:
+        return self._manifests[inbound.channel].command_prefix
+
+    def hello(self, inbound: Inbound) -> str:
+        """Greet a person who has not spoken to the bot before."""
+        takes_files = self._manifests[inbound.channel].files
+        key = "commands.hello" if takes_files else "commands.hello_no_files"
+        hello = say(key, name=self._name, prefix=self._prefix(inbound))
+        return f"{hello}\n\n{say('start.tap')}" if examples(inbound, self._manifests) else hello
+
+    async def help(self, inbound: Inbound) -> str:
+        """`/help`: every command by section; one of them with what it takes."""
+        prefix, operator = self._prefix(inbound), self._access.is_operator(inbound.person)
+        if inbound.args:
+            return self._explained(inbound, inbound.args.split()[0].lstrip("/!").casefold())
+        parts = list[str]()
+        for section, listed in SECTIONS.items():
+            lines = [
+                f"{usage(name, prefix, operator=operator)} – {say(f'help.{name}')}"
+                for name in listed
+                if operator or name not in OPERATORS
+            ]
+            parts += ["\n".join([f"**{say(f'sections.{section}')}**", *lines])] if lines else []
+        return "\n\n".join([*parts, say("commands.help_end", prefix=prefix)])
+
+    def _explained(self, inbound: Inbound, name: str) -> str:
+        """One command with what it takes."""
+        prefix, operator = self._prefix(inbound), self._access.is_operator(inbound.person)
+        if name not in _LISTED:
+            return self.unknown(inbound, name)
+        if name in OPERATORS and not operator:
+            return say("commands.operators_admit")
+        more = [say(f"explained.{name}", prefix=prefix)] if f"explained.{name}" in CATALOGUES[DEFAULT] else []
+        more += [self.id_form(inbound.channel)] if name in OPERATORS else []
+        shown = f"{usage(name, prefix, operator=operator)} – {say(f'help.{name}')}"
+        return "\n".join([shown, *([paragraph(*more)] if more else [])])
+
+    def unknown(self, inbound: Inbound, name: str) -> str:
+        """Say that there is no such command, and which one may be meant."""
+        prefix, shown = self._prefix(inbound), text.preview(name, 40)
+        operator = self._access.is_operator(inbound.person)
+        listed = [one for one in _LISTED if operator or one not in OPERATORS]
+        near = MEANT.get(name) or text.nearest(name, listed)
+        if near is None:
+            return say("commands.unknown", name=shown, prefix=prefix)
+        return say("commands.unknown_near", name=shown, near=near, prefix=prefix)
+
+    async def language(self, inbound: Inbound) -> str:
+        """Say which language is spoken with a person, or speak another one from now on."""
+        asked, prefix = inbound.args, self._prefix(inbound)
+        codes = ", ".join(CATALOGUES)
+        if not asked:
+            told = say("language.choices", language=say("language.name"), codes=codes, prefix=prefix)
+            return paragraph(*_other_script(inbound.language), told)
+        code = None if asked.casefold() == AUTO else language_of(asked)
+        if code is None and asked.casefold() != AUTO:
+            return say("language.unknown", asked=text.preview(asked, 40), codes=codes)
+        with speaking(*await self._locales.choose_language(inbound, code)):
+            now = say("language.now") if code else say("language.auto", language=say("language.name"))
+            return paragraph(now, *_other_script(asked if code else inbound.language))
+
+    async def timezone(self, inbound: Inbound) -> str:
+        """Say in which time zone a person is told times, or tell them in another one from now on."""
+        asked, prefix, now = inbound.args, self._prefix(inbound), self._clock.now()
+        if not asked:
+            known = self._locales.locale(inbound.person).zone is not None
+            key = "timezone.known" if known else "timezone.unknown"
+            return paragraph(say(key, zone=zone(), time=times.clock(now)), say("timezone.how", prefix=prefix))
+        name = None
+        if asked.casefold() != AUTO:
+            name = await asyncio.to_thread(zone_named, asked, now)
+            if name is None:
+                return await self._no_zone(asked, prefix)
+        with speaking(*await self._locales.choose_zone(inbound, name)):
+            known = self._locales.locale(inbound.person).zone is not None
+            key = "now" if name is not None else "auto" if known else "unknown"
+            told = say(f"timezone.{key}", zone=zone(), time=times.clock(now))
+            # Most people who name these have clocks that change.
+            fixed = [say("timezone.fixed", zone=name, prefix=prefix)] if name in {"EST", "MST", "HST"} else []
+            return paragraph(told, *fixed)
+
+    @staticmethod
+    async def _no_zone(asked: str, prefix: str) -> str:
+        near = await asyncio.to_thread(near_zones, text.head(asked, MOST_ZONE))
+        shown = text.preview(asked, 40)
+        if not near:
+            return say("timezone.no_zone", asked=shown, prefix=prefix)
+        return say("timezone.near", asked=shown, zones=", ".join(near))
+
+    def id_form(self, channel: str) -> str:
+        """Say what an id of a channel looks like, and where it is found."""
+        manifest = self._manifests[channel]
+        if manifest.where_id is not None:
+            return str(manifest.where_id)
+        return say("commands.id_told", prefix=manifest.command_prefix)
+
+    async def whoami(self, inbound: Inbound) -> str:
+        """`/whoami`: the id, name and role of a person."""
+        operator = self._access.is_operator(inbound.person)
+        key = "commands.whoami_operator" if operator else "commands.whoami_member"
+        name = named(inbound.user_name or "").strip()
+        who = f"`{name}` ({inbound.person})" if name else str(inbound.person)
+        return say(key, who=who, chat=inbound.chat_key)
+
+
+def usage(name: str, prefix: str, *, operator: bool) -> str:
+    """A command with the arguments that this person may give it, as in `/resume [id]`."""
+    takes = f"arguments.{name}" in CATALOGUES[DEFAULT] and (operator or name not in CHANGED_BY_OPERATORS)
+    return f"{prefix}{name} {say(f'arguments.{name}')}" if takes else f"{prefix}{name}"
+
+
+def _other_script(tag: str | None) -> list[str]:
+    """One sentence for a reader of Traditional Chinese who gets the simplified one; none for others."""
+    return [say("language.simplified")] if is_traditional(tag) and language() == "zh" else []

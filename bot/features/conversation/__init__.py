@@ -1,0 +1,96 @@
+"""Commands about one conversation: begin anew, take a turn back, stop, and what is going on."""
+
+from __future__ import annotations
+
+from bot import tags, text
+from bot.contracts.inbound import Inbound
+from bot.core import events
+from bot.core.chat import Phase
+from bot.core.chats import Fact
+from bot.core.feature import Command, Done, Feature, Hooks, Runtime
+from bot.tools.permissions.display import named
+from bot.words import paragraph, say
+
+
+class Conversation:
+    """The work of each command."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._run = runtime
+
+    async def new(self, inbound: Inbound) -> Done:
+        """`/new`: the model forgets what was said; its archive stays."""
+        chat = await self._run.chats.get(inbound.chat_key)
+        if not len(chat.context) and chat.context.head is None:
+            return Done(say("commands.new_empty"))
+        words = say("commands.new", prefix=self._run.manifests[inbound.channel].command_prefix)
+        return Done(words, (Fact(chat.key, events.Cut("all", None, "new")),))
+
+    async def undo(self, inbound: Inbound) -> Done:
+        """`/undo`: the last turn was never there."""
+        context = (await self._run.chats.get(inbound.chat_key)).context
+        if not context.turns:
+            return Done(say("commands.undo_nothing"))
+        turn = context.turns[-1]
+        message = turn.entries[0].message
+        both = zip(message["content"], tags.of(message), strict=True)
+        said = " ".join(block["text"] for block, tag in both if block["type"] == "text" and tag is None)
+        gone = events.Cut(tuple(entry.seq for entry in turn.entries), context.head, "undo")
+        return Done(say("commands.undone", said=text.preview(said, 80)), (Fact(inbound.chat_key, gone),))
+
+    async def stop(self, inbound: Inbound) -> Done:
+        """`/stop`, or a platform's button, which shows by itself what became of it."""
+        chat = await self._run.chats.get(inbound.chat_key)
+        ended = chat.stopped.get(inbound.request_id)
+        other = "" if ended is None or ended.goes_on is None else _whose(ended.goes_on)
+        if inbound.kind == "stop":
+            return Done(other)
+        if ended is None or not ended.anything:
+            return Done(other or say("stop.nothing"))
+        prefix = self._run.manifests[inbound.channel].command_prefix
+        dropped = ", ".join(f"{prefix}{text.preview(name, 40)}" for name in dict.fromkeys(ended.commands))
+        told = [say("stop.dropped", commands=dropped)] if dropped else []
+        return Done(
+            paragraph(say("stop.waiting" if other else "stop.stopped"), *told, *filter(None, [other]))
+        )
+
+    async def status(self, inbound: Inbound) -> str:
+        """`/status`: what runs in all that is before the person, and the memory of this conversation."""
+        chats = [chat for chat in self._run.chats if inbound.chat_key.shows(chat.key)]
+        waiting = sum(len(chat.waiting) for chat in chats)
+        turns = [chat.turn for chat in chats if chat.turn is not None]
+        if turns:
+            waits = sum(turn.phase is Phase.SUSPENDED for turn in turns)
+            keys = {"status.working": len(turns) - waits, "status.waits_approval": waits}
+            first, *others = [say(key, count=count) for key, count in keys.items() if count]
+            for other in others:
+                first = say("status.beside", before=first, after=other)
+            doing = first + (say("status.waiting", count=waiting) if waiting else "")
+        else:
+            doing = say("status.not_begun", count=waiting) if waiting else say("status.ready")
+        words = [say("status.line", doing=doing, model=self._run.model)]
+        if inbound.person in self._run.operators:
+            context = (await self._run.chats.get(inbound.chat_key)).context
+            words.append(say("status.memory", messages=len(context.view()), most=context.max_messages))
+        return paragraph(*words)
+
+
+def _whose(message: Inbound) -> str:
+    """The sentence about a turn of somebody else that a stop does not end."""
+    return say("stop.not_yours", who=f"`{named(message.user_name or message.user_id)}`")
+
+
+def _build(runtime: Runtime) -> Hooks:
+    conversation = Conversation(runtime)
+    return Hooks(
+        commands={
+            "new": Command(conversation.new, queued=True),
+            "undo": Command(conversation.undo, queued=True),
+            "stop": Command(conversation.stop),
+            "status": Command.saying(conversation.status),
+        },
+        signals={"stop": Command(conversation.stop)},
+    )
+
+
+FEATURE = Feature("conversation", _build)
