@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import cast
 
-from bot import config, configuration, errors
+from bot import config, configuration, errors, words
 from bot.agent.pool import AgentPool
 from bot.agent.user_message import fresh_nonce
 from bot.composition import (
@@ -31,6 +31,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.core import feature
 from bot.core.access import InboundCleaner
+from bot.core.alerts import OperatorAlerts
 from bot.core.chat import MODES, Chat
 from bot.core.chats import Chats
 from bot.core.event_log import EventLog
@@ -50,6 +51,7 @@ from bot.core.tool_calls import ToolCalls
 from bot.gateway.approvals import ApprovalService
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.builder import build_agent_services
+from bot.gateway.operators import OperatorAlerts as OldAlerts
 from bot.lifecycle import Environment
 from bot.llm.budgets import Spending
 from bot.telemetry import JsonlLog
@@ -85,7 +87,19 @@ async def serving(
         Slots(settings.queue.max_concurrent_turns),
         Door(),
     )
-    locales = Locales(FactLocales(chats), BackgroundTasks(log).start, log, zone=settings.schedule.timezone)
+    tasks = BackgroundTasks(log)
+    locales = Locales(FactLocales(chats), tasks.start, log, zone=settings.schedule.timezone)
+    operators = OperatorChats(services.operators, channels, services.manifests)
+    alerts = OperatorAlerts(
+        chats,
+        operators,
+        memberships=shared.memberships,
+        saying=saying,
+        locales=locales,
+        clock=environment.clock,
+        ids=environment.ids,
+        log=log,
+    )
     runtime = Runtime(
         name=settings.name,
         model=model_name(settings),
@@ -97,10 +111,12 @@ async def serving(
         lists=services.lists,
         memberships=shared.memberships,
         operators=services.operators,
-        operator_chats=OperatorChats(services.operators, channels, services.manifests),
+        operator_chats=operators,
+        alerts=alerts,
         locales=locales,
         saying=saying,
         suspended=slots.suspended,
+        settle=door.settle,
         clock=environment.clock,
         ids=environment.ids,
         log=log,
@@ -108,7 +124,9 @@ async def serving(
     door.open(feature.found(), runtime)
     # The agent asks it as any `contracts.approvals.Approvals`.
     approvals = cast("ApprovalService", door.approvals or Unattended())
-    shared = dataclasses.replace(shared, approvals=approvals, locales=locales)
+    shared = dataclasses.replace(
+        shared, approvals=approvals, locales=locales, alerts=cast("OldAlerts", alerts)
+    )
     mcp = build_mcp(services, shared.questions)
     pool = build_agent(services, shared, mcp, Spending(configuration.prices_of(settings.llm)))
     limits = RateLimiter(services.manifests, environment.clock, limits=settings.delivery.limits)
@@ -134,7 +152,9 @@ async def serving(
         shared.access,
         cleaner,
         door,
+        alerts=alerts,
         model=pool.deps.models.name,
+        clock=environment.clock,
         ids=environment.ids,
         log=log,
     )
@@ -149,6 +169,9 @@ async def serving(
         for name, channel in channels.items():
             await channel.start(intake)
             log.write("channel", f"{name} connected")
+        for serve in door.serves:
+            tasks.serve(serve())
+        around.push_async_callback(tasks.drain, 1.0)
         await runner.start()  # now that what it sends can go out
         yield sorted(channels)
 
@@ -181,7 +204,9 @@ class Turns:
 
         async def tell(inbound: Inbound) -> Message:
             request = TurnRequest(inbound.request_id, chat.key, inbound)
-            return prompt.user_message(request, int(agent.clock.now() * 1000), fresh_nonce(agent))
+            return prompt.user_message(
+                request, int(agent.clock.now() * 1000), fresh_nonce(agent), zone=words.zone()
+            )
 
         reply = ChatReply(chat, turn, first, self._chats, self._channels[first.channel].split)
         calls = ToolCalls(

@@ -14,6 +14,7 @@ from bot.contracts.channel import Channel, Manifest
 from bot.contracts.environment import Log, Redact
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Attachment, Command, Inbound, Link, Quoted
+from bot.contracts.outbound import ABOUT, ONLY_TO
 from bot.contracts.recall import KnowsChatMigrations, KnowsLinks, KnowsMembers, MembershipAnswer
 from bot.tools.permissions.display import named
 from bot.words import Sentence, say, sentence
@@ -265,3 +266,42 @@ class InboundCleaner:
                 UserRef(inbound.channel, message.user_id or ""), inbound.chat_id, inbound.chat_type
             ).allowed
         )
+
+
+EVERY = 24 * 3600.0
+"""Seconds in which a stranger asks at most once."""
+
+
+def request_of(inbound: Inbound, request_id: str, now: float) -> Inbound:
+    """Turn the message of a stranger into their request to be let in: nothing of its words, and one a day of each person. In a group that
+    person alone is answered.
+    """
+    alone = (
+        {ONLY_TO: inbound.user_id, ABOUT: inbound.message_id or ""} if inbound.chat_type == "group" else {}
+    )
+    return Inbound(
+        channel=inbound.channel,
+        chat_id=inbound.chat_id,
+        # That of the chat: in a thread where only strangers have spoken the bot takes no part.
+        chat_key=inbound.chat_key.chat,
+        chat_type=inbound.chat_type,
+        user_id=inbound.user_id,
+        keys=(f"admission:{inbound.channel}:{inbound.user_id}:{int(now // EVERY)}",),
+        ts=inbound.ts,
+        target={**inbound.target, **alone},
+        kind="admission",
+        addressed=inbound.addressed,
+        message_id=inbound.message_id,
+        user_name=inbound.user_name,
+        chat_name=inbound.chat_name,
+        language=inbound.language,
+        zone=inbound.zone,
+        request_id=request_id,
+    )
+
+
+def id_form(manifest: Manifest) -> str:
+    """The form of an id of a channel, and where it is found."""
+    if manifest.where_id is not None:
+        return str(manifest.where_id)
+    return say("commands.id_told", prefix=manifest.command_prefix)

@@ -484,7 +484,7 @@ class Chat:
         self.questions[data.question] = Question(
             ApprovalRecord(data.question, data.asked, event.at), event.turn
         )
-        self._opened[data.question] = event.seq
+        self._opened[_of_question(data.question)] = event.seq
         if turn is not None and turn.phase in {Phase.STARTING, Phase.RUNNING}:
             turn.phase = Phase.SUSPENDED
             turn.progress()
@@ -520,7 +520,7 @@ class Chat:
         waited_for = self.turn is not None and self.turn.id == question.turn
         if question.over and not waited_for:
             self.questions.pop(question.id, None)
-            self._opened.pop(question.id, None)
+            self._opened.pop(_of_question(question.id), None)
 
     # ------------------------------------------------------------ what goes out
 
@@ -729,6 +729,11 @@ class Chat:
         burst.until = max(burst.until, min(at + quiet, burst.began + LONGEST_BURST * quiet))
         burst.album = inbound.of_album
         return burst.number
+
+
+def _of_question(name: str) -> str:
+    """The key of a question among what is open: the request of a stranger and the question about it have one name."""
+    return f"question {name}"
 
 
 _FOLDS: Mapping[type[events.EventData], Callable[[Chat, Event, object], None]] = {

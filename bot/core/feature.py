@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
+from typing import Any
 
 from bot import errors
 from bot.access_list import AccessList
-from bot.contracts.approvals import Approvals, OpenQuestion, QuestionButtons
+from bot.contracts.approvals import Approvals, OpenQuestion, QuestionButtons, Verdict
 from bot.contracts.channel import Channel, Manifest
-from bot.contracts.environment import Clock, Ids, Log
+from bot.contracts.environment import Clock, Ids, Log, OperatorNotices
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
 from bot.core.access import Access, Memberships
 from bot.core.chats import Chats, Fact
 from bot.core.event_log import EventLog
+from bot.core.events import Decided
 from bot.core.locales import Locales
 from bot.core.operator_chats import OperatorChats
 from bot.core.question import Question
@@ -30,12 +32,14 @@ GROUP = "shipmate.features"
 
 UNKNOWN = ""
 """The name of the command that answers those which nobody knows."""
+Settle = Callable[[Question, Verdict], Awaitable[Sequence[Fact] | None]]
+"""Carries out a verdict; the facts of it, None where it does not hold any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
     """What the core gives to features. `operators` are those of now; `suspended` frees the turn's place among those that run, for a
-    block in which it waits for a person.
+    block in which it waits for a person; `settle` carries out what is decided about a question, whatever its subject.
     """
 
     name: str
@@ -49,9 +53,11 @@ class Runtime:
     memberships: Memberships
     operators: Collection[UserRef]
     operator_chats: OperatorChats
+    alerts: OperatorNotices
     locales: Locales
     saying: Saying
     suspended: Callable[[], AbstractAsyncContextManager[None]]
+    settle: Settle
     clock: Clock
     ids: Ids
     log: Log
@@ -93,6 +99,10 @@ class Hooks:
     signals: Mapping[str, Command] = field(default_factory=dict)
     approvals: Approvals | None = None
     """Asks people before a call that a rule wants asked; without one such calls are denied."""
+    settles: Mapping[str, Settle] = field(default_factory=dict)
+    """Carry out what somebody has decided about a question of a subject."""
+    serves: Sequence[Callable[[], Coroutine[Any, Any, None]]] = ()
+    """Loops that run while the gateway serves."""
     questions: Callable[[ChatKey, UserRef], list[OpenQuestion]] | None = None
     """The open questions of a chat, as a person sees them who opens it."""
     outcomes: Mapping[str, Callable[[Question], str]] = field(default_factory=dict)
@@ -115,6 +125,8 @@ class Door:
         self.signals: dict[str, Command] = {}
         self.approvals: Approvals | None = None
         self._outcomes: dict[str, Callable[[Question], str]] = {}
+        self._settles: dict[str, Settle] = {}
+        self.serves: list[Callable[[], Coroutine[Any, Any, None]]] = []
         self._questions: list[Callable[[ChatKey, UserRef], list[OpenQuestion]]] = []
 
     def open(self, features: Iterable[Feature], runtime: Runtime) -> None:
@@ -129,6 +141,8 @@ class Door:
                 mine.update(theirs)
             self.approvals = hooks.approvals or self.approvals
             self._outcomes |= hooks.outcomes
+            self._settles |= hooks.settles
+            self.serves += hooks.serves
             self._questions += [hooks.questions] if hooks.questions is not None else []
 
     def command(self, inbound: Inbound) -> Command | None:
@@ -147,6 +161,13 @@ class Door:
     def questions(self, chat: ChatKey, person: UserRef) -> list[OpenQuestion]:
         """The open questions of a chat, as a person sees them who opens it."""
         return [one for asked in self._questions for one in asked(chat, person)]
+
+    async def settle(self, question: Question, verdict: Verdict) -> Sequence[Fact] | None:
+        """Carry out what is decided about a question (`Settle`)."""
+        settle = self._settles.get(question.record.asked.subject)
+        if settle is not None:
+            return await settle(question, verdict)
+        return (Fact(question.record.asked.chat_key, Decided(question.id, verdict), question.turn),)
 
     def outcome(self, question: Question) -> str:
         """The words below a question that is decided."""

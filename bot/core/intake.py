@@ -5,19 +5,21 @@ from __future__ import annotations
 from bot.contracts.approvals import OpenQuestion
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.channel import HomeSection
-from bot.contracts.environment import Ids
+from bot.contracts.environment import Clock, Ids, OperatorNotices
 from bot.contracts.environment import Log as OperatorLog
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Command, Inbound
 from bot.core import events
-from bot.core.access import Access, InboundCleaner
+from bot.core.access import Access, InboundCleaner, request_of
 from bot.core.chat import STOPPABLE, Chat
 from bot.core.chats import NO_CHAT, Chats, Fact
 from bot.core.event_log import EventLog
 from bot.core.feature import Door
 from bot.core.message_versions import plain
 from bot.core.stop_words import asks_to_stop
-from bot.words import Sentence
+from bot.words import Sentence, sentence
+
+DAY = 24 * 3600.0
 
 
 class Intake:
@@ -31,7 +33,9 @@ class Intake:
         cleaner: InboundCleaner,
         door: Door,
         *,
+        alerts: OperatorNotices,
         model: str,
+        clock: Clock,
         ids: Ids,
         log: OperatorLog,
     ) -> None:
@@ -40,7 +44,9 @@ class Intake:
         self._access = access
         self._cleaner = cleaner
         self._door = door
+        self._alerts = alerts
         self._model = model
+        self._clock = clock
         self._ids = ids
         self._log = log
         self._coming = set[str]()
@@ -48,7 +54,13 @@ class Intake:
 
     async def accept(self, inbound: Inbound) -> bool:
         inbound = self._cleaner.cleaned(inbound)
-        if not self._access.judge(inbound).allowed or not self._coming.isdisjoint(inbound.keys):
+        verdict = self._access.judge(inbound)
+        if not verdict.allowed:
+            asks = self._refused(inbound, verdict.reason)
+            if asks is None:
+                return False
+            inbound = asks
+        if not self._coming.isdisjoint(inbound.keys):
             return False
         self._coming.update(inbound.keys)
         try:
@@ -78,7 +90,22 @@ class Intake:
             await self._event_log.committed(patient=False)
         finally:
             self._coming.difference_update(inbound.keys)
-        return True
+        return verdict.allowed
+
+    def _refused(self, inbound: Inbound, reason: str) -> Inbound | None:
+        """The request of a stranger to be let in, who has spoken to the bot. Nothing they wrote is kept."""
+        if inbound.addressed == "chat":
+            return None
+        self._log.write(
+            "denied",
+            f"refused: {reason}",
+            chat_key=inbound.chat_key,
+            channel=inbound.channel,
+            user_id=inbound.user_id,
+            reason=reason,
+        )
+        asks = inbound.addressed != "thread" and inbound.kind in {"message", "added"}
+        return request_of(inbound, "", self._clock.now()) if reason == "stranger" and asks else None
 
     def _event(self, inbound: Inbound) -> events.EventData:
         if inbound.kind == "edit":
@@ -104,14 +131,23 @@ class Intake:
     async def keep_dead_letter(self, channel: str, key: str, raw: str, reason: str) -> None:
         """Write down an event that cannot be read, in the log of what belongs to no chat."""
         chat = await self._chats.get(NO_CHAT)
-        self._chats.append(Fact(chat.key, events.Unreadable(channel, key, raw, reason)))
+        self._chats.append(Fact(chat.key, events.Unreadable(channel, key, self._cleaner.words(raw), reason)))
         self._log.write(
-            "error", "an event could not be read", level="error", channel=channel, key=key, reason=reason
+            "error",
+            "an event could not be read and went to the dead letters",
+            level="error",
+            channel=channel,
+            key=key,
+            reason=reason,
+        )
+        self._alerts.tell(
+            f"dead letters of {channel}",
+            sentence("operators.dead_letter", channel=channel, reason=reason, key=key),
         )
         await self._event_log.committed(patient=False)
 
     def report_missing_right(self, channel: str, right: str, words: Sentence) -> None:
-        self._log.write("channel", f"{channel} lacks the right {right}", level="warn", cause=str(words))
+        self._alerts.tell(f"right of {channel}: {right}", words, every=DAY)
 
     async def recent(self, chat_key: ChatKey, limit: int) -> list[ArchiveLine]:
         del chat_key, limit

@@ -27,7 +27,7 @@ from bot.core.loop import Loop
 from bot.core.outbox import Outbox
 from bot.core.saying import Saying
 from bot.telemetry import context
-from bot.words import speaking
+from bot.words import say, speaking
 
 Key = tuple[ChatKey, str, str]
 """Names an effect that is in flight."""
@@ -95,11 +95,14 @@ class Runner:
         event_log.watch(self._on_disk)
 
     async def start(self) -> None:
-        """Take up what is unfinished: each chat with something open is read, and looked at as after any event."""
-        self._open = True
+        """Take up what is unfinished: each chat with something open is read, and looked at as after any event. Nothing begins before all
+        are there, since a command may be about a question of another chat.
+        """
         for key in await self._event_log.open_chats():
-            chat = await self._chats.get(key)
-            self._committed[key] = chat.seq
+            await self._chats.get(key)
+        self._open = True
+        for chat in self._chats:
+            self._committed.setdefault(chat.key, chat.seq)
             self._look_at(chat)
 
     async def close(self, seconds: float) -> bool:
@@ -250,6 +253,8 @@ class Runner:
             if first.command is not None:
                 done = await self._done(first)
                 return _End("handled", done.say, facts=done.facts)
+            if chat.turn is not None and not any(one.says or one.attachments for one in chat.turn.left):
+                return _End("answered", say("turn.empty"))
             loop = self._loops[turn] = self._make_loop(chat, turn)
             return _End("answered", await loop.run())
         except errors.ShipmateError as error:

@@ -10,7 +10,6 @@ from dataclasses import replace
 from bot.access_list import AccessList
 from bot.contracts.approvals import (
     ABOUT_A_PERSON,
-    Approval,
     ApprovalRecord,
     QuestionButtons,
     Verdict,
@@ -21,24 +20,14 @@ from bot.contracts.identity import UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import Journal
 from bot.contracts.outbound import ABOUT, ONLY_TO, Address
-from bot.core.access import Access, Memberships
+from bot.core.access import EVERY, Access, Memberships
 from bot.core.locales import Locales
-from bot.core.operator_chats import OperatorChats, who_decided
+from bot.core.operator_chats import OperatorChats
 from bot.core.saying import examples
+from bot.features.admissions.wording import MOST, MOST_OPEN, approval_of, ended, question
 from bot.gateway.delivery import Delivery
 from bot.gateway.operators import QuestionCopies
-from bot.tools.permissions.display import named
-from bot.words import paragraph, say, speaking, times
-
-EVERY = 24 * 3600.0
-"""Seconds in which a stranger asks at most once, and in which operators get `MOST` requests at most."""
-MOST = 20
-"""Requests about which operators are written to in a day: a bot that anybody can find must not drown them. `/allow` shows the
-others.
-"""
-MOST_OPEN = 200
-"""Requests that are kept at once, as many as `/allow` can know of each channel: the oldest of them give way."""
-
+from bot.words import paragraph, say, speaking
 
 KEPT = 6 * 24 * 3600.0
 """Seconds after which somebody who was put off hears of no later yes: what says where they asked is on file for a week."""
@@ -46,34 +35,6 @@ REACHED_SECONDS = 3.0
 """Seconds in which an operator has to have a request, so that its person reads that one was asked."""
 LOOK_EVERY = 2.0
 """Seconds between two looks for people who were let in, or kept out, in another way than through this process."""
-
-
-def request_of(inbound: Inbound, request_id: str, now: float) -> Inbound:
-    """Turn the message of a stranger into their request to be let in: nothing of its words, and one a day of each person. In a group that
-    person alone is answered.
-    """
-    alone = (
-        {ONLY_TO: inbound.user_id, ABOUT: inbound.message_id or ""} if inbound.chat_type == "group" else {}
-    )
-    return Inbound(
-        channel=inbound.channel,
-        chat_id=inbound.chat_id,
-        # That of the chat: in a thread where only strangers have spoken the bot takes no part.
-        chat_key=inbound.chat_key.chat,
-        chat_type=inbound.chat_type,
-        user_id=inbound.user_id,
-        keys=(f"admission:{inbound.channel}:{inbound.user_id}:{int(now // EVERY)}",),
-        ts=inbound.ts,
-        target={**inbound.target, **alone},
-        kind="admission",
-        addressed=inbound.addressed,
-        message_id=inbound.message_id,
-        user_name=inbound.user_name,
-        chat_name=inbound.chat_name,
-        language=inbound.language,
-        zone=inbound.zone,
-        request_id=request_id,
-    )
 
 
 class AdmissionService:
@@ -124,7 +85,7 @@ class AdmissionService:
             waiting = [one for one in open_ones if one.asked.admits and one.id != inbound.request_id]
             if any(one.asked.person == inbound.person for one in waiting):
                 return ""
-            record = await self._journal.ask(inbound.request_id, _approval(inbound))
+            record = await self._journal.ask(inbound.request_id, approval_of(inbound))
             if record.verdict is not None:
                 return ""  # decided before a crash
             if self._waiting is not None:
@@ -145,7 +106,7 @@ class AdmissionService:
         for operator, to in chats:
             buttons = QuestionButtons(inbound.request_id, ABOUT_A_PERSON)
             with speaking(*self._locales.of_person(operator)):
-                words = _question(
+                words = question(
                     inbound, self._memberships.place(inbound), self._manifests[to.channel].command_prefix
                 )
                 sent = await self._delivery.send_once(to, words, str(to.chat_key), buttons)
@@ -170,12 +131,13 @@ class AdmissionService:
                 return False
         return True
 
-    async def decide(self, who: UserRef, verdict: Verdict) -> None:
+    async def decide(self, who: UserRef, verdict: Verdict) -> tuple[()]:
         """Carry out what an operator has said of a person, or of a group by its id, and end the request of that person where there is one."""
         open_ones = [one for one in await self._journal.open_approvals() if one.asked.admits]
         record = next((one for one in open_ones if one.asked.person == who), None)
         if record is None or not await self.carry_out(record, verdict):
             await self._carry_out(who, verdict)
+        return ()
 
     async def press(self, record: ApprovalRecord, verdict: Verdict) -> bool:
         """Settle it by a button, which may be older than what was said of the person elsewhere: that they are kept out stays."""
@@ -287,49 +249,5 @@ async def _reached(asking: Collection[asyncio.Task[bool]]) -> bool:
     return False
 
 
-def answer_text(verdict: Verdict) -> str:
-    """The answer to the operator who decided by a button."""
-    return say("strangers.admits" if verdict.ended == "approved" else "strangers.stays_out")
-
-
-def ended(verdict: Verdict, at: float) -> str:
-    """The decision, in the line below the request."""
-    when = times.hour(at)
-    by = say("strangers.by", who=who_decided(verdict, "approval.an_operator")) if verdict.by else ""
-    if verdict.ended == "approved":
-        return say("strangers.let_in", by=by, time=when)
-    if verdict.scope == "always":
-        return say("strangers.kept_out", by=by, time=when)
-    if verdict.ended == "expired":
-        return say("strangers.expired", count=MOST_OPEN, time=when)
-    return say("strangers.not_now", by=by, time=when)
-
-
 def _person(record: ApprovalRecord) -> UserRef:
     return UserRef(record.asked.channel or "", record.asked.user_id or "")
-
-
-def _approval(inbound: Inbound) -> Approval:
-    return Approval(
-        request_id=inbound.request_id,
-        call_id="",
-        chat_key=inbound.chat_key,
-        tool="",
-        fingerprint="",
-        shown="",
-        why="",
-        rule="",
-        channel=inbound.channel,
-        user_id=inbound.user_id,
-        granted=False,
-        lasting=False,
-        subject="person",
-    )
-
-
-def _question(inbound: Inbound, place: str, prefix: str) -> str:
-    """The request as operators read it."""
-    who = str(inbound.person)
-    # Their name is their own choice: nothing in it is formatting, a link or an id.
-    name = f"`{named(inbound.user_name)}` ({who})" if inbound.user_name else who
-    return say("strangers.question", who=name, id=who, place=place, prefix=prefix)

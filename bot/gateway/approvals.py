@@ -33,6 +33,7 @@ from bot.contracts.outbound import Address, OutboxRow
 from bot.core.access import Memberships
 from bot.core.locales import Locales, ReaderLocale
 from bot.core.operator_chats import OperatorChats, who_decided
+from bot.features.admissions.wording import answer_to_decider as answer_about_person
 from bot.features.approvals.wording import (
     SHOWN,
     QuestionWords,
@@ -48,7 +49,6 @@ from bot.features.approvals.wording import (
     that_hold,
     waiting_notice,
 )
-from bot.gateway import admissions as letting_in
 from bot.gateway.admissions import AdmissionService
 from bot.gateway.conversation import Turn
 from bot.gateway.delivery import Delivery
@@ -620,4 +620,4 @@ def _delivered(rows: Collection[OutboxRow]) -> Iterator[list[OutboxRow]]:
 
 
 def _answer_text(asked: Approval, verdict: Verdict) -> str:
-    return letting_in.answer_text(verdict) if asked.admits else answer_to_decider(verdict)
+    return answer_about_person(verdict) if asked.admits else answer_to_decider(verdict)

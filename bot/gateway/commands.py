@@ -4,25 +4,25 @@ never does.
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Protocol
 
 from bot import errors, text
-from bot.access_list import AccessList, PendingUser
+from bot.access_list import AccessList
 from bot.contracts.agent import Agent, ChatStats, ModelInfo, SessionChange, SessionInfo
-from bot.contracts.approvals import Verdict
-from bot.contracts.channel import Channel, HomeSection, Introduces, Manifest
+from bot.contracts.channel import Channel, HomeSection, Manifest
 from bot.contracts.environment import Clock, Log, OperatorNotices
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import LISTENING, Inbound
 from bot.contracts.journal import Journal
 from bot.contracts.manner import effort_of
 from bot.core.access import ALIASES, Access
+from bot.core.feature import Done
 from bot.core.locales import Locales
 from bot.core.saying import examples
+from bot.features.admissions.commands import AccessCommands
 from bot.features.approvals.wording import act
 from bot.features.basics.commands import Basics
 from bot.gateway.admissions import AdmissionService
@@ -36,11 +36,9 @@ from bot.gateway.receipt import Receipts
 from bot.gateway.retries import Retries
 from bot.gateway.stops import Stops
 from bot.gateway.turn_queue import TurnQueue
-from bot.tools.permissions.display import named
 from bot.words import (
     paragraph,
     say,
-    sentence,
     speaking,
     times,
     zone,
@@ -63,8 +61,6 @@ OF_CONVERSATION = frozenset(
 
 MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}")
 DEFAULT_MODEL = "default"
-MOST_WAITING = 20
-"""People that `/allow` alone shows."""
 MOST_JOBS = 10
 """Jobs that a person's page shows; `/jobs` shows the others in their chats."""
 MOST_QUESTIONS = 5
@@ -109,7 +105,15 @@ class Commands:
         clock: Clock,
         log: Log,
     ) -> None:
-        self._basics = basics = Basics(name, access=access, manifests=manifests, locales=locales, clock=clock)
+        self._basics = basics = Basics(
+            name,
+            access=access,
+            channels=channels,
+            manifests=manifests,
+            alerts=alerts,
+            locales=locales,
+            clock=clock,
+        )
         self._jobs = jobs
         self._receipts = receipts
         self._journal = journal
@@ -124,16 +128,16 @@ class Commands:
         self._access = access
         self._admissions = admissions
         self._participation = participation
-        self._lists = lists
+        listed = AccessCommands(lists=lists, access=access, manifests=manifests, decide=admissions.decide)
         self._channels = channels
         self._manifests = manifests
         self._alerts = alerts
         self._runs: dict[str, Callable[[Inbound], Awaitable[str]]] = {
             "afresh": lambda press: self._afresh(press, approvals, retries),
-            "allow": self._allow,
+            "allow": lambda inbound: _said(listed.allow(inbound)),
             "approvals": approvals.listed,
             "approve": approvals.approve,
-            "block": self._block,
+            "block": lambda inbound: _said(listed.block(inbound)),
             "compact": self._compact,
             "deny": approvals.deny,
             "effort": self._effort,
@@ -198,7 +202,7 @@ class Commands:
             await self._rate(inbound)
             return InboundOutcome(HANDLED)
         if inbound.kind == "added":
-            return InboundOutcome(HANDLED, await self._introduce(inbound))
+            return InboundOutcome(HANDLED, await self._basics.introduce(inbound))
         if inbound.command is not None and inbound.command.name == "start":
             return InboundOutcome(HANDLED, self._basics.hello(inbound), examples(inbound, self._manifests))
         return InboundOutcome(HANDLED, await self.run(inbound))
@@ -236,36 +240,6 @@ class Commands:
                 person=str(rating.person),
                 message_id=rating.answers,
             )
-
-    async def _introduce(self, inbound: Inbound) -> str:
-        """The first words in a chat that the bot was added to; operators hear what it lacks there."""
-        channel: object = self._channels.get(inbound.channel)
-        if not isinstance(channel, Introduces):
-            return ""
-        introduction = await channel.introduce(inbound)
-        if introduction.hindrance:
-            self._alerts.tell(
-                f"rights in {inbound.chat_key}",
-                sentence(
-                    "operators.added",
-                    by=inbound.person,
-                    chat=inbound.chat_key,
-                    hindrance=introduction.hindrance,
-                ),
-            )
-        if self._access.is_open(inbound.channel, inbound.chat_id):
-            return introduction.words
-        self._alerts.tell(
-            f"members of {inbound.chat_key}",
-            sentence(
-                "operators.added_closed",
-                by=inbound.person,
-                chat=inbound.chat_key,
-                channel=inbound.channel,
-                id=inbound.chat_id,
-            ),
-        )
-        return paragraph(introduction.words, say("strangers.group"))
 
     async def _jobs_here(self, inbound: Inbound) -> str:
         return await self._jobs.command(inbound, self._manifests[inbound.channel].command_prefix)
@@ -365,58 +339,6 @@ class Commands:
         if effort is None and asked != DEFAULT_MODEL:
             return say("commands.effort_name", name=text.preview(inbound.args, 60))
         return _working(await self._agent.choose_effort(inbound.chat_key, effort, inbound.request_id))
-
-    async def _allow(self, inbound: Inbound) -> str:
-        if inbound.args or not self._access.is_operator(inbound.person):
-            return await self._admit(inbound, "approved")
-        if inbound.chat_type != "direct":
-            return say("commands.allow_privately")
-        waiting = await asyncio.to_thread(self._lists.pending)
-        if not waiting:
-            return say("commands.allow_nobody")
-        allow = f"{self._manifests[inbound.channel].command_prefix}allow"
-        lines = [f"{_name(one)}: {allow} {one.channel}:{one.user_id}" for one in waiting[:MOST_WAITING]]
-        more = len(waiting) - len(lines)
-        return "\n".join(
-            [
-                say("commands.allow_waiting"),
-                *lines,
-                *([say("commands.allow_more", count=more)] if more else []),
-            ]
-        )
-
-    async def _block(self, inbound: Inbound) -> str:
-        return await self._admit(inbound, "denied")
-
-    async def _admit(self, inbound: Inbound, decision: Literal["approved", "denied"]) -> str:
-        """Let an id in, or keep it out: one of this channel, or `channel:id`."""
-        if not self._access.is_operator(inbound.person):
-            return say("commands.operators_admit")
-        asked = inbound.args
-        channel, _, user_id = asked.rpartition(":")
-        channel = channel or inbound.channel
-        manifest = self._manifests.get(channel)
-        if not user_id or manifest is None or not manifest.valid_id(user_id):
-            return self._no_id(inbound, asked, channel if manifest is not None else inbound.channel)
-        who = UserRef(channel, user_id)
-        if decision == "denied" and self._access.is_operator(who):
-            # Of the last one nobody could be let in again by a message.
-            return say("commands.operator_stays", who=who)
-        verdict = Verdict(decision, inbound.person, "always", inbound.user_name or "", inbound.request_id)
-        await self._admissions.decide(who, verdict)
-        key = "commands.admitted" if decision == "approved" else "commands.kept_out"
-        return say(key, who=who)
-
-    def _no_id(self, inbound: Inbound, asked: str, channel: str) -> str:
-        """Say what an id of a channel looks like, to an operator who has named none."""
-        assert inbound.command is not None  # noqa: S101 - this answers a command
-        prefix, name = self._manifests[inbound.channel].command_prefix, inbound.command.name
-        said = (
-            say("commands.no_id", asked=text.preview(asked, 60))
-            if asked
-            else say("commands.needs_id", name=name, prefix=prefix)
-        )
-        return paragraph(said, self._basics.id_form(channel), say("commands.who_waits", prefix=prefix))
 
     async def _listen(self, inbound: Inbound) -> str:
         """Say what is listened to in a group; operators change it."""
@@ -535,9 +457,8 @@ class Commands:
         )
 
 
-def _name(waiting: PendingUser) -> str:
-    # It is their own choice: nothing in it is formatting, a link or a command.
-    return f"`{named(waiting.name)}`" if waiting.name else say("commands.nameless")
+async def _said(done: Awaitable[Done]) -> str:
+    return (await done).say
 
 
 def _doing(turns: Sequence[Turn]) -> str:

@@ -18,8 +18,7 @@ from bot.contracts.environment import Clock, Ids, Log, ends_within, storage_erro
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import WITHDRAWN, InboxRecord, Journal
-from bot.core.access import Access, InboundCleaner, Verdict
-from bot.gateway.admissions import request_of
+from bot.core.access import Access, InboundCleaner, Verdict, request_of
 from bot.gateway.approvals import ApprovalService
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.backlog import Backlog, InFlight

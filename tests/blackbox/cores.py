@@ -4,6 +4,20 @@ from __future__ import annotations
 
 ON_THE_LOG = frozenset(
     {
+        "test_operators::test_in_a_channel_a_stranger_alone_learns_that_they_have_to_be_let_in_and_once",
+        "test_operators::test_an_operator_lets_a_stranger_in_from_the_chat",
+        "test_operators::test_a_stranger_reads_that_operators_were_asked_only_where_one_was",
+        "test_operators::test_a_stranger_who_adds_it_asks_to_be_let_in_and_the_group_hears_nothing",
+        "test_languages::test_notices_are_in_the_language_of_the_last_message",
+        "test_languages::test_on_slack_the_locale_decides_until_somebody_chooses_and_that_outlives_a_kill",
+        "test_languages::test_on_telegram_a_person_names_their_time_zone_and_that_outlives_a_kill",
+        "test_languages::test_a_zone_is_found_by_its_offset_a_place_or_a_short_name_and_never_the_inverse",
+        "test_languages::test_on_slack_the_zone_of_the_profile_counts_until_somebody_chooses",
+        "test_languages::test_an_example_below_the_greeting_is_tapped_and_is_a_message_of_the_person",
+        "test_languages::test_the_zone_of_a_terminal_is_that_of_its_machine",
+        "test_operators::test_an_operator_lets_a_stranger_in_by_a_button_that_a_kill_leaves_whole",
+        "test_operators::test_in_slack_too_every_operator_sees_how_it_ended",
+        "test_operators::test_added_to_a_chat_it_says_once_how_it_is_spoken_to_over_a_kill_too",
         "test_approvals::test_it_is_found_again_after_a_kill_and_only_an_operator_decides",
         "test_approvals::test_an_operator_elsewhere_sees_where_it_was_asked_and_each_copy_how_it_ended",
         "test_approvals::test_several_that_wait_are_named_with_what_each_of_them_shows",

@@ -288,11 +288,11 @@ class ApprovalService:
         words = inbound.args.split()
         last = words.pop().lower() if words and words[-1].lower() in {*SCOPES, "each"} else ""
         ended: Ended = "steered" if last == "each" else "approved"
-        return self._decide(inbound, " ".join(words), ended, SCOPES.get(last, "once"))
+        return await self._decide(inbound, " ".join(words), ended, SCOPES.get(last, "once"))
 
     async def deny(self, inbound: Inbound) -> Done:
         """`/deny [name]`, or its button."""
-        return self._decide(inbound, inbound.args, "denied", "once")
+        return await self._decide(inbound, inbound.args, "denied", "once")
 
     async def listed(self, inbound: Inbound) -> Done:
         """`/approvals`: what was allowed for longer, and `/approvals NAME` takes it back."""
@@ -325,7 +325,7 @@ class ApprovalService:
         }
         return say(f"approvals.line_{verdict.scope}", **what)
 
-    def _decide(self, inbound: Inbound, name: str, ended: Ended, scope: Scope) -> Done:
+    async def _decide(self, inbound: Inbound, name: str, ended: Ended, scope: Scope) -> Done:
         found = self._named(inbound, name)
         if isinstance(found, str):
             return Done(found)
@@ -335,13 +335,16 @@ class ApprovalService:
             self._note(record, inbound, "refused")
             return Done(refusal or say("approval.nothing"))
         verdict = Verdict(ended, inbound.person, scope, inbound.user_name or "", inbound.request_id)
+        facts = await self._run.settle(found, verdict)
+        if facts is None:
+            return Done(say("approval.unknown"))
+        if record.asked.admits:
+            return Done(say("strangers.admits" if ended == "approved" else "strangers.stays_out"), facts)
         self._note(record, inbound, ended, scope=scope)
-        chat = record.asked.chat_key
-        data = (
-            events.Decided(record.id, verdict),
-            *_granted(record.id, record.asked, verdict, self._run.clock.now()),
+        granted = _granted(record.id, record.asked, verdict, self._run.clock.now())
+        return Done(
+            answer_to_decider(verdict), (*facts, *(Fact(record.asked.chat_key, one) for one in granted))
         )
-        return Done(answer_to_decider(verdict), tuple(Fact(chat, one, found.turn) for one in data))
 
     def _refusal(self, record: ApprovalRecord, inbound: Inbound, scope: Scope) -> str:
         """The sentence for somebody who may not decide so; "" where they may."""
@@ -352,16 +355,14 @@ class ApprovalService:
 
     def _named(self, inbound: Inbound, name: str) -> Question | str:
         """The question that is meant: by name, or the only one that stands in this chat, or in its threads; else what to say."""
-        waiting = [
-            one for chat in self._run.chats for one in chat.questions.values() if not one.record.asked.admits
-        ]
+        waiting = [one for chat in self._run.chats for one in chat.questions.values()]
         open_ones = [one for one in waiting if one.verdict is None]
         if wanted := name.upper():
             found = [one for one in open_ones if is_called(one.record, wanted)]
             return found[0] if len(found) == 1 else self._unknown(name, waiting)
-        stands = {one.id: self._stands_in(one, inbound) for one in open_ones}
-        here = [one for one in open_ones if inbound.chat_key in stands[one.id]]
-        near = [one for one in open_ones if stands[one.id]]
+        stands = {one.id: self._stands_in(one, inbound) for one in open_ones if not one.record.asked.admits}
+        here = [one for one in open_ones if inbound.chat_key in stands.get(one.id, ())]
+        near = [one for one in open_ones if stands.get(one.id)]
         if len(here) == 1 or len(near) == 1:
             return (here or near)[0]
         if not near:

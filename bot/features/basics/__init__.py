@@ -10,7 +10,9 @@ def _build(runtime: Runtime) -> Hooks:
     basics = Basics(
         runtime.name,
         access=runtime.access,
+        channels=runtime.channels,
         manifests=runtime.manifests,
+        alerts=runtime.alerts,
         locales=runtime.locales,
         clock=runtime.clock,
     )
@@ -29,7 +31,8 @@ def _build(runtime: Runtime) -> Hooks:
             "language": Command.saying(basics.language),
             "timezone": Command.saying(basics.timezone),
             "whoami": Command.saying(basics.whoami),
-        }
+        },
+        signals={"added": Command.saying(basics.introduce)},
     )
 
 

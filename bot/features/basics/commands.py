@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Mapping
 
 from bot import text
-from bot.contracts.channel import Manifest
-from bot.contracts.environment import Clock
+from bot.contracts.channel import Channel, Introduces, Manifest
+from bot.contracts.environment import Clock, OperatorNotices
 from bot.contracts.inbound import Inbound
-from bot.core.access import Access
+from bot.core.access import Access, id_form
 from bot.core.locales import Locales, near_zones, zone_named
 from bot.core.saying import examples
 from bot.tools.permissions.display import named
@@ -21,6 +21,7 @@ from bot.words import (
     language_of,
     paragraph,
     say,
+    sentence,
     speaking,
     times,
     zone,
@@ -55,11 +56,21 @@ class Basics:
     """The work of each; its answer for the person."""
 
     def __init__(
-        self, name: str, *, access: Access, manifests: Mapping[str, Manifest], locales: Locales, clock: Clock
+        self,
+        name: str,
+        *,
+        access: Access,
+        channels: Mapping[str, Channel],
+        manifests: Mapping[str, Manifest],
+        alerts: OperatorNotices,
+        locales: Locales,
+        clock: Clock,
     ) -> None:
         self._name = name
         self._access = access
+        self._channels = channels
         self._manifests = manifests
+        self._alerts = alerts
         self._locales = locales
         self._clock = clock
 
@@ -72,6 +83,36 @@ class Basics:
         key = "commands.hello" if takes_files else "commands.hello_no_files"
         hello = say(key, name=self._name, prefix=self._prefix(inbound))
         return f"{hello}\n\n{say('start.tap')}" if examples(inbound, self._manifests) else hello
+
+    async def introduce(self, inbound: Inbound) -> str:
+        """The first words in a chat that the bot was added to; operators hear what it lacks there."""
+        channel: object = self._channels.get(inbound.channel)
+        if not isinstance(channel, Introduces):
+            return ""
+        introduction = await channel.introduce(inbound)
+        if introduction.hindrance:
+            self._alerts.tell(
+                f"rights in {inbound.chat_key}",
+                sentence(
+                    "operators.added",
+                    by=inbound.person,
+                    chat=inbound.chat_key,
+                    hindrance=introduction.hindrance,
+                ),
+            )
+        if self._access.is_open(inbound.channel, inbound.chat_id):
+            return introduction.words
+        self._alerts.tell(
+            f"members of {inbound.chat_key}",
+            sentence(
+                "operators.added_closed",
+                by=inbound.person,
+                chat=inbound.chat_key,
+                channel=inbound.channel,
+                id=inbound.chat_id,
+            ),
+        )
+        return paragraph(introduction.words, say("strangers.group"))
 
     async def help(self, inbound: Inbound) -> str:
         """`/help`: every command by section; one of them with what it takes."""
@@ -96,7 +137,7 @@ class Basics:
         if name in OPERATORS and not operator:
             return say("commands.operators_admit")
         more = [say(f"explained.{name}", prefix=prefix)] if f"explained.{name}" in CATALOGUES[DEFAULT] else []
-        more += [self.id_form(inbound.channel)] if name in OPERATORS else []
+        more += [id_form(self._manifests[inbound.channel])] if name in OPERATORS else []
         shown = f"{usage(name, prefix, operator=operator)} – {say(f'help.{name}')}"
         return "\n".join([shown, *([paragraph(*more)] if more else [])])
 
@@ -151,13 +192,6 @@ class Basics:
         if not near:
             return say("timezone.no_zone", asked=shown, prefix=prefix)
         return say("timezone.near", asked=shown, zones=", ".join(near))
-
-    def id_form(self, channel: str) -> str:
-        """Say what an id of a channel looks like, and where it is found."""
-        manifest = self._manifests[channel]
-        if manifest.where_id is not None:
-            return str(manifest.where_id)
-        return say("commands.id_told", prefix=manifest.command_prefix)
 
     async def whoami(self, inbound: Inbound) -> str:
         """`/whoami`: the id, name and role of a person."""

@@ -52,7 +52,7 @@ RULES: dict[str, tuple[str, str]] = {
         "waited_for = False",
     ),
     "a question is unfinished until its copies say how it ended": (
-        "self._opened[data.question] = event.seq",
+        "self._opened[_of_question(data.question)] = event.seq",
         "pass",
     ),
     "a copy that arrives is changed later": (

@@ -287,6 +287,7 @@ async def test_requests_that_come_at_once_are_counted_each_and_those_decided_too
 
 async def test_the_oldest_request_gives_way_and_says_so(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admissions, "MOST_OPEN", 3)
+    monkeypatch.setattr("bot.features.admissions.wording.MOST_OPEN", 3)
     for user in ("900", "901", "902", "903"):
         await ask_at_once(door, user)
     await until(lambda: len(door.edits) == len(OPERATORS))

@@ -1,0 +1,22 @@
+"""Admissions: strangers who ask to be let in, and what operators decide about them."""
+
+from bot.core.feature import Command, Feature, Hooks, Runtime
+from bot.features.admissions.commands import AccessCommands
+from bot.features.admissions.service import AdmissionService
+
+
+def _build(runtime: Runtime) -> Hooks:
+    service = AdmissionService(runtime)
+    commands = AccessCommands(
+        lists=runtime.lists, access=runtime.access, manifests=runtime.manifests, decide=service.decide
+    )
+    return Hooks(
+        commands={"allow": Command(commands.allow), "block": Command(commands.block)},
+        signals={"admission": Command(service.ask)},
+        outcomes={"person": service.ended},
+        settles={"person": service.settle},
+        serves=(service.watch,),
+    )
+
+
+FEATURE = Feature("admissions", _build)

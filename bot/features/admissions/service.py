@@ -1,0 +1,213 @@
+"""Asks operators about strangers, and carries out what they decide. A request is a question of the chat in which they wrote."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator, Sequence
+
+from bot.contracts.approvals import ABOUT_A_PERSON, QuestionButtons, Verdict
+from bot.contracts.identity import UserRef
+from bot.contracts.inbound import Inbound
+from bot.contracts.outbound import ABOUT, ONLY_TO, Address
+from bot.core import events
+from bot.core.access import EVERY
+from bot.core.chat import Chat
+from bot.core.chats import Fact
+from bot.core.feature import Done, Runtime
+from bot.core.question import Question
+from bot.core.saying import examples
+from bot.features.admissions.wording import MOST, MOST_OPEN, approval_of, ended, question
+from bot.words import paragraph, say, speaking
+
+ASKED = "admission"
+"""The kind of the facts that are requests: by id the inbound without words, the time, and whether operators were written to."""
+KEPT = 7 * EVERY
+"""Seconds for which a request is a fact: somebody who was put off hears of a later yes for so long."""
+REACHED_SECONDS = 3.0
+"""Timeout for a request to reach an operator, so that its person reads that one was asked."""
+LOOK_EVERY = 2.0
+"""Interval at which people are looked for who were let in, or kept out, in another way than through this process."""
+
+
+class AdmissionService:
+    """The work of the feature."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._run = runtime
+        self._rules: list[tuple[frozenset[str] | frozenset[UserRef], ...]] = []
+
+    async def ask(self, inbound: Inbound) -> Done:
+        """Ask operators about a stranger. Done again after a crash, it is the same request."""
+        await asyncio.to_thread(self._run.lists.note, inbound.channel, inbound.user_id, inbound.user_name)
+        chat = await self._run.chats.get(inbound.chat_key)
+        name = inbound.request_id
+        if any(one.record.asked.person == inbound.person and one.id != name for _, one in self._waiting()):
+            return Done()
+        if name not in self._run.chats.facts.all(ASKED):
+            self._run.chats.append(*self._asked(chat, inbound))
+        found = chat.questions.get(name)
+        if found is None or found.verdict is not None:
+            return Done()  # decided before a crash
+        if inbound.chat_type == "group" and not self._ephemeral(inbound.channel):
+            return Done()  # all of the group would read it
+        key = "strangers.asked" if await self._reached(chat, found) else "strangers.tell_them"
+        return Done(paragraph(say("strangers.hello"), say(key, who=inbound.person)))
+
+    def _asked(self, chat: Chat, inbound: Inbound) -> Iterator[Fact]:
+        """The question, its copies for operators unless they had too many today, and the end of the oldest where too many wait."""
+        name, now = inbound.request_id, self._run.clock.now()
+        before = self._run.chats.facts.all(ASKED)
+        for old, fact in before.items():
+            if fact["at"] < now - KEPT:
+                yield Fact(chat.key, events.FactSet(ASKED, old, None))
+        told = sum(fact["told"] for fact in before.values() if fact["at"] > now - EVERY) < MOST
+        value = {"at": now, "told": told, "inbound": inbound.model_dump(mode="json")}
+        yield Fact(chat.key, events.FactSet(ASKED, name, value))
+        yield Fact(chat.key, events.QuestionAsked(name, approval_of(inbound)))
+        for operator, to in self._run.operator_chats.people(name) if told else ():
+            with speaking(*self._run.locales.of_person(operator)):
+                place, prefix = (
+                    self._run.memberships.place(inbound),
+                    self._run.manifests[to.channel].command_prefix,
+                )
+                words = question(inbound, place, prefix)
+                buttons = QuestionButtons(name, ABOUT_A_PERSON)
+                rows = self._run.saying.rows(
+                    f"{name}/{to.chat_key}", to, words, buttons=buttons, question=name
+                )
+            yield from (Fact(chat.key, row) for row in rows)
+        waiting = sorted(self._waiting(), key=lambda one: one[1].record.asked_at)
+        for other, oldest in waiting[: max(0, len(waiting) + 1 - MOST_OPEN)]:
+            yield from self._decided(other, oldest.id, Verdict("expired"))
+
+    def _waiting(self) -> list[tuple[Chat, Question]]:
+        """The requests that nobody has decided."""
+        return [
+            (chat, one)
+            for chat in self._run.chats
+            for one in chat.questions.values()
+            if one.record.asked.admits and one.verdict is None
+        ]
+
+    async def _reached(self, chat: Chat, found: Question) -> bool:
+        """True once an operator has it; False where none does soon."""
+
+        def known() -> bool | None:
+            if True in found.rows.values() or found.verdict is not None:
+                return True
+            return None if None in found.rows.values() else False
+
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(REACHED_SECONDS):
+                return await self._run.chats.until(chat.key, known)
+        return False
+
+    # ------------------------------------------------------------ decisions
+
+    async def settle(self, found: Question, verdict: Verdict) -> Sequence[Fact] | None:
+        """Carry out what an operator has said by a button, which may be older than what was said of the person elsewhere: that
+        they are kept out stays, and then this is None.
+        """
+        chat, who = await self._run.chats.get(found.record.asked.chat_key), _person(found)
+        if self._run.access.standing(who, chat.key.chat_id, "direct").reason in {"blocked", "never"}:
+            self._run.chats.append(*self._decided(chat, found.id, Verdict("denied", scope="always")))
+            return None
+        await self._carry_out(who, verdict)
+        return tuple(self._decided(chat, found.id, verdict))
+
+    async def decide(self, who: UserRef, verdict: Verdict) -> Sequence[Fact]:
+        """Carry out what an operator has said of a person, or of a group by its id, and end the request of that person."""
+        await self._carry_out(who, verdict)
+        facts = [
+            one
+            for chat, found in self._waiting()
+            if _person(found) == who
+            for one in self._decided(chat, found.id, verdict)
+        ]
+        return facts or (tuple(await self._admitted_later(who)) if verdict.ended == "approved" else ())
+
+    def _decided(self, chat: Chat, name: str, verdict: Verdict) -> Iterator[Fact]:
+        """The verdict, and what its person is told: whoever is let in, where they asked."""
+        yield Fact(chat.key, events.Decided(name, verdict))
+        value = self._run.chats.facts.get(ASKED, name)
+        if value is None:
+            return
+        inbound = Inbound.model_validate(value["inbound"])
+        to = Address.of(inbound)
+        with speaking(*self._run.locales.of(inbound)):
+            if verdict.ended == "approved":
+                yield Fact(chat.key, events.FactSet(ASKED, name, None))
+                target = {key: one for key, one in to.target.items() if key not in {ONLY_TO, ABOUT}}
+                rows = self._run.saying.rows(
+                    f"{name}/admitted",
+                    Address(to.channel, to.chat_id, to.chat_key, to.chat_type, target, name),
+                    say("strangers.admitted"),
+                    buttons=examples(inbound, self._run.manifests),
+                )
+            elif verdict.ended == "expired" and (to.chat_type != "group" or self._ephemeral(to.channel)):
+                rows = self._run.saying.rows(f"{name}/expired", to, say("strangers.gave_way"))
+            else:
+                return
+        yield from (Fact(chat.key, row) for row in rows)
+
+    async def _admitted_later(self, who: UserRef) -> list[Fact]:
+        """The facts by which somebody hears of a yes who was put off before."""
+        found = list[Fact]()
+        for name, value in self._run.chats.facts.all(ASKED).items():
+            inbound = Inbound.model_validate(value["inbound"])
+            if inbound.person == who and value["at"] > self._run.clock.now() - KEPT:
+                chat = await self._run.chats.get(inbound.chat_key)
+                found += self._decided(chat, name, Verdict("approved"))
+        return found
+
+    async def _carry_out(self, who: UserRef, verdict: Verdict) -> None:
+        if verdict.ended == "approved":
+            work, decision = self._run.lists.allow, "allowed"
+        elif verdict.scope == "always":
+            work, decision = self._run.lists.block, "blocked"
+        else:
+            work, decision = self._run.lists.dismiss, "not now"
+        await asyncio.to_thread(work, who.channel, who.user_id)
+        self._run.log.write(
+            "admission",
+            f"{who}: {decision}",
+            channel=who.channel,
+            user_id=who.user_id,
+            decision=decision,
+            by=str(verdict.by or ""),
+        )
+
+    def ended(self, found: Question) -> str:
+        """The words below a request that is decided."""
+        verdict = found.verdict
+        return "" if verdict is None else ended(verdict, found.record.decided_at or 0.0)
+
+    # ------------------------------------------------------------ what is decided elsewhere
+
+    async def watch(self) -> None:
+        """Let it count what the command line and the configuration say of people who wait, or were put off."""
+        while True:
+            await self._run.clock.sleep(LOOK_EVERY)
+            rules = [self._run.access.rules(channel) for channel in self._run.manifests]
+            if rules != self._rules:
+                self._rules = rules
+                await self._look()
+
+    async def _look(self) -> None:
+        open_ones = {one.id: (chat, one) for chat, one in self._waiting()}
+        for name, value in self._run.chats.facts.all(ASKED).items():
+            inbound = Inbound.model_validate(value["inbound"])
+            standing = self._run.access.standing(inbound.person, inbound.chat_key.chat_id, "direct")
+            if standing.allowed or (standing.reason != "stranger" and name in open_ones):
+                verdict = Verdict("approved") if standing.allowed else Verdict("denied", scope="always")
+                chat = await self._run.chats.get(inbound.chat_key)
+                self._run.chats.append(*self._decided(chat, name, verdict))
+
+    def _ephemeral(self, channel: str) -> bool:
+        """True where one person of a group can be told something that the others do not see."""
+        return self._run.manifests[channel].ephemeral
+
+
+def _person(found: Question) -> UserRef:
+    return UserRef(found.record.asked.channel or "", found.record.asked.user_id or "")
