@@ -40,6 +40,7 @@ from bot.contracts.leadership import Leadership
 from bot.contracts.manner import Manner
 from bot.contracts.model import Model
 from bot.contracts.questions import Questions
+from bot.core.file_names import encode
 from bot.dashboard.console import Console, ConsoleSources, PartHealth
 from bot.dashboard.metrics import Figures, LogMetrics, MetricsPage
 from bot.dashboard.server import Dashboard
@@ -59,7 +60,6 @@ from bot.gateway.outbox.files import OutgoingFiles, OutgoingLimits
 from bot.gateway.watchdog import ChannelWatchdog
 from bot.history.archive.store import ChatStore
 from bot.history.artifacts import ArtifactStore
-from bot.history.file_names import encode
 from bot.history.line_stream import LineStream
 from bot.history.memory.files import NoteStore
 from bot.history.memory.memories import Memories
