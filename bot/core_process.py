@@ -19,10 +19,13 @@ from bot.contracts.channel import Channel
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.core.access import InboundCleaner
+from bot.core.archive.export import ArchiveExport
+from bot.core.archive.store import ChatStore
 from bot.core.chat import MODES, Chat
 from bot.core.chats import Chats
 from bot.core.event_log import EventLog
 from bot.core.events import Codec
+from bot.core.exports import Exporter
 from bot.core.intake import Intake
 from bot.core.loop import Frame, Loop, LoopPorts
 from bot.core.outbox import Outbox
@@ -31,8 +34,9 @@ from bot.core.reply import ChatReply
 from bot.core.runner import Runner
 from bot.core.sqlite_log import SqliteLog
 from bot.core.tool_calls import ToolCalls
+from bot.disk_reserve import ReservedDisk
 from bot.gateway.builder import build_agent_services
-from bot.lifecycle import Environment
+from bot.lifecycle import Environment, Serving
 from bot.llm.budgets import Spending
 from bot.telemetry import JsonlLog
 
@@ -44,8 +48,8 @@ MOST_PROMPTS = 2_000
 @contextlib.asynccontextmanager
 async def serving(
     settings: config.Settings, environment: Environment, log: JsonlLog, names: Iterable[str]
-) -> AsyncIterator[list[str]]:
-    """Serve these channels for the block; the names of those that run."""
+) -> AsyncIterator[Serving]:
+    """Serve these channels for the block."""
     services = build_services(settings, environment, log)
     channels = build_channels(services, names)
     shared = build_agent_services(gateway_deps(services, channels))
@@ -77,27 +81,39 @@ async def serving(
         clock=environment.clock,
         log=log,
     )
+    archive = ChatStore(
+        settings.home / "chats",
+        disk=ReservedDisk(environment.disk, services.reserve),
+        log=log,
+        archive_after_lines=settings.history.archive_after_lines,
+        clock=environment.clock,
+        flush=lambda: exporter.flush(),  # noqa: PLW0108 - it is made below
+    )
+    exporter = Exporter(ArchiveExport(archive, event_log), event_log, clock=environment.clock, log=log)
     cleaner = InboundCleaner(services.redact, shared.access)
     intake = Intake(
         chats,
         event_log,
         shared.access,
         cleaner,
+        archive=archive,
         model=pool.deps.models.name,
         ids=environment.ids,
         log=log,
     )
     async with contextlib.AsyncExitStack() as around:
         around.push_async_callback(event_log.close)
+        around.push_async_callback(exporter.close)
         around.push_async_callback(services.model.close)
         # Request ids tell the order of messages, even where the clock was set back while nobody ran.
         environment.ids.after(await event_log.newest())
+        exporter.start()
         around.push_async_callback(_stopped, channels.values(), runner)
         for name, channel in channels.items():
             await channel.start(intake)
             log.write("channel", f"{name} connected")
         await runner.start()  # now that what it sends can go out
-        yield sorted(channels)
+        yield Serving(channels, lambda: runner.busy)
 
 
 class Turns:

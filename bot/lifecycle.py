@@ -266,6 +266,15 @@ class Gateway:
     dashboard: Dashboard | None
 
 
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """The part of what runs that its process shows. `busy`: turns run."""
+
+    channels: Mapping[str, Channel]
+    busy: Callable[[], bool]
+    dashboard: Dashboard | None = None
+
+
 @contextlib.asynccontextmanager
 async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncIterator[None]:
     """Run a gateway for the block: everything connected at its start, everything drained and closed at its end.

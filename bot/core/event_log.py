@@ -52,8 +52,26 @@ class EventLog(Protocol):
         """
         ...
 
-    async def read(self, chat: ChatKey, since: int = 0) -> list[Event]:
+    async def read(self, chat: ChatKey, since: int = 0, *, pending: bool = True) -> list[Event]:
         """The events of a chat from this number on, in order, those that are pending too. Raises `errors.StorageError`."""
+        ...
+
+    async def after(self, n: int, limit: int) -> list[tuple[int, Event]]:
+        """The events on disk behind the first `n`, of all chats in the order of commits, with their numbers in it. Raises
+        `errors.StorageError`.
+        """
+        ...
+
+    async def chats(self) -> list[ChatKey]:
+        """All chats that have events on disk. Raises `errors.StorageError`."""
+        ...
+
+    async def fact(self, kind: str, key: str) -> str | None:
+        """What `keep` has kept. Raises `errors.StorageError`."""
+        ...
+
+    async def keep(self, kind: str, key: str, value: str) -> None:
+        """Keep a value that follows from no event, as the cursor of an export. Raises `errors.StorageError`."""
         ...
 
     async def position(self, chat: ChatKey) -> Position | None:
@@ -88,6 +106,8 @@ class MemoryLog:
         self.on_disk: dict[ChatKey, dict[str, Event]] = defaultdict(dict)
         self.positions: dict[ChatKey, Position] = {}
         self.keys: set[str] = set()
+        self.facts: dict[tuple[str, str], str] = {}
+        self._order: list[Event] = []
         self._watchers: list[Committed] = []
         self._pending: list[Entry] = []
 
@@ -102,7 +122,8 @@ class MemoryLog:
         newest = dict[ChatKey, int]()
         for entry in self._pending:
             event = entry.event
-            self.on_disk[event.chat].setdefault(event.id, event)
+            if self.on_disk[event.chat].setdefault(event.id, event) is event:
+                self._order.append(event)
             self.positions[event.chat] = entry.position
             newest[event.chat] = event.seq
             self.keys.update(keys_of(event.data))
@@ -117,9 +138,22 @@ class MemoryLog:
     async def committed(self, *, patient: bool = True) -> None:  # noqa: ARG002
         self.write()
 
-    async def read(self, chat: ChatKey, since: int = 0) -> list[Event]:
-        pending = [entry.event for entry in self._pending if entry.event.chat == chat]
-        return [one for one in (*self.on_disk[chat].values(), *pending) if one.seq >= since]
+    async def read(self, chat: ChatKey, since: int = 0, *, pending: bool = True) -> list[Event]:
+        found = list(self.on_disk[chat].values())
+        found += [entry.event for entry in self._pending if pending and entry.event.chat == chat]
+        return [one for one in found if one.seq >= since]
+
+    async def after(self, n: int, limit: int) -> list[tuple[int, Event]]:
+        return list(enumerate(self._order, 1))[n : n + limit]
+
+    async def chats(self) -> list[ChatKey]:
+        return list(self.positions)
+
+    async def fact(self, kind: str, key: str) -> str | None:
+        return self.facts.get((kind, key))
+
+    async def keep(self, kind: str, key: str, value: str) -> None:
+        self.facts[kind, key] = value
 
     async def position(self, chat: ChatKey) -> Position | None:
         pending = [entry.position for entry in self._pending if entry.event.chat == chat]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bot.contracts.approvals import OpenQuestion
-from bot.contracts.archive import ArchiveLine
+from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.channel import HomeSection
 from bot.contracts.environment import Ids
 from bot.contracts.environment import Log as OperatorLog
@@ -11,6 +11,7 @@ from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
 from bot.core import events
 from bot.core.access import Access, InboundCleaner
+from bot.core.archive.store import ChatStore
 from bot.core.chats import Chats, Fact
 from bot.core.event_log import EventLog
 from bot.words import Sentence
@@ -26,6 +27,7 @@ class Intake:
         access: Access,
         cleaner: InboundCleaner,
         *,
+        archive: ChatStore,
         model: str,
         ids: Ids,
         log: OperatorLog,
@@ -34,6 +36,7 @@ class Intake:
         self._event_log = event_log
         self._access = access
         self._cleaner = cleaner
+        self._archive = archive
         self._model = model
         self._ids = ids
         self._log = log
@@ -87,8 +90,7 @@ class Intake:
         self._log.write("channel", f"{channel} lacks the right {right}", level="warn", cause=str(words))
 
     async def recent(self, chat_key: ChatKey, limit: int) -> list[ArchiveLine]:
-        del chat_key, limit
-        return []
+        return (await self._archive.search(chat_key, HistoryQuery(limit=limit, counted=False))).lines
 
     async def home(self, opened: Inbound) -> tuple[HomeSection, ...]:
         del opened

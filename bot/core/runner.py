@@ -65,6 +65,11 @@ class Runner:
             self._committed[key] = chat.seq
             self._look_at(chat)
 
+    @property
+    def busy(self) -> bool:
+        """True while turns run."""
+        return bool(self._loops)
+
     async def close(self, seconds: float) -> bool:
         """Begin nothing more, and let what runs end; what does not is cancelled after so long, and goes on at the next start."""
         self._open = False
@@ -208,6 +213,7 @@ class Runner:
             level="error" if end.state == "failed" else "info",
             duration=took,
             status="done" if end.state == "answered" else end.state,
+            person=context.person(),
             messages=len(chat.context),
             cause=end.cause or None,
         )

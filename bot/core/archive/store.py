@@ -15,6 +15,7 @@ from bot.contracts.environment import Clock, Disk, Log, OpenFile
 from bot.contracts.identity import ChatKey
 from bot.core import file_names, jsonl
 from bot.core.archive import rotation
+from bot.core.archive.lines import SEQ
 from bot.core.archive.window import LineRange, Revisions, Window, may_revise, read_line, revisions
 
 _SPANS = 10_000  # archive files whose times are remembered
@@ -56,7 +57,7 @@ class ChatStore:
     ) -> None:
         self.folder = folder
         self.files = rotation.ArchiveFiles(folder, disk)
-        self._disk = disk
+        self.disk = disk
         self._log = log
         self._flush = flush
         self._limit = max(1, archive_after_lines)
@@ -138,7 +139,7 @@ class ChatStore:
         span = self.spans.get(path)
         if span is not None and window.passes(span):
             return
-        with closing(self._disk.open(path)) as file:
+        with closing(self.disk.open(path)) as file:
             if not file.size:
                 return  # taken away by an operator
             span = window.scan(jsonl.lines_backwards(file))
@@ -162,13 +163,13 @@ class ChatStore:
 
     def _archives_revised(self, name: str, numbers: list[int]) -> Revisions:
         seen, sizes, said = self._revised.get(name, ([], {}, Revisions()))
-        if seen != numbers[: len(seen)] or any(self._disk.size(path) != size for path, size in sizes.items()):
+        if seen != numbers[: len(seen)] or any(self.disk.size(path) != size for path, size in sizes.items()):
             seen, sizes, said = [], {}, Revisions()
         if seen != numbers:
             # Made anew rather than changed: others may be reading what was known.
             sizes, said = dict(sizes), Revisions(dict(said.removed), dict(said.edits))
             for number in numbers[len(seen) :]:
-                with closing(self._disk.open(self.files.archive(name, number))) as file:
+                with closing(self.disk.open(self.files.archive(name, number))) as file:
                     more = _revisions_in(file)
                 if more.removed or more.edits:
                     sizes[self.files.archive(name, number)] = file.size
@@ -196,9 +197,9 @@ class ChatStore:
         else:
             count, last_ts = self._counted(newest, None)
             for path in reversed(older):
-                some, last_ts = self._counted(self._disk.open(path), last_ts)
+                some, last_ts = self._counted(self.disk.open(path), last_ts)
                 count += some
-        key = rotation.chat_key(self._disk, name, [*older[:1], self.files.main(name)])
+        key = rotation.chat_key(self.disk, name, [*older[:1], self.files.main(name)])
         return ChatInfo(name if key is None else key, count, last_ts) if count else None
 
     @staticmethod
@@ -215,6 +216,18 @@ class ChatStore:
 
     # Writing, on a writer's thread, under the lock of the folder.
 
+    def position(self, name: str) -> int:
+        """The number of the newest event of which a chat's files have a line; 0 where they have none."""
+        self.files.recover(name)
+        main, numbers = self.files.opened(name)
+        for file in (main, *(self.disk.open(self.files.archive(name, number)) for number in numbers[::-1])):
+            with closing(file):
+                for raw in jsonl.lines_backwards(file):
+                    line = read_line(raw) if raw.strip() else None
+                    if line is not None and isinstance(seq := (line.meta or {}).get(SEQ), int):
+                        return seq
+        return 0
+
     def write_some(self, name: str, raws: Sequence[bytes], *, sync: bool) -> int:
         """Write as many lines as go into the file before it has to be rotated, and rotate it then."""
         main = self.files.main(name)
@@ -230,7 +243,7 @@ class ChatStore:
         try:
             if not synced:
                 # Whether a rotation was cut off is told by the size that the file has on the disk.
-                self._disk.sync(self.files.main(name))
+                self.disk.sync(self.files.main(name))
             self.files.rotate(name)
         except OSError as error:
             # The lines are safe; the next append tries again.
@@ -242,7 +255,7 @@ class ChatStore:
 
     def tidy_once(self) -> None:
         if not self._tidy:
-            jsonl.tidy(self._disk, self.folder)
+            jsonl.tidy(self.disk, self.folder)
             self._tidy = True
 
 

@@ -115,7 +115,7 @@ class ChatStore(store.ChatStore):
             self.files.recover(name)
             self._tails.tail(main)  # repaired
             older = [self.files.archive(name, number) for number in self.files.numbers(name)]
-            left = missing(lines, map(self._disk.open, [main, *reversed(older)]))
+            left = missing(lines, map(self.disk.open, [main, *reversed(older)]))
             while left:
                 del left[: self.write_some(name, left, sync=self._stream is None)]
         return main
@@ -135,8 +135,8 @@ class ChatStore(store.ChatStore):
                 done += some
             if self._stream is not None and any(entry.ticket is None for entry in owed):
                 # The journal does not have these.
-                self._disk.sync(self.files.main(name))
-                self._disk.sync(self.folder)
+                self.disk.sync(self.files.main(name))
+                self.disk.sync(self.folder)
         except OSError as error:
             failures[key] = self._keep(key, due[done:], error, told=not entries)
         return max(0, done - len(owed))
