@@ -40,8 +40,8 @@ class Export(ABC):
         """Those of these chats of which it has nothing. Raises `errors.StorageError`."""
 
     @abstractmethod
-    async def take(self, n: int, event: Event) -> None:
-        """Fold an event. Raises `errors.StorageError`, and has then changed nothing."""
+    async def take(self, n: int, event: Event) -> bool:
+        """Fold an event; True where there is something to write of it. Raises `errors.StorageError`, and has then changed nothing."""
 
     @abstractmethod
     async def write(self) -> None:
@@ -120,13 +120,20 @@ class Exporter:
                 await self._clock.sleep(RETRY_SECONDS)
 
     async def _begin(self) -> None:
-        """Go to the cursor, and write anew what is gone meanwhile."""
-        export, log = self._export, self._event_log
-        self._at = self._kept = int(await log.fact(CURSOR, export.name) or 0)
-        for chat in await export.missing(await log.chats()) if self._at else ():
-            for event in await log.read(chat, pending=False):
-                await export.take(self._at, event)
-            await export.write()
+        """Go to the cursor, or to the beginning where something is gone: what is there is not written again."""
+        self._at = int(await self._event_log.fact(CURSOR, self._export.name) or 0)
+        if self._at and await self._gone():
+            await self._event_log.keep(CURSOR, self._export.name, "0")
+            self._at = 0
+        self._kept = self._at
+
+    async def _gone(self) -> bool:
+        """True where it has nothing of a chat that comes to something."""
+        for chat in await self._export.missing(await self._event_log.chats()):
+            for event in await self._event_log.read(chat, pending=False):
+                if await self._export.take(1, event):
+                    return True
+        return False
 
     async def _step(self) -> bool:
         """Take some events; False where there are none."""

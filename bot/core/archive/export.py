@@ -23,6 +23,16 @@ MOST_GONE = 1_000
 """Limit of deletions whose message has not come yet: platforms bring it within seconds."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A line that is to be written. `n` is the number of the oldest event that it is made of."""
+
+    n: int
+    chat: ChatKey
+    seq: int
+    raw: bytes
+
+
 @dataclass(slots=True)
 class _Outgoing:
     """A message of the bot that is not at its end. `n` is the number of the event that queued it."""
@@ -45,21 +55,21 @@ class ArchiveExport(Export):
         self._outgoing: dict[str, _Outgoing] = {}
         """Messages on their way out, by their first row."""
         self._gone: dict[tuple[ChatKey, str | None], None] = {}
-        self._due: list[tuple[ChatKey, int, bytes]] = []
+        self._due: list[_Line] = []
         self._positions: dict[str, int] = {}
         """Numbers of the newest exported events, by the name of the chat's file."""
         self._dirty: set[Path] = set()
 
     @property
     def rests_on(self) -> int | None:
-        return min((one.n for one in self._outgoing.values()), default=None)
+        return min([*(one.n for one in self._outgoing.values()), *(one.n for one in self._due)], default=None)
 
     async def missing(self, chats: Collection[ChatKey]) -> list[ChatKey]:
         with errors.as_storage_error("the archive cannot be read"):
             names = set(await asyncio.to_thread(self._store.files.chats))
         return [chat for chat in chats if file_names.encode(chat) not in names]
 
-    async def take(self, n: int, event: Event) -> None:
+    async def take(self, n: int, event: Event) -> bool:
         line: ArchiveLine | None = None
         match event.data:
             case events.Received(inbound) if lines.has_line(inbound):
@@ -73,28 +83,29 @@ class ArchiveExport(Export):
                 first = part.part_of or part.row
                 self._outgoing.setdefault(first, _Outgoing(n)).parts[part.row] = part
             case events.RowEnded() as end:
-                line = self._ended(event, end)
+                n, line = self._ended(n, event, end)
             case _:
                 pass
         if line is not None:
-            self._due.append((event.chat, event.seq, lines.dumped(line, event.seq)))
+            self._due.append(_Line(n, event.chat, event.seq, lines.dumped(line, event.seq)))
+        return line is not None
 
-    def _ended(self, event: Event, end: events.RowEnded) -> ArchiveLine | None:
-        """The line of a message whose last open part this was, where any of it arrived."""
+    def _ended(self, n: int, event: Event, end: events.RowEnded) -> tuple[int, ArchiveLine | None]:
+        """The line of a message whose last open part this was, where any of it arrived; and the number of its oldest event."""
         found = next(((name, one) for name, one in self._outgoing.items() if end.row in one.parts), None)
         if found is None:
-            return None
+            return n, None
         name, message = found
         message.ends[end.row] = end
         if message.ends.keys() != message.parts.keys():
-            return None
+            return n, None
         del self._outgoing[name]
         sent = {
             row: (part, message.ends[row].message_id)
             for row, part in message.parts.items()
             if message.ends[row].state == "sent"
         }
-        return lines.answered(event, sent) if sent else None
+        return message.n, lines.answered(event, sent) if sent else None
 
     async def _whole(self, event: Event, edit: Inbound) -> Inbound:
         """An edit of one item of an album as what all of it says now."""
@@ -140,17 +151,18 @@ class ArchiveExport(Export):
         with jsonl.locked(self._store.folder):
             self._store.tidy_once()
             while self._due:
-                chat = self._due[0][0]
+                chat = self._due[0].chat
                 name = file_names.encode(chat)
                 if name not in self._positions:
                     self._positions[name] = self._store.position(name)
-                new = {seq: raw for key, seq, raw in self._due if key == chat and seq > self._positions[name]}
+                mine = (one for one in self._due if one.chat == chat)
+                new = {one.seq: one.raw for one in mine if one.seq > self._positions[name]}
                 while new:
                     self._dirty.add(self._store.files.main(name))
                     for seq in list(new)[: self._store.write_some(name, list(new.values()), sync=False)]:
                         self._positions[name] = seq
                         del new[seq]
-                self._due = [one for one in self._due if one[0] != chat]
+                self._due = [one for one in self._due if one.chat != chat]
 
     def _sync(self) -> None:
         for path in self._dirty:

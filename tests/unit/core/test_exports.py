@@ -120,7 +120,7 @@ async def test_killed_at_any_write_and_deleted_it_has_each_line_once(
     rng, log = random.Random(1), MemoryLog()
     chats = Chats(log)
     for life in range(120):
-        disk, at = FaultyDisk(SystemDisk()), rng.randint(1, 8)
+        disk, at = FaultyDisk(SystemDisk()), rng.randint(1, 20)
         disk.fail(Failure("write", at, when=rng.choice(["before", "torn", "after"])))
         disk.fail(Failure("write", at, times=None))  # nothing more is written by this process
         async with exporting(tmp_path, log, disk):
@@ -128,9 +128,9 @@ async def test_killed_at_any_write_and_deleted_it_has_each_line_once(
                 chats.ask(rng.choice([ONE, OTHER]))
             elif chats.open:
                 chats.send()
-        if life == 30:
+        if life == 10:
             shutil.rmtree(tmp_path / "chats")
-        elif life == 60:
+        elif life == 20:
             for file in (tmp_path / "chats").glob(f"{encode(ONE)}.*"):
                 file.unlink()
     async with exporting(tmp_path, log):
