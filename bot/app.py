@@ -160,7 +160,14 @@ async def started(
         if os.environ.get("SHIPMATE_CORE") == "log":
             from bot import core_process  # built beside the gateway, whose place it is going to take
 
-            async with core_process.serving(own.settings, own.environment, own.log, own.names) as served:
+            async with core_process.serving(
+                own.settings,
+                own.environment,
+                own.log,
+                own.names,
+                say=say,
+                counted=own.counted if only is None else None,
+            ) as served:
                 settle_memory()
                 yield served
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
 from collections import OrderedDict
@@ -10,7 +11,15 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from bot import config, configuration, errors
 from bot.agent.pool import AgentPool
 from bot.agent.user_message import fresh_nonce
-from bot.composition import build_agent, build_channels, build_mcp, build_services, gateway_deps
+from bot.composition import (
+    build_agent,
+    build_channels,
+    build_dashboard,
+    build_mcp,
+    build_services,
+    gateway_deps,
+    with_settings,
+)
 from bot.context import prompt
 from bot.context.assembly import Frozen
 from bot.contracts.agent import TurnRequest
@@ -21,7 +30,7 @@ from bot.contracts.inbound import Inbound
 from bot.core.access import InboundCleaner
 from bot.core.archive.export import ArchiveExport
 from bot.core.archive.store import ChatStore
-from bot.core.chat import MODES, Chat
+from bot.core.chat import MODES, Chat, Phase
 from bot.core.chats import Chats
 from bot.core.event_log import EventLog
 from bot.core.events import Codec
@@ -34,10 +43,14 @@ from bot.core.reply import ChatReply
 from bot.core.runner import Runner
 from bot.core.sqlite_log import SqliteLog
 from bot.core.tool_calls import ToolCalls
+from bot.dashboard.console import ActiveChat
+from bot.dashboard.metrics import LogMetrics, MetricsPage
 from bot.disk_reserve import ReservedDisk
 from bot.gateway.builder import build_agent_services
-from bot.lifecycle import Environment, Serving
+from bot.lifecycle import CHECK_SECONDS, Environment, GatewayFigures, Readiness, Say, Serving, check_model
 from bot.llm.budgets import Spending
+from bot.reload import ConfigurationReload
+from bot.rss_monitor import RssMonitor
 from bot.telemetry import JsonlLog
 
 DRAIN_SECONDS = 8.0
@@ -47,9 +60,15 @@ MOST_PROMPTS = 2_000
 
 @contextlib.asynccontextmanager
 async def serving(
-    settings: config.Settings, environment: Environment, log: JsonlLog, names: Iterable[str]
+    settings: config.Settings,
+    environment: Environment,
+    log: JsonlLog,
+    names: Iterable[str],
+    *,
+    say: Say,
+    counted: LogMetrics | None = None,
 ) -> AsyncIterator[Serving]:
-    """Serve these channels for the block."""
+    """Serve these channels for the block, and the dashboard where there are figures that it has `counted`."""
     services = build_services(settings, environment, log)
     channels = build_channels(services, names)
     shared = build_agent_services(gateway_deps(services, channels))
@@ -101,7 +120,36 @@ async def serving(
         ids=environment.ids,
         log=log,
     )
+
+    def trouble(part: str, words: str) -> None:
+        say(f"{part}: {words}")
+
+    memory = RssMonitor(settings.memory.limit_mb, [], reports=shared.alerts, clock=environment.clock, log=log)
+    readiness = Readiness(
+        services, channels, memory=memory, mcp=mcp, storage=lambda: event_log.trouble, silent=lambda _: None
+    )
+    figures = GatewayFigures(
+        running=lambda: runner.running,
+        waiting=lambda: sum(len(chat.waiting) for chat in chats),
+        conversations=lambda: len(chats),
+        active=lambda: [one for chat in chats if (one := active(chat)) is not None],
+        memory=memory,
+        readiness=readiness,
+    )
+    reload = ConfigurationReload(
+        settings, pool, lambda changed: with_settings(pool.deps, services, shared, changed), log
+    )
+    dashboard = (
+        build_dashboard(services, figures, MetricsPage(counted, figures.read), reload)
+        if counted is not None and settings.dashboard.enabled
+        else None
+    )
     async with contextlib.AsyncExitStack() as around:
+        memory.start()
+        around.callback(memory.stop)
+        if dashboard is not None:
+            await dashboard.start()
+            around.push_async_callback(dashboard.stop)
         around.push_async_callback(event_log.close)
         around.push_async_callback(exporter.close)
         around.push_async_callback(services.model.close)
@@ -109,11 +157,25 @@ async def serving(
         environment.ids.after(await event_log.newest())
         exporter.start()
         around.push_async_callback(_stopped, channels.values(), runner)
+        checking = asyncio.create_task(check_model(services, pool.deps.models.name, say, trouble))
+        around.callback(checking.cancel)
         for name, channel in channels.items():
             await channel.start(intake)
             log.write("channel", f"{name} connected")
         await runner.start()  # now that what it sends can go out
-        yield Serving(channels, lambda: runner.busy)
+        await asyncio.wait([checking], timeout=CHECK_SECONDS)
+        if checking.done():
+            checking.result()
+        yield Serving(channels, lambda: runner.running > 0, dashboard)
+
+
+def active(chat: Chat) -> ActiveChat | None:
+    """A chat as the console shows it; None where nothing runs or waits."""
+    turn, waiting = chat.turn, len(chat.waiting)
+    if turn is None:
+        return ActiveChat(str(chat.key), "waits", waiting, "", None) if waiting else None
+    state = "waits for an approval" if turn.phase is Phase.SUSPENDED else "runs"
+    return ActiveChat(str(chat.key), state, waiting, turn.id, turn.first.ts / 1000)
 
 
 class Turns:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -52,6 +52,10 @@ class Chats:
 
     def __len__(self) -> int:
         return len(self._chats)
+
+    def __iter__(self) -> Iterator[Chat]:
+        """The chats that are in memory."""
+        return iter(list(self._chats.values()))
 
     def watch(self, changed: Callable[[Chat], object]) -> None:
         """Have this hear of each chat that has more in it."""

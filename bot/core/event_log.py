@@ -40,7 +40,11 @@ class Entry:
 
 
 class EventLog(Protocol):
-    """Appends events in order, never refuses one, and says when they are on disk."""
+    """Appends events in order, never refuses one, and says when they are on disk. `trouble`: why the disk refuses them, "" while it does
+    not.
+    """
+
+    trouble: str
 
     def append(self, entries: Sequence[Entry]) -> None:
         """All of these in one transaction, behind what was appended before. The same event again changes nothing."""
@@ -106,6 +110,7 @@ class MemoryLog:
         self.on_disk: dict[ChatKey, dict[str, Event]] = defaultdict(dict)
         self.positions: dict[ChatKey, Position] = {}
         self.keys: set[str] = set()
+        self.trouble = ""
         self.facts: dict[tuple[str, str], str] = {}
         self._order: list[Event] = []
         self._watchers: list[Committed] = []

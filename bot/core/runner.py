@@ -66,9 +66,9 @@ class Runner:
             self._look_at(chat)
 
     @property
-    def busy(self) -> bool:
-        """True while turns run."""
-        return bool(self._loops)
+    def running(self) -> int:
+        """The number of turns that run."""
+        return len(self._loops)
 
     async def close(self, seconds: float) -> bool:
         """Begin nothing more, and let what runs end; what does not is cancelled after so long, and goes on at the next start."""
@@ -191,6 +191,8 @@ class Runner:
 
     def _end(self, chat: Chat, turn: str, end: _End, took: float | None = None) -> None:
         facts = [Fact(chat.key, events.TurnEnded(end.state), turn)]
+        rows = chat.turn.rows.values() if chat.turn is not None else ()
+        delivered = sum(one is not None and one.state == "sent" for one in rows)
         if end.notice and chat.turn is not None:
             first = chat.turn.first
             words = events.Queued(
@@ -214,6 +216,7 @@ class Runner:
             duration=took,
             status="done" if end.state == "answered" else end.state,
             person=context.person(),
+            delivered=delivered,
             messages=len(chat.context),
             cause=end.cause or None,
         )
