@@ -13,7 +13,7 @@ from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Self
 
-from bot.context import deletions, quotes
+from bot.context import deletions
 from bot.contracts.archive import ArchiveKey
 from bot.contracts.base import Message
 from bot.contracts.transcript import (
@@ -26,7 +26,7 @@ from bot.contracts.transcript import (
     TurnEnd,
     TurnStart,
 )
-from bot.core import blocks
+from bot.core import blocks, quotes
 
 _NONE = frozenset[str]()
 """One for all: each other one takes 216 bytes, also where it is empty."""

@@ -105,6 +105,11 @@ class Runner:
             self._committed.setdefault(chat.key, chat.seq)
             self._look_at(chat)
 
+    @property
+    def running(self) -> int:
+        """The number of turns that run."""
+        return len(self._loops)
+
     async def close(self, seconds: float) -> bool:
         """Begin nothing more, and let what runs end; what does not is cancelled after so long, and goes on at the next start."""
         self._open = False
@@ -274,6 +279,8 @@ class Runner:
 
     def _end(self, chat: Chat, turn: str, end: _End, took: float | None = None) -> None:
         facts = list(end.facts)
+        sent = chat.turn.rows.values() if chat.turn is not None else ()
+        delivered = sum(one is not None and one.state == "sent" for one in sent)
         if end.notice and chat.turn is not None:
             rows = self._saying.rows(f"{turn}/end", Address.of(chat.turn.first), end.notice, ends=True)
             facts += [Fact(chat.key, row, turn) for row in rows]
@@ -286,6 +293,8 @@ class Runner:
             level="error" if end.state == "failed" else "info",
             duration=took,
             status="done" if end.state == "answered" else end.state,
+            person=context.person(),
+            delivered=delivered,
             messages=len(chat.context),
             cause=end.cause or None,
         )

@@ -31,9 +31,9 @@ from bot.contracts.inbound import Inbound
 from bot.contracts.model import InMemoryLearned, ModelFacts, ModelReply, ModelRequest, Usage
 from bot.contracts.outbound import Sent
 from bot.contracts.tools import Effect
+from bot.core.file_names import encode
 from bot.history.archive.store import ChatStore
 from bot.history.artifacts import ArtifactStore
-from bot.history.file_names import encode
 from bot.history.memory.files import NoteStore
 from bot.history.memory.memories import Memories
 from bot.history.retention import Retention

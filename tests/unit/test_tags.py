@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 from bot import tags
 from bot.agent import rendering
-from bot.context import file_previews, memory, prompt, quotes, replay
+from bot.context import file_previews, memory, prompt, replay
 from bot.contracts.agent import TurnRequest
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Message
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Inbound, Quoted, SeenFile
 from bot.contracts.provenance import ANYBODYS, NOBODYS, Provenance
+from bot.core import quotes
 from bot.core.found_tools import PutBack
 from bot.testing.model import text, tool_use
 from bot.tools.builtin.memory import NoteSources
@@ -130,7 +131,7 @@ def test_words_of_an_archive_are_a_persons_whatever_they_look_like(
     )
     if quoted:
         shown, meta = quotes.archived(
-            words, [Quoted(user_id="5", text="q", ts=1, message_id="9")], prompt.iso
+            words, [Quoted(user_id="5", text="q", ts=1, message_id="9")], quotes.iso
         )
         line = line.model_copy(update={"text": shown, "meta": meta})
     ((_, (said,)),) = replay.from_archive([line], 60, NONCE)

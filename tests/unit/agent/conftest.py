@@ -26,10 +26,10 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound, SeenFile
 from bot.contracts.model import InMemoryLearned
 from bot.contracts.outbound import Sent
+from bot.core.file_names import encode
 from bot.history.archive import store as archive
 from bot.history.archive.store import ChatStore
 from bot.history.artifacts import ArtifactStore
-from bot.history.file_names import encode
 from bot.history.line_stream import LineStream
 from bot.history.memory.files import NoteStore
 from bot.history.retention import Retention

@@ -9,7 +9,7 @@ from typing import Any
 
 from bot.context.assembly import Prompts
 from bot.context.instructions import InstructionFiles, Source
-from bot.history.file_names import encode
+from bot.core.file_names import encode
 from bot.system import SystemDisk
 from bot.tools.registry import Registry
 from tests.unit.agent.conftest import Bench

@@ -9,7 +9,7 @@ import pytest
 from bot import tags
 from bot.context.assembly import Prompts
 from bot.context.instructions import InstructionFiles
-from bot.history.file_names import encode
+from bot.core.file_names import encode
 
 from .conftest import KEY, Bench
 

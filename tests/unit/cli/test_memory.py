@@ -13,7 +13,7 @@ import pytest
 from bot.context.memory import SessionMemory
 from bot.contracts.identity import ChatKey
 from bot.contracts.memory_files import MemoryOwner, Written
-from bot.history import file_names
+from bot.core import file_names
 from bot.history.memory.files import NoteStore
 from bot.history.memory.memories import Memories, SavedMemory
 from bot.system import SystemDisk

@@ -17,7 +17,7 @@ from bot.context.sections import PromptTooLarge
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.tools import Skill
-from bot.history.file_names import encode
+from bot.core.file_names import encode
 from bot.testing.log import MemoryLog
 from bot.vetting import Vetting
 

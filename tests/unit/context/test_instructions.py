@@ -10,7 +10,7 @@ import pytest
 from bot.context import files
 from bot.context.instructions import InstructionFiles, Instructions, operator_files
 from bot.contracts.identity import ChatKey
-from bot.history.file_names import encode
+from bot.core.file_names import encode
 from bot.testing.log import MemoryLog
 from bot.vetting import Vetting
 

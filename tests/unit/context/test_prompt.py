@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from bot import tags
-from bot.context import file_previews, prompt, quotes
+from bot.context import file_previews, prompt
 from bot.contracts.agent import TurnRequest
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Due, Inbound, Origin, Quoted, SeenFile
 from bot.contracts.provenance import ANYBODYS
+from bot.core import quotes
 from bot.tools.permissions import taint
 
 ID, OTHER = "01ARZ3NDEKTSV4RRFFQ69G5FAV", "01ARZ3NDEKTSV4RRFFQ69G5FAW"
@@ -145,7 +146,7 @@ def test_loaded_turns_are_marked_with_time_and_speaker_and_their_text_is_unchang
 
 
 def quoted_rows(told: list[Quoted]) -> list[dict[str, Any]]:
-    (block,) = quotes.blocks(told, prompt.iso, NONCE)
+    (block,) = quotes.blocks(told, quotes.iso, NONCE)
     return [json.loads(line) for line in block["text"].split("\n")[1:-1]]
 
 
@@ -177,13 +178,13 @@ def test_what_a_person_sends_in_place_of_words_is_told_as_theirs_and_stays_untru
     ],
 )
 def test_what_others_have_sent_stays_theirs(other: dict[str, Any]) -> None:
-    (block,) = quotes.blocks([CONTACT.model_copy(update=other)], prompt.iso, NONCE)
+    (block,) = quotes.blocks([CONTACT.model_copy(update=other)], quotes.iso, NONCE)
     assert 'note="Earlier messages of others' in block["text"]
 
 
 def test_a_loaded_line_names_what_was_sent_in_place_of_words_as_that() -> None:
     forwarded = Quoted(user_id="1", text="hi", brought=True, origin=Origin(how="forwarded", name="Bob"))
-    words, meta = quotes.archived("look", [CONTACT, forwarded], prompt.iso)
+    words, meta = quotes.archived("look", [CONTACT, forwarded], quotes.iso)
     base = {"channel": "c", "chat_id": "1", "chat_key": "c:chat:1"}
     line = ArchiveLine(ts=0, role="user", user_id="1", text=words, meta=meta, **base)
     (message,) = prompt.loaded_messages([line], NONCE)
