@@ -247,6 +247,8 @@ def build_runtime(
         manifests=services.manifests,
         access=shared.access,
         lists=services.lists,
+        notes=services.memory_files,
+        artifacts=services.artifacts,
         memberships=shared.memberships,
         operators=services.operators,
         operator_chats=operators,

@@ -35,6 +35,7 @@ from bot.core.message_versions import (
 )
 from bot.core.outbox_row import OutboxRow
 from bot.core.question import Question
+from bot.core.removal import Gone
 
 MOST_ATTEMPTS = 5
 """Limit of starts of a turn without recorded progress in between: a turn that kills its process must not kill every next one."""
@@ -378,6 +379,14 @@ class Chat:
 
     def _deleted(self, event: Event, data: events.Deleted) -> None:
         deletion = data.inbound
+        # The model does not see it from now on; its words leave the log as soon as they are found there.
+        said = [one for one in self._known.values() if same_message(one, deletion)]
+        ids = {deletion.message_id or "", *(name for one in said for name in one.items)}
+        self.context.remove(
+            Gone(frozenset(one.request_id for one in said), messages=frozenset(ids)), head=False
+        )
+        self.beside[deletion.request_id] = deletion
+        self._opened[deletion.request_id] = event.seq
         if self._known_as(deletion) is None:
             self._early(event, deletion)
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -34,6 +34,8 @@ class Fact:
     person: str | None = None
     id: str = ""
     """"" takes a fresh one."""
+    blanks: Sequence[Event] = ()
+    """Events that lose words with it, as they are from now on."""
 
 
 class Facts:
@@ -128,7 +130,8 @@ class Chats:
             event = Event(name, fact.chat, now, fact.data, fact.turn, fact.person, chat.seq + 1)
             chat.apply(event)
             self.facts.apply(fact.data)
-            entries.append(Entry(event, chat.position, self._codec.encode(fact.data)))
+            blanks = tuple((one, self._codec.encode(one.data)) for one in fact.blanks)
+            entries.append(Entry(event, chat.position, self._codec.encode(fact.data), blanks))
         self._log.append(entries)
         for key, chat in touched.items():
             for changed in self._waiting.pop(key, ()):

@@ -14,6 +14,7 @@ from bot.contracts.base import Json, Message
 from bot.contracts.tools import ToolCall, ToolResult
 from bot.core import blocks, events
 from bot.core.events import Event
+from bot.core.removal import Gone, message_without, redacted
 
 INTERRUPTED = "Interrupted: the turn was stopped while this ran. It may or may not have taken effect."
 
@@ -134,6 +135,8 @@ class AgentContextStore:
                 self._cut(data)
             case events.Masked():
                 self._mask(data.results)
+            case events.Removed():
+                self.remove(Gone.of(data), head=data.head)
             case _ if running is None or running.id != event.turn:
                 return
             case events.Told():
@@ -230,6 +233,16 @@ class AgentContextStore:
             self.running.entries, _ = stripped_behind(self.running.entries, words, found=found)
         self._view = None
 
+    def remove(self, gone: Gone, *, head: bool) -> None:
+        """Take out what is removed, and with `head` the message that stands for what was cut away."""
+        self.head = None if head else self.head
+        self.turns = [replace(turn, entries=_without(turn.entries, turn.id, gone)) for turn in self.turns]
+        if (running := self.running) is not None:
+            running.entries = _without(running.entries, running.id, gone)
+            # Whose words each older message is cannot be told any more.
+            running.older = tuple((at, redacted(one)) for at, one in running.older)
+        self._view = None
+
     # ------------------------------------------------------------ what may go
 
     def over_cap(self) -> list[int]:
@@ -274,6 +287,15 @@ def api_rounds(entries: Sequence[ContextEntry]) -> list[tuple[ContextEntry, ...]
             found[-1].append(entry)
         before = entry
     return [tuple(one) for one in found]
+
+
+def _without(entries: Iterable[ContextEntry], turn: str, gone: Gone) -> tuple[ContextEntry, ...]:
+    """The entries of a turn without what is removed."""
+    return tuple(
+        entry if message is entry.message else replace(entry, message=message)
+        for entry in entries
+        for message in [message_without(entry.message, entry.sources, turn, gone)]
+    )
 
 
 def without_thinking(entries: Iterable[ContextEntry]) -> tuple[ContextEntry, ...]:

@@ -38,6 +38,8 @@ class Entry:
     position: Position
     raw: str = ""
     """The data of the event as it is stored."""
+    blanks: Sequence[tuple[Event, str]] = ()
+    """Events that lose words with it, as they are from now on, each with its data as it is stored."""
 
 
 class EventLog(Protocol):
@@ -91,6 +93,12 @@ class EventLog(Protocol):
         """The greatest id of what is on disk; "" where there is nothing. Raises `errors.StorageError`."""
         ...
 
+    async def naming(self, place: ChatKey, names: Collection[str]) -> list[Event]:
+        """The events of a chat and of its threads that speak of one of these ids of requests, turns or messages, in the order of
+        commits. Raises `errors.StorageError`.
+        """
+        ...
+
     async def known(self, keys: Collection[str]) -> bool:
         """True where an event with one of these keys was taken in. Raises `errors.StorageError`."""
         ...
@@ -135,6 +143,8 @@ class MemoryLog:
             event = entry.event
             if self.on_disk[event.chat].setdefault(event.id, event) is event:
                 self._order.append(event)
+            for blank, _ in entry.blanks:
+                self.on_disk[blank.chat][blank.id] = blank
             self.positions[event.chat] = entry.position
             newest[event.chat] = event.seq
             self.keys.update(keys_of(event.data))
@@ -184,6 +194,13 @@ class MemoryLog:
 
     async def newest(self) -> str:
         return max((name for events in self.on_disk.values() for name in events), default="")
+
+    async def naming(self, place: ChatKey, names: Collection[str]) -> list[Event]:
+        self.write()
+        found = (one for chat, some in self.on_disk.items() if place.contains(chat) for one in some.values())
+        return [
+            one for one in found if any(name == one.turn or f"'{name}'" in repr(one.data) for name in names)
+        ]
 
     async def known(self, keys: Collection[str]) -> bool:
         pending = (key for entry in self._pending for key in keys_of(entry.event.data))

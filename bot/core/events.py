@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 from pydantic import TypeAdapter, ValidationError
 
 from bot.contracts.approvals import Approval, QuestionButtons, Verdict
-from bot.contracts.base import ChatType, Json, Message
+from bot.contracts.base import ChatType, Json, Message, Role
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.outbound import OutboundKind
@@ -362,10 +362,20 @@ class Injected(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Removed(EventData):
-    """The words of these messages are gone for good, from here and from all that was made of them."""
+    """Words are gone for good, from the log and from all that was made of it: those of `requests`, the answers of `turns`, quotes of
+    `messages`, and with `head` the summary that may tell of them. `message` and `role` name what was removed, `related` are the turns
+    that had to do with it, `by` the request that asked for it.
+    """
 
     kind: ClassVar[str] = "removed"
-    messages: tuple[str, ...]
+    requests: tuple[str, ...] = ()
+    turns: tuple[str, ...] = ()
+    messages: tuple[str, ...] = ()
+    head: bool = False
+    message: str = ""
+    role: Role = "user"
+    related: tuple[str, ...] = ()
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,12 @@ from typing import Any
 from bot import errors
 from bot.access_list import AccessList
 from bot.contracts.approvals import Approvals, OpenQuestion, QuestionButtons, Verdict
+from bot.contracts.artifacts import Artifacts
 from bot.contracts.channel import Channel, Manifest
 from bot.contracts.environment import Clock, Ids, Log, OperatorNotices
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
+from bot.contracts.memory_files import MemoryFiles
 from bot.core.access import Access, Memberships
 from bot.core.chats import Chats, Fact
 from bot.core.event_log import EventLog
@@ -50,6 +52,8 @@ class Runtime:
     manifests: Mapping[str, Manifest]
     access: Access
     lists: AccessList
+    notes: MemoryFiles
+    artifacts: Artifacts
     memberships: Memberships
     operators: Collection[UserRef]
     operator_chats: OperatorChats

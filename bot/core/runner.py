@@ -212,17 +212,17 @@ class Runner:
             context.turn_scope(chat_key=chat.key, request_id=inbound.request_id, person=inbound.person),
             speaking(*self._locales.of(inbound)),
         ):
-            try:
-                done = await self._done(inbound)
-            except errors.ShipmateError as error:
-                self._log.write("error", f"{type(error).__name__}: {error}", level="error")
-                done = Done(error.person)
+            done = await self._carried_out(inbound)
             if inbound.request_id in chat.beside:
                 self._chats.append(*self._handled(chat, inbound, done))
 
-    async def _done(self, inbound: Inbound) -> Done:
+    async def _carried_out(self, inbound: Inbound) -> Done:
         command = self._door.command(inbound)
-        return Done() if command is None else await command.run(inbound)
+        try:
+            return Done() if command is None else await command.run(inbound)
+        except errors.ShipmateError as error:
+            self._log.write("error", f"{type(error).__name__}: {error}", level="error")
+            return Done(error.person)
 
     def _handled(self, chat: Chat, inbound: Inbound, done: Done) -> Iterator[Fact]:
         yield from done.facts
@@ -246,7 +246,8 @@ class Runner:
                 )
                 if chat.turn is None or chat.turn.phase is life.Phase.STOPPING:
                     return  # all of it was taken back while it waited for its slot
-                self._log.write("turn_start", "a turn begins", messages=len(chat.context))
+                if chat.turn.first.command is None:
+                    self._log.write("turn_start", "a turn begins", messages=len(chat.context))
                 began = self._clock.monotonic()
                 with speaking(*self._locales.of(chat.turn.first)):
                     end = await self._ended(chat, turn, chat.turn.first)
@@ -256,7 +257,7 @@ class Runner:
         """Run a turn to its end: a command, or the loop of the model."""
         try:
             if first.command is not None:
-                done = await self._done(first)
+                done = await self._carried_out(first)
                 return _End("handled", done.say, facts=done.facts)
             if chat.turn is not None and not any(one.says or one.attachments for one in chat.turn.left):
                 return _End("answered", say("turn.empty"))
@@ -287,6 +288,8 @@ class Runner:
         self._chats.append(*facts, Fact(chat.key, events.TurnEnded(end.state), turn))
         if over := chat.context.over_cap():
             self._append(chat, events.Cut(tuple(over), chat.context.head, "message_cap"))
+        if end.state == "handled":
+            return
         self._log.write(
             "turn_end",
             f"the turn is {end.state}",

@@ -40,6 +40,8 @@ CURSOR = "cursor"
 FORGET = "DELETE FROM facts WHERE kind = ? AND key = ?"
 AFTER = "SELECT id, seq, turn, person, kind, at, data, chat, n FROM events WHERE n > ? ORDER BY n LIMIT ?"
 READ = "SELECT id, seq, turn, person, kind, at, data FROM events WHERE chat = ? AND seq >= ? ORDER BY seq"
+NAMING = "SELECT id, seq, turn, person, kind, at, data, chat FROM events WHERE (chat = ? OR substr(chat, 1, ?) = ?) AND (%s) ORDER BY n"
+BLANK = "UPDATE events SET data = ? WHERE id = ?"
 LINGER = 0.05
 """Max seconds before what nobody waits for is written: a kill costs no more than that."""
 RETRY_SECONDS = 2.0
@@ -192,6 +194,7 @@ class SqliteLog:
         db.execute("BEGIN IMMEDIATE")
         try:
             db.executemany(APPEND, map(_row, entries))
+            db.executemany(BLANK, [(raw, event.id) for one in entries for event, raw in one.blanks])
             db.executemany(KEY, keys)
             db.executemany(POSITION, [(chat, one.base, one.open) for chat, one in positions.items()])
             for kind, key, value in filter(None, (fact_of(one.event.data) for one in entries)):
@@ -238,6 +241,20 @@ class SqliteLog:
     async def chats(self) -> list[ChatKey]:
         rows = await self._asked(lambda db: db.execute("SELECT chat FROM chats").fetchall())
         return [ChatKey.parse(chat) for (chat,) in rows]
+
+    async def naming(self, place: ChatKey, names: Collection[str]) -> list[Event]:
+        await self.committed()
+        # A name is looked for where it stands in a row: removals are rare, and an index of all names would cost every message.
+        wanted = [name for name in names if name]
+        tells = " OR ".join(["turn = ? OR instr(data, ?) OR instr(data, ?)"] * len(wanted)) or "0"
+        sql = NAMING % tells
+        below = f"{place.chat}:"
+        # As a string of JSON, and as one of the JSON that tags in the model's messages are.
+        forms = (form for one in wanted for form in (one, f'"{one}"', f'\\"{one}\\"'))
+        given = (str(place), len(below), below, *forms)
+        return await self._asked(
+            lambda db: [self._event(ChatKey.parse(chat), tuple(row)) for *row, chat in db.execute(sql, given)]
+        )
 
     async def cursor(self, export: str) -> int:
         sql = "SELECT value FROM facts WHERE kind = ? AND key = ?"

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 ON_THE_LOG = frozenset(
     {
+        "test_forgetting::test_forget_as_a_reply_in_telegram",
+        "test_forgetting::test_a_deletion_in_slack",
+        "test_forgetting::test_a_note_that_a_later_turn_made_of_it_goes_too",
         "test_operators::test_in_a_channel_a_stranger_alone_learns_that_they_have_to_be_let_in_and_once",
         "test_operators::test_an_operator_lets_a_stranger_in_from_the_chat",
         "test_operators::test_a_stranger_reads_that_operators_were_asked_only_where_one_was",

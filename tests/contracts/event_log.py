@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -123,6 +124,20 @@ class EventLogContract(ABC):
                 await log.move_cursor("archive", value)
         async with self.opened(place) as log:
             assert await log.cursor("archive") == 2
+
+    async def test_events_lose_words_with_the_event_that_removes_them(self, place: Any) -> None:
+        async with self.opened(place) as log:
+            said = entry(1, received("m1"))
+            log.append([said, entry(1, received("m1"), OTHER)])
+            (found,) = await log.naming(ONE, {"m1"})
+            assert (found.id, found.data) == (said.event.id, said.event.data)
+            assert await log.naming(ONE, {"m"}) == []
+            blank = replace(said.event, data=received("m1", ""))
+            removed = events.Removed(("r-m1",), by="r")
+            log.append([replace(entry(2, removed), blanks=[(blank, Codec().encode(blank.data))])])
+            await log.committed()
+        async with self.opened(place) as log:
+            assert [one.data for one in await log.read(ONE)] == [received("m1", ""), removed]
 
     async def test_who_watches_hears_of_each_commit(self, place: Any) -> None:
         heard: list[Mapping[ChatKey, int]] = []

@@ -79,6 +79,8 @@ class ArchiveExport(Export):
                 line = lines.said(await self._whole(event, inbound))
             case events.Deleted(inbound):
                 line = await self._removed(event, inbound)
+            case events.Removed(message=message) as gone if message and gone.by:
+                line = await self._forgotten(event, gone)
             case events.Queued(form="reply") as part:
                 first = part.part_of or part.row
                 self._outgoing.setdefault(first, _Outgoing(n)).parts[part.row] = part
@@ -132,6 +134,11 @@ class ArchiveExport(Export):
         for oldest in list(self._gone)[:-MOST_GONE]:
             del self._gone[oldest]
         return lines.removed(event, deletion, of, list(turns))
+
+    async def _forgotten(self, event: Event, gone: events.Removed) -> ArchiveLine | None:
+        asked = (one.data for one in await self._before(event) if one.id == gone.by)
+        by = next((one.inbound for one in asked if isinstance(one, events.Received)), None)
+        return None if by is None else lines.forgotten(event, gone, by)
 
     async def _before(self, event: Event) -> Sequence[Event]:
         return [one for one in await self._log.read(event.chat) if one.seq < event.seq]

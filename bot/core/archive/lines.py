@@ -9,7 +9,7 @@ from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Json
 from bot.contracts.inbound import Inbound
 from bot.core import jsonl, quotes
-from bot.core.events import Event, Queued
+from bot.core.events import Event, Queued, Removed
 
 BOT_USER = "bot"
 
@@ -81,4 +81,19 @@ def removed(event: Event, deletion: Inbound, of: Sequence[Inbound], turns: Seque
     } | ({"messageIds": ids} if set(ids) > {message_id} else {})
     return ArchiveLine.of(
         deletion, ts=int(event.at * 1000), message_id=message_id, role="system", text="", meta=meta
+    )
+
+
+def forgotten(event: Event, gone: Removed, by: Inbound) -> ArchiveLine:
+    """The line that hides the lines of a message that somebody wants forgotten."""
+    of = gone.turns if gone.role == "assistant" else gone.requests
+    meta: Json = {
+        "deleted": True,
+        "requestId": by.request_id,
+        "of": list(of),
+        "ofRole": gone.role,
+        "turns": list(gone.related),
+    } | ({"messageIds": list(gone.messages)} if len(gone.messages) > 1 else {})
+    return ArchiveLine.of(
+        by, ts=int(event.at * 1000), message_id=gone.message, role="system", text="", meta=meta
     )

@@ -1,0 +1,117 @@
+"""Removals: what somebody has deleted or wants forgotten, taken out of events and out of the model's messages. Blocks stay, so that calls
+keep their results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from bot.contracts.base import Json, Message
+from bot.contracts.inbound import Inbound
+from bot.core import blocks, events, quotes
+from bot.core.events import Event, EventData
+
+REMOVED = "[message removed]"
+SENDS = "chat_send"
+"""The tool whose input is what people read."""
+_REMOVED: Json = {"type": "text", "text": REMOVED}
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """What is removed: words of people by their requests, answers by their turns, quotes by the ids of the messages."""
+
+    requests: frozenset[str] = frozenset()
+    turns: frozenset[str] = frozenset()
+    messages: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, data: events.Removed) -> Gone:
+        """What an event removes."""
+        return cls(frozenset(data.requests), frozenset(data.turns), frozenset(data.messages))
+
+    @property
+    def names(self) -> frozenset[str]:
+        """All names by which events speak of it."""
+        return self.requests | self.turns | self.messages
+
+
+def message_without(message: Message, sources: Collection[str], turn: str | None, gone: Gone) -> Message:
+    """A message of the model's view without what is removed; the same one where it holds nothing of it. `sources` are the requests whose
+    words it carries.
+    """
+    if message["role"] == "assistant":
+        return without(message) if turn in gone.turns else message
+    if not gone.requests.isdisjoint(sources):
+        return redacted(message)
+    return quotes.without(message, gone.names, REMOVED)
+
+
+def blanked(event: Event, gone: Gone) -> EventData:  # noqa: PLR0911 - one `match` of the kinds with words
+    """The data of an event without what is removed; the same object where it holds nothing of it."""
+    data = event.data
+    match data:
+        case events.Received() | events.Edited():
+            inbound = _inbound_without(data.inbound, gone)
+            return data if inbound is data.inbound else replace(data, inbound=inbound)
+        case events.Told():
+            message = message_without(data.message, data.sources, event.turn, gone)
+            return data if message is data.message else replace(data, message=message)
+        case events.Answered() if event.turn in gone.turns:
+            answer: Message = {"role": "assistant", "content": data.content}
+            return replace(data, content=without(answer)["content"])
+        case events.Queued(form="reply") if event.turn in gone.turns:
+            return replace(data, text=REMOVED)
+        case events.Injected() if data.messages:
+            # Whose words each of them is cannot be told any more.
+            return replace(data, messages=tuple(map(redacted, data.messages)))
+        case events.Cut() if data.head is not None:
+            return replace(data, head=None)
+        case _:
+            pass
+    return data
+
+
+def without(message: Message) -> Message:
+    """A message without what was said in it. Calls and results stay, but for the words of an answer."""
+    if message["role"] == "user":
+        return redacted(message)
+    content: list[Json] = []
+    for block in message["content"]:
+        if block.get("type") == "text":
+            content.append(_REMOVED)
+        elif block.get("type") == "tool_use" and block.get("name") == SENDS:
+            content.append({**block, "input": {"text": REMOVED}})
+        elif block.get("type") not in blocks.THINKING:
+            content.append(block)
+    return {**message, "content": content or [_REMOVED]}
+
+
+def redacted(message: Message) -> Message:
+    """The same without what it says. Results of calls stay."""
+    results = [block for block in message["content"] if block.get("type") == "tool_result"]
+    return {**message, "content": results or [_REMOVED]}
+
+
+def _inbound_without(inbound: Inbound, gone: Gone) -> Inbound:
+    if inbound.request_id in gone.requests:
+        return inbound.model_copy(
+            update={
+                "text": "",
+                "quoted": (),
+                "links": (),
+                "mentioned": {},
+                "attachments": (),
+                "items": dict.fromkeys(inbound.items, ""),
+            }
+        )
+    if gone.messages.isdisjoint(one.message_id for one in inbound.quoted):
+        return inbound
+    quoted = tuple(
+        one.model_copy(update={"text": REMOVED, "part": None, "files": ()})
+        if one.message_id in gone.messages
+        else one
+        for one in inbound.quoted
+    )
+    return inbound.model_copy(update={"quoted": quoted})

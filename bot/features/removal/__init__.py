@@ -1,0 +1,15 @@
+"""Removal: what its author deletes, or somebody wants forgotten, leaves the log and all that was made of it."""
+
+from bot.core.feature import Command, Feature, Hooks, Runtime
+from bot.features.removal.service import Removal
+
+
+def _build(runtime: Runtime) -> Hooks:
+    removal = Removal(runtime)
+    return Hooks(
+        commands={"forget": Command(removal.forget, queued=True)},
+        signals={"delete": Command(removal.deleted)},
+    )
+
+
+FEATURE = Feature("removal", _build)

@@ -1,0 +1,200 @@
+"""Finds what a message has left in the log, and takes it out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from bot.contracts.base import Role
+from bot.contracts.identity import ChatKey, UserRef
+from bot.contracts.inbound import Inbound
+from bot.contracts.memory_files import MemoryOwner
+from bot.core import events
+from bot.core.chats import Fact
+from bot.core.events import Event
+from bot.core.feature import Done, Runtime
+from bot.core.removal import Gone, blanked
+from bot.words import say
+
+LAST = "last"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A message that is to be removed: its id, whose words it is, who may have it removed, and what goes with it. `related` are the turns
+    that had to do with it.
+    """
+
+    message: str
+    role: Role
+    person: str
+    gone: Gone
+    related: frozenset[str] = frozenset()
+
+
+class Removal:
+    """The work of the feature."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._run = runtime
+
+    async def deleted(self, deletion: Inbound) -> Done:
+        """A platform says that the author has deleted a message."""
+        target = await self._target(deletion.chat_key, deletion.message_id or "")
+        if target is None or target.role != "user" or target.person != deletion.user_id:
+            return Done()
+        return Done(facts=await self._removed(deletion, [target]))
+
+    async def forget(self, inbound: Inbound) -> Done:
+        """`/forget`, as a reply to a message, or `last`."""
+        words = inbound.args.split()
+        asked = inbound.answers or next((word for word in words if word != LAST), None)
+        manifest = self._run.manifests[inbound.channel]
+        if asked is not None:
+            target = await self._target(inbound.chat_key, asked)
+            if target is None:
+                return Done(say("forget.unknown"))
+            if target.person != inbound.user_id and not self._run.access.is_operator(inbound.person):
+                return Done(say("forget.not_yours"))
+            targets = [target]
+        elif LAST in words or manifest.access == "local":
+            targets = await self._last(inbound)
+            if not targets:
+                return Done(say("forget.nothing"))
+        else:
+            return Done(say("forget.how", prefix=manifest.command_prefix))
+        return Done(say("forget.done"), await self._removed(inbound, targets))
+
+    async def _last(self, inbound: Inbound) -> list[Target]:
+        """The newest message of a person, and what answered it."""
+        said = [
+            one.data.inbound
+            for one in await self._run.event_log.read(inbound.chat_key)
+            if isinstance(one.data, events.Received)
+            and one.data.inbound.person == inbound.person
+            and one.data.inbound.command is None
+            and one.data.inbound.says
+        ]
+        target = await self._target(inbound.chat_key, said[-1].message_id or "") if said else None
+        if target is None:
+            return []
+        answers = Target(
+            target.message, "assistant", target.person, Gone(turns=target.related), target.related
+        )
+        return [answers, target]
+
+    async def _target(self, chat: ChatKey, message: str) -> Target | None:
+        """The message of a chat with this id, which may be that of any part of an answer."""
+        found = [one for one in await self._run.event_log.naming(chat, {message}) if one.chat == chat]
+        said = [
+            one.data.inbound
+            for one in found
+            if isinstance(one.data, events.Received | events.Edited) and _is_called(one.data.inbound, message)
+        ]
+        if said:
+            ids = frozenset({message, *(name for one in said for name in one.items)})
+            requests = frozenset(one.request_id for one in said)
+            related = await self._turns(chat, requests | ids)
+            name = next(iter(said[0].items), message)
+            return Target(name, "user", said[0].user_id, Gone(requests, messages=ids), related)
+        sent = next(
+            (
+                one
+                for one in found
+                if isinstance(one.data, events.RowEnded) and one.data.message_id == message and one.turn
+            ),
+            None,
+        )
+        if sent is None or sent.turn is None:
+            return None
+        asked = [one.data for one in await self._run.event_log.naming(chat, {sent.turn})]
+        person = next((one.inbound.user_id for one in asked if isinstance(one, events.Received)), "")
+        turns = frozenset({sent.turn})
+        return Target(message, "assistant", person, Gone(turns=turns, messages=frozenset({message})), turns)
+
+    async def _turns(self, chat: ChatKey, names: frozenset[str]) -> frozenset[str]:
+        """The turns that answered these messages, or somebody who quoted them."""
+        about = await self._run.event_log.naming(chat, names)
+        requests = {
+            one.data.inbound.request_id
+            for one in about
+            if isinstance(one.data, events.Received)
+            and one.data.inbound.command is None
+            and (one.data.inbound.request_id in names or any(map(one.data.inbound.quotes, names)))
+        }
+        starts = await self._run.event_log.naming(chat, requests)
+        return frozenset(
+            one.turn
+            for one in starts
+            if isinstance(one.data, events.TurnStarted | events.Joined)
+            and one.turn is not None
+            and not requests.isdisjoint(one.data.members)
+        )
+
+    async def _removed(self, inbound: Inbound, targets: Sequence[Target]) -> list[Fact]:
+        """Take all of these out of what they have left: the facts of each chat that has something of them."""
+        facts = list[Fact]()
+        for target in targets:
+            facts += await self._facts(inbound, target)
+            made = [*target.related, *target.gone.requests]
+            person = UserRef(inbound.channel, target.person)
+            owners = (MemoryOwner("chat", str(inbound.chat_key)), MemoryOwner("person", str(person)))
+            notes = sum([await self._run.notes.forget(owner, made) for owner in owners])
+            artifacts = await self._run.artifacts.forget(inbound.chat_key, made)
+            self._run.log.write(
+                "removal",
+                "a message was removed",
+                chat_key=inbound.chat_key,
+                request_id=inbound.request_id,
+                message_id=target.message,
+                role=target.role,
+                by=inbound.user_id,
+                artifacts=artifacts,
+                notes=notes,
+            )
+        return facts
+
+    async def _facts(self, inbound: Inbound, target: Target) -> list[Fact]:
+        # Notes of a turn are quoted by its id.
+        gone = replace(target.gone, messages=target.gone.messages | target.related)
+        found = await self._run.event_log.naming(inbound.chat_key.chat, gone.names)
+        facts = list[Fact]()
+        for key, some in groupby(sorted(found, key=lambda one: str(one.chat)), key=lambda one: one.chat):
+            blanks = [replace(one, data=data) for one in some if (data := blanked(one, gone)) is not one.data]
+            chat = await self._run.chats.get(key)
+            own, told = key == inbound.chat_key, inbound.kind == "delete"  # that has its line already
+            if blanks or own:
+                removed = events.Removed(
+                    tuple(sorted(gone.requests)),
+                    tuple(sorted(gone.turns)),
+                    tuple(sorted(gone.messages)),
+                    chat.context.head is not None,
+                    target.message if own and not told else "",
+                    target.role,
+                    tuple(sorted(target.related)),
+                    inbound.request_id,
+                )
+                facts.append(
+                    Fact(
+                        key,
+                        removed,
+                        blanks=(*blanks, *await self._heads(key, tells=chat.context.head is not None)),
+                    )
+                )
+        return facts
+
+    async def _heads(self, chat: ChatKey, *, tells: bool) -> Iterable[Event]:
+        """The cuts of a chat without the summaries, which may tell of what is removed."""
+        if not tells:
+            return []
+        found = await self._run.event_log.naming(chat, {"head"})
+        return [
+            replace(one, data=replace(one.data, head=None))
+            for one in found
+            if one.chat == chat and isinstance(one.data, events.Cut)
+        ]
+
+
+def _is_called(inbound: Inbound, message: str) -> bool:
+    return inbound.message_id == message or message in inbound.items
