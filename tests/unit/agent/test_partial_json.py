@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot import text
-from bot.agent.partial_reply import PartialJSON, PartialReply
+from bot.core.partial_reply import PartialJSON, PartialReply
 from bot.contracts.model import TextDelta, ToolInputDelta
 from tests.shares import examples
 

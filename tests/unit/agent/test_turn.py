@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel
 
 from bot import errors
-from bot.agent.partial_reply import PartialReply
+from bot.core.partial_reply import PartialReply
 from bot.contracts.agent import TurnOutcome, TurnRequest
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
