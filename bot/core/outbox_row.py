@@ -97,7 +97,8 @@ class OutboxRow:
     def takes(self, shown: OutboxRow) -> bool:
         """True where this message comes in the place of a preview that stands in the chat."""
         preview = shown.form == "preview" and shown.message_id is not None and not shown.outdated
-        return preview and self.form == "reply" and (shown.turn, shown.place) == (self.turn, self.place)
+        answers = self.form == "reply" and self.question is None
+        return preview and answers and (shown.turn, shown.place) == (self.turn, self.place)
 
     @property
     def place(self) -> tuple[tuple[str, str], ...]:
