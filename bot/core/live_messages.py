@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 from bot import errors
 from bot.contracts.channel import Channel, Drafts, Edits
@@ -79,6 +80,18 @@ class LiveMessages:
         """Take a slot for something cosmetic; False where none is free, or where a message is on its way to the same place."""
         waits = any(other.place == row.place and not other.live for other in chat.outbox.values())
         return not (waits or self._outbox.busy(row)) and self._limits.spare(row.address, edit=edit)
+
+    def start(self, showing: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """A task that shows something; operators are told where it fails."""
+
+        def over(task: asyncio.Task[None]) -> None:
+            if not task.cancelled() and (error := task.exception()) is not None:
+                cause = f"{type(error).__name__}: {error}"
+                self._log.write("error", f"a turn cannot be shown any more: {cause}", level="error")
+
+        task = asyncio.create_task(showing)
+        task.add_done_callback(over)
+        return task
 
     # ------------------------------------------------------------ changes
 

@@ -76,7 +76,11 @@ class Loop:
         """Run until nothing is left to do; a sentence for the person where that is no answer, else "". Raises `errors.ShipmateError`."""
         frame = await self._ports.frame()
         for _ in range(MOST_STEPS):
-            await self._take_up()
+            running = self._chat.context.running
+            if (
+                running is None or not running.answered
+            ):  # an answer is said before what came meanwhile is taken up
+                await self._take_up()
             running = self._chat.context.running
             if running is None or not running.entries:
                 return ""
@@ -85,7 +89,7 @@ class Loop:
                 await self._act(calls, last.cut)
             elif self._said():
                 return ""
-            elif last.message["role"] == "assistant":
+            elif running.answered:
                 return await self._say_the_rest(last)
             else:
                 await self._ask(frame)

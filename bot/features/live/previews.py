@@ -64,7 +64,7 @@ class Previews:
         if preview is None:
             drafts = to.channel in self._previewing.drafts and to.chat_type == "direct"
             preview = self._open[to.request_id] = _Preview(to, words, 0.0, drafts)
-            preview.task = asyncio.create_task(self._show(chat, preview, after, edits.every[to.chat_type]))
+            preview.task = self._live.start(self._show(chat, preview, after, edits.every[to.chat_type]))
         preview.words, preview.since = words, self._clock.monotonic()
 
     def grows(self, turn: str) -> bool:

@@ -106,7 +106,7 @@ class Progress:
         if watched.task is None or watched.task.done():
             edits = self._manifests[watched.to.channel].edits if watched.to.channel in self._on else None
             showing = self._show(watched, edits.every[watched.to.chat_type]) if edits else self._say(watched)
-            watched.task = asyncio.create_task(showing)
+            watched.task = self._live.start(showing)
 
     # ------------------------------------------------------------ what is shown
 

@@ -67,7 +67,7 @@ class LiveTurns:
         turn = chat.turn
         if turn is not None and turn.boot == self._boot:
             if turn.id not in self._turns:
-                self._turns[turn.id] = asyncio.create_task(self._show(chat, turn))
+                self._turns[turn.id] = self._live.start(self._show(chat, turn))
             self._suspend(turn)
         busy = len(self._turns) >= self._slots if turn is None else turn.phase is not Phase.ENDING
         for inbound in chat.waiting if busy else ():
@@ -78,7 +78,7 @@ class LiveTurns:
     async def _show(self, chat: Chat, turn: Turn) -> None:
         """Show a turn for as long as it runs, and until what was shown of it is at its end."""
         self._progress.begin(chat, turn.first)
-        signs = asyncio.create_task(self._work(turn))
+        signs = self._live.start(self._work(turn))
         try:
             await self._chats.until(chat.key, lambda: _over(chat, turn) or None)
             signs.cancel()
