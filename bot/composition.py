@@ -40,11 +40,14 @@ from bot.contracts.leadership import Leadership
 from bot.contracts.manner import Manner
 from bot.contracts.model import Model
 from bot.contracts.questions import Questions
+from bot.contracts.tools import ToolWatch
+from bot.core.feature import WorkWatch
 from bot.core.file_names import encode
 from bot.dashboard.console import Console, ConsoleSources, PartHealth
 from bot.dashboard.metrics import Figures, LogMetrics, MetricsPage
 from bot.dashboard.server import Dashboard
 from bot.disk_reserve import DiskReserve, ReservedDisk
+from bot.features.live.preview_parts import Previewing
 from bot.gateway.attachments import Limits as FileLimits
 from bot.gateway.builder import (
     AgentServices,
@@ -54,7 +57,6 @@ from bot.gateway.builder import (
     build_gateway,
 )
 from bot.gateway.jobs.store import JobLimits
-from bot.gateway.live.message import Previewing
 from bot.gateway.lost_messages import LostMessages
 from bot.gateway.outbox.files import OutgoingFiles, OutgoingLimits
 from bot.gateway.watchdog import ChannelWatchdog
@@ -513,7 +515,15 @@ def load_spending(spending: Spending, settings: config.Settings, environment: En
     )
 
 
-def build_agent(services: Services, gateway: AgentServices, mcp: McpServers, spending: Spending) -> AgentPool:
+def build_agent(
+    services: Services,
+    gateway: AgentServices,
+    mcp: McpServers,
+    spending: Spending,
+    progress: WorkWatch | None = None,
+) -> AgentPool:
+    """Build the conversations. `progress` hears what they have at work, else that of the gateway."""
+    progress = progress or gateway.delivery.progress
     settings, environment, log = services.settings, services.environment, services.log
     clock = environment.clock
     recorded = functools.partial(
@@ -557,8 +567,8 @@ def build_agent(services: Services, gateway: AgentServices, mcp: McpServers, spe
             ),
             limits=view_limits(settings),
             registry=registry,
-            dispatcher=build_dispatcher(services, registry, gateway),
-            task_events=gateway.delivery.progress,
+            dispatcher=build_dispatcher(services, registry, gateway, progress),
+            task_events=progress,
             approvals=gateway.approvals,
             operators=gateway.alerts,
             prompts=Prompts(
@@ -609,7 +619,7 @@ def with_settings(
             windows=changed.windows,
         ),
         limits=view_limits(settings),
-        dispatcher=build_dispatcher(changed, deps.registry, gateway),
+        dispatcher=build_dispatcher(changed, deps.registry, gateway, gateway.delivery.progress),
     )
 
 
@@ -647,7 +657,9 @@ def build_tool_ports(services: Services, gateway: AgentServices, mcp: McpServers
     )
 
 
-def build_dispatcher(services: Services, registry: Registry, gateway: AgentServices) -> Dispatcher:
+def build_dispatcher(
+    services: Services, registry: Registry, gateway: AgentServices, progress: ToolWatch
+) -> Dispatcher:
     return Dispatcher(
         registry,
         clock=services.environment.clock,
@@ -658,7 +670,7 @@ def build_dispatcher(services: Services, registry: Registry, gateway: AgentServi
         around=CallWatcher(
             ActionRecorder(build_policy(services, registry, gateway.approvals), registry),
             registry,
-            gateway.delivery.progress,
+            progress,
         ),
         pictures=services.settings.files.pictures,
     )

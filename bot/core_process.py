@@ -44,6 +44,7 @@ from bot.core.events import Codec
 from bot.core.exports import Exporter
 from bot.core.feature import Door, Runtime
 from bot.core.intake import Intake
+from bot.core.live_messages import LiveMessages
 from bot.core.locales import FactLocales, Locales
 from bot.core.loop import Frame, Loop, LoopPorts
 from bot.core.operator_chats import OperatorChats
@@ -108,8 +109,33 @@ async def serving(  # noqa: PLR0915 - the wiring of one process, in order
         max_messages=view_limits(settings).max_messages,
     )
     chats = Chats(event_log, codec, make, clock=environment.clock, ids=environment.ids)
+    limits = RateLimiter(services.manifests, environment.clock, limits=settings.delivery.limits)
+    outbox = Outbox(channels, chats, event_log, limits, boot=boot, clock=environment.clock, log=log)
+    live = LiveMessages(
+        outbox,
+        channels,
+        chats,
+        event_log,
+        limits,
+        boot=boot,
+        clock=environment.clock,
+        ids=environment.ids,
+        log=log,
+    )
     slots, tasks, door = Slots(settings.queue.max_concurrent_turns), BackgroundTasks(log), Door()
-    runtime = build_runtime(services, shared, channels, chats, event_log, slots=slots, tasks=tasks, door=door)
+    runtime = build_runtime(
+        services,
+        shared,
+        channels,
+        chats,
+        event_log,
+        slots=slots,
+        tasks=tasks,
+        door=door,
+        live=live,
+        limits=limits,
+        boot=boot,
+    )
     saying, locales, alerts = runtime.saying, runtime.locales, runtime.alerts
     door.open(feature.found(), runtime)
     # The agent asks it as any `contracts.approvals.Approvals`.
@@ -118,10 +144,9 @@ async def serving(  # noqa: PLR0915 - the wiring of one process, in order
         shared, approvals=approvals, locales=locales, alerts=cast("OldAlerts", alerts)
     )
     mcp = build_mcp(services, shared.questions)
-    pool = build_agent(services, shared, mcp, Spending(configuration.prices_of(settings.llm)))
-    limits = RateLimiter(services.manifests, environment.clock, limits=settings.delivery.limits)
-    outbox = Outbox(channels, chats, event_log, limits, boot=boot, clock=environment.clock, log=log)
-    turns = Turns(pool, chats, event_log, channels, boot=boot)
+    spending = Spending(configuration.prices_of(settings.llm))
+    pool = build_agent(services, shared, mcp, spending, door.display.work if door.display else None)
+    turns = Turns(pool, chats, event_log, channels, door, boot=boot)
     runner = Runner(
         chats,
         event_log,
@@ -129,6 +154,7 @@ async def serving(  # noqa: PLR0915 - the wiring of one process, in order
         door=door,
         saying=saying,
         locales=locales,
+        live=live,
         loop=turns.loop,
         slots=slots,
         boot=boot,
@@ -196,7 +222,7 @@ async def serving(  # noqa: PLR0915 - the wiring of one process, in order
         await chats.start()
         await locales.load()
         exporter.start()
-        around.push_async_callback(_stopped, channels.values(), runner)
+        around.push_async_callback(_stopped, channels.values(), runner, door)
         checking = asyncio.create_task(check_model(services, pool.deps.models.name, say, trouble))
         around.callback(checking.cancel)
         for name, channel in channels.items():
@@ -222,6 +248,9 @@ def build_runtime(
     slots: Slots,
     tasks: BackgroundTasks,
     door: Door,
+    live: LiveMessages,
+    limits: RateLimiter,
+    boot: str,
 ) -> Runtime:
     """What the core gives to features."""
     settings, environment, log = services.settings, services.environment, services.log
@@ -255,6 +284,13 @@ def build_runtime(
         alerts=alerts,
         locales=locales,
         saying=saying,
+        live=live,
+        limits=limits,
+        settings=settings.channels,
+        slots=settings.queue.max_concurrent_turns,
+        redact=services.redact,
+        settled=services.redact.settled,
+        boot=boot,
         suspended=slots.suspended,
         settle=door.settle,
         clock=environment.clock,
@@ -281,9 +317,11 @@ class Turns:
         chats: Chats,
         event_log: EventLog,
         channels: Mapping[str, Channel],
+        door: Door,
         *,
         boot: str,
     ) -> None:
+        self._display = door.display
         self._agent = pool.deps
         self._chats = chats
         self._event_log = event_log
@@ -304,7 +342,18 @@ class Turns:
                 request, int(agent.clock.now() * 1000), fresh_nonce(agent), zone=words.zone()
             )
 
-        reply = ChatReply(chat, turn, first, self._chats, self._channels[first.channel].split)
+        display = self._display
+        if display is not None:
+            display.begin(chat.turn)
+        reply = ChatReply(
+            chat,
+            turn,
+            first,
+            self._chats,
+            split=self._channels[first.channel].split,
+            show=_nothing if display is None else functools.partial(display.preview, chat),
+            redact=agent.redact,
+        )
         calls = ToolCalls(
             chat, turn, self._chats, self._event_log, agent.dispatcher, reply=reply, boot=self._boot
         )
@@ -314,6 +363,8 @@ class Turns:
             tell,
             calls,
             reply,
+            agent.redact,
+            agent.settled,
             agent.ids.ulid,
             self._boot,
         )
@@ -337,9 +388,15 @@ class Turns:
         )
 
 
-async def _stopped(channels: Iterable[Channel], runner: Runner) -> None:
+def _nothing(*_: object) -> None:
+    """Shows nothing."""
+
+
+async def _stopped(channels: Iterable[Channel], runner: Runner, door: Door) -> None:
     for channel in channels:
         await channel.pause()
     await runner.close(DRAIN_SECONDS)
+    if door.display is not None:
+        await door.display.close()
     for channel in channels:
         await channel.stop()

@@ -13,7 +13,6 @@ from bot.agent import assistant_text
 from bot.agent.compactor import Compactor
 from bot.agent.continuation import joined
 from bot.agent.deps import AgentDeps
-from bot.agent.partial_reply import PartialReply
 from bot.agent.reply import TrackedReply
 from bot.agent.steps import INTERRUPTED, CallRecord, StepLog, known_results, silent_answer
 from bot.agent.user_message import fresh_nonce, instructions, said_by_servers, user_message
@@ -30,6 +29,7 @@ from bot.contracts.model import ModelReply, ModelRequest
 from bot.contracts.tools import ToolCall, ToolResult
 from bot.contracts.transcript import Boundary, Injection, MessageEvent, TurnEnd
 from bot.core import blocks
+from bot.core.partial_reply import PartialReply
 from bot.llm.log import usage_object
 from bot.telemetry import redaction
 from bot.tools.builtin.chat_send import promises_more

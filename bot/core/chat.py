@@ -231,13 +231,20 @@ class Revise:
 
 
 @dataclass(frozen=True, slots=True)
+class EndLive:
+    """Bring this live message to its end: nothing changes it any more, and nothing comes in its place."""
+
+    row: OutboxRow
+
+
+@dataclass(frozen=True, slots=True)
 class WakeAt:
     """Nothing is due before this time (epoch seconds)."""
 
     at: float
 
 
-Effect = StartTurn | AskAnew | StopTurn | Handle | Send | Find | Expire | Revise | WakeAt
+Effect = StartTurn | AskAnew | StopTurn | Handle | Send | Find | Expire | Revise | EndLive | WakeAt
 
 
 class Chat:
@@ -512,6 +519,8 @@ class Chat:
         turn = self.turn
         if turn is not None and turn.id == question.turn and turn.phase is Phase.SUSPENDED:
             turn.phase = Phase.RUNNING
+            for row in list(question.copies.values()):
+                self._outdate(turn.id, row)  # what comes now is to stand below it
         self._forget(question)
 
     def _decide_all(self, turn: Turn, verdict: Verdict, at: float) -> None:
@@ -534,28 +543,39 @@ class Chat:
     # ------------------------------------------------------------ what goes out
 
     def _queued(self, event: Event, data: events.Queued) -> None:
-        self.outbox[data.row] = OutboxRow.of(data, event)
+        row = self.outbox[data.row] = OutboxRow.of(data, event)
         self._opened[data.row] = event.seq
         turn = self._running(event)
         if (question := self.questions.get(data.question or "")) is not None:
             question.rows[data.row] = None
             if question.verdict is not None:
                 self._end_row(data.row, arrived=False)
-        elif turn is not None:
+            return
+        if turn is None:
+            return
+        turn.acted = turn.acted or data.form in {"reply", "preview"}
+        if not row.live:
             turn.rows[data.row] = None
-        if turn is not None and data.form == "reply":
-            turn.acted = True
-            if data.ends and turn.phase in {Phase.STARTING, Phase.RUNNING}:
-                turn.phase = Phase.ENDING
+        if data.form == "reply" and data.ends and turn.phase in {Phase.STARTING, Phase.RUNNING}:
+            turn.phase = Phase.ENDING
 
     def _deferred(self, _: Event, data: events.Deferred) -> None:
         self._row(data.row, not_before=data.until, delayed=True, state="queued")
 
     def _sending(self, _: Event, data: events.Sending) -> None:
-        self._row(data.row, state="sending", boot=data.boot)
+        self._row(data.row, state="sending", boot=data.boot, replaces=data.replaces)
+        row = self.outbox.get(data.row)
+        if row is not None and row.form == "reply" and row.last and row.turn is not None:
+            self._outdate(row.turn, row)
+
+    def _outdate(self, turn: str, below: OutboxRow) -> None:
+        """Nothing comes in the place of the previews of a turn any more that stand above this row."""
+        for row in list(self.outbox.values()):
+            if row.turn == turn and row.form == "preview" and row.place == below.place:
+                self._row(row.id, outdated=True)
 
     def _returned(self, _: Event, data: events.Returned) -> None:
-        self._row(data.row, state="queued")
+        self._row(data.row, state="queued", replaces=None)
 
     def _uncertain(self, _: Event, data: events.Uncertain) -> None:
         self._row(data.row, boot="")
@@ -632,15 +652,21 @@ class Chat:
     def _due_rows(self, now: float, boot: str) -> Iterator[Effect]:
         """The oldest open row of each target: one at a time, in order. One that was put off keeps its place among those of its target."""
         seen = set[tuple[tuple[str, str], ...]]()
+        answering = {row.turn for row in self.outbox.values() if row.form == "reply"}
         for row in self.outbox.values():
-            if row.live and row.message_id is not None and row.boot == boot:
-                continue  # it stands in the chat, and is changed by the turn that shows it
+            if row.live and row.message_id is not None:
+                # It stands in the chat, and is changed by its turn, until something comes in its place or the turn is over.
+                over = self.turn is None or self.turn.id != row.turn
+                if row.outdated or (over and row.turn not in answering):
+                    yield EndLive(row)
+                continue
             if row.place in seen:
                 continue
             seen.add(row.place)
             if row.state == "sending":
                 if row.boot != boot:
-                    yield Find(row)
+                    # A change that was cut off is made again: that changes nothing.
+                    yield Find(row) if row.replaces is None else Send(row)
             elif row.not_before is not None and now < row.not_before:
                 yield WakeAt(row.not_before)
             else:

@@ -64,6 +64,12 @@ class RunningTurn:
     """The archive lines that were injected."""
 
     @property
+    def answered(self) -> bool:
+        """True where its last message is an answer that calls nothing."""
+        last = self.entries[-1].message if self.entries else None
+        return last is not None and last["role"] == "assistant" and not blocks.tool_calls(last["content"])
+
+    @property
     def open_calls(self) -> list[ToolCall]:
         """The calls of the last answer that have no result."""
         if not self.entries or self.entries[-1].message["role"] != "assistant":

@@ -281,11 +281,14 @@ class Deferred(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Sending(EventData):
-    """A send begins: without its end, and in another boot, nobody knows whether it arrived."""
+    """A send begins: without its end, and in another boot, nobody knows whether it arrived. `replaces` is the platform's id of the
+    message in whose place it comes.
+    """
 
     kind: ClassVar[str] = "sending"
     row: str
     boot: str
+    replaces: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

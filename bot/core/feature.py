@@ -8,24 +8,29 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
-from typing import Any
+from typing import Any, Protocol
 
 from bot import errors
 from bot.access_list import AccessList
 from bot.contracts.approvals import Approvals, OpenQuestion, QuestionButtons, Verdict
 from bot.contracts.artifacts import Artifacts
-from bot.contracts.channel import Channel, Manifest
-from bot.contracts.environment import Clock, Ids, Log, OperatorNotices
+from bot.contracts.channel import Channel, ChannelSettings, Manifest
+from bot.contracts.environment import Clock, Ids, Log, OperatorNotices, Redact
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.memory_files import MemoryFiles
+from bot.contracts.tasks import TaskEvents
+from bot.contracts.tools import ToolWatch
 from bot.core.access import Access, Memberships
+from bot.core.chat import Chat, Turn
 from bot.core.chats import Chats, Fact
 from bot.core.event_log import EventLog
 from bot.core.events import Decided
+from bot.core.live_messages import LiveMessages
 from bot.core.locales import Locales
 from bot.core.operator_chats import OperatorChats
 from bot.core.question import Question
+from bot.core.rate_limit import RateLimiter
 from bot.core.saying import Saying
 
 PACKAGE = "bot.features"
@@ -42,6 +47,7 @@ Settle = Callable[[Question, Verdict], Awaitable[Sequence[Fact] | None]]
 class Runtime:
     """What the core gives to features. `operators` are those of now; `suspended` frees the turn's place among those that run, for a
     block in which it waits for a person; `settle` carries out what is decided about a question, whatever its subject.
+    `settled` gives the part of words that go on which cannot become a secret.
     """
 
     name: str
@@ -60,6 +66,15 @@ class Runtime:
     alerts: OperatorNotices
     locales: Locales
     saying: Saying
+    live: LiveMessages
+    limits: RateLimiter
+    settings: Mapping[str, ChannelSettings]
+    """Those of the channels."""
+    slots: int
+    """Limit of turns that run at once."""
+    redact: Redact
+    settled: Redact
+    boot: str
     suspended: Callable[[], AbstractAsyncContextManager[None]]
     settle: Settle
     clock: Clock
@@ -95,6 +110,20 @@ class Command:
         return cls(run)
 
 
+class WorkWatch(ToolWatch, TaskEvents, Protocol):
+    """Is told what turns have at work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Display:
+    """Shows turns while they run. `begin` is called in the task of each; `preview` shows an answer that is being written."""
+
+    begin: Callable[[Turn], object]
+    preview: Callable[[Chat, Inbound, Callable[[], str]], object]
+    work: WorkWatch
+    close: Callable[[], Awaitable[None]]
+
+
 @dataclass(frozen=True, slots=True)
 class Hooks:
     """What a feature adds. `signals` are commands for kinds of inbounds that are no messages."""
@@ -109,6 +138,7 @@ class Hooks:
     """Loops that run while the gateway serves."""
     questions: Callable[[ChatKey, UserRef], list[OpenQuestion]] | None = None
     """The open questions of a chat, as a person sees them who opens it."""
+    display: Display | None = None
     outcomes: Mapping[str, Callable[[Question], str]] = field(default_factory=dict)
     """The words below a question of a subject once it is decided."""
 
@@ -128,6 +158,7 @@ class Door:
         self.commands: dict[str, Command] = {}
         self.signals: dict[str, Command] = {}
         self.approvals: Approvals | None = None
+        self.display: Display | None = None
         self._outcomes: dict[str, Callable[[Question], str]] = {}
         self._settles: dict[str, Settle] = {}
         self.serves: list[Callable[[], Coroutine[Any, Any, None]]] = []
@@ -144,6 +175,7 @@ class Door:
                     )
                 mine.update(theirs)
             self.approvals = hooks.approvals or self.approvals
+            self.display = hooks.display or self.display
             self._outcomes |= hooks.outcomes
             self._settles |= hooks.settles
             self.serves += hooks.serves

@@ -11,21 +11,25 @@ import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from bot import errors
+from bot import errors, text
 from bot.contracts.base import Json, Message
+from bot.contracts.environment import Redact
 from bot.contracts.inbound import Inbound
 from bot.contracts.model import Model, ModelReply, ModelRequest
 from bot.contracts.tools import ToolCall
 from bot.core import blocks, events, view
-from bot.core.chat import Chat
+from bot.core.chat import Chat, Phase
 from bot.core.chats import Chats, Fact
 from bot.core.context import ContextEntry
+from bot.core.partial_reply import PartialReply
 from bot.core.reply import ChatReply
 from bot.core.tool_calls import ToolCalls
 from bot.tools.builtin.chat_send import promises_more
 from bot.words import say
 
 SEND = "chat_send"
+STOPPED = "(stopped)"
+"""Marks for the model what a stop cut off."""
 MOST_STEPS = 50
 """Limit of model calls in one turn."""
 
@@ -50,6 +54,9 @@ class LoopPorts:
     """A person's message as the model gets it."""
     calls: ToolCalls
     reply: ChatReply
+    redact: Redact
+    settled: Redact
+    """The part of words that go on which cannot become a secret."""
     new_id: Callable[[], str]
     boot: str
 
@@ -63,12 +70,17 @@ class Loop:
         self._chats = chats
         self._ports = ports
         self._call: asyncio.Task[ModelReply] | None = None
+        self._heard = PartialReply()
 
     async def run(self) -> str:
         """Run until nothing is left to do; a sentence for the person where that is no answer, else "". Raises `errors.ShipmateError`."""
         frame = await self._ports.frame()
         for _ in range(MOST_STEPS):
-            await self._take_up()
+            running = self._chat.context.running
+            if (
+                running is None or not running.answered
+            ):  # an answer is said before what came meanwhile is taken up
+                await self._take_up()
             running = self._chat.context.running
             if running is None or not running.entries:
                 return ""
@@ -77,7 +89,7 @@ class Loop:
                 await self._act(calls, last.cut)
             elif self._said():
                 return ""
-            elif last.message["role"] == "assistant":
+            elif running.answered:
                 return await self._say_the_rest(last)
             else:
                 await self._ask(frame)
@@ -140,10 +152,14 @@ class Loop:
         self._call = asyncio.ensure_future(self._answer(request))
         try:
             await asyncio.wait([self._call])
+        except asyncio.CancelledError:
+            self._stopped(call)
+            raise
         finally:
             asked, self._call = self._call, None
             asked.cancel()
         if asked.cancelled():
+            self._show_no_more()
             return  # the question is put anew
         reply = asked.result()
         usage = reply.usage
@@ -165,10 +181,38 @@ class Loop:
         )
 
     async def _answer(self, request: ModelRequest) -> ModelReply:
+        turn, speaks = self._chat.turn, False
+        asked = turn is None or not all(one.overheard for one in turn.left)
+        heard = self._heard = PartialReply(plain=asked)
         async for piece in self._ports.model.stream(request):
+            heard.take(piece)
+            if heard.speaks and not speaks:
+                speaks = True
+                self._ports.reply.preview(heard.shown)
             if isinstance(piece, ModelReply):
+                self._show_no_more()  # its message comes in the place of what was shown of it
                 return piece
         raise errors.StreamBroken("the model's stream ended without a reply")
+
+    def _show_no_more(self) -> None:
+        if self._heard.speaks:
+            self._ports.reply.preview(str)
+
+    def _stopped(self, call: str) -> None:
+        """Keep what the model had said when its turn was stopped, with a mark; a turn that has said nothing yet says it."""
+        turn = self._chat.turn
+        if turn is None or turn.phase is not Phase.STOPPING:
+            return
+        ports = self._ports
+        words = ports.redact(ports.settled(self._heard.words())).strip() if turn.left else ""
+        if not words:
+            self._show_no_more()
+            return
+        kept = {"type": "text", "text": f"{words}\n\n{STOPPED}"}
+        spoke = self._spoke()
+        self._append(events.Answered(call, [kept], "stopped"))
+        if not spoke:
+            ports.reply.leave(f"{text.with_code_closed(words)}\n\n{say('turn.stopped')}", "stopped")
 
     def _append(self, data: events.EventData) -> None:
         self._chats.append(Fact(self._chat.key, data, self._turn))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import TypeVar, cast
 
@@ -12,7 +13,7 @@ from bot.contracts.approvals import QuestionButtons
 from bot.contracts.channel import Channel, Edits
 from bot.contracts.environment import Clock
 from bot.contracts.environment import Log as OperatorLog
-from bot.contracts.outbound import Outbound, Sent
+from bot.contracts.outbound import LiveForm, Outbound, Sent
 from bot.core import events
 from bot.core.chats import Chats, Fact
 from bot.core.event_log import EventLog
@@ -20,6 +21,7 @@ from bot.core.outbox_row import OutboxRow
 from bot.core.rate_limit import RateLimiter
 from bot.words import say, speaking
 
+PLAIN = LiveForm()
 SEND_SECONDS = 120.0
 """Timeout of a send: a channel that says nothing for so long may have sent."""
 AGAIN_SECONDS = 5.0
@@ -29,7 +31,7 @@ _T = TypeVar("_T")
 
 
 class Outbox:
-    """Carries out what is due of the rows of a chat. The only caller of a channel's `send`, `edit` and `find`."""
+    """Carries out what is due of the rows of a chat. With `LiveMessages` the only caller of a channel's `send`, `edit` and `find`."""
 
     def __init__(
         self,
@@ -53,13 +55,24 @@ class Outbox:
 
     async def send(self, row: OutboxRow) -> None:
         """Send a queued row, and append what came of it."""
+        async with self.alone(row):
+            await self._send(row)
+
+    @contextlib.asynccontextmanager
+    async def alone(self, row: OutboxRow) -> AsyncIterator[None]:
+        """Nothing else is sent or changed in the place of a row during the block."""
         lock = self._places.setdefault(row.place, asyncio.Lock())
         try:
             async with lock:
-                await self._send(row)
+                yield
         finally:
             if not lock.locked():
                 self._places.pop(row.place, None)
+
+    def busy(self, row: OutboxRow) -> bool:
+        """True while something is sent or changed in the place of a row."""
+        lock = self._places.get(row.place)
+        return lock is not None and lock.locked()
 
     async def _send(self, row: OutboxRow) -> None:
         if wait := await self._limits.slot(row.address):
@@ -68,14 +81,21 @@ class Outbox:
         chat = self._chats.loaded(row.chat)
         if chat is None or row.id not in chat.outbox:
             return  # its question was decided meanwhile
-        self._append(row, events.Sending(row.id, self._boot))
+        shown = next(filter(row.takes, chat.outbox.values()), None) if row.replaces is None else None
+        if shown is not None:
+            row = replace(row, replaces=shown.message_id)
+            self._append(shown, events.RowEnded(shown.id, "sent", shown.message_id))
+        self._append(row, events.Sending(row.id, self._boot, row.replaces))
         await self._event_log.committed()
         began = self._clock.monotonic()
         try:
-            sent = await _within(SEND_SECONDS, self._shown(row))
+            sent = await within(SEND_SECONDS, self._shown(row))
         except errors.DeliveryThrottled as error:
             self._limits.freeze(row.address, error)
             self._append(row, events.Deferred(row.id, self._clock.now() + error.retry_after))
+        except errors.EditRefused as error:
+            self._log.write("delivery", "a preview cannot be changed", level="warn", cause=str(error))
+            self._append(row, events.Returned(row.id, error.code))
         except errors.DeliveryUncertain as error:
             self._log.write(
                 "delivery",
@@ -85,19 +105,25 @@ class Outbox:
                 request_id=row.turn,
                 cause=str(error),
             )
-            self._append(row, events.Uncertain(row.id))
+            if row.replaces is None:
+                self._append(row, events.Uncertain(row.id))
+            else:  # the same change again changes nothing
+                self._append(row, events.Deferred(row.id, self._clock.now() + AGAIN_SECONDS))
         except errors.DeliveryFailed as error:
             self._failed(row, error)
         else:
             self._sent(row, sent, (self._clock.monotonic() - began) * 1000)
 
     async def find(self, row: OutboxRow) -> None:
-        """Find out whether a row arrived. Where nobody can tell it is sent once more, and says so."""
+        """Find out whether a row arrived. Where nobody can tell it is sent once more, and says so, unless it was only for show."""
         try:
-            found = await _within(SEND_SECONDS, self._channels[row.channel].find(self._message(row)))
+            found = await within(SEND_SECONDS, self._channels[row.channel].find(self.message(row)))
         except errors.DeliveryThrottled as error:
             await self._clock.sleep(error.retry_after)
         except errors.DeliveryFailed:
+            if row.live:
+                self._append(row, events.RowEnded(row.id, "unknown", reason="uncertain"))
+                return
             again = events.Queued(
                 f"{row.id}'",
                 row.target,
@@ -121,7 +147,14 @@ class Outbox:
                 Fact(row.chat, again, row.turn),
             )
         else:
-            if found is None:
+            if row.live:
+                self._append(
+                    row,
+                    events.RowEnded(row.id, "failed", reason="not found")
+                    if found is None
+                    else events.Shown(row.id, found.message_id),
+                )
+            elif found is None:
                 self._append(row, events.Returned(row.id))
             else:
                 self._sent(row, found, 0.0)
@@ -130,9 +163,9 @@ class Outbox:
         """Change a message that shows a question into its outcome. Where it cannot be changed it stays as it is."""
         with speaking(row.language, row.zone, row.own_zone):
             words = "\n\n".join(filter(None, (row.closes_as or row.text, outcome())))
-        message = replace(self._message(row), text=words, buttons=QuestionButtons("", ()))
+        message = replace(self.message(row), text=words, buttons=QuestionButtons("", ()))
         try:
-            await _within(
+            await within(
                 SEND_SECONDS, cast("Edits", self._channels[row.channel]).edit(message, row.message_id or "")
             )
         except errors.DeliveryThrottled as error:
@@ -177,12 +210,13 @@ class Outbox:
     async def _shown(self, row: OutboxRow) -> Sent:
         channel = self._channels[row.channel]
         if row.replaces is None:
-            return await channel.send(self._message(row))
-        await cast("Edits", channel).edit(self._message(row), row.replaces)
+            return await channel.send(self.message(row))
+        await cast("Edits", channel).edit(self.message(row), row.replaces)
         return Sent(row.replaces)
 
-    def _message(self, row: OutboxRow) -> Outbound:
-        words = row.text
+    def message(self, row: OutboxRow, words: str | None = None, form: LiveForm = PLAIN) -> Outbound:
+        """The message that a row is, with its own words or these."""
+        words = row.text if words is None else words
         if row.repeat_of is not None:
             with speaking(row.language):
                 words = f"{say('delivery.repeated')}\n\n{words}"
@@ -191,8 +225,12 @@ class Outbox:
             row.turn or row.id,
             row.chat,
             row.target,
-            words,
+            words + form.mark,
             row.form,
+            form.title,
+            form.cards,
+            form.sure,
+            form.goes_on,
             ends=row.ends and row.last,
             repeat_of=row.repeat_of,
             buttons=row.buttons,
@@ -201,7 +239,8 @@ class Outbox:
         )
 
 
-async def _within(seconds: float, call: Awaitable[_T]) -> _T:
+async def within(seconds: float, call: Awaitable[_T]) -> _T:
+    """The result of a call of a channel. Raises `errors.DeliveryUncertain` where that takes longer."""
     try:
         async with asyncio.timeout(seconds):
             return await call

@@ -48,6 +48,9 @@ class OutboxRow:
     """True of the last part of a message."""
     part_of: str | None = None
     replaces: str | None = None
+    """The platform's id of the message in whose place it comes."""
+    outdated: bool = False
+    """True of a preview in whose place nothing comes any more."""
     repeat_of: str | None = None
     not_before: float | None = None
     delayed: bool = False
@@ -90,6 +93,12 @@ class OutboxRow:
     def live(self) -> bool:
         """True of a message that changes while its turn runs."""
         return self.form in {"preview", "progress"}
+
+    def takes(self, shown: OutboxRow) -> bool:
+        """True where this message comes in the place of a preview that stands in the chat."""
+        preview = shown.form == "preview" and shown.message_id is not None and not shown.outdated
+        answers = self.form == "reply" and self.question is None
+        return preview and answers and (shown.turn, shown.place) == (self.turn, self.place)
 
     @property
     def place(self) -> tuple[tuple[str, str], ...]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from bot import errors
+from bot import errors, text
+from bot.contracts.environment import Redact
 from bot.contracts.inbound import Inbound
 from bot.contracts.outbound import OutgoingFile, Sent
 from bot.core import events
@@ -21,13 +22,23 @@ class ChatReply:
     """
 
     def __init__(
-        self, chat: Chat, turn: str, to: Inbound, chats: Chats, split: Callable[[str], list[str]]
+        self,
+        chat: Chat,
+        turn: str,
+        to: Inbound,
+        chats: Chats,
+        *,
+        split: Callable[[str], list[str]],
+        show: Callable[[Inbound, Callable[[], str]], object],
+        redact: Redact,
     ) -> None:
         self._chat = chat
         self._turn = turn
         self._to = to
         self._chats = chats
         self._split = split
+        self._show = show
+        self._redact = redact
         self._ending: str | None = None
 
     @property
@@ -44,20 +55,24 @@ class ChatReply:
         self._ending = step_id
 
     def preview(self, words: Callable[[], str]) -> None:
-        """Shows nothing yet."""
+        self._show(self._to, words)
+
+    def leave(self, words: str, step: str) -> None:
+        """Queue words that the turn waits for no more."""
+        self._queue(words, step)
 
     async def send(
-        self, text: str, step_id: str | None = None, files: Sequence[OutgoingFile] = ()
+        self, words: str, step_id: str | None = None, files: Sequence[OutgoingFile] = ()
     ) -> list[Sent]:
         """As `contracts.agent.Reply`."""
         if files:
             raise errors.FileRefused("this core sends no files yet")
-        names = self._queue(text, step_id or "said")
+        names = self._queue(words, step_id or "said")
         return await self._chats.until(self._chat.key, lambda: self._outcome(names))
 
-    def _queue(self, text: str, step: str) -> list[str]:
+    def _queue(self, words: str, step: str) -> list[str]:
         to, rows = self._to, self._rows
-        parts = self._split(text)
+        parts = self._split(self._redact(text.clean(words)))
         names = [f"{self._turn}/{step}/{at}" for at in range(len(parts))]
         queued = [
             events.Queued(

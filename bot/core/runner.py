@@ -22,9 +22,11 @@ from bot.core.chat import Chat
 from bot.core.chats import Chats, Fact
 from bot.core.event_log import EventLog
 from bot.core.feature import Done, Door
+from bot.core.live_messages import LiveMessages
 from bot.core.locales import Locales
 from bot.core.loop import Loop
 from bot.core.outbox import Outbox
+from bot.core.outbox_row import OutboxRow
 from bot.core.saying import Saying
 from bot.telemetry import context
 from bot.words import say, speaking
@@ -68,6 +70,7 @@ class Runner:
         door: Door,
         saying: Saying,
         locales: Locales,
+        live: LiveMessages,
         loop: Callable[[Chat, str], Loop],
         slots: Slots,
         boot: str,
@@ -77,6 +80,11 @@ class Runner:
         self._chats = chats
         self._event_log = event_log
         self._outbox = outbox
+        self._of_rows: Mapping[type, Callable[[OutboxRow], Coroutine[Any, Any, None]]] = {
+            life.Send: outbox.send,
+            life.Find: outbox.find,
+            life.EndLive: live.end,
+        }
         self._make_loop = loop
         self._door = door
         self._saying = saying
@@ -165,10 +173,9 @@ class Runner:
             case life.Revise(row, question):
                 words = functools.partial(self._door.outcome, question)
                 self._begin((chat.key, "row", row.id), chat, lambda: self._outbox.revise(row, words))
-            case life.Send(row):
-                self._begin((chat.key, "row", row.id), chat, lambda: self._outbox.send(row))
-            case life.Find(row):
-                self._begin((chat.key, "row", row.id), chat, lambda: self._outbox.find(row))
+            case life.Send(row) | life.Find(row) | life.EndLive(row):
+                carried_out = self._of_rows[type(effect)]
+                self._begin((chat.key, "row", row.id), chat, lambda: carried_out(row))
 
     def _begin(self, key: Key, chat: Chat, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Have something done that is not being done already."""

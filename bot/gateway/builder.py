@@ -22,6 +22,7 @@ from bot.core.chat import MODES
 from bot.core.locales import Locales
 from bot.core.operator_chats import OperatorChats
 from bot.core.rate_limit import RateLimiter
+from bot.features.live.preview_parts import Previewing
 from bot.gateway.admissions import AdmissionService
 from bot.gateway.approvals import ApprovalService
 from bot.gateway.attachments import FileReader, RssMonitor
@@ -38,7 +39,7 @@ from bot.gateway.intake import GatewayIntake, InboundRouter
 from bot.gateway.jobs.due import DueJobs
 from bot.gateway.jobs.service import JobService
 from bot.gateway.jobs.store import JobLimits, JobStore
-from bot.gateway.live.message import NONE, LiveDeps, Previewing, Previews, Progress
+from bot.gateway.live.message import NONE, LiveDeps, Previews, Progress
 from bot.gateway.long_blocks import LongBlocks
 from bot.gateway.operators import OperatorAlerts, QuestionCopies
 from bot.gateway.outbox.files import OutgoingFiles

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from bot import text
 from bot.contracts.channel import Channel, HasReadingLimits, ReadingLimits
 from bot.contracts.outbound import OutgoingFile
-from bot.gateway.live.partial_markdown import delimits
+from bot.features.live.partial_markdown import delimits
 from bot.gateway.outbox.files import shown_name
 from bot.words import say
 

@@ -22,6 +22,7 @@ from bot.contracts.base import Message
 from bot.contracts.environment import Clock, Log, Redact, off_loop
 from bot.contracts.provenance import NOBODYS, Provenance
 from bot.contracts.tools import READS, Effect, FoundTools, Pictured, Tool, ToolCall, ToolResult, ToolWatch
+from bot.telemetry import context as running
 from bot.telemetry import redaction
 from bot.tools import context
 from bot.tools.failures import Failure, failure, timed_out, unfit
@@ -314,5 +315,5 @@ class CallWatcher:
             return result
 
         tool = self.registry.get(call.name)
-        alone = tool is None or tool.effects <= _UNWATCHED or context.current().tasks is None
+        alone = tool is None or tool.effects <= _UNWATCHED or running.current().task is not None
         return await self.inner(call, run if alone else watched)

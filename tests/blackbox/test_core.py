@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
@@ -151,3 +152,24 @@ def shows(world: World, chat: int, words: str) -> bool:
 def ended_or_answered(world: World, ended: asyncio.Future[int], chat: int) -> bool:
     key = f"telegram:chat:{chat}"
     return ended.done() or any(one["kind"] == "turn_end" and one.get("chatKey") == key for one in world.log())
+
+
+async def test_progress_that_a_kill_leaves_goes_with_the_answer(core: World) -> None:
+    core.config |= {"shell": {"isolation": "off"}, "permissions": {"allow": ["run_shell"]}}
+    os.mkfifo(core.root / "pipe")
+    core.model.script(
+        lambda body: (
+            "It is done."
+            if "tool_result" in json.dumps(body["messages"])
+            else reply(tool_use("run_shell", {"command": "cat pipe # *all*"}))
+        )
+    )
+    await begin(core)
+    core.telegram.say("run it", language="zh")
+    await core.telegram.until(lambda: "正在运行 cat pipe # *all*" in "".join(core.texts()), START_SECONDS)
+    # Killed before its id is on disk, it stays: Telegram cannot be asked.
+    await core.telegram.until(lambda: bool(core.telegram.called("editMessageText")), START_SECONDS)
+    await core.process.kill()
+    await begin(core)
+    await core.telegram.until(lambda: core.texts() == ["It is done."], START_SECONDS)
+    assert core.telegram.tally(PERSON).deleted == 1

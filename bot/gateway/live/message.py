@@ -6,16 +6,18 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Generic, TypeVar
 
-from bot import errors, text
-from bot.contracts.channel import ChannelSettings, Manifest, Streaming
-from bot.contracts.environment import Clock, Log, Redact, off_loop
+from bot import errors
+from bot.contracts.channel import Manifest
+from bot.contracts.environment import Clock, Log, off_loop
 from bot.contracts.outbound import Address, LiveForm, OutboundKind, OutboxRow
 from bot.contracts.tasks import TaskEvent
 from bot.contracts.tools import ToolCall
-from bot.gateway.live.partial_markdown import RenderablePrefix, beginning, has_begun
-from bot.gateway.live.progress_view import BUSY_SECONDS, ProgressState
+from bot.features.live.partial_markdown import RenderablePrefix
+from bot.features.live.preview_parts import Previewing, preview_parts, settled
+from bot.features.live.progress_view import BUSY_SECONDS, ProgressState
 from bot.gateway.long_blocks import LongBlocks
 from bot.gateway.outbox.live_message import LiveMessage
 from bot.gateway.outbox.worker import OutboxWorker
@@ -31,8 +33,6 @@ class LiveDeps:
     log: Log
 
 
-GOES_ON = " …"
-"""Behind the words of an answer that is not complete."""
 SENTENCE_SECONDS = 5.0
 """So long the first sentence of an answer is waited for before anything of it is shown."""
 DRAFT_SECONDS = 20.0
@@ -43,26 +43,6 @@ GROWS_SECONDS = 5.0
 """So long after a change a message counts as one that grows: a sign of work beside it lasts as long."""
 LONG = 2_000
 """Characters beyond which the parts of a text are counted where nothing else waits for it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Previewing:
-    """`after`: by channel, how many seconds of writing an answer takes before it is shown; those that show none are not
-    in it. `settled`: what of a text that goes on is sure to stand in the whole, redacted. `drafts`: the channels that show
-    it as a draft in direct chats.
-    """
-
-    after: Mapping[str, float]
-    settled: Redact
-    drafts: Collection[str] = ()
-
-    @classmethod
-    def of(cls, channels: Mapping[str, ChannelSettings], settled: Redact) -> Previewing:
-        """As the settings of the channels say."""
-        found = {name: getattr(settings, "streaming", None) for name, settings in channels.items()}
-        on = {name: one for name, one in found.items() if isinstance(one, Streaming) and one.enabled}
-        drafts = frozenset(name for name, one in on.items() if one.drafts)
-        return cls({name: one.after_ms / 1000 for name, one in on.items()}, settled, drafts)
 
 
 NONE = Previewing({}, str)
@@ -292,32 +272,12 @@ class Previews(_ByTurn[_Preview]):
 
     async def _readable(self, preview: _Preview, *, anything: bool) -> list[tuple[str, LiveForm]]:
         """The messages to show now; none where there is nothing that stands for itself, unless it may be `anything`."""
-        words = self._previewing.settled(text.clean(preview.words()))
-        # What a reader sees as one character may be half of one.
-        words = words[: text.border(words, len(words) - 1)]
+        words = settled(self._previewing, preview.words())
         anything = anything or bool(preview.drafted) or any(message.words for message in preview.messages)
-        return await off_loop(len(words), LONG, lambda: self._parts(preview.to, words, anything=anything))
-
-    def _parts(self, to: Address, words: str, *, anything: bool) -> list[tuple[str, LiveForm]]:
-        shown = beginning(words)
-        if not (anything or has_begun(words, shown)):
-            return []
-        shown = self._shortened(to, shown)
-        split = self._deps.outbox.split
-        parts = split(to, shown.words)
-        if not parts:
-            return []
-        *whole, last = parts
-        messages = [(part, LiveForm(sure=part)) for part in whole]
-        # Marks that were opened in another message are not closed in this one.
-        unsure = len(shown.words) - shown.sure
-        inside = unsure <= len(last)
-        closing = shown.closing if inside or shown.closing.startswith("\n") else ""
-        ending = last + closing
-        if len(split(to, ending + GOES_ON)) == 1:
-            sure = last[: len(last) - unsure] if inside else ""
-            messages.append((ending, LiveForm(sure=sure, mark=GOES_ON)))
-        return messages
+        split, shorten = partial(self._deps.outbox.split, preview.to), partial(self._shortened, preview.to)
+        return await off_loop(
+            len(words), LONG, lambda: preview_parts(words, split, shorten, anything=anything)
+        )
 
     def _shortened(self, to: Address, shown: RenderablePrefix) -> RenderablePrefix:
         """A beginning with what stands for its long code and tables."""

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot import text
-from bot.agent.partial_reply import PartialJSON, PartialReply
 from bot.contracts.model import TextDelta, ToolInputDelta
+from bot.core.partial_reply import PartialJSON, PartialReply
 from tests.shares import examples
 
 WORDS = st.text(st.characters(), max_size=30)  # halves of pairs too

@@ -11,13 +11,13 @@ import pytest
 from pydantic import BaseModel
 
 from bot import errors
-from bot.agent.partial_reply import PartialReply
 from bot.contracts.agent import TurnOutcome, TurnRequest
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
 from bot.contracts.model import ModelReply, TextDelta
 from bot.contracts.outbound import Sent
 from bot.contracts.tools import Effect
+from bot.core.partial_reply import PartialReply
 from bot.testing.model import reply, text, tool_use
 from bot.words import say
 from tests.unit.agent.conftest import KEY, Added, Bench, Chat, Watched, each, words

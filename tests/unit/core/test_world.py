@@ -38,6 +38,18 @@ RULES: dict[str, tuple[str, str]] = {
         "        if turn.phase is not Phase.ENDED:\n            turn.phase",
     ),
     "a queued message is unfinished": ("self._opened[data.row] = event.seq", "pass"),
+    "a live message whose turn is over comes to its end": (
+        "if row.outdated or (over and row.turn not in answering):",
+        "if row.outdated:",
+    ),
+    "a change that was cut off is made again": (
+        "yield Find(row) if row.replaces is None else Send(row)",
+        "yield Find(row)",
+    ),
+    "a live message of which nobody knows is asked about": (
+        "if row.live and row.message_id is not None:",
+        "if row.live:",
+    ),
     "messages to one place go out one at a time": ("if row.place in seen:", "if row.id in seen:"),
     "words that join take the call away": (
         "turn.call = None\n            turn.restarts += 1",

@@ -59,6 +59,8 @@ class World:
     disk: MemoryLog = field(default_factory=MemoryLog)
     shown: list[tuple[str, str, bool]] = field(default_factory=list)
     """Row, words, and whether they are marked as a possible repeat."""
+    half: set[str] = field(default_factory=set)
+    """Rows of which half an answer stands in a chat."""
     effects: list[str] = field(default_factory=list)
     revised: set[str] = field(default_factory=set)
     """Rows that show how their question ended."""
@@ -257,6 +259,8 @@ class Process:
                 self.tasks["row", row.id] = self.send(name, chat, row.id)
             case life.Find(row) if ("row", row.id) not in self.tasks:
                 self.find(name, row)
+            case life.EndLive(row) if ("row", row.id) not in self.tasks:
+                self.tasks["row", row.id] = self.end_live(name, row)
             case life.Revise(row, _):
                 self.world.revised.add(row.id.rstrip("'"))
                 self.world.tick()
@@ -266,7 +270,30 @@ class Process:
             case _:
                 pass
 
+    def show(self, name: ChatKey, turn: str) -> Steps:
+        """Show an answer that is being written, in the message in whose place it comes."""
+        row = f"{turn}/half/{self.world.fresh()}"
+        half = events.Queued(row, {"chat_id": name.chat_id}, "half an ans", "preview")
+        self.append((name, half, turn), (name, events.Sending(row, self.boot), turn))
+        yield from self.committed()
+        self.world.half.add(row)
+        self.world.tick()
+        yield
+        self.append((name, events.Shown(row, row), turn))
+
+    def end_live(self, name: ChatKey, row: OutboxRow) -> Steps:
+        yield
+        if row.id in self.chats[name].outbox:
+            self.world.half.discard(row.id)
+            self.world.tick()
+            self.append((name, events.RowEnded(row.id, "failed"), row.turn))
+
     def find(self, name: ChatKey, row: OutboxRow) -> None:
+        if row.live:
+            there = self.world.finds and row.id in self.world.half
+            end = events.RowEnded(row.id, "failed" if self.world.finds else "unknown")
+            self.append((name, events.Shown(row.id, row.id) if there else end, row.turn))
+            return
         if self.world.finds:
             there = row.id in self.world.copies or any(shown == row.id for shown, _, _ in self.world.shown)
             data: EventData = events.RowEnded(row.id, "sent", "1") if there else events.Returned(row.id)
@@ -340,6 +367,8 @@ class Process:
         for _ in range(self.world.rng.randint(1, 6)):
             self.world.tick()
             yield
+            if self.world.rng.random() < 0.1 and not any(one.turn == turn for one in chat.outbox.values()):
+                self.tasks["half", turn] = self.show(name, turn)
         current = getattr(chat.turn, "call", None) == call
         self.append((name, events.Answered(call, content, "end_turn"), turn))
         return current
@@ -399,10 +428,19 @@ class Process:
     def send(self, name: ChatKey, chat: Chat, row: str) -> Steps:
         if row not in chat.outbox:
             return  # its question was decided meanwhile
-        self.append((name, events.Sending(row, self.boot), chat.outbox[row].turn))
-        yield from self.committed()  # wait 3: before a send
         one = chat.outbox[row]
-        if one.question is None:
+        replaced = one.replaces
+        if replaced is None and (half := next(filter(one.takes, chat.outbox.values()), None)) is not None:
+            replaced = half.message_id
+            end = events.RowEnded(half.id, "sent", replaced)
+            self.append((name, end, one.turn), (name, events.Sending(row, self.boot, replaced), one.turn))
+        else:
+            self.append((name, events.Sending(row, self.boot, replaced), one.turn))
+        yield from self.committed()  # wait 3: before a send
+        if replaced is not None and replaced not in self.world.half:
+            pass  # the same change again changes nothing
+        elif one.question is None:
+            self.world.half.discard(replaced or "")
             self.world.shown.append((row, one.text, one.repeat_of is not None))
         else:
             self.world.copies.append(row.rstrip("'"))
@@ -444,6 +482,10 @@ def check(world: World) -> None:
             assert all(copies[1:]), f"{row}: an unmarked repeat"
         order = [turn for turn, _, _, marked in shown if not marked]
         assert order == sorted(order), f"order {order}"
+    entries = (event for events_of in world.disk.on_disk.values() for event in events_of.values())
+    ends = (event.data for event in entries if isinstance(event.data, events.RowEnded))
+    unknown = {one.row for one in ends if one.state == "unknown"}
+    assert world.half <= unknown, f"half open: {world.half - unknown}"
     assert set(known.values()) == sent, f"lost: {sent - set(known.values())}"
     assert len(world.effects) == len(set(world.effects)), f"twice: {world.effects}"
     if world.finds or not world.kills:  # else nobody knows the message of a send that was cut off

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bot.contracts.tasks import TaskEvent, TaskTotals
 from bot.contracts.tools import ToolCall
-from bot.gateway.live.progress_view import ALONE_SECONDS, MOST, TOGETHER_SECONDS, ProgressState
+from bot.features.live.progress_view import ALONE_SECONDS, MOST, TOGETHER_SECONDS, ProgressState
 from channels.telegram import render
 from tests.shares import examples
 

@@ -10,7 +10,7 @@ import pytest
 
 from bot import errors
 from bot.contracts.outbound import Outbound, Sent
-from bot.gateway.live.message import GOES_ON, Previewing
+from bot.features.live.preview_parts import GOES_ON, Previewing
 from bot.gateway.outbox import batch_sender
 from bot.testing.journal import FaultyJournal, JournalFailure
 from bot.words import say

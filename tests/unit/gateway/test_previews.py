@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from bot import errors, text
 from bot.contracts.channel import EditPace, Pace
 from bot.contracts.outbound import Outbound, OutboxRow, Sent
-from bot.gateway.live.message import GOES_ON, SENTENCE_SECONDS, Previewing
+from bot.features.live.preview_parts import GOES_ON, Previewing
+from bot.gateway.live.message import SENTENCE_SECONDS
 from bot.telemetry import Redactor
 from bot.testing.journal import FaultyJournal, JournalFailure
 from bot.words import say

@@ -11,7 +11,7 @@ import pytest
 from bot import errors
 from bot.contracts.channel import EditPace, Pace
 from bot.contracts.tools import ToolCall
-from bot.gateway.live.progress_view import ALONE_SECONDS
+from bot.features.live.progress_view import ALONE_SECONDS
 from bot.gateway.turn_runner import working
 from tests.unit.gateway.outgoing import TO, Desk, until
 from tests.unit.gateway.test_board import event

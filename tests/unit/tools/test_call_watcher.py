@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
 from bot.contracts.tools import Effect, ToolCall, ToolResult
+from bot.telemetry.context import task_scope
 from bot.tools import context
 from bot.tools.context import ToolExecutionContext
 from bot.tools.dispatch import CallWatcher
@@ -51,14 +53,14 @@ async def called(
     heard: Heard, name: str, *, inner: Any = straight, inside: bool = False, result: Any = None
 ) -> ToolResult:
     nobody: Any = None
-    turn = ToolExecutionContext("k", "01REQ", "77", None, nobody, tasks=None if inside else object())  # type: ignore[arg-type]
+    turn = ToolExecutionContext("k", "01REQ", "77", None, nobody)
 
     async def run() -> ToolResult:
         if isinstance(result, BaseException):
             raise result
         return ToolResult("toolu_1", "done") if result is None else result
 
-    with context.tool_scope(turn):
+    with context.tool_scope(turn), task_scope("01TASK") if inside else contextlib.nullcontext():
         return await CallWatcher(inner, REGISTRY, heard)(ToolCall("toolu_1", name), run)
 
 

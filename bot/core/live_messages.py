@@ -1,0 +1,234 @@
+"""Messages that change while a turn runs. Each is a row, from before it is created until it is at its end; its changes are no events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+from bot import errors
+from bot.contracts.channel import Channel, Drafts, Edits
+from bot.contracts.environment import Clock, Ids
+from bot.contracts.environment import Log as OperatorLog
+from bot.contracts.inbound import Inbound
+from bot.contracts.outbound import LiveForm, OutboundKind
+from bot.core import events
+from bot.core.chat import Chat
+from bot.core.chats import Chats, Fact
+from bot.core.event_log import EventLog
+from bot.core.outbox import PLAIN, Outbox, within
+from bot.core.outbox_row import OutboxRow
+from bot.core.rate_limit import RateLimiter
+from bot.words import language, speaking
+
+LIVE_SECONDS = 10.0
+"""Timeout of a change: an answer waits no longer for what is only for show."""
+SETTLE_SECONDS = 2.0
+"""Seconds in which a change that got no answer may still arrive: so long nothing else is sent to its place."""
+
+LastWords = Callable[[OutboxRow, str], tuple[str, LiveForm]]
+"""The last words of a live message, of which people see these; "" takes it away."""
+
+
+class LiveMessages:
+    """Creates, changes and ends them while there is room in the budgets of a chat; a failure is only logged."""
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        channels: Mapping[str, Channel],
+        chats: Chats,
+        event_log: EventLog,
+        limits: RateLimiter,
+        *,
+        boot: str,
+        clock: Clock,
+        ids: Ids,
+        log: OperatorLog,
+    ) -> None:
+        self._outbox = outbox
+        self._channels = channels
+        self._chats = chats
+        self._event_log = event_log
+        self._limits = limits
+        self._boot = boot
+        self._clock = clock
+        self._ids = ids
+        self._log = log
+        self._seen: dict[str | None, dict[str, tuple[str, str]]] = {}
+        """The words and the mark that people see, by turn and row."""
+        self.last_words: dict[OutboundKind, LastWords] = {}
+        """Of each form; one without goes."""
+
+    # ------------------------------------------------------------ what stands
+
+    def of(self, chat: Chat, turn: str, form: OutboundKind) -> list[OutboxRow]:
+        """The live messages of a turn, in order, those included of which nobody knows yet whether they are in the chat."""
+        rows = chat.outbox.values()
+        return [row for row in rows if (row.turn, row.form, row.outdated) == (turn, form, False)]
+
+    def shows(self, row: OutboxRow, words: str, form: LiveForm = PLAIN) -> bool:
+        """True where people see these words with the mark of this form."""
+        return self._seen.get(row.turn, {}).get(row.id) == (words, form.mark)
+
+    def forget(self, turn: str) -> None:
+        """Nothing of a turn is shown any more."""
+        self._seen.pop(turn, None)
+
+    def has_room(self, chat: Chat, row: OutboxRow, *, edit: bool) -> bool:
+        """Take a slot for something cosmetic; False where none is free, or where a message is on its way to the same place."""
+        waits = any(other.place == row.place and not other.live for other in chat.outbox.values())
+        return not (waits or self._outbox.busy(row)) and self._limits.spare(row.address, edit=edit)
+
+    def start(self, showing: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """A task that shows something; operators are told where it fails."""
+
+        def over(task: asyncio.Task[None]) -> None:
+            if not task.cancelled() and (error := task.exception()) is not None:
+                cause = f"{type(error).__name__}: {error}"
+                self._log.write("error", f"a turn cannot be shown any more: {cause}", level="error")
+
+        task = asyncio.create_task(showing)
+        task.add_done_callback(over)
+        return task
+
+    # ------------------------------------------------------------ changes
+
+    async def show(
+        self, chat: Chat, to: Inbound, kind: OutboundKind, words: str, form: LiveForm, *, number: int = 0
+    ) -> bool | None:
+        """Have the message of this number of a turn show these words, or the next one that is created; True where it does. What cannot be shown
+        now is not shown (False), and what never can be is not tried again (None).
+        """
+        rows = self.of(chat, to.request_id, kind)
+        form = replace(form, goes_on=True)
+        if number < len(rows):
+            return await self._change(chat, rows[number], words, form)
+        return await self._create(chat, _row(to, chat, self._ids.ulid(), kind, words), form)
+
+    async def _create(self, chat: Chat, row: OutboxRow, form: LiveForm) -> bool | None:
+        if not self.has_room(chat, row, edit=False):
+            return False
+        async with self._outbox.alone(row):
+            queued = events.Queued(
+                row.id,
+                row.target,
+                row.text,
+                row.form,
+                row.channel,
+                row.chat_id,
+                row.chat_type,
+                language=row.language,
+            )
+            self._append(row, queued, events.Sending(row.id, self._boot))
+            end: events.EventData = events.Uncertain(row.id)
+            failed = None
+            try:
+                await self._event_log.committed()
+                sent = await within(
+                    LIVE_SECONDS, self._channels[row.channel].send(self._outbox.message(row, row.text, form))
+                )
+            except errors.DeliveryUncertain as error:
+                failed = self._failed(row, error)
+            except errors.DeliveryFailed as error:
+                failed = self._failed(row, error)
+                end = events.RowEnded(row.id, "failed", reason=error.code)
+            else:
+                self._see(row, row.text, form)
+                end = events.Shown(row.id, sent.message_id)
+                return True
+            finally:
+                self._append(row, end)
+            return failed
+
+    async def _change(self, chat: Chat, row: OutboxRow, words: str, form: LiveForm) -> bool | None:
+        if self.shows(row, words, form):
+            return True
+        if row.message_id is None or not self.has_room(chat, row, edit=True):
+            return False
+        async with self._outbox.alone(row):
+            if row.id not in chat.outbox:
+                return False
+            return await self._edit(row, words, form)
+
+    async def _edit(self, row: OutboxRow, words: str, form: LiveForm) -> bool | None:
+        channel = cast("Edits", self._channels[row.channel])
+        change = channel.edit if words else channel.delete
+        try:
+            await within(LIVE_SECONDS, change(self._outbox.message(row, words, form), row.message_id or ""))
+        except errors.DeliveryUncertain:
+            await self._clock.sleep(SETTLE_SECONDS)
+            return False
+        except errors.DeliveryFailed as error:
+            return self._failed(row, error)
+        self._see(row, words, form)
+        return True
+
+    async def draft(self, chat: Chat, to: Inbound, words: str) -> bool | None:
+        """Show words as being written: no row, since nothing of them stays. As `show`; None where the channel cannot do that here."""
+        row = _row(to, chat, to.request_id, "preview", words)
+        channel = self._channels[to.channel]
+        if not isinstance(channel, Drafts):
+            return None
+        if not self.has_room(chat, row, edit=True):
+            return False
+        try:
+            return await within(LIVE_SECONDS, channel.draft(self._outbox.message(row, words, PLAIN))) or None
+        except errors.DeliveryFailed as error:
+            self._failed(row, error)
+            return False
+
+    async def end(self, row: OutboxRow) -> None:
+        """Change a message for the last time, or take it away, also where that has to wait for a slot."""
+        chat = await self._chats.get(row.chat)
+        async with self._outbox.alone(row):
+            if row.id not in chat.outbox:
+                return
+            seen, _ = self._seen.get(row.turn, {}).get(row.id, (row.text, ""))
+            ending = self.last_words.get(row.form)
+            words, form = "", PLAIN
+            if ending is not None and not row.outdated:
+                with speaking(row.language):
+                    words, form = ending(row, seen)
+            if not await self._limits.slot(row.address):
+                await self._edit(row, words, form)
+            self._append(
+                row,
+                events.RowEnded(row.id, "sent", row.message_id)
+                if words
+                else events.RowEnded(row.id, "failed", row.message_id, "not shown"),
+            )
+
+    # ------------------------------------------------------------ inside
+
+    def _see(self, row: OutboxRow, words: str, form: LiveForm) -> None:
+        self._seen.setdefault(row.turn, {})[row.id] = (words, form.mark)
+
+    def _append(self, row: OutboxRow, *data: events.EventData) -> None:
+        self._chats.append(*(Fact(row.chat, one, row.turn) for one in data))
+
+    def _failed(self, row: OutboxRow, error: errors.DeliveryFailed) -> bool | None:
+        """False where it may be tried again, else None."""
+        if isinstance(error, errors.DeliveryThrottled):
+            self._limits.freeze(row.address, error, cosmetic=True)
+            return False
+        cause = f"{type(error).__name__}: {error}"
+        self._log.write("delivery", f"no {row.form} is shown any more", level="debug", cause=cause)
+        return None
+
+
+def _row(to: Inbound, chat: Chat, name: str, kind: OutboundKind, words: str) -> OutboxRow:
+    return OutboxRow(
+        name,
+        chat.key,
+        to.request_id,
+        to.channel,
+        to.chat_id,
+        to.chat_type,
+        to.target,
+        words,
+        kind,
+        0.0,
+        language=language(),
+    )

@@ -1,0 +1,139 @@
+"""Previews: an answer is shown while the model writes it, in the messages in whose places it comes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from bot.contracts.environment import off_loop
+from bot.contracts.inbound import Inbound
+from bot.contracts.outbound import LiveForm
+from bot.core.chat import Chat, Phase
+from bot.core.feature import Runtime
+from bot.core.outbox_row import OutboxRow
+from bot.features.live.preview_parts import Previewing, preview_parts, settled
+from bot.words import say
+
+SENTENCE_SECONDS = 5.0
+"""Limit of the wait for the first sentence of an answer before anything of it is shown."""
+DRAFT_SECONDS = 20.0
+"""Interval after which a draft that stays as it is is shown again: it goes by itself after 30 s."""
+LOOK_SECONDS = 0.5
+"""Interval between two looks for something to show."""
+GROWS_SECONDS = 5.0
+"""Seconds after a change in which a message counts as one that grows: a sign of work beside it lasts as long."""
+LONG = 2_000
+"""Limit of characters of a text whose parts are counted on the event loop."""
+
+
+@dataclass(slots=True, eq=False)
+class _Preview:
+    to: Inbound
+    words: Callable[[], str]
+    since: float
+    """The time at which the answer began to be written."""
+    drafts: bool
+    drafted: str = ""
+    drafted_at: float = 0.0
+    changed_at: float = float("-inf")
+    over: bool = False
+    task: asyncio.Task[None] | None = None
+
+
+class Previews:
+    """The answer of each turn, from its first whole sentence on and redacted: its end is held back where a secret could begin in it, and
+    so is Markdown that is half open.
+    """
+
+    def __init__(self, runtime: Runtime, previewing: Previewing) -> None:
+        self._live = runtime.live
+        self._channels = runtime.channels
+        self._manifests = runtime.manifests
+        self._previewing = previewing
+        self._clock = runtime.clock
+        self._open: dict[str | None, _Preview] = {}
+        runtime.live.last_words["preview"] = self._last
+
+    def begin(self, chat: Chat, to: Inbound, words: Callable[[], str]) -> None:
+        """An answer of the turn that runs is being written: `words` gives what there is of it, "" once it is not written any more."""
+        edits, after = self._manifests[to.channel].edits, self._previewing.after.get(to.channel)
+        if edits is None or after is None:
+            return
+        preview = self._open.get(to.request_id)
+        if preview is None:
+            drafts = to.channel in self._previewing.drafts and to.chat_type == "direct"
+            preview = self._open[to.request_id] = _Preview(to, words, 0.0, drafts)
+            preview.task = self._live.start(self._show(chat, preview, after, edits.every[to.chat_type]))
+        preview.words, preview.since = words, self._clock.monotonic()
+
+    def grows(self, turn: str) -> bool:
+        """True while people see an answer that grows."""
+        preview = self._open.get(turn)
+        return preview is not None and self._clock.monotonic() - preview.changed_at < GROWS_SECONDS
+
+    def end(self, turn: str) -> None:
+        """Nothing of a turn is shown any more."""
+        preview = self._open.pop(turn, None)
+        if preview is not None and preview.task is not None:
+            preview.task.cancel()
+
+    def _last(self, row: OutboxRow, seen: str) -> tuple[str, LiveForm]:
+        """An answer that is still open will not be complete any more, and says so. What stands for nothing goes."""
+        preview = self._open.get(row.turn)
+        if preview is not None and not preview.words():
+            return "", LiveForm()
+        return f"{seen}\n\n{say('turn.interrupted')}", LiveForm()
+
+    async def _show(self, chat: Chat, preview: _Preview, after: float, every: float) -> None:
+        clock, turn = self._clock, preview.to.request_id
+        while not preview.over:
+            began = preview.since + after
+            stands = bool(preview.drafted or self._live.of(chat, turn, "preview"))
+            if not stands and (wait := began - clock.monotonic()) > 0:
+                await clock.sleep(wait)
+                continue
+            late = clock.monotonic() >= began + SENTENCE_SECONDS
+            parts = await self._readable(preview, anything=stands or late)
+            if chat.turn is None or chat.turn.id != turn or chat.turn.phase is Phase.STOPPING:
+                return
+            changed = bool(parts) and await (
+                self._draft(chat, preview, parts[-1][0])
+                if preview.drafts
+                else self._show_parts(chat, preview, parts)
+            )
+            if changed:
+                preview.changed_at = clock.monotonic()
+            await clock.sleep(every if changed else min(every, 2 * LOOK_SECONDS if stands else LOOK_SECONDS))
+
+    async def _draft(self, chat: Chat, preview: _Preview, words: str) -> bool:
+        """Show a draft; True where it was shown now."""
+        now = self._clock.monotonic()
+        if words == preview.drafted and now - preview.drafted_at < DRAFT_SECONDS:
+            return False
+        shown = await self._live.draft(chat, preview.to, words)
+        if shown:
+            preview.drafted, preview.drafted_at = words, now
+        preview.drafts = shown is not None
+        return bool(shown)
+
+    async def _show_parts(self, chat: Chat, preview: _Preview, parts: Sequence[tuple[str, LiveForm]]) -> bool:
+        """Show each in its message, in order: nothing stands below what is not complete. True where one was changed."""
+        changed = False
+        rows = self._live.of(chat, preview.to.request_id, "preview")
+        for number, (words, form) in enumerate(parts):
+            if number < len(rows) and self._live.shows(rows[number], words, form):
+                continue
+            shown = await self._live.show(chat, preview.to, "preview", words, form, number=number)
+            preview.over = preview.over or shown is None
+            if not shown:
+                break
+            changed = True
+        return changed
+
+    async def _readable(self, preview: _Preview, *, anything: bool) -> list[tuple[str, LiveForm]]:
+        words = settled(self._previewing, preview.words())
+        split = self._channels[preview.to.channel].split
+        return await off_loop(
+            len(words), LONG, lambda: preview_parts(words, split, lambda shown: shown, anything=anything)
+        )
