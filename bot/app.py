@@ -169,6 +169,7 @@ async def started(
                 counted=own.counted if only is None else None,
             ) as served:
                 settle_memory()
+                own.log.write("ready", ready_line(served), channels=sorted(served.channels))
                 yield served
             return
         gateway = assemble(

@@ -150,6 +150,7 @@ async def test_a_slack_post_whose_answer_was_lost_is_found_again_and_not_repeate
     await world.turns(1)
     assert len(world.slack.replies("D0ANN", ts)) == 1
     assert len(world.slack.called("chat.postMessage")) == 1
+    await eventually(lambda: len(world.archive()) == 2)
     assert [line["role"] for line in world.archive()] == ["user", "assistant"]
 
 
