@@ -98,7 +98,7 @@ class Runner:
         self._loops: dict[str, Loop] = {}
         self._alarms: dict[ChatKey, asyncio.TimerHandle] = {}
         self._due: dict[ChatKey, Chat] = {}
-        self._open = False
+        self._open = self._closing = False
         chats.watch(self._look_at)
         event_log.watch(self._on_disk)
 
@@ -119,12 +119,16 @@ class Runner:
         return len(self._loops)
 
     async def close(self, seconds: float) -> bool:
-        """Begin nothing more, and let what runs end; what does not is cancelled after so long, and goes on at the next start."""
+        """Begin no turn more, and let those that run end with what they say; what does not end is cancelled after so long, and goes on at
+        the next start.
+        """
+        self._closing = True
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self._tasks:
+                    await asyncio.wait(self._tasks.values(), return_when=asyncio.FIRST_COMPLETED)
         self._open = False
-        tasks = list(self._tasks.values())
-        if tasks:
-            await asyncio.wait(tasks, timeout=seconds)
-        left = [task for task in tasks if not task.done()]
+        left = [task for task in self._tasks.values() if not task.done()]
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
@@ -150,7 +154,8 @@ class Runner:
         for chat in due.values() if self._open else ():
             effects = chat.due(self._clock.now(), self._boot, self._committed.get(chat.key, 0))
             for effect in effects:
-                self._perform(chat, effect)
+                if not (self._closing and isinstance(effect, life.StartTurn | life.Handle)):
+                    self._perform(chat, effect)
             if times := [one.at for one in effects if isinstance(one, life.WakeAt)]:
                 self._wake(chat, min(times))
 
