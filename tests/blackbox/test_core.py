@@ -145,6 +145,21 @@ async def test_killed_at_any_append_each_message_is_answered_once(core: World, w
         assert more in ([], [f"{REPEATED}{said}"]), (at, more)
 
 
+async def test_an_archive_that_is_deleted_while_it_is_stopped_comes_back_whole(core: World) -> None:
+    core.config["history"] = {"archiveAfterLines": 3}
+    await begin(core)
+    for words, said in WORDS.items():
+        core.telegram.say(words)
+        await core.telegram.until(partial(shows, core, PERSON, said), START_SECONDS)
+    await core.process.stop()
+    chats = core.root / ".ship" / "chats"
+    before = {path.name: path.read_bytes() for path in chats.glob("*.jsonl")}
+    assert len(before) > 1, "the archive has more than one file"
+    shutil.rmtree(chats)
+    await begin(core)
+    await eventually(lambda: {path.name: path.read_bytes() for path in chats.glob("*.jsonl")} == before)
+
+
 def shows(world: World, chat: int, words: str) -> bool:
     return words in [one.removeprefix(REPEATED) for one in world.texts(chat)]
 
