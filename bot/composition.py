@@ -78,7 +78,7 @@ from bot.llm.learned import LearnedFile
 from bot.llm.log import usage_of
 from bot.llm.transcription import Endpoint, HttpTranscriber
 from bot.llm.windows import ContextWindows
-from bot.llm.wrapper import WatchedModel, reply_of
+from bot.llm.wrapper import SystemRoleModel, WatchedModel, reply_of
 from bot.maintenance import MaintenanceJobs
 from bot.reload import ConfigurationReload
 from bot.rss_monitor import RssMonitor
@@ -529,7 +529,7 @@ def build_agent(
     recorded = functools.partial(
         RecordedModel, requests=services.requests, ids=environment.ids, redact=services.redact
     )
-    model: Model = recorded(services.model)
+    model: Model = SystemRoleModel(recorded(services.model), services.windows)
     if services.fallbacks:
         others = [(recorded(one), name) for one, name in services.fallbacks]
         model = FallbackModel(model, others, clock=clock, log=log, operators=gateway.alerts)

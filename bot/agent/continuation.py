@@ -17,6 +17,7 @@ from bot.agent.deps import AgentDeps
 from bot.contracts.base import Json, Message
 from bot.contracts.model import ModelReply
 from bot.core import blocks
+from bot.system_role import ANSWER
 
 MAX_AGAIN = 3
 """Requests that the length limit and pauses may cost on top of the one that ended early."""
@@ -26,7 +27,6 @@ RAISES = 4
 """A raised limit may be so many times the configured one, if the model's own limit is not known."""
 LENGTH = frozenset({"max_tokens", "model_context_window_exceeded"})
 GO_ON = "Continue exactly where you left off. Do not repeat what you already said, and say nothing about the break."
-ANSWER = "The person still waits for your answer. Give it now, with what you have."
 
 _LOOKED_AT = 4_000  # characters of each side of a joint
 _SURE = 12  # letters from which on an overlap is no coincidence

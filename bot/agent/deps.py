@@ -197,6 +197,7 @@ class AgentDeps:
             self.models.name,
             budget=max(LEAST_BUDGET, room),
             size=lambda words: self.models.estimator.text(self.models.name, words),
+            system_role=self.models.windows.takes_system(self.models.name),
         )
         if frozen.cut:
             told = sentence("operators.instructions", names=", ".join(frozen.cut))

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from typing import Any
 
-from bot import errors
+from bot import errors, system_role, tags
 from bot.agent.assistant_text import only_sent
 from bot.context import repair
 from bot.contracts.base import Json, Message
@@ -112,7 +112,7 @@ class Call:
             model=body["model"],
             max_tokens=body["max_tokens"],
             system=body.get("system", []),
-            messages=body["messages"],
+            messages=system_role.folded(body["messages"]),
             tools=body.get("tools", []),
             purpose=self.record.purpose,
             summarize=body.get("compaction", {}).get("instructions"),
@@ -156,8 +156,11 @@ def recorded_turn(records: Iterable[RecordedRequest], said: Iterable[Message] = 
         if call.results and (request := requests[at]) is not None:
             call.loaded = _loaded(request, behind, requests[0])
             call.found = [tool for tool in behind.tools if tool not in request.tools]
-    shown = [[_bare(one) for one in request.messages] if request is not None else [] for request in requests]
-    joined = [one for one in said if one not in shown[0] and any(one in later for later in shown[1:])]
+    shown = [json.dumps(request.messages) if request is not None else "" for request in requests]
+    joined = list[Message]()
+    for one in said:
+        nonce = next((tag.nonce for tag in tags.of(one) if tag is not None), "")
+        joined += [one] if nonce not in shown[0] and any(nonce in later for later in shown[1:]) else []
     return RecordedTurn(calls, joined)
 
 

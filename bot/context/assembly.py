@@ -140,8 +140,10 @@ class Prompts:
         *,
         budget: float,
         size: Callable[[str], float],
+        system_role: bool = False,
     ) -> Frozen:
-        """Read everything anew. `budget` is what the static part may take, measured by `size`.
+        """Read everything anew. `budget` is what the static part may take, measured by `size`; with `system_role` the model takes
+        messages of the system in the conversation.
 
         Raises `sections.PromptTooLarge`. A part that cannot be had is left out and told to operators.
         """
@@ -157,8 +159,9 @@ class Prompts:
             surroundings = group.create_task(self._surroundings())
         found = told.result()
         names = ", ".join(skill.name for skill in skills.result())
+        rules = custom.result() or self._rules(found) + prompt.SYSTEM_RULE * system_role
         sections = [
-            Section("rules", 1, custom.result() or self._rules(found), required=True),
+            Section("rules", 1, rules, required=True),
             Section("model", 2, found.model, required=True),
             _instructed(found),
             Section(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -32,6 +33,8 @@ TAKES = (
     "thinking.disabled",
 )
 """What a model may take, or not."""
+SYSTEM_ROLE = re.compile(r"claude-(?:opus-(?:4-8|5)|(?:sonnet|haiku)-5-5|(?:fable|mythos)-5)(?:-.*)?")
+"""The models that take messages of the system in a conversation: no list of a provider tells it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bot import errors
 from bot.contracts.base import Level
 from bot.contracts.environment import Log
-from bot.contracts.manner import TAKES
+from bot.contracts.manner import SYSTEM_ROLE, TAKES
 from bot.contracts.model import Learned, Model
 
 SMALLEST = 500
@@ -63,6 +63,14 @@ class ContextWindows:
     def takes(self, model: str, what: str) -> bool:
         """True if the provider says that the model takes this (`ModelFacts.takes`)."""
         return bool(self._figure(model, what))
+
+    def takes_system(self, model: str) -> bool:
+        """True if the model takes messages of the system in a conversation, as far as is known."""
+        return SYSTEM_ROLE.fullmatch(model) is not None and not self._figure(model, "systemRefused")
+
+    def takes_no_system(self, model: str) -> None:
+        """It refused one, as where another provider has it."""
+        self._learned.set(model, "systemRefused", 1)
 
     def max_tokens(self, model: str, thinking: int = 0) -> int:
         """Return the output tokens to ask for: `llm.maxTokens` and what `thinking` may take, or less if the model gives less; if that

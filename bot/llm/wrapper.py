@@ -7,13 +7,16 @@ from __future__ import annotations
 import contextlib
 import itertools
 import random
+import re
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from bot import errors
 from bot.contracts.environment import Clock, Log
 from bot.contracts.model import Model, ModelFacts, ModelReply, ModelRequest, TextDelta, ToolInputDelta
+from bot.llm.windows import ContextWindows
+from bot.system_role import told
 from bot.telemetry import context
 
 T = TypeVar("T")
@@ -62,6 +65,30 @@ class aclosing(Generic[T]):  # noqa: N801 - as the one of contextlib, which is f
         close = getattr(self._stream, "aclose", None)
         if close is not None:
             await close()
+
+
+NO_SYSTEM = re.compile(r"role .?system.? is not supported|\.role: input should be 'user'", re.IGNORECASE)
+
+
+class SystemRoleModel(ModelWrapper):
+    """A model that is told what the gateway says in messages of the system, unless its `windows` know that it takes none."""
+
+    def __init__(self, model: Model, windows: ContextWindows) -> None:
+        super().__init__(model)
+        self._windows = windows
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
+        asked = [replace(request, messages=told(request.messages)), request]
+        for one in asked if self._windows.takes_system(request.model) else asked[1:]:
+            try:
+                async with aclosing(self._model.stream(one)) as answer:
+                    async for item in answer:
+                        yield item
+                break
+            except errors.RequestInvalid as error:
+                if one is request or not NO_SYSTEM.search(str(error)):
+                    raise
+                self._windows.takes_no_system(request.model)
 
 
 AWAY = (

@@ -15,6 +15,7 @@ from aiohttp import web
 
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock
+from bot.system_role import folded
 from bot.testing import anthropic_compaction as compaction
 from bot.testing import anthropic_rules as rules
 from bot.testing.anthropic_cache import Binding, PromptCache, check_breakpoints, count_characters, tokens_of
@@ -65,7 +66,8 @@ class AnthropicServer(Loopback):
 
     `windows` sets the context window of a model; `bind_thinking` signs thinking blocks and refuses those that
     stand in another conversation than their own; with `compacts` models summarize when asked to. `active` and `peak`
-    count requests in flight.
+    count requests in flight. Without `system_role` no model takes messages of the system. `bodies`, and what scripts get, are as any model
+    takes them (`bot.system_role.folded`); `requests` have what was sent.
     """
 
     def __init__(
@@ -77,7 +79,7 @@ class AnthropicServer(Loopback):
         window: int = WINDOW,
         bind_thinking: bool = False,
         compacts: bool = False,
-        system_role: bool = False,
+        system_role: bool = True,
         pings: int = 1,
         chunk: int = 12,
         minimum: int = 1_024,
@@ -99,9 +101,9 @@ class AnthropicServer(Loopback):
         self._script: Script | None = None
         self._cache = PromptCache(self.clock, lambda _: minimum)
         self._binding = Binding()
-        self.compacts = compacts
+        self.compacts, self.system_role = compacts, system_role
         self.compactions = compaction.Compactions()
-        self._leave = rules.Leave(types={compaction.KIND}, system_role=system_role)
+        self._leave = rules.Leave(types={compaction.KIND})
         self.ids = 0
 
     def routes(self, app: web.Application) -> None:
@@ -125,7 +127,7 @@ class AnthropicServer(Loopback):
 
     @property
     def bodies(self) -> list[Json]:
-        return [seen.body for seen in self.requests]
+        return [_folded(seen.body) for seen in self.requests]
 
     async def _messages(self, request: web.Request) -> web.StreamResponse:
         request_id = self._id("req")
@@ -191,6 +193,7 @@ class AnthropicServer(Loopback):
         version = request.headers["anthropic-version"]
         self.compactions.check(body, request.headers.get("anthropic-beta", ""), able=self.compacts)
         leave = replace(self._leave, version=version, max_output=self.max_output)
+        leave.system_role = self.system_role and body.get("model") in (*MODELS, "claude-opus-4-8")
         # A request for a summary may end where the conversation does.
         rules.check(body, replace(leave, prefill=compaction.KIND in body))
         check_breakpoints(body)
@@ -213,7 +216,7 @@ class AnthropicServer(Loopback):
             raise rules.Refused(f"model: {model}", status=404, kind="not_found_error")
 
     async def _answer(self, request: web.Request, seen: Seen, request_id: str) -> web.StreamResponse:
-        answer = await self._next(seen.body)
+        answer = await self._next(_folded(seen.body))
         if isinstance(answer, Failure):
             seen.status = answer.status
             return self._failure(answer, request_id)
@@ -403,6 +406,11 @@ class AnthropicServer(Loopback):
     def _id(self, prefix: str) -> str:
         self.ids += 1
         return f"{prefix}_{self.ids:024d}"
+
+
+def _folded(body: Json) -> Json:
+    messages = body.get("messages")
+    return {**body, "messages": folded(messages)} if isinstance(messages, list) else body
 
 
 def _last_words(body: Json) -> str:

@@ -252,12 +252,27 @@ def _messages(messages: Any, leave: Leave) -> None:
         raise Refused(f"messages: at most {MAX_MESSAGES} messages are allowed")
     for at, message in enumerate(messages):
         _message(at, message, leave)
+        if message["role"] == "system":
+            _system(at, messages)
     if messages[0]["role"] != "user":
         raise Refused('messages: first message must use the "user" role')
     last = messages[-1]
     if last["role"] == "assistant" and not leave.prefill and unmarked(last["content"]) not in leave.resumable:
         raise Refused(
             "This model does not support assistant message prefill. The conversation must end with a user message."
+        )
+
+
+def _system(at: int, messages: Sequence[Any]) -> None:
+    """Text alone, behind a message of the user or an answer that ends in a server's result, before an answer or at the end."""
+    if any(block["type"] != "text" for block in blocks_of(messages[at])):
+        raise Refused(f"messages.{at}: `system` messages may only contain `text` blocks")
+    before, behind = messages[max(at - 1, 0)], messages[at + 1 : at + 2]
+    of_server = before["role"] == "assistant" and blocks_of(before)[-1]["type"].endswith("_tool_result")
+    followed = any(one.get("role") != "assistant" for one in behind if isinstance(one, dict))
+    if at and (followed or not (before["role"] == "user" or of_server)):
+        raise Refused(
+            f"messages.{at}: `system` must follow a user turn and precede an assistant turn or be last"
         )
 
 

@@ -41,6 +41,7 @@ from bot.history.transcript.requests import RequestLog
 from bot.history.transcript.store import Transcript
 from bot.llm.body import body_of, headers_of
 from bot.llm.windows import ContextWindows
+from bot.llm.wrapper import SystemRoleModel
 from bot.maintenance import IDLE_SECONDS, TEND_SECONDS
 from bot.system import SystemDisk, UlidSource
 from bot.testing import anthropic_cache as cache
@@ -90,7 +91,7 @@ class Provider:
         self._clock = clock
         self._log = log
         self._cache = cache.PromptCache(clock, lambda _: bill.SMALLEST)
-        self._leave = rules.Leave(types={"compaction"})
+        self._leave = rules.Leave(types={"compaction"}, system_role=True)
         self._compacts = compacts
         self._remembers = remembers
         self._changes = 0
@@ -255,11 +256,12 @@ class Chat:
         registry = Registry([*builtin_tools(ports), self.look])
         memories = Memories(self.root / "memory", disk=disk) if self.remembers else None
         instructions = InstructionFiles(self.root, encode=encode, log=log, vetting=vetting)
+        windows = ContextWindows(InMemoryLearned(), log=log)
         self.deps = AgentDeps(
             models=ModelDeps(
-                RecordedModel(self.model, self._requests, ids=ids, redact=str),
+                SystemRoleModel(RecordedModel(self.model, self._requests, ids=ids, redact=str), windows),
                 bill.MODEL,
-                ContextWindows(InMemoryLearned(), log=log),
+                windows,
             ),
             history=HistoryDeps(
                 archive,

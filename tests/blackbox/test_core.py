@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import os
 from collections import Counter
 from collections.abc import Sequence
@@ -76,12 +77,13 @@ async def test_messages_are_answered_in_order_and_remembered_over_a_kill(core: W
         await core.telegram.until(partial(shows, core, PERSON, said), START_SECONDS)
     answered_once(core)
     assert (core.root / "notes.md").read_text(encoding="utf-8") == "kept"
-    before = core.model.bodies[-1]["messages"]
+    before = core.model.requests[-1].body["messages"]
+    assert [one["role"] for one in before].count("system") == len(WORDS)
     await core.process.kill()
     await begin(core)
     core.telegram.say("say it")
     await core.telegram.until(lambda: core.texts().count(WORDS["say it"]) == 2, START_SECONDS)
-    seen = core.model.bodies[-1]["messages"]
+    seen = core.model.requests[-1].body["messages"]
     assert seen[: len(before)] == unmarked(before, seen), "the model sees what was said as it saw it then"
     assert await core.process.stop() == 0
 

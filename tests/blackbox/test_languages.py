@@ -153,7 +153,7 @@ LOCAL = r'"localTime": "(Mon|Tue|Wed|Thu|Fri|Sat|Sun) [-0-9]{10}T[0-9:]{5}\+05:3
 
 def facts(world: World) -> str:
     """What the model was told before the words of a person."""
-    return str(world.model.bodies[-1]["messages"][-1]["content"][0]["text"])
+    return "".join(one["text"] for one in world.model.bodies[-1]["messages"][-1]["content"])
 
 
 async def asked(world: World, words: str, begins: str) -> None:

@@ -99,7 +99,7 @@ async def test_everything_that_was_sent_is_shown(world: World) -> None:
     assert {one["task"] for one in told if one["type"] == "task"} == set(tasks)
     for name in tasks:
         made += [one["body"] for one in await facts(world, name)]
-    sent = world.model.bodies
+    sent = [one.body for one in world.model.requests]
     assert sorted(map(json.dumps, made)) == sorted(map(json.dumps, sent))
     assert len([body for body in sent if worker(body)]) == 12
     purposes = Counter(one["purpose"] for one in told if one["type"] == "call")
@@ -132,7 +132,7 @@ async def test_a_request_that_was_never_answered_is_shown_after_a_kill(world: Wo
     await eventually(lambda: recorded(world, name))
     await world.process.kill()
     (one,) = await facts(world, name)
-    assert one["body"] == next(body for body in world.model.bodies if worker(body))
+    assert one["body"] == next(one.body for one in world.model.requests if worker(one.body))
     assert (one["usage"], one["stopReason"]) == (None, None)
 
 
@@ -171,7 +171,9 @@ async def test_a_memory_and_a_summary_are_shown_too(world: World) -> None:
         one for name in dict.fromkeys(line["requestId"] for line in asked) for one in await facts(world, name)
     ]
     assert Counter(one["purpose"] for one in told) == Counter(line["details"]["purpose"] for line in asked)
-    assert sorted(json.dumps(one["body"]) for one in told) == sorted(map(json.dumps, world.model.bodies))
+    assert sorted(json.dumps(one["body"]) for one in told) == sorted(
+        json.dumps(one.body) for one in world.model.requests
+    )
     by_purpose = {one["purpose"]: one for one in told}
     assert by_purpose["compaction"]["requestId"] not in {
         one["requestId"] for one in told if one["purpose"] == "turn"

@@ -10,6 +10,7 @@ from bot.agent.subagents.limits import tokens
 from bot.contracts.base import Json, Message
 from bot.contracts.tasks import TaskTotals
 from bot.contracts.tools import ToolCall, ToolResult
+from bot.system_role import LAST_STEP
 
 PLACEHOLDER = "A worker of its own carries this out."
 """Stands for every result of the step in which tasks were forked: the same words, so that all forks share them."""
@@ -17,7 +18,6 @@ SUMMARY = 3_000
 """Characters of a summary that come back; the whole of it is in the transcript of the task."""
 LABEL = 60
 NO_SUMMARY = "(no summary)"
-LAST_STEP = "This is your last step: no tool runs any more. Write your summary now, with what you have, and say what is missing."
 
 _SUMMARY_RULE = (
     "End with a summary of about five lines, each a finding that begins with “- ”: the conclusion first, with the places, "

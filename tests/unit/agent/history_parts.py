@@ -26,6 +26,7 @@ from bot.contracts.transcript import (
 from bot.core import quotes
 from bot.llm.body import body_of, headers_of
 from bot.llm.prices import PriceTable
+from bot.system_role import told
 from bot.testing import anthropic_cache as cache
 from bot.testing import anthropic_rules as rules
 from bot.testing.anthropic_compaction import Compactions
@@ -79,12 +80,12 @@ class Provider:
         self.compactions = Compactions()
         self._binding = cache.Binding()
         self._leave = rules.Leave(
-            types={"thinking", "compaction", "server_tool_use", "web_search_tool_result"}
+            types={"thinking", "compaction", "server_tool_use", "web_search_tool_result"}, system_role=True
         )
 
     def asked(self, request: ModelRequest) -> Json:
         """The body of a request that it takes. Raises `rules.Refused`."""
-        body = body_of(request)
+        body = body_of(replace(request, messages=told(request.messages)))
         self.compactions.check(body, headers_of(request).get("anthropic-beta", ""))
         rules.check(body, replace(self._leave, prefill=request.summarize is not None))
         cache.check_breakpoints(body)

@@ -28,6 +28,7 @@ from bot.contracts.base import Json
 from bot.contracts.model import ModelFacts, ModelReply, ModelRequest, TextDelta, ToolInputDelta
 from bot.core import blocks
 from bot.llm.body import body_of, headers_of
+from bot.system_role import told
 from bot.testing import anthropic_rules as rules
 from bot.testing.anthropic_cache import Binding, check_breakpoints
 from bot.testing.anthropic_compaction import Compactions
@@ -89,7 +90,7 @@ class Judged(ScriptedModel):
         self._compactions = Compactions()
         self._forgot = False
         self._leave = rules.Leave(
-            types={"thinking", "compaction", "server_tool_use", "web_search_tool_result"}
+            types={"thinking", "compaction", "server_tool_use", "web_search_tool_result"}, system_role=True
         )
 
     def forget(self) -> None:
@@ -97,7 +98,7 @@ class Judged(ScriptedModel):
         self._compactions, self._forgot = Compactions(), True
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
-        body = body_of(request)
+        body = body_of(replace(request, messages=told(request.messages)))
         talk = body | {"tools": []}  # they are the same throughout, and long
         try:
             self._compactions.check(talk, headers_of(request).get("anthropic-beta", ""))

@@ -21,6 +21,7 @@ from bot.contracts.model import ModelReply, ModelRequest
 from bot.history.transcript import requests
 from bot.llm.body import wire
 from bot.llm.client import AnthropicModel
+from bot.system_role import LAST_STEP
 from bot.testing import anthropic_script as say
 from bot.testing.model import ScriptedModel, reply, text, tool_use
 from tests.shares import one_in
@@ -219,7 +220,7 @@ async def test_the_last_step_and_its_cost_stand_beside_it(bench: Bench, work: Wo
     model.answers += [reply(tool_use("task", prompt="p", mode="fork")), reply(text("ok"))]
     await bench.say("go")
     (made,) = await exact(bench, [wire(one) for one in model.children])
-    assert wording.LAST_STEP.encode() in (made.calls[1].record.body or b"")
+    assert LAST_STEP.encode() in (made.calls[1].record.body or b"")
     assert [len(call.results) for call in made.calls] == [1, 0]
     answers = [call.record.answer or {} for call in made.calls]
     assert [one["stopReason"] for one in answers] == ["tool_use", "tool_use"]

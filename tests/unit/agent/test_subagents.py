@@ -13,6 +13,7 @@ from bot.agent.subagents.limits import TaskLimits
 from bot.composition import limits_of
 from bot.contracts.identity import ChatKey
 from bot.contracts.model import ModelReply, ModelRequest
+from bot.system_role import LAST_STEP
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench
 from tests.unit.agent.tasking import Fake, asked, events, priced, steps, told, work
@@ -170,7 +171,7 @@ async def test_calls_of_unknown_price_count_by_the_dearest_that_is_known(
 
 async def test_the_last_call_asks_for_the_summary(bench: Bench, work: Any) -> None:
     def script(request: ModelRequest) -> ModelReply:
-        if wording.LAST_STEP in asked(request):
+        if LAST_STEP in asked(request):
             return reply(text("- half of it is known"))
         return reply(tool_use("dig"))
 

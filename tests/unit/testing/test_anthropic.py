@@ -15,6 +15,7 @@ from bot.testing.anthropic import KEY
 from bot.testing.clock import FakeClock
 from tests.unit.testing.messages import CACHE, HEADERS, HOUR, Caller, assistant, body, result, text, use, user
 
+SYSTEM = {"role": "system", "content": [text("x")]}
 REFUSED: dict[str, tuple[Json, str]] = {
     "no model": ({"max_tokens": 1, "messages": [user("Hi")]}, "model: Field required"),
     "temperature": (body(temperature=1.0), "temperature: Extra inputs are not permitted"),
@@ -22,7 +23,15 @@ REFUSED: dict[str, tuple[Json, str]] = {
     "no messages": (body() | {"messages": []}, "at least one message"),
     "first is assistant": (body(assistant("Hi"), user("Hi")), 'first message must use the "user" role'),
     "last is assistant": (body(user("Hi"), assistant("Hi")), "does not support assistant message prefill"),
-    "system role": (body({"role": "system", "content": "x"}), "role 'system' is not supported on this model"),
+    "system role": (
+        body(user("Hi"), SYSTEM, model="claude-sonnet-5"),
+        "role 'system' is not supported on this model",
+    ),
+    "system first": (body(SYSTEM), 'first message must use the "user" role'),
+    "system between users": (body(user("Hi"), SYSTEM, user("Hi")), "precede an assistant turn or be last"),
+    "system behind an answer": (body(user("Hi"), assistant("Hi"), SYSTEM), "must follow a user turn"),
+    "system twice": (body(user("Hi"), SYSTEM, SYSTEM), "precede an assistant turn or be last"),
+    "system with a call": (body(user("Hi"), SYSTEM | {"content": [use()]}), "may only contain `text` blocks"),
     "unknown role": (body({"role": "tool", "content": "x"}), "messages.0.role"),
     "extra field": (body(user("Hi") | {"name": "Ana"}), "messages.0.name: Extra inputs are not permitted"),
     "no content": (body({"role": "user", "content": []}), "non-empty content"),
@@ -131,6 +140,7 @@ async def test_what_the_service_refuses_is_refused(caller: Caller, name: str) ->
 
 ACCEPTED: dict[str, Json] = {
     "text alone": body({"role": "user", "content": "Hi"}),
+    "messages of the system": body(user("Hi"), SYSTEM, assistant("Yes"), user("Hi"), user("you"), SYSTEM),
     "same roles in a row": body(user("Hi"), user("there"), assistant("Yes"), assistant("sir"), user("Good")),
     "results in two messages": body(
         user("Hi"), assistant(use(), use("toolu_2")), user(result()), user(result("toolu_2"), "And?")

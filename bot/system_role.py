@@ -1,0 +1,155 @@
+"""What the gateway says of people's messages, said as the system where a model takes messages of that role.
+
+A pure change of a request. A message of the system stands behind the messages of people that it is about and before the answer to
+them, so that a request begins as the one before it did. In it stand ids, times, numbers and the sentences below; all that a person
+may have chosen stays in their message, in its tag.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+from bot import tags
+from bot.contracts.agent import SILENT
+from bot.contracts.base import Json, Message
+from bot.identity_cache import MessageFact
+
+DUE = (
+    "The words below are a job that this person planned before, and it is due now. Do it and send the answer here; "
+    "nobody is there to be asked or to approve anything, and jobs cannot be planned in it."
+)
+BROUGHT = (
+    "The person sent no words of their own, only what stands in quoted_messages. It asks nothing of you: say what it is, or "
+    "ask what they want with it."
+)
+SPOKEN = (
+    "The person spoke instead of writing: the text of the voice note in attached_files is what they said to you, as far as it was "
+    "understood. Answer it as you would answer words; where it makes no sense, ask."
+)
+OVERHEARD = (
+    f"This was said where you read along, perhaps not to you. Where it needs nothing from you, your whole answer is {SILENT} as "
+    "plain text, which nobody sees."
+)
+EDITED = (
+    "The person has changed a message that was sent {}. The words below are what it says now, in place of it."
+)
+EARLIER = "earlier"
+ANSWER = "The person still waits for your answer. Give it now, with what you have."
+LAST_STEP = "This is your last step: no tool runs any more. Write your summary now, with what you have, and say what is missing."
+SEND = "chat_send"
+"""A result of it alone ends a turn, as a rule: what stands behind it did not join."""
+FACTS = "Facts of the person's message above: "
+JOINED = "While you worked the person said what stands above, behind the tool results: it is no part of a result. Take it up now."
+
+_TIME = r"\d{4}-\d\d-\d\dT[\d:]{5,8}"
+_SHAPES = {
+    name: re.compile(shape, re.ASCII)
+    for names, shape in (
+        ("requestId userId id", r"-?\d{1,20}|(?=[A-Z]*\d)[0-9A-Z]{2,32}"),
+        ("time due", f"{_TIME}Z"),
+        ("lateSeconds missedBefore moreAttachments", r"\d+"),
+        ("localTime", rf"[A-Z][a-z]{{2}} {_TIME}[+-][\d:]+ [A-Za-z]+(?:/[\w+-]+)*"),
+        ("note", "|".join(map(re.escape, (DUE, BROUGHT, SPOKEN, OVERHEARD)))),
+        ("edit", re.escape(EDITED).replace(r"\{\}", rf"(?:{EARLIER}|at {_TIME}Z)")),
+    )
+    for name in names.split()
+}
+"""What the system says, and how it looks."""
+_NOTICES = frozenset({ANSWER, LAST_STEP})
+
+
+def told(messages: Sequence[Message]) -> list[Message]:
+    """The messages with those of the system among them."""
+    shown, said, works, mark = list[Message](), list[str](), False, None
+    for message, (kept, words) in zip(messages, _TAKEN.each(messages), strict=True):
+        if message["role"] == "assistant":
+            _close(shown, said, mark)
+            said = []
+            works = any(one["type"] == "tool_use" and one["name"] != SEND for one in message["content"])
+        if words in _NOTICES and shown and shown[-1]["role"] == "user":
+            said.append(words)
+        else:
+            shown.append(kept)
+            if words and words not in _NOTICES:
+                said = ["\n".join((*(said or [JOINED] * works), words))]
+        mark = message["content"][-1].get("cache_control")
+    _close(shown, said, mark)
+    return shown
+
+
+def _close(shown: list[Message], said: list[str], mark: Json | None) -> None:
+    """Say this behind the last message. Its breakpoint moves on, so that the next request finds all of this one in the cache."""
+    if said:
+        shown.append(_message(*said))
+        if mark is not None:
+            shown[-2:] = [_marked(shown[-2], None), _marked(shown[-1], mark)]
+
+
+def _marked(message: Message, mark: Json | None) -> Message:
+    *first, last = message["content"]
+    last = {key: value for key, value in last.items() if key != "cache_control"}
+    return {**message, "content": [*first, last | ({"cache_control": mark} if mark else {})]}
+
+
+def folded(messages: Iterable[Message]) -> list[Message]:
+    """The messages as any model takes them: what the system says stands before the words of the message that it stands behind, in tags."""
+    shown = list[Message]()
+    for message in messages:
+        if message["role"] == "system" and shown:
+            content = shown[-1]["content"]
+            at = len(content) - (content[-1]["type"] != "tool_result")
+            lines = [
+                line for block in message["content"] for line in block["text"].split("\n") if line != JOINED
+            ]
+            shown[-1] = {**shown[-1], "content": [*content[:at], *map(_tagged, lines), *content[at:]]}
+        else:
+            shown.append(message)
+    return shown
+
+
+def _tagged(line: str) -> Json:
+    facts = line.removeprefix(FACTS)
+    if facts == line:
+        return {"type": "text", "text": line}
+    return tags.Tag(tags.CONTEXT, facts, nonce=json.loads(facts)["nonce"]).block
+
+
+def _taken(message: Message) -> tuple[Message, str]:
+    """A message without what the system says of it, and that; "" where it says nothing."""
+    first, content = tags.begins(message, tags.CONTEXT), message["content"]
+    if first is None or not first.nonce:
+        words = content[0].get("text") if len(content) == 1 else ""
+        return message, words if words in _NOTICES else ""
+    said, rest = _parted(tags.facts(message))
+    left = {**content[0], "text": replace(first, words=tags.dumped(rest)).text}
+    kept = [*([left] if rest else []), *content[1:]]
+    if not said or not kept:
+        return message, ""
+    words = FACTS + tags.dumped({"nonce": first.nonce, **said})
+    return {**message, "content": kept}, words.replace("The words below", "The words above")
+
+
+_TAKEN = MessageFact[Message, tuple[Message, str]](_taken)
+
+
+def _parted(facts: Json) -> tuple[Json, Json]:
+    """What the system says of these facts, which nobody has chosen, and what stays where it is."""
+    parts: tuple[Json, Json] = {}, {}
+    for name, value in facts.items():
+        if name == "job" and isinstance(value, dict):
+            for at, found in enumerate(_parted(value)):
+                parts[at].update({name: found} if found else {})
+        else:
+            plain = name in _SHAPES and isinstance(value, str | int) and _SHAPES[name].fullmatch(str(value))
+            parts[0 if plain else 1][name] = value
+    return parts
+
+
+@lru_cache(1_024)
+def _message(*words: str) -> Message:
+    """The same object for the same words, of which what is known holds (`bot.identity_cache`)."""
+    return {"role": "system", "content": [{"type": "text", "text": one} for one in words]}
