@@ -12,7 +12,7 @@ import typer
 from bot import discovery
 from bot.cli.commands import app
 from bot.config.schema import schemas
-from bot.gateway.commands import SECTIONS, usage
+from bot.features.basics.commands import SECTIONS, usage
 from bot.words import say
 
 ROOT = Path(__file__).parents[1]

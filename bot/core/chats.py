@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -44,6 +44,10 @@ class Facts:
     def __init__(self) -> None:
         self.known: dict[tuple[str, str], Json] = {}
 
+    def load(self, known: Mapping[tuple[str, str], Json]) -> None:
+        """Begin with these."""
+        self.known = dict(known)
+
     def get(self, kind: str, key: str) -> Json | None:
         return self.known.get((kind, key))
 
@@ -80,7 +84,7 @@ class Chats:
 
     async def start(self) -> None:
         """Read the facts that hold. Raises `errors.StorageError`."""
-        self.facts.known = await self._log.facts()
+        self.facts.load(await self._log.facts())
 
     def __iter__(self) -> Iterator[Chat]:
         """The chats in memory, among them each with something unfinished."""

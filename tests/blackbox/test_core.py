@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 import os
+import shutil
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial

@@ -9,7 +9,7 @@ import random
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
 
-from bot.contracts.approvals import Approval, QuestionButtons, Verdict
+from bot.contracts.approvals import Approval, Ended, QuestionButtons, Verdict
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.core import chat as life
@@ -68,7 +68,7 @@ class World:
     """Rows of questions that were sent."""
     asked: set[str] = field(default_factory=set)
     """Calls whose questions somebody has decided."""
-    decided: dict[str, str] = field(default_factory=dict)
+    decided: dict[str, Ended] = field(default_factory=dict)
     """What an operator has said of each question, by its id."""
     ticks: int = 0
     lives: int = 0
@@ -219,9 +219,8 @@ class Process:
             for one in chat.questions.values():
                 copy = f"{one.id}/operator"
                 if one.verdict is None and one.rows.get(copy) and copy not in self.world.revised:
-                    ended = self.world.decided.setdefault(
-                        one.id, self.world.rng.choice(["approved", "denied"])
-                    )
+                    choices: list[Ended] = ["approved", "denied"]
+                    ended = self.world.decided.setdefault(one.id, self.world.rng.choice(choices))
                     self.append((name, events.Decided(one.id, Verdict(ended)), one.turn))
                     self.tasks["pressed", self.world.fresh()] = self.pressed(one.record.asked.call_id)
                     return
@@ -482,9 +481,8 @@ def check(world: World) -> None:
             assert all(copies[1:]), f"{row}: an unmarked repeat"
         order = [turn for turn, _, _, marked in shown if not marked]
         assert order == sorted(order), f"order {order}"
-    entries = (event for events_of in world.disk.on_disk.values() for event in events_of.values())
-    ends = (event.data for event in entries if isinstance(event.data, events.RowEnded))
-    unknown = {one.row for one in ends if one.state == "unknown"}
+    told = (event.data for some in world.disk.on_disk.values() for event in some.values())
+    unknown = {one.row for one in told if isinstance(one, events.RowEnded) and one.state == "unknown"}
     assert world.half <= unknown, f"half open: {world.half - unknown}"
     assert set(known.values()) == sent, f"lost: {sent - set(known.values())}"
     assert len(world.effects) == len(set(world.effects)), f"twice: {world.effects}"

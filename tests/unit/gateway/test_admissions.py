@@ -16,7 +16,7 @@ from bot.contracts.approvals import ApprovalRecord, QuestionButtons, Verdict
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Command, Inbound
 from bot.contracts.outbound import ONLY_TO, Outbound, Sent
-from bot.core.access import Access
+from bot.core.access import EVERY, Access
 from bot.gateway import admissions
 from bot.system import SystemDisk
 from bot.words import say
@@ -161,7 +161,7 @@ async def test_not_now_hides_the_request_and_lets_nobody_in(door: Door) -> None:
     assert set(door.outcomes()) == {"Not now by an operator, 08:00 UTC."}
     assert door.lists.pending() == []
     assert not await door.say(**EVE)
-    door.clock.jump(admissions.EVERY)
+    door.clock.jump(EVERY)
     assert not await door.say(**EVE)
     await until(lambda: len(door.requests()) == 4)
 
@@ -235,7 +235,7 @@ async def test_a_command_ends_the_request_too(door: Door, word: str, outcome: st
 async def test_a_request_is_one_until_it_is_decided(door: Door) -> None:
     await door.asked()
     for _ in range(2):
-        door.clock.jump(admissions.EVERY)
+        door.clock.jump(EVERY)
         await door.say(**EVE)
         await door.idle()
     assert len(door.requests()) == len(OPERATORS)
@@ -277,9 +277,9 @@ async def test_requests_that_come_at_once_are_counted_each_and_those_decided_too
         await door.press("deny", one.buttons.question_id)
     await ask_at_once(door, "906")
     assert len(door.requests()) == 2 * len(OPERATORS)
-    door.clock.jump(admissions.EVERY / 2)
+    door.clock.jump(EVERY / 2)
     await ask_at_once(door, "907")
-    door.clock.jump(admissions.EVERY / 2 + 1)
+    door.clock.jump(EVERY / 2 + 1)
     # Those that nobody was written to about take no room of the day after.
     await ask_at_once(door, "908", "909", "910")
     assert len(door.requests()) == 4 * len(OPERATORS)
@@ -303,7 +303,7 @@ async def test_the_oldest_request_gives_way_and_says_so(door: Door, monkeypatch:
         say("strangers.gave_way"),
     ]
     assert say("strangers.gave_way") not in door.told("901")
-    door.clock.jump(admissions.EVERY)
+    door.clock.jump(EVERY)
     await ask_at_once(door, "900")
     assert {one.user_id for one in door.lists.pending()} == {"900", "903", "902"}
 

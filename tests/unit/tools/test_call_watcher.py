@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from bot.contracts.identity import ChatKey
 from bot.contracts.tools import Effect, ToolCall, ToolResult
 from bot.telemetry.context import task_scope
 from bot.tools import context
@@ -53,7 +54,7 @@ async def called(
     heard: Heard, name: str, *, inner: Any = straight, inside: bool = False, result: Any = None
 ) -> ToolResult:
     nobody: Any = None
-    turn = ToolExecutionContext("k", "01REQ", "77", None, nobody)
+    turn = ToolExecutionContext(ChatKey("telegram", "1"), "01REQ", "77", None, nobody)
 
     async def run() -> ToolResult:
         if isinstance(result, BaseException):
