@@ -21,17 +21,16 @@ from bot.composition import (
     model_name,
     view_limits,
 )
-from bot.context import prompt
-from bot.context.assembly import Frozen
 from bot.contracts.agent import TurnRequest
 from bot.contracts.approvals import Unattended
 from bot.contracts.base import Message
 from bot.contracts.channel import Channel
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
-from bot.core import feature
+from bot.core import feature, prompt
 from bot.core.access import InboundCleaner
 from bot.core.alerts import OperatorAlerts
+from bot.core.assembly import Frozen
 from bot.core.chat import MODES, Chat
 from bot.core.chats import Chats
 from bot.core.event_log import EventLog

@@ -18,7 +18,6 @@ from bot.agent.reply import TrackedReply
 from bot.agent.steps import INTERRUPTED, CallRecord, StepLog, known_results, silent_answer
 from bot.agent.user_message import fresh_nonce, instructions, said_by_servers, user_message
 from bot.agent.view_changes import ViewChanges
-from bot.context import estimate, prompt
 from bot.context.store import Entry, RunningTurn
 from bot.contracts.agent import TurnRequest
 from bot.contracts.archive import ArchiveKey, ArchiveLine
@@ -29,7 +28,7 @@ from bot.contracts.journal import FinalTurnState, StepRecord
 from bot.contracts.model import ModelReply, ModelRequest
 from bot.contracts.tools import ToolCall, ToolResult
 from bot.contracts.transcript import Boundary, Injection, MessageEvent, TurnEnd
-from bot.core import blocks
+from bot.core import blocks, estimate, prompt
 from bot.llm.log import usage_object
 from bot.telemetry import redaction
 from bot.tools.builtin.chat_send import promises_more

@@ -8,11 +8,6 @@ from functools import partial
 from pathlib import Path
 
 from bot.agent.subagents.limits import TaskLimits
-from bot.context.assembly import LEAST_BUDGET, MOST_BUDGET, SHARE, Frozen, Prompts
-from bot.context.budget import SOFT_TOKENS, Budget
-from bot.context.compaction import Policy
-from bot.context.estimate import Estimator
-from bot.context.memory import in_plain_words
 from bot.contracts.approvals import Approvals, Unattended
 from bot.contracts.archive import Archive
 from bot.contracts.artifacts import Artifacts
@@ -25,6 +20,11 @@ from bot.contracts.memory_files import MemoryFiles
 from bot.contracts.model import Model, ModelReply, ModelRequest
 from bot.contracts.tasks import NullTaskEvents, TaskEvents
 from bot.core import blocks
+from bot.core.assembly import LEAST_BUDGET, MOST_BUDGET, SHARE, Frozen, Prompts
+from bot.core.budget import SOFT_TOKENS, Budget
+from bot.core.compaction import Policy
+from bot.core.estimate import Estimator
+from bot.core.memory import in_plain_words
 from bot.history.memory.memories import Memories
 from bot.history.retention import Retention
 from bot.history.transcript.requests import RequestLog

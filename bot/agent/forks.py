@@ -16,11 +16,10 @@ from bot.agent.chat_totals import ChatTotals
 from bot.agent.continuation import LENGTH
 from bot.agent.deps import AgentDeps
 from bot.agent.view_changes import ViewChanges
-from bot.context import compaction, memory, repair
-from bot.context.memory import MemoryInvalid, SessionMemory, TooLong
 from bot.contracts.base import Json, Message
 from bot.contracts.model import ModelReply, ModelRequest
-from bot.core import blocks, view
+from bot.core import blocks, compaction, memory, repair, view
+from bot.core.memory import MemoryInvalid, SessionMemory, TooLong
 from bot.llm.wrapper import reply_of
 from bot.tools.permissions import taint
 

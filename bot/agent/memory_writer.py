@@ -12,15 +12,14 @@ from bot import errors
 from bot.agent import forks
 from bot.agent.deps import AgentDeps
 from bot.agent.view_changes import ViewChanges
-from bot.context import compaction, memory
-from bot.context.memory import MemoryInvalid, SessionMemory
 from bot.context.store import AgentContextStore
 from bot.contracts.base import Message
 from bot.contracts.environment import ends_within
 from bot.contracts.identity import ChatKey
 from bot.contracts.memory_files import Written
 from bot.contracts.provenance import NOBODYS
-from bot.core import blocks
+from bot.core import blocks, compaction, memory
+from bot.core.memory import MemoryInvalid, SessionMemory
 from bot.history.memory.memories import SavedMemory
 from bot.history.memory.provenance import carried
 from bot.tools.permissions import taint
@@ -241,7 +240,7 @@ class MemoryWriter:
         deps = self._deps
         if self.writing is not None or deps.history.memories is None:
             return
-        new = list(compaction.since(self._store.turns, self._since))
+        new = list(compaction.since([turn.named for turn in self._store.turns], self._since))
         calls = sum(len(blocks.tool_calls(message["content"])) for message in new)
         tokens = deps.models.estimator.messages(deps.models.name, new)
         due = over_cap and compaction.EXTRACT_SHARE * len(new) >= deps.limits.max_messages

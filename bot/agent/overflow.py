@@ -13,13 +13,12 @@ from bot.agent import view_changes
 from bot.agent.active_turn import ActiveTurn
 from bot.agent.continuation import ContinuationPolicy
 from bot.agent.deps import AgentDeps
-from bot.context import estimate, repair
-from bot.context.memory import condensed
-from bot.context.validate import loose_thinking
 from bot.contracts.base import Json
 from bot.contracts.model import ModelReply, ModelRequest
 from bot.contracts.transcript import Boundary, Injection, Mask
-from bot.core import blocks, view
+from bot.core import blocks, estimate, repair, view
+from bot.core.memory import condensed
+from bot.core.validate import loose_thinking
 from bot.words import say
 
 MAX_TRIES = 3

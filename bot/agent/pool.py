@@ -12,7 +12,6 @@ from bot.agent.claims.performed_actions import PerformedActions, recorded_action
 from bot.agent.deps import AgentDeps
 from bot.agent.runtime import AgentRuntime
 from bot.agent.sessions import Sessions
-from bot.context import quotes
 from bot.contracts.agent import (
     ChatStats,
     CompactResult,
@@ -28,6 +27,7 @@ from bot.contracts.base import Message
 from bot.contracts.identity import ChatKey
 from bot.contracts.manner import Effort
 from bot.contracts.transcript import TranscriptLine
+from bot.core import quotes
 from bot.identity_cache import MessageFact, forget_messages
 from bot.sizes import size_of
 

@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 from bot import tags, text
-from bot.context import quotes
 from bot.contracts.base import Message
 from bot.contracts.model import ATTACHED
 from bot.contracts.provenance import ORIGIN
+from bot.core import quotes
 from bot.tools.builtin.chat_send import ChatSend
 from bot.tools.permissions.display import named
 from bot.words import CATALOGUES, DEFAULT, say

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
-from bot.context import quotes
 from bot.contracts.archive import ArchiveKey, ArchiveLine
 from bot.contracts.base import Json, Message
 from bot.contracts.transcript import UNCHANGED, Boundary, MessageEvent, TranscriptLine, TurnStart
-from bot.core import blocks
+from bot.core import blocks, quotes
 
 REMOVED = "[message removed]"
 _REMOVED: Json = {"type": "text", "text": REMOVED}

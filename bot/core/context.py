@@ -7,12 +7,13 @@ what they hide, and the events keep the whole.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from bot.contracts.base import Json, Message
 from bot.contracts.tools import ToolCall, ToolResult
 from bot.core import blocks, events
+from bot.core.compaction import api_rounds
 from bot.core.events import Event
 
 INTERRUPTED = "Interrupted: the turn was stopped while this ran. It may or may not have taken effect."
@@ -44,6 +45,11 @@ class KeptTurn:
     def sources(self) -> frozenset[str]:
         """The requests that it answered."""
         return frozenset({self.id}.union(*(one.sources for one in self.entries)))
+
+    @property
+    def named(self) -> list[tuple[int, Message]]:
+        """Its messages by the numbers of their events."""
+        return [(entry.seq, entry.message) for entry in self.entries]
 
 
 @dataclass(slots=True)
@@ -253,27 +259,12 @@ class AgentContextStore:
             dropped += [entry.seq for entry in turn.entries]
         left = len(self) - len(dropped)
         if keep is not None and left > self.max_messages:
-            for one in api_rounds(keep.entries)[:-1]:
+            for one in api_rounds(keep.named)[:-1]:
                 if left <= self.max_messages // 2:
                     break
-                dropped += [entry.seq for entry in one]
+                dropped += [seq for seq, _ in one]
                 left -= len(one)
         return dropped
-
-
-def api_rounds(entries: Sequence[ContextEntry]) -> list[tuple[ContextEntry, ...]]:
-    """The API rounds of a turn: an answer of the model, in however many pieces, with the results of its calls."""
-    found = list[list[ContextEntry]]()
-    before: ContextEntry | None = None
-    for entry in entries:
-        if entry.message["role"] == "assistant":
-            if before is None or before.message["role"] != "assistant":
-                found.append([])
-            found[-1].append(entry)
-        elif found and blocks.result_ids(entry.message):
-            found[-1].append(entry)
-        before = entry
-    return [tuple(one) for one in found]
 
 
 def without_thinking(entries: Iterable[ContextEntry]) -> tuple[ContextEntry, ...]:

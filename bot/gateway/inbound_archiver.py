@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Sequence
 
-from bot.context import prompt, quotes
 from bot.contracts.archive import Archive, ArchiveLine, HistoryQuery
 from bot.contracts.environment import Log, storage_errors_logged
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import Journal
+from bot.core import prompt, quotes
 from bot.gateway.message_versions import completed, has, on_file
 
 

@@ -21,9 +21,6 @@ from pydantic import BaseModel
 from bot.agent.deps import AgentDeps, HistoryDeps, Limits, ModelDeps
 from bot.agent.pool import AgentPool
 from bot.agent.recording import RecordedModel
-from bot.context.assembly import Prompts
-from bot.context.instructions import InstructionFiles
-from bot.context.skills import SkillFolder
 from bot.contracts.agent import TurnRequest
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
@@ -31,6 +28,9 @@ from bot.contracts.inbound import Inbound
 from bot.contracts.model import InMemoryLearned, ModelFacts, ModelReply, ModelRequest, Usage
 from bot.contracts.outbound import Sent
 from bot.contracts.tools import Effect
+from bot.core.assembly import Prompts
+from bot.core.instructions import InstructionFiles
+from bot.core.skills import SkillFolder
 from bot.history.archive.store import ChatStore
 from bot.history.artifacts import ArtifactStore
 from bot.history.file_names import encode

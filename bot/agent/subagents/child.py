@@ -17,7 +17,6 @@ from bot.agent.subagents import limits, report, wording
 from bot.agent.subagents.limits import Allowance, LimitReached, TaskLimits, TaskStopped
 from bot.agent.subagents.report import Order, Report
 from bot.agent.user_message import fresh_nonce, instructions, said_by_servers
-from bot.context import estimate, masking, prompt, repair
 from bot.contracts.approvals import Approval, Approvals, Verdict
 from bot.contracts.archive import ArchiveKey, ArchiveLine
 from bot.contracts.base import Json, Message
@@ -25,7 +24,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.model import ModelReply, ModelRequest
 from bot.contracts.provenance import Provenance
 from bot.contracts.tools import ToolCall, ToolResult
-from bot.core import blocks, view
+from bot.core import blocks, estimate, masking, prompt, repair, view
 from bot.llm.wrapper import reply_of
 from bot.tools.context import Injection, ToolExecutionContext, tool_scope
 from bot.tools.dispatch import CallWrapper

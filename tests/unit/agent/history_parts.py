@@ -11,7 +11,7 @@ from typing import Any
 
 from bot.agent.deps import Limits
 from bot.agent.ledger import ParentChain
-from bot.context import deletions, quotes
+from bot.context import deletions
 from bot.context.store import AgentContextStore, Entry
 from bot.contracts.base import Json, Message
 from bot.contracts.inbound import Quoted
@@ -23,6 +23,7 @@ from bot.contracts.transcript import (
     MessageEvent,
     TranscriptLine,
 )
+from bot.core import quotes
 from bot.llm.body import body_of, headers_of
 from bot.llm.prices import PriceTable
 from bot.testing import anthropic_cache as cache

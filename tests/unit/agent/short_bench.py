@@ -7,8 +7,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from bot.context.assembly import Prompts
-from bot.context.instructions import InstructionFiles, Source
+from bot.core.assembly import Prompts
+from bot.core.instructions import InstructionFiles, Source
 from bot.history.file_names import encode
 from bot.system import SystemDisk
 from bot.tools.registry import Registry

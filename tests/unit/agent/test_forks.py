@@ -10,9 +10,9 @@ import pytest
 from bot import errors
 from bot.agent import forks
 from bot.agent.forks import Prefix
-from bot.context import memory
-from bot.context.memory import MemoryInvalid, SessionMemory
 from bot.contracts.model import InMemoryLearned, ModelFacts, ModelReply
+from bot.core import memory
+from bot.core.memory import MemoryInvalid, SessionMemory
 from bot.llm.windows import ContextWindows
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from bot import tags
-from bot.context.assembly import Prompts
-from bot.context.instructions import InstructionFiles
+from bot.core.assembly import Prompts
+from bot.core.instructions import InstructionFiles
 from bot.history.file_names import encode
 
 from .conftest import KEY, Bench

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from bot.context import files
-from bot.context.instructions import InstructionFiles, Instructions, operator_files
 from bot.contracts.identity import ChatKey
+from bot.core import files
+from bot.core.instructions import InstructionFiles, Instructions, operator_files
 from bot.history.file_names import encode
 from bot.testing.log import MemoryLog
 from bot.vetting import Vetting
