@@ -20,7 +20,7 @@ from bot import config, configuration, descriptors, discovery, errors, ports
 from bot.access_list import FILE as ACCESS_FILE
 from bot.access_list import AccessList, Operators
 from bot.agent.claims.performed_actions import ActionRecorder
-from bot.agent.deps import AgentDeps, HistoryDeps, Limits, ModelDeps
+from bot.agent.deps import AgentDeps, HistoryDeps, Limits
 from bot.agent.pool import AgentPool
 from bot.agent.recording import RecordedModel
 from bot.agent.subagents.limits import TaskLimits
@@ -39,6 +39,7 @@ from bot.core.compaction import Policy
 from bot.core.estimate import Estimator
 from bot.core.fallback import Fallback, FallbackModel
 from bot.core.instructions import InstructionFiles, operator_files
+from bot.core.models import ModelDeps
 from bot.core.skills import SkillFolder
 from bot.dashboard.console import Console, ConsoleSources, PartHealth
 from bot.dashboard.metrics import Figures, LogMetrics, MetricsPage
@@ -381,7 +382,7 @@ def fast_model(settings: config.Settings) -> str:
 
 
 def manners(llm: config.Llm) -> dict[str, Any]:
-    """How models are asked, and what is another one for a purpose (`bot.agent.deps.ModelDeps`)."""
+    """How models are asked, and what is another one for a purpose (`bot.core.models.ModelDeps`)."""
     purposes = {name: Manner(one.effort, one.thinking, one.model) for name, one in llm.purposes.items()}
     return {"manner": Manner(llm.effort, llm.thinking), "purposes": purposes}
 

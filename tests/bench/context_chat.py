@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel
 
-from bot.agent.deps import AgentDeps, HistoryDeps, Limits, ModelDeps
+from bot.agent.deps import AgentDeps, HistoryDeps, Limits
 from bot.agent.pool import AgentPool
 from bot.agent.recording import RecordedModel
 from bot.contracts.agent import TurnRequest
@@ -30,6 +30,7 @@ from bot.contracts.outbound import Sent
 from bot.contracts.tools import Effect
 from bot.core.assembly import Prompts
 from bot.core.instructions import InstructionFiles
+from bot.core.models import ModelDeps
 from bot.core.skills import SkillFolder
 from bot.history.archive.store import ChatStore
 from bot.history.artifacts import ArtifactStore

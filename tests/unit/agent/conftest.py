@@ -12,7 +12,7 @@ import pytest
 
 from bot import errors
 from bot.agent.claims.performed_actions import ActionRecorder
-from bot.agent.deps import AgentDeps, HistoryDeps, ModelDeps
+from bot.agent.deps import AgentDeps, HistoryDeps
 from bot.agent.pool import AgentPool
 from bot.agent.recording import RecordedModel
 from bot.contracts.agent import NoArrivals, PriorReply, Reply, TurnOutcome, TurnRequest
@@ -25,6 +25,7 @@ from bot.contracts.model import InMemoryLearned
 from bot.contracts.outbound import Sent
 from bot.core.assembly import Prompts
 from bot.core.instructions import InstructionFiles
+from bot.core.models import ModelDeps
 from bot.core.skills import SkillFolder
 from bot.history.archive import store as archive
 from bot.history.archive.store import ChatStore
