@@ -6,12 +6,13 @@ import contextlib
 import dataclasses
 import functools
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import cast
 
-from bot import config, configuration, errors, words
+from bot import config, configuration, errors
 from bot.agent.pool import AgentPool
-from bot.agent.user_message import fresh_nonce
+from bot.agent.user_message import instructions, said_by_servers, user_message
 from bot.composition import (
     build_agent,
     build_channels,
@@ -32,13 +33,14 @@ from bot.core.access import InboundCleaner
 from bot.core.alerts import OperatorAlerts
 from bot.core.assembly import Frozen
 from bot.core.chat import MODES, Chat
-from bot.core.chats import Chats
+from bot.core.chats import Chats, Fact
 from bot.core.event_log import EventLog
 from bot.core.events import Codec
 from bot.core.feature import Door, Runtime
+from bot.core.fit import Fit, Frame
 from bot.core.intake import Intake
 from bot.core.locales import FactLocales, Locales
-from bot.core.loop import Frame, Loop, LoopPorts
+from bot.core.loop import Loop, LoopPorts
 from bot.core.operator_chats import OperatorChats
 from bot.core.outbox import Outbox
 from bot.core.rate_limit import RateLimiter
@@ -202,23 +204,45 @@ class Turns:
         first = chat.turn.first
 
         async def tell(inbound: Inbound) -> Message:
+            seen = [*chat.context.view(), *chat.context.current()]
+            opens = not chat.context.current()
+            wrong = chat.context.wrong if opens else ()
             request = TurnRequest(inbound.request_id, chat.key, inbound)
-            return prompt.user_message(
-                request, int(agent.clock.now() * 1000), fresh_nonce(agent), zone=words.zone()
-            )
+            said = await user_message(request, agent, seen, wrong, begins=opens and not seen)
+            return said.message
 
+        async def found(results: Message, touched: Sequence[Path]) -> Sequence[Message]:
+            seen = [*chat.context.view(), *chat.context.current()]
+            told = await instructions(list(touched), agent, seen) if touched else None
+            return [one for one in (said_by_servers(results, agent, seen), told) if one is not None]
+
+        quiet = all(one.overheard for one in chat.turn.members)
+        models = dataclasses.replace(agent.models, chosen=None, purpose="overheard" if quiet else "turn")
+        fit = Fit(
+            chat,
+            models,
+            agent.limits,
+            ages=lambda name: (tool := agent.registry.get(name)) is not None and tool.ages,
+            append=lambda data: self._chats.append(Fact(chat.key, data, turn)),
+            clock=agent.clock,
+            log=agent.log,
+        )
         reply = ChatReply(chat, turn, first, self._chats, self._channels[first.channel].split)
         calls = ToolCalls(
             chat, turn, self._chats, self._event_log, agent.dispatcher, reply=reply, boot=self._boot
         )
         ports = LoopPorts(
-            agent.models.model,
+            models.model,
             functools.partial(self._frame, chat.key, first),
             tell,
+            found,
             calls,
             reply,
+            fit,
             agent.ids.ulid,
+            agent.redact,
             self._boot,
+            agent.log,
         )
         return Loop(chat, turn, self._chats, ports)
 
@@ -232,12 +256,8 @@ class Turns:
                 self._prompts.popitem(last=False)
         rules = agent.rules.get(first.channel, "")
         facts = prompt.ChatFacts(agent.root, key, first.channel, first.chat_id, first.chat_type, rules)
-        return Frame(
-            agent.models.name,
-            agent.budget().max_tokens,
-            prompt.system_blocks(frozen.static, frozen.chat(facts)),
-            agent.declared(),
-        )
+        hour = agent.models.prices.hour_pays(agent.models.name)
+        return Frame(prompt.system_blocks(frozen.static, frozen.chat(facts), hour=hour), agent.registry.forms)
 
 
 async def _stopped(channels: Iterable[Channel], runner: Runner) -> None:

@@ -11,14 +11,13 @@ from typing import Any
 from bot import errors, text
 from bot.agent import assistant_text
 from bot.agent.compactor import Compactor
-from bot.agent.continuation import joined
 from bot.agent.deps import AgentDeps
 from bot.agent.partial_reply import PartialReply
 from bot.agent.reply import TrackedReply
 from bot.agent.steps import INTERRUPTED, CallRecord, StepLog, known_results, silent_answer
 from bot.agent.user_message import fresh_nonce, instructions, said_by_servers, user_message
 from bot.agent.view_changes import ViewChanges
-from bot.context.store import Entry, RunningTurn
+from bot.context.store import RunningTurn
 from bot.contracts.agent import TurnRequest
 from bot.contracts.archive import ArchiveKey, ArchiveLine
 from bot.contracts.base import Json, Message
@@ -29,6 +28,8 @@ from bot.contracts.model import ModelReply, ModelRequest
 from bot.contracts.tools import ToolCall, ToolResult
 from bot.contracts.transcript import Boundary, Injection, MessageEvent, TurnEnd
 from bot.core import blocks, estimate, prompt
+from bot.core.continuation import joined
+from bot.core.repair import Entry
 from bot.llm.log import usage_object
 from bot.telemetry import redaction
 from bot.tools.builtin.chat_send import promises_more

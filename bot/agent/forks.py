@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 
 from bot import errors, text
 from bot.agent.chat_totals import ChatTotals
-from bot.agent.continuation import LENGTH
 from bot.agent.deps import AgentDeps
 from bot.agent.view_changes import ViewChanges
 from bot.contracts.base import Json, Message
 from bot.contracts.model import ModelReply, ModelRequest
 from bot.core import blocks, compaction, memory, repair, view
+from bot.core.context import LENGTH
 from bot.core.memory import MemoryInvalid, SessionMemory, TooLong
 from bot.llm.wrapper import reply_of
 from bot.tools.permissions import taint

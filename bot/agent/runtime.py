@@ -18,9 +18,8 @@ from bot.agent.deletion_runner import DeletionRunner
 from bot.agent.deps import AgentDeps
 from bot.agent.ledger import Ledger
 from bot.agent.memory_writer import MemoryWriter
-from bot.agent.overflow import HistoryCleared, TurnTooLarge
 from bot.agent.steps import StepLog
-from bot.agent.turn import Refused, take_turn
+from bot.agent.turn import take_turn
 from bot.agent.user_message import fresh_nonce
 from bot.agent.view_changes import ViewChanges
 from bot.context import replay
@@ -43,6 +42,8 @@ from bot.contracts.manner import Effort
 from bot.contracts.transcript import Boundary, Meta, TurnEnd, TurnStart
 from bot.core import blocks, prompt
 from bot.core.assembly import Frozen
+from bot.core.fit import HistoryCleared, TurnTooLarge
+from bot.core.loop import Refused
 from bot.telemetry import context
 from bot.tools.permissions import taint
 from bot.words import say, sentence

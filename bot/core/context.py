@@ -7,15 +7,20 @@ what they hide, and the events keep the whole.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from bot import text
 from bot.contracts.base import Json, Message
 from bot.contracts.tools import ToolCall, ToolResult
 from bot.core import blocks, events
 from bot.core.compaction import api_rounds
 from bot.core.events import Event
 
+LENGTH = frozenset({"max_tokens", "model_context_window_exceeded"})
+"""Reasons with which the limit of length ends an answer."""
+MOST_WRONG = 3
+"""Limit of failed turns that the model is told of."""
 INTERRUPTED = "Interrupted: the turn was stopped while this ran. It may or may not have taken effect."
 
 
@@ -67,6 +72,38 @@ class RunningTurn:
     injected: int = 0
     lines: set[str] = field(default_factory=set)
     """The archive lines that were injected."""
+    last: events.Answered | None = None
+    """The newest answer, while nothing stands behind it."""
+    cuts: int = 0
+    """Answers that the limit has ended in a tool call or in thinking."""
+    thoughts: int = 0
+    """Those in thinking."""
+    silences: int = 0
+    """Answers without a word that nothing has cut off."""
+    pauses: int = 0
+    """Answers in which the provider has paused."""
+    noted: tuple[str, ...] = ()
+    """Notes for its person that came with answers."""
+    untold_notes: tuple[str, ...] = ()
+    """Those that no message has brought yet."""
+
+    @property
+    def speaks(self) -> bool:
+        """True where its last message is the model's."""
+        return bool(self.entries) and self.entries[-1].message["role"] == "assistant"
+
+    @property
+    def words(self) -> str:
+        """The text with which it ends: an answer that paused and went on is one answer."""
+        said = itertools.takewhile(lambda one: one.message["role"] == "assistant", reversed(self.entries))
+        words = "".join(reversed([blocks.plain_text(one.message["content"]) for one in said])).strip()
+        return words if text.visible(words) else ""
+
+    @property
+    def after_results(self) -> bool:
+        """True where the last that came to the model is what tools gave, with or without other words behind it."""
+        said = itertools.takewhile(lambda one: one.message["role"] == "user", reversed(self.entries))
+        return any(blocks.is_results(one.message) for one in said)
 
     @property
     def open_calls(self) -> list[ToolCall]:
@@ -91,6 +128,10 @@ class AgentContextStore:
         self.masked: dict[str, str] = {}
         """Words in place of tool results, by the id of their call."""
         self.running: RunningTurn | None = None
+        self.asked_at: float | None = None
+        """The time of the last request (epoch seconds)."""
+        self.wrong: tuple[str, ...] = ()
+        """What became of the turns since the last that went well, in words for the model."""
         self._view: tuple[Message, ...] | None = ()
 
     def __len__(self) -> int:
@@ -140,16 +181,26 @@ class AgentContextStore:
                 self._cut(data)
             case events.Masked():
                 self._mask(data.results)
-            case _ if running is None or running.id != event.turn:
-                return
+            case _ if running is not None and running.id == event.turn:
+                self._apply_to(running, event)
+            case _:
+                pass
+
+    def _apply_to(self, running: RunningTurn, event: Event) -> None:
+        match data := event.data:
+            case events.Asked():
+                self.asked_at = event.at
             case events.Told():
                 running.entries += (ContextEntry(event.seq, data.message, data.sources),)
+                running.last = None
             case events.Answered():
                 self._answer(running, event, data)
             case events.ToolEnded():
                 self._end_tool(running, event, data)
             case events.Injected():
                 self._inject(running, data)
+            case events.Queued() if data.form == "reply":
+                running.untold_notes = ()
             case events.TurnEnded():
                 self._end(running, event, data)
 
@@ -157,7 +208,15 @@ class AgentContextStore:
         kept = running.entries
         if data.continues and kept and kept[-1].message["role"] == "assistant":
             kept = kept[:-1]  # an answer that went on is one message
-        running.results = {}
+        running.results, running.last = {}, data
+        thought = not data.content and data.stop_reason in LENGTH
+        running.cuts += bool(data.cut) or thought
+        running.thoughts += thought
+        running.silences += not data.content and not thought
+        running.pauses += data.stop_reason == "pause_turn" and not data.continues
+        if data.note and data.note not in running.noted:
+            running.noted += (data.note,)
+            running.untold_notes += (data.note,)
         if data.content:
             message: Message = {"role": "assistant", "content": list(data.content)}
             kept += (
@@ -182,7 +241,7 @@ class AgentContextStore:
         calls = blocks.tool_calls(running.entries[-1].message["content"])
         message: Message = {"role": "user", "content": [running.results[call.id] for call in calls]}
         running.entries += (ContextEntry(seq, message),)
-        running.results = {}
+        running.results, running.last = {}, None
 
     def _inject(self, running: RunningTurn, data: events.Injected) -> None:
         if data.kept is not None:
@@ -201,10 +260,16 @@ class AgentContextStore:
                 running.results[call.id] = ToolResult(call.id, INTERRUPTED, failed=True).block
             self._add_results(running, event.seq)
         self.running = None
+        if data.reason:
+            self.wrong = (*self.wrong, data.reason)[-MOST_WRONG:]
+        elif data.end == "answered":
+            self.wrong = ()
         if data.end == "withdrawn" or not running.entries:
             return
         # Its view had older messages that are gone now.
         entries = without_thinking(running.entries) if running.injected else running.entries
+        if running.speaks:
+            entries = (*entries[:-1], *_unpaused(entries[-1:]))
         self.turns.append(KeptTurn(running.id, entries, running.began, running.since))
         if self._view is not None:
             self._view += tuple(blocks.masked(entry.message, self.masked) for entry in entries)
@@ -274,6 +339,16 @@ def without_thinking(entries: Iterable[ContextEntry]) -> tuple[ContextEntry, ...
         for entry in entries
         for message in blocks.without_thinking([entry.message])
     )
+
+
+def _unpaused(entries: Iterable[ContextEntry]) -> Iterator[ContextEntry]:
+    """The entries without calls of the provider's own tools that will never get their result."""
+    for entry in entries:
+        content = blocks.without_open_calls(entry.message["content"])
+        if len(content) == len(entry.message["content"]):
+            yield entry
+        elif left := blocks.sayable(content):
+            yield replace(entry, message={**entry.message, "content": left})
 
 
 def stripped_behind(

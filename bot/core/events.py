@@ -125,7 +125,7 @@ class Joined(EventData):
 
 @dataclass(frozen=True, slots=True)
 class TurnEnded(EventData):
-    """A turn is over. Its last words, if any, were queued with it or before."""
+    """A turn is over. Its last words, if any, were queued with it or before. `reason` says to the model what went wrong."""
 
     kind: ClassVar[str] = "turn_ended"
     end: TurnEndState
@@ -214,6 +214,8 @@ class Answered(EventData):
     continues: int = 0
     usage: Mapping[str, int] = field(default_factory=dict)
     cost_usd: float | None = None
+    note: str = ""
+    """What its person is told below the next message."""
 
 
 @dataclass(frozen=True, slots=True)

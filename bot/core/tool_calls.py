@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from bot.contracts.agent import Reply
 from bot.contracts.inbound import Inbound
@@ -40,6 +41,12 @@ class ToolCalls:
         self._dispatcher = dispatcher
         self._reply = reply
         self._boot = boot
+        self._touched: list[Path] = []
+
+    def take_touched(self) -> list[Path]:
+        """The paths of the project that tools have used since this was asked last."""
+        touched, self._touched = self._touched, []
+        return touched
 
     async def run(self, calls: Sequence[ToolCall], cut: frozenset[str]) -> None:
         """Run these, of which some did not arrive whole. One that had begun when its process died is told as interrupted."""
@@ -92,5 +99,6 @@ class ToolCalls:
             people=tuple(dict.fromkeys(people)),
             view=lambda: [*context.view(), *context.current()],
             flush=self._event_log.committed,
+            touched=self._touched.append,
             inbound=first,
         )

@@ -11,7 +11,7 @@ from pathlib import Path
 from bot import errors
 from bot.agent.active_turn import INJECTED_TOKENS, fitted
 from bot.agent.chat_totals import ChatTotals
-from bot.agent.continuation import ContinuationPolicy, joined
+from bot.agent.continuation import ContinuationPolicy
 from bot.agent.deps import AgentDeps
 from bot.agent.subagents import limits, report, wording
 from bot.agent.subagents.limits import Allowance, LimitReached, TaskLimits, TaskStopped
@@ -25,6 +25,7 @@ from bot.contracts.model import ModelReply, ModelRequest
 from bot.contracts.provenance import Provenance
 from bot.contracts.tools import ToolCall, ToolResult
 from bot.core import blocks, estimate, masking, prompt, repair, view
+from bot.core.continuation import joined
 from bot.llm.wrapper import reply_of
 from bot.tools.context import Injection, ToolExecutionContext, tool_scope
 from bot.tools.dispatch import CallWrapper

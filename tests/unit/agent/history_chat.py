@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any, cast
 
 from bot.agent import assistant_text
-from bot.agent.continuation import joined
 from bot.agent.view_changes import Tail, ViewChanges
 from bot.context import checkpoint, replay
 from bot.context.checkpoint import Checkpoint
@@ -26,6 +25,7 @@ from bot.contracts.transcript import (
     messages,
 )
 from bot.core import blocks, repair, view
+from bot.core.continuation import joined
 from bot.core.estimate import Estimator
 from bot.core.validate import loose_thinking
 from bot.testing import anthropic_rules as rules

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.context.store import AgentContextStore, Entry, Turn
+from bot.context.store import AgentContextStore, Turn
 from bot.contracts.base import Json, Message
 from bot.core import compaction, estimate, memory, view
 from bot.core.compaction import KEEP_MESSAGES, Breaker
+from bot.core.repair import Entry
 from bot.testing.clock import FakeClock
 from tests.shares import examples
 
