@@ -264,7 +264,7 @@ async def _run(root: Path, stop: asyncio.Event, environment: Environment | None,
         )
         async with (
             ready as own,
-            core_process.serving(own.settings, own.environment, own.log, own.names) as names,
+            core_process.serving(own.settings, own.environment, own.log, own.names, _print) as names,
         ):
             settle_memory()
             _print(" ".join(["ready", *names]))

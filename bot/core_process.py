@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import dataclasses
 import functools
@@ -53,7 +54,7 @@ from bot.gateway.approvals import ApprovalService
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.builder import build_agent_services
 from bot.gateway.operators import OperatorAlerts as OldAlerts
-from bot.lifecycle import Environment
+from bot.lifecycle import CHECK_SECONDS, Environment, Say, ask_limits
 from bot.llm.budgets import Spending
 from bot.telemetry import JsonlLog
 
@@ -64,7 +65,7 @@ MOST_PROMPTS = 2_000
 
 @contextlib.asynccontextmanager
 async def serving(
-    settings: config.Settings, environment: Environment, log: JsonlLog, names: Iterable[str]
+    settings: config.Settings, environment: Environment, log: JsonlLog, names: Iterable[str], say: Say
 ) -> AsyncIterator[list[str]]:
     """Serve these channels for the block; the names of those that run."""
     services = build_services(settings, environment, log)
@@ -173,6 +174,9 @@ async def serving(
         for serve in door.serves:
             tasks.serve(serve())
         around.push_async_callback(tasks.drain, 1.0)
+        asking = asyncio.create_task(ask_limits(services, model_name(settings), say))
+        around.callback(asking.cancel)
+        await asyncio.wait([asking], timeout=CHECK_SECONDS)
         await runner.start()  # now that what it sends can go out
         yield sorted(channels)
 
@@ -229,7 +233,14 @@ class Turns:
         )
         reply = ChatReply(chat, turn, first, self._chats, self._channels[first.channel].split)
         calls = ToolCalls(
-            chat, turn, self._chats, self._event_log, agent.dispatcher, reply=reply, boot=self._boot
+            chat,
+            turn,
+            self._chats,
+            self._event_log,
+            agent.dispatcher,
+            reply=reply,
+            boot=self._boot,
+            undeclared=lambda: agent.registry.behind(fit.tools),
         )
         ports = LoopPorts(
             models.model,

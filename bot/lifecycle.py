@@ -275,8 +275,8 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
     """
     services = gateway.services
 
-    async def ask_limits() -> None:
-        await _ask_limits(gateway, say)
+    async def look_at_limits() -> None:
+        await ask_limits(gateway.services, gateway.model_name, say)
 
     lines = PartLines(gateway.readiness, say)
     chores = [
@@ -285,7 +285,7 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
         PeriodicJob("stop what runs for blocked people", PART_SECONDS, gateway.parts.stops.stop_blocked),
         PeriodicJob("keep descriptors back", KEEP_DESCRIPTORS_SECONDS, lambda: _keep_descriptors(gateway)),
         PeriodicJob("keep the search index", KEEP_INDEX_SECONDS, services.archive.tend),
-        PeriodicJob("ask what the model takes in", ASK_LIMITS_SECONDS, ask_limits),
+        PeriodicJob("ask what the model takes in", ASK_LIMITS_SECONDS, look_at_limits),
     ]
     housekeeping = PeriodicJobs([*gateway.chores.all(), *chores], services.log)
     # By itself: nothing of housekeeping may hold it up.
@@ -366,7 +366,7 @@ async def _check_model(gateway: Gateway, say: Say, lines: PartLines) -> None:
             lines.tell("model", words)
     else:
         llm = gateway.services.settings.llm
-        if not await _ask_limits(gateway, say):
+        if not await ask_limits(gateway.services, gateway.model_name, say):
             return
         if llm.provider == "demo":
             say(
@@ -376,28 +376,26 @@ async def _check_model(gateway: Gateway, say: Say, lines: PartLines) -> None:
             say(f"{llm.model} is answering")
 
 
-async def _ask_limits(gateway: Gateway, say: Say) -> bool:
+async def ask_limits(services: Services, model: str, say: Say) -> bool:
     """Ask the provider how much the model takes in and gives out, unless it has said so. False where it does not have the model.
     Raises nothing.
     """
     there = True
     try:
-        warning = await gateway.services.windows.ask(gateway.services.model, gateway.model_name)
+        warning = await services.windows.ask(services.model, model)
     except errors.ModelUnknown as error:
         there = False
-        warning = f"llm.model: found {gateway.model_name}; the provider does not have it ({error}); name one that it has"
+        warning = f"llm.model: found {model}; the provider does not have it ({error}); name one that it has"
     except errors.ModelError as error:
-        gateway.services.log.write(
-            "model", "the provider does not say what the model takes in", cause=str(error)
-        )
+        services.log.write("model", "the provider does not say what the model takes in", cause=str(error))
         return True
     if warning is not None:
         say(f"warning: {warning}")
-        gateway.services.log.write("model", warning, level="warn")
-    llm = gateway.services.settings.llm
+        services.log.write("model", warning, level="warn")
+    llm = services.settings.llm
     for name in {llm.fast_model, *(one.model for one in llm.purposes.values() if one.model)}:
         with contextlib.suppress(errors.ModelError):
-            await gateway.services.windows.ask(gateway.services.model, name)
+            await services.windows.ask(services.model, name)
     return there
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bot.contracts.agent import Reply
+from bot.contracts.base import Json
 from bot.contracts.inbound import Inbound
 from bot.contracts.tools import Effect, ToolCall, ToolResult
 from bot.core import events
@@ -33,6 +34,7 @@ class ToolCalls:
         *,
         reply: Reply,
         boot: str,
+        undeclared: Callable[[], Sequence[Json]] = tuple,
     ) -> None:
         self._chat = chat
         self._turn = turn
@@ -41,6 +43,7 @@ class ToolCalls:
         self._dispatcher = dispatcher
         self._reply = reply
         self._boot = boot
+        self._undeclared = undeclared
         self._touched: list[Path] = []
 
     def take_touched(self) -> list[Path]:
@@ -100,5 +103,6 @@ class ToolCalls:
             view=lambda: [*context.view(), *context.current()],
             flush=self._event_log.committed,
             touched=self._touched.append,
+            undeclared=self._undeclared,
             inbound=first,
         )
