@@ -25,7 +25,18 @@ ON_THE_LOG = frozenset(
         "test_approvals::test_where_no_operator_can_be_asked_nobody_is_waited_for",
         "test_approvals::test_a_stop_ends_the_waiting",
         "test_approvals::test_rules_that_are_none_or_never_match_are_findings",
+        "test_early_ends::test_each_answer_comes_to_an_end_and_no_line_of_ours_is_kept",
+        "test_fallback::test_a_refusal_is_answered_by_the_second_in_that_chat_alone",
+        "test_fallback::test_what_cannot_be_a_second_is_a_finding_and_what_can_is_listed",
         "test_main_path::test_a_telegram_message_gets_its_answer_and_the_conversation_goes_on",
+        "test_model_wire::test_a_bad_value_ends_the_start_with_the_line_that_mends_it",
+        "test_model_wire::test_a_reply_that_is_all_thinking_gets_twice_the_room_once_and_then_it_is_told",
+        "test_restart::test_a_message_is_on_disk_before_slack_is_told_that_it_arrived",
+        "test_restart::test_a_telegram_send_whose_answer_was_lost_is_repeated_and_says_so",
+        "test_restart::test_after_a_kill_the_next_request_begins_with_the_same_bytes",
+        "test_restart::test_what_was_sent_while_it_was_down_is_answered_and_each_thing_once",
+        "test_small_window::test_a_window_of_3000_tokens_answers_hello_and_finds_its_tools",
+        "test_small_window::test_the_demo_answers_in_a_window_of_3000_tokens",
     }
 )
 """Tests by module and name, without parameters."""
