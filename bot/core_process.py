@@ -36,9 +36,10 @@ from bot.core.assembly import Frozen
 from bot.core.chat import MODES, Chat
 from bot.core.chats import Chats, Fact
 from bot.core.event_log import EventLog
-from bot.core.events import Codec
+from bot.core.events import Codec, EventData
 from bot.core.feature import Door, Runtime
 from bot.core.fit import Fit, Frame
+from bot.core.injection import OlderMessages
 from bot.core.intake import Intake
 from bot.core.locales import FactLocales, Locales
 from bot.core.loop import Loop, LoopPorts
@@ -220,6 +221,9 @@ class Turns:
             told = await instructions(list(touched), agent, seen) if touched else None
             return [one for one in (said_by_servers(results, agent, seen), told) if one is not None]
 
+        def append(data: EventData) -> None:
+            self._chats.append(Fact(chat.key, data, turn))
+
         quiet = all(one.overheard for one in chat.turn.members)
         models = dataclasses.replace(agent.models, chosen=None, purpose="overheard" if quiet else "turn")
         fit = Fit(
@@ -227,7 +231,7 @@ class Turns:
             models,
             agent.limits,
             ages=lambda name: (tool := agent.registry.get(name)) is not None and tool.ages,
-            append=lambda data: self._chats.append(Fact(chat.key, data, turn)),
+            append=append,
             clock=agent.clock,
             log=agent.log,
         )
@@ -241,6 +245,7 @@ class Turns:
             reply=reply,
             boot=self._boot,
             undeclared=lambda: agent.registry.behind(fit.tools),
+            injection=OlderMessages(chat, turn, agent.limits.max_injected, append, agent.ids),
         )
         ports = LoopPorts(
             models.model,

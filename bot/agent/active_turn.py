@@ -29,16 +29,12 @@ from bot.contracts.tools import ToolCall, ToolResult
 from bot.contracts.transcript import Boundary, Injection, MessageEvent, TurnEnd
 from bot.core import blocks, estimate, prompt
 from bot.core.continuation import joined
+from bot.core.injection import MOST_TOKENS, fitted
 from bot.core.repair import Entry
 from bot.llm.log import usage_object
 from bot.telemetry import redaction
 from bot.tools.builtin.chat_send import promises_more
 from bot.tools.permissions import taint
-
-INJECTED_TOKENS = 30_000
-"""Estimated tokens that injected history may take in one run."""
-INJECTED_LINE = 20_000
-"""Characters of one injected line; a longer one is shortened in the middle."""
 
 
 class ActiveTurn:
@@ -380,7 +376,7 @@ class ActiveTurn:
         return self.store.older()
 
     def room(self) -> int:
-        if estimate.tokens(self.injected) >= INJECTED_TOKENS:
+        if estimate.tokens(self.injected) >= MOST_TOKENS:
             return 0
         return self._deps.limits.max_injected - (self._running.injected if self._running is not None else 0)
 
@@ -469,16 +465,3 @@ class ActiveTurn:
         if said.role == "assistant":
             said = replace(said, message=taint.stamped(said.message, self.in_sight()))
         return self.view_changes.tell(said)
-
-
-def fitted(lines: Sequence[ArchiveLine], injected: Sequence[Message]) -> list[ArchiveLine]:
-    """The newest of these lines, shortened, that fit beside what is injected: one in any case."""
-    taken: list[ArchiveLine] = []
-    budget = INJECTED_TOKENS - estimate.tokens(injected)
-    for line in reversed(lines):
-        short = line.model_copy(update={"text": text.shorten_middle(line.text, INJECTED_LINE)})
-        budget -= estimate.text_tokens(short.text) + 2 * estimate.BLOCK_TOKENS
-        if budget < 0 and taken:
-            break
-        taken.insert(0, short)
-    return taken

@@ -14,7 +14,7 @@ from bot.core.chat import Chat
 from bot.core.chats import Chats, Fact
 from bot.core.context import INTERRUPTED
 from bot.core.event_log import EventLog
-from bot.tools.context import NoOlderTurns, ToolExecutionContext, tool_scope
+from bot.tools.context import Injection, NoOlderTurns, ToolExecutionContext, tool_scope
 from bot.tools.dispatch import Dispatcher
 
 MESSAGE = frozenset[Effect]({"message"})
@@ -35,6 +35,7 @@ class ToolCalls:
         reply: Reply,
         boot: str,
         undeclared: Callable[[], Sequence[Json]] = tuple,
+        injection: Injection | None = None,
     ) -> None:
         self._chat = chat
         self._turn = turn
@@ -44,6 +45,7 @@ class ToolCalls:
         self._reply = reply
         self._boot = boot
         self._undeclared = undeclared
+        self._injection = injection or NoOlderTurns()
         self._touched: list[Path] = []
 
     def take_touched(self) -> list[Path]:
@@ -96,11 +98,11 @@ class ToolCalls:
             request_id=self._turn,
             user_id=first.user_id,
             reply=self._reply,
-            injection=NoOlderTurns(),
+            injection=self._injection,
             channel=first.channel,
             private=first.chat_type == "direct",
             people=tuple(dict.fromkeys(people)),
-            view=lambda: [*context.view(), *context.current()],
+            view=lambda: [*context.view(), *context.older(), *context.current()],
             flush=self._event_log.committed,
             touched=self._touched.append,
             undeclared=self._undeclared,

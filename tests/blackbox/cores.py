@@ -31,6 +31,7 @@ ON_THE_LOG = frozenset(
         "test_main_path::test_a_telegram_message_gets_its_answer_and_the_conversation_goes_on",
         "test_model_wire::test_a_bad_value_ends_the_start_with_the_line_that_mends_it",
         "test_model_wire::test_a_reply_that_is_all_thinking_gets_twice_the_room_once_and_then_it_is_told",
+        "test_recall::test_older_messages_stand_before_the_newest_and_go_with_its_turn",
         "test_restart::test_a_message_is_on_disk_before_slack_is_told_that_it_arrived",
         "test_restart::test_a_telegram_send_whose_answer_was_lost_is_repeated_and_says_so",
         "test_restart::test_after_a_kill_the_next_request_begins_with_the_same_bytes",

@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 
 from bot import errors
-from bot.agent.active_turn import INJECTED_TOKENS, fitted
 from bot.agent.chat_totals import ChatTotals
 from bot.agent.continuation import ContinuationPolicy
 from bot.agent.deps import AgentDeps
@@ -26,6 +25,7 @@ from bot.contracts.provenance import Provenance
 from bot.contracts.tools import ToolCall, ToolResult
 from bot.core import blocks, estimate, masking, prompt, repair, view
 from bot.core.continuation import joined
+from bot.core.injection import MOST_TOKENS, fitted
 from bot.llm.wrapper import reply_of
 from bot.tools.context import Injection, ToolExecutionContext, tool_scope
 from bot.tools.dispatch import CallWrapper
@@ -426,7 +426,7 @@ class HistoryLoader:
         self.messages = []
 
     def room(self) -> int:
-        full = estimate.tokens(self.messages) >= INJECTED_TOKENS
+        full = estimate.tokens(self.messages) >= MOST_TOKENS
         return 0 if full else self._deps.limits.max_injected - len(self.messages)
 
     def in_view(self, line: ArchiveLine) -> bool:
