@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import dataclasses
 import functools
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import cast
@@ -39,10 +38,12 @@ from bot.core.event_log import EventLog
 from bot.core.events import Codec, EventData
 from bot.core.feature import Door, Runtime
 from bot.core.fit import Fit, Frame
+from bot.core.frames import Frames
 from bot.core.injection import OlderMessages
 from bot.core.intake import Intake
 from bot.core.locales import FactLocales, Locales
 from bot.core.loop import Loop, LoopPorts
+from bot.core.models import ModelDeps
 from bot.core.operator_chats import OperatorChats
 from bot.core.outbox import Outbox
 from bot.core.rate_limit import RateLimiter
@@ -60,8 +61,6 @@ from bot.llm.budgets import Spending
 from bot.telemetry import JsonlLog
 
 DRAIN_SECONDS = 8.0
-MOST_PROMPTS = 2_000
-"""Limit of prompts in memory."""
 
 
 @contextlib.asynccontextmanager
@@ -199,7 +198,11 @@ class Turns:
         self._event_log = event_log
         self._channels = channels
         self._boot = boot
-        self._prompts = OrderedDict[ChatKey, Frozen]()
+
+        async def freeze(key: ChatKey, channel: str, models: ModelDeps) -> Frozen:
+            return await dataclasses.replace(self._agent, models=models).freeze(key, channel)
+
+        self._frames = Frames(freeze, clock=self._agent.clock, log=self._agent.log)
 
     def loop(self, chat: Chat, turn: str) -> Loop:
         """The loop of a turn that has begun."""
@@ -208,12 +211,16 @@ class Turns:
             raise errors.ShipmateError(f"turn {turn} is over")
         first = chat.turn.first
 
+        news = dict[str, str]()
+
         async def tell(inbound: Inbound) -> Message:
             seen = [*chat.context.view(), *chat.context.current()]
             opens = not chat.context.current()
             wrong = chat.context.wrong if opens else ()
             request = TurnRequest(inbound.request_id, chat.key, inbound)
-            said = await user_message(request, agent, seen, wrong, begins=opens and not seen)
+            said = await user_message(
+                request, agent, seen, wrong, news if opens else {}, begins=opens and not seen
+            )
             return said.message
 
         async def found(results: Message, touched: Sequence[Path]) -> Sequence[Message]:
@@ -249,7 +256,7 @@ class Turns:
         )
         ports = LoopPorts(
             models.model,
-            functools.partial(self._frame, chat.key, first),
+            functools.partial(self._frame, chat, first, models, news),
             tell,
             found,
             calls,
@@ -262,18 +269,16 @@ class Turns:
         )
         return Loop(chat, turn, self._chats, ports)
 
-    async def _frame(self, key: ChatKey, first: Inbound) -> Frame:
-        """Return the frame of a chat. It stays the same while the process runs, so that the provider's cache holds."""
+    async def _frame(self, chat: Chat, first: Inbound, models: ModelDeps, news: dict[str, str]) -> Frame:
+        """Return the frame of a chat's requests; what is new in its surroundings goes into `news`."""
         agent = self._agent
-        frozen = self._prompts.get(key)
-        if frozen is None:
-            frozen = self._prompts[key] = await agent.freeze(key, first.channel)
-            while len(self._prompts) > MOST_PROMPTS:
-                self._prompts.popitem(last=False)
+        frozen, changed = await self._frames.of(chat, first, models)
+        news |= changed
         rules = agent.rules.get(first.channel, "")
-        facts = prompt.ChatFacts(agent.root, key, first.channel, first.chat_id, first.chat_type, rules)
-        hour = agent.models.prices.hour_pays(agent.models.name)
-        return Frame(prompt.system_blocks(frozen.static, frozen.chat(facts), hour=hour), agent.registry.forms)
+        facts = prompt.ChatFacts(agent.root, chat.key, first.channel, first.chat_id, first.chat_type, rules)
+        hour = models.prices.hour_pays(models.name)
+        system = prompt.system_blocks(frozen.static, frozen.chat(facts), hour=hour)
+        return Frame(frozen, system, agent.registry.forms)
 
 
 async def _stopped(channels: Iterable[Channel], runner: Runner) -> None:

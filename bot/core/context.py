@@ -128,6 +128,8 @@ class AgentContextStore:
         self.masked: dict[str, str] = {}
         """Words in place of tool results, by the id of their call."""
         self.running: RunningTurn | None = None
+        self.frame: events.Framed | None = None
+        self._framed = 0
         self.asked_at: float | None = None
         """The time of the last request (epoch seconds)."""
         self.wrong: tuple[str, ...] = ()
@@ -165,7 +167,13 @@ class AgentContextStore:
     @property
     def base(self) -> int | None:
         """The number of the oldest event that it rests on; None where it is empty."""
-        return self.turns[0].since if self.turns else None
+        since = [self.turns[0].since] if self.turns else []
+        return min(since + ([self._framed] if self.frame is not None else []), default=None)
+
+    @property
+    def reaches_frame(self) -> bool:
+        """True if a fold that begins with the oldest turn in view finds the frame: else it is stated anew."""
+        return not self.turns or self._framed >= self.turns[0].since
 
     # ------------------------------------------------------------ the fold
 
@@ -181,6 +189,8 @@ class AgentContextStore:
                 self._cut(data)
             case events.Masked():
                 self._mask(data.results)
+            case events.Framed():
+                self._frame(event, data)
             case _ if running is not None and running.id == event.turn:
                 self._apply_to(running, event)
             case _:
@@ -273,6 +283,15 @@ class AgentContextStore:
         self.turns.append(KeptTurn(running.id, entries, running.began, running.since))
         if self._view is not None:
             self._view += tuple(blocks.masked(entry.message, self.masked) for entry in entries)
+
+    def _frame(self, event: Event, data: events.Framed) -> None:
+        if self.frame is not None and (self.frame.model, self.frame.prefix) != (data.model, data.prefix):
+            # What was thought is bound to what stood before it.
+            self.turns = [replace(turn, entries=without_thinking(turn.entries)) for turn in self.turns]
+            if self.running is not None:
+                self.running.entries = without_thinking(self.running.entries)
+            self._view = None
+        self.frame, self._framed = data, event.seq
 
     def _cut(self, data: events.Cut) -> None:
         self.head = data.head

@@ -18,6 +18,7 @@ from bot.contracts.base import ChatType, Json, Message
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.outbound import OutboundKind
+from bot.core.assembly import Frozen
 from bot.words import DEFAULT, UTC
 
 TurnEndState = Literal["answered", "failed", "stopped", "withdrawn", "handled"]
@@ -363,6 +364,19 @@ class Injected(EventData):
 
 
 @dataclass(frozen=True, slots=True)
+class Framed(EventData):
+    """What stands before the messages of each request until the next: the prompt, the model, effort and thinking, and a digest of system
+    prompt and tools as they are sent. It is stated anew where the view no longer reaches back to it.
+    """
+
+    kind: ClassVar[str] = "framed"
+    frozen: Frozen
+    model: str
+    manner: str
+    prefix: str
+
+
+@dataclass(frozen=True, slots=True)
 class Removed(EventData):
     """The words of these messages are gone for good, from here and from all that was made of them."""
 
@@ -428,6 +442,7 @@ CORE: tuple[type[EventData], ...] = (
     Cut,
     Masked,
     Injected,
+    Framed,
     Removed,
     Unreadable,
 )

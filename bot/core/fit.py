@@ -9,18 +9,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from bot import errors
 from bot.contracts.base import Json, Message
 from bot.contracts.environment import Clock, Log
 from bot.contracts.model import ModelReply, ModelRequest
 from bot.core import blocks, continuation, estimate, events, masking, repair, view
+from bot.core.assembly import Frozen
 from bot.core.budget import Budget
 from bot.core.chat import Chat
 from bot.core.context import RunningTurn
 from bot.core.memory import condensed, in_plain_words
 from bot.core.models import ContextLimits, ModelDeps
+from bot.llm import body
 from bot.words import say
 
 MOST_HALVINGS = 3
@@ -45,6 +47,9 @@ WARM = 3
 WARM_HIDES = 0.5
 """Min part of what is shown that masks hide in a warm chat to be worth that."""
 _BAD = frozenset({"overflow", "thinking", "summary_refused"})
+
+
+Change: TypeAlias = events.Cut | events.Masked | events.Injected | events.Framed
 
 
 class Withdrawn(errors.ShipmateError):
@@ -79,6 +84,7 @@ class PromptFillsWindow(TurnTooLarge):
 class Frame:
     """The part of a request before its messages. `forms` are the definitions of all tools, and shorter forms of them."""
 
+    frozen: Frozen
     system: Sequence[Json]
     forms: Sequence[tuple[Json, ...]]
 
@@ -107,7 +113,7 @@ class Fit:
         self._append = append
         self._clock = clock
         self._log = log
-        self._frame = Frame((), ((),))
+        self._frame = Frame(Frozen(""), (), ((),))
         self._output: int | None = None
         self._lowered = 0
         self._tries = Counter[Smaller]()
@@ -122,6 +128,8 @@ class Fit:
     def begin(self, frame: Frame) -> None:
         """Take the frame of the requests that follow, and mask old results where that is due."""
         self._frame, self.tools = frame, self.models.declared(frame.forms)
+        if self._framed():
+            return  # what is old can wait: the front of the request has changed already
         asked_at, threshold = self.context.asked_at, self._limits.mask_threshold
         if masking.crowded(self._shown()):
             self.mask_old("size", above=0)
@@ -129,6 +137,25 @@ class Fit:
             self.mask_old("cold_cache", above=threshold, hides=COLD_HIDES)
         else:
             self.mask_old("size", above=WARM * threshold, hides=WARM_HIDES * self.tokens())
+
+    def _framed(self) -> bool:
+        """State what stands before the messages; True where that begins an epoch."""
+        before, head = self.context.frame, self.context.head
+        prefix = body.prefix_digest(self._frame.system, self.tools)
+        now = events.Framed(self._frame.frozen, self.models.name, str(self.models.sent()), prefix)
+        if now == before:
+            if not self.context.reaches_frame:
+                self._append(now)
+            return False
+        if before is None or not self._shown():
+            self._append(now)
+            return False
+        other = (before.model, before.manner) != (now.model, now.manner)
+        if head is not None and condensed(head):
+            # A summary of the provider's was made for the prompt, the tools and the model before.
+            self._append(events.Cut((), in_plain_words(head), "model_change" if other else "instructions"))
+        self.apply(now, reason="model_change" if other else "instructions")
+        return True
 
     def request(self) -> ModelRequest:
         """The next request of the running turn."""
@@ -289,12 +316,12 @@ class Fit:
         keep = self._limits.keep_observations
         return masking.masks(self._shown(), ages=self._ages, keep=keep, masked=self.context.masked)
 
-    def apply(self, change: events.Cut | events.Masked | events.Injected) -> None:
+    def apply(self, change: Change, *, reason: str = "overflow") -> None:
         """Change the view, and tell the operator what it was."""
         messages, before = len(self.context), self.tokens()
         self._append(change)
         kind, told = _TOLD[type(change)]
-        reason = "overflow" if isinstance(change, events.Injected) else change.reason
+        reason = change.reason if isinstance(change, events.Cut | events.Masked) else reason
         self._log.write(
             kind,
             f"{told}: {reason}",
@@ -353,7 +380,7 @@ class Fit:
         self.tools = self.models.declared(self._frame.forms)
 
 
-Smaller = Callable[[Fit], "events.Cut | events.Masked | events.Injected | None"]
+Smaller = Callable[[Fit], Change | None]
 mask_results, drop_injected, halve_history = Fit.mask_results, Fit.drop_injected, Fit.halve_history
 shorten_results, fewer_tools = Fit.shorten_results, Fit.fewer_tools
 SMALLER: Sequence[Smaller] = (mask_results, drop_injected, halve_history, shorten_results, fewer_tools)
@@ -361,5 +388,6 @@ SMALLER: Sequence[Smaller] = (mask_results, drop_injected, halve_history, shorte
 _TOLD: Mapping[type[events.EventData], tuple[Literal["compaction", "masking", "injection"], str]] = {
     events.Cut: ("compaction", "history cut"),
     events.Masked: ("masking", "results masked"),
+    events.Framed: ("compaction", "another frame"),
     events.Injected: ("injection", "older messages loaded or given up"),
 }

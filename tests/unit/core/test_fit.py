@@ -14,6 +14,7 @@ from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
 from bot.contracts.model import InMemoryLearned, ModelRequest
 from bot.core import estimate, events
+from bot.core.assembly import Frozen
 from bot.core.chat import Chat
 from bot.core.events import Event, EventData
 from bot.core.fit import Fit, Frame, HistoryCleared, TurnTooLarge
@@ -65,7 +66,7 @@ class Asking:
             clock=FakeClock(),
             log=MemoryLog(),
         )
-        self.fit.begin(Frame([text("rules " * 50)], FORMS))
+        self.fit.begin(Frame(Frozen("rules"), [text("rules " * 50)], FORMS))
 
     def begin(self, people: world.World, words: str) -> str:
         said = world.inbound(people, 0)
@@ -98,8 +99,8 @@ def test_each_try_is_strictly_smaller_until_it_fits_or_is_told(seed: int, window
         while (now := size(request := fit.request())) > window:
             assert not sizes or now < sizes[-1]
             sizes.append(now)
-            told = {"tokens": round(now), "window": window} if numbers and window else {}
-            fit.refused(request, errors.ContextOverflow("too long", **told))
+            told = (round(now), window) if numbers and window else (None, None)
+            fit.refused(request, errors.ContextOverflow("too long", tokens=told[0], window=told[1]))
     except (HistoryCleared, TurnTooLarge) as error:
         end = type(error).__name__
     cuts = [one for one in asking.said if isinstance(one, events.Cut)]
