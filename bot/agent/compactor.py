@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 from bot import errors
-from bot.agent import forks, reattach, view_changes
+from bot.agent import reattach, view_changes
 from bot.agent.deps import AgentDeps
-from bot.agent.memory_writer import FAILED, MemoryWriter, give_up
+from bot.agent.memory_writer import FAILED, MemoryWriter, give_up, prefix_of
 from bot.agent.user_message import fresh_nonce
 from bot.agent.view_changes import Reason, ViewChanges
 from bot.contracts.agent import CompactResult
@@ -23,7 +23,7 @@ from bot.contracts.environment import ends_within
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.model import Usage
 from bot.contracts.transcript import Boundary, Maker
-from bot.core import compaction, memory
+from bot.core import compaction, forks, memory
 from bot.telemetry import context
 from bot.telemetry.context import turn_scope
 from bot.words import sentence
@@ -255,7 +255,7 @@ class Compactor:
         newest = self._store.newest
         if not current:
             self._view_changes.note_read()
-        prefix = forks.prefix_of(self._view_changes, current, self._stand_in)
+        prefix = prefix_of(self._view_changes, current, self._stand_in)
         self._memory.lines.saw(prefix.messages)
         summary = await forks.condense(prefix, self._memory.known, focus, self._deps)
         change = await self._change(reason, dropped, summary.words, "summary", summary.block)

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.agent import forks
-from bot.agent.forks import Prefix
 from bot.contracts.model import InMemoryLearned, ModelFacts, ModelReply
-from bot.core import memory
+from bot.core import forks, memory
+from bot.core.forks import Prefix
 from bot.core.memory import MemoryInvalid, SessionMemory
 from bot.llm.windows import ContextWindows
 from bot.testing.model import reply, text, tool_use
