@@ -10,7 +10,8 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
-from bot import config, configuration, errors
+from bot import config, configuration, errors, text
+from bot.agent import reattach
 from bot.agent.pool import AgentPool
 from bot.agent.user_message import instructions, said_by_servers, user_message
 from bot.composition import (
@@ -26,8 +27,10 @@ from bot.contracts.agent import TurnRequest
 from bot.contracts.approvals import Unattended
 from bot.contracts.base import Message
 from bot.contracts.channel import Channel
+from bot.contracts.environment import Clock
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
+from bot.contracts.provenance import unpacked
 from bot.core import feature, prompt
 from bot.core.access import InboundCleaner
 from bot.core.alerts import OperatorAlerts
@@ -35,9 +38,10 @@ from bot.core.assembly import Frozen
 from bot.core.chat import MODES, Chat
 from bot.core.chats import Chats, Fact
 from bot.core.event_log import EventLog
-from bot.core.events import Codec, EventData
+from bot.core.events import Codec, EventData, Remembered
 from bot.core.feature import Door, Runtime
 from bot.core.fit import Fit, Frame
+from bot.core.found_tools import PutBack
 from bot.core.frames import Frames
 from bot.core.injection import OlderMessages
 from bot.core.intake import Intake
@@ -51,14 +55,16 @@ from bot.core.reply import ChatReply
 from bot.core.runner import Runner, Slots
 from bot.core.saying import Saying
 from bot.core.sqlite_log import SqliteLog
+from bot.core.summaries import Summaries
 from bot.core.tool_calls import ToolCalls
 from bot.gateway.approvals import ApprovalService
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.builder import build_agent_services
 from bot.gateway.operators import OperatorAlerts as OldAlerts
+from bot.history.memory.memories import Memories, SavedMemory
 from bot.lifecycle import CHECK_SECONDS, Environment, Say, ask_limits
 from bot.llm.budgets import Spending
-from bot.telemetry import JsonlLog
+from bot.telemetry import JsonlLog, context
 
 DRAIN_SECONDS = 8.0
 
@@ -142,6 +148,7 @@ async def serving(
         saying=saying,
         locales=locales,
         loop=turns.loop,
+        turn_ended=turns.summaries.turn_ended,
         slots=slots,
         boot=boot,
         clock=environment.clock,
@@ -168,6 +175,7 @@ async def serving(
         await chats.start()
         await locales.load()
         around.push_async_callback(_stopped, channels.values(), runner)
+        around.push_async_callback(turns.summaries.stop)
         for name, channel in channels.items():
             await channel.start(intake)
             log.write("channel", f"{name} connected")
@@ -202,6 +210,23 @@ class Turns:
         async def freeze(key: ChatKey, channel: str, models: ModelDeps) -> Frozen:
             return await dataclasses.replace(self._agent, models=models).freeze(key, channel)
 
+        async def put_back(
+            chat: Chat, gone: Sequence[Message], kept: Sequence[Message], most: float
+        ) -> PutBack:
+            agent, person = self._agent, context.current().person
+            dropped = reattach.DroppedMessages(gone, kept)
+            return await reattach.put_back(dropped, agent, min(reattach.room(agent), most), chat.key, person)
+
+        agent = self._agent
+        self.summaries = Summaries(
+            lambda chat, data: chats.append(Fact(chat.key, data)),
+            MemoryFiles(agent.history.memories, agent.clock) if agent.history.memories is not None else None,
+            put_back,
+            agent.operators,
+            agent.clock,
+            agent.ids,
+            agent.log,
+        )
         self._frames = Frames(freeze, clock=self._agent.clock, log=self._agent.log)
 
     def loop(self, chat: Chat, turn: str) -> Loop:
@@ -241,6 +266,7 @@ class Turns:
             append=append,
             clock=agent.clock,
             log=agent.log,
+            redact=agent.redact,
         )
         reply = ChatReply(chat, turn, first, self._chats, self._channels[first.channel].split)
         calls = ToolCalls(
@@ -259,6 +285,7 @@ class Turns:
             functools.partial(self._frame, chat, first, models, news),
             tell,
             found,
+            self.summaries,
             calls,
             reply,
             fit,
@@ -279,6 +306,26 @@ class Turns:
         hour = models.prices.hour_pays(models.name)
         system = prompt.system_blocks(frozen.static, frozen.chat(facts), hour=hour)
         return Frame(frozen, system, agent.registry.forms)
+
+
+class MemoryFiles:
+    """`core.summaries.MemoryFile` in the folder `memory`."""
+
+    def __init__(self, memories: Memories, clock: Clock) -> None:
+        self._memories = memories
+        self._clock = clock
+
+    async def edited(self, chat: ChatKey, known: str) -> str | None:
+        """As `core.summaries.MemoryFile`."""
+        kept = await self._memories.load(chat)
+        return kept.markdown if kept is not None and kept.markdown != text.clean(known) else None
+
+    async def save(self, chat: ChatKey, memory: Remembered) -> None:
+        """As `core.summaries.MemoryFile`."""
+        ts = int(self._clock.now() * 1000)
+        covers = None if memory.covers is None else str(memory.covers)
+        kept = SavedMemory(memory.markdown, covers, ts, origin=unpacked(memory.origin))
+        await self._memories.save(chat, kept)
 
 
 async def _stopped(channels: Iterable[Channel], runner: Runner) -> None:

@@ -129,7 +129,9 @@ class AgentContextStore:
         """Words in place of tool results, by the id of their call."""
         self.running: RunningTurn | None = None
         self.frame: events.Framed | None = None
-        self._framed = 0
+        self.memory: events.Remembered | None = None
+        self._stated: dict[str, int] = {}
+        """The numbers of the events of the frame and of the memory."""
         self.asked_at: float | None = None
         """The time of the last request (epoch seconds)."""
         self.wrong: tuple[str, ...] = ()
@@ -168,12 +170,15 @@ class AgentContextStore:
     def base(self) -> int | None:
         """The number of the oldest event that it rests on; None where it is empty."""
         since = [self.turns[0].since] if self.turns else []
-        return min(since + ([self._framed] if self.frame is not None else []), default=None)
+        return min([*since, *self._stated.values()], default=None)
 
     @property
-    def reaches_frame(self) -> bool:
-        """True if a fold that begins with the oldest turn in view finds the frame: else it is stated anew."""
-        return not self.turns or self._framed >= self.turns[0].since
+    def out_of_reach(self) -> list[events.EventData]:
+        """The frame and the memory, where a fold that begins with the oldest turn in view would not find them: they are stated anew."""
+        if not self.turns:
+            return []
+        lasting = [one for one in (self.frame, self.memory) if one is not None]
+        return [one for one in lasting if self._stated[one.kind] < self.turns[0].since]
 
     # ------------------------------------------------------------ the fold
 
@@ -191,6 +196,8 @@ class AgentContextStore:
                 self._mask(data.results)
             case events.Framed():
                 self._frame(event, data)
+            case events.Remembered():
+                self.memory, self._stated[data.kind] = data, event.seq
             case _ if running is not None and running.id == event.turn:
                 self._apply_to(running, event)
             case _:
@@ -291,10 +298,13 @@ class AgentContextStore:
             if self.running is not None:
                 self.running.entries = without_thinking(self.running.entries)
             self._view = None
-        self.frame, self._framed = data, event.seq
+        self.frame, self._stated[data.kind] = data, event.seq
 
     def _cut(self, data: events.Cut) -> None:
         self.head = data.head
+        if data.reason == "new":
+            self.memory = None
+            self._stated.pop(events.Remembered.kind, None)
         gone = None if data.dropped == "all" else frozenset(data.dropped)
         kept = list[KeptTurn]()
         for turn in self.turns if gone is not None else ():

@@ -377,6 +377,19 @@ class Framed(EventData):
 
 
 @dataclass(frozen=True, slots=True)
+class Remembered(EventData):
+    """The memory of the chat was written: it knows what was said up to the message `covers`, None where that is not sure. `origin` says
+    whose words it holds. It is stated anew where the view no longer reaches back to it.
+    """
+
+    kind: ClassVar[str] = "remembered"
+    words: ClassVar[frozenset[str]] = frozenset({"markdown"})
+    markdown: str
+    covers: int | None
+    origin: Json
+
+
+@dataclass(frozen=True, slots=True)
 class Removed(EventData):
     """The words of these messages are gone for good, from here and from all that was made of them."""
 
@@ -443,6 +456,7 @@ CORE: tuple[type[EventData], ...] = (
     Masked,
     Injected,
     Framed,
+    Remembered,
     Removed,
     Unreadable,
 )

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 from bot import errors
 from bot.contracts.base import Json, Message
-from bot.contracts.environment import Clock, Log
+from bot.contracts.environment import Clock, Log, Redact
 from bot.contracts.model import ModelReply, ModelRequest
 from bot.core import blocks, continuation, estimate, events, masking, repair, view
 from bot.core.assembly import Frozen
@@ -102,26 +102,35 @@ class Fit:
         append: Callable[[events.EventData], None],
         clock: Clock,
         log: Log,
+        redact: Redact = str,
     ) -> None:
         self.models = models
         self.chat = chat
         self.context = chat.context
         self.tools: tuple[Json, ...] = ()
         """The definitions that requests have."""
-        self._limits = limits
+        self.limits = limits
         self._ages = ages
         self._append = append
         self._clock = clock
-        self._log = log
+        self.log = log
+        self.redact = redact
         self._frame = Frame(Frozen(""), (), ((),))
         self._output: int | None = None
         self._lowered = 0
         self._tries = Counter[Smaller]()
         self._unbound = False
 
-    @property
     def budget(self) -> Budget:
-        return self.models.budget(self._limits.soft_tokens)
+        """The limits of requests to the model that answers."""
+        return self.models.budget(self.limits.soft_tokens)
+
+    def declared(self) -> Sequence[Json]:
+        return self.tools
+
+    @property
+    def system(self) -> Sequence[Json]:
+        return self._frame.system
 
     # ------------------------------------------------------------ before a request
 
@@ -130,7 +139,7 @@ class Fit:
         self._frame, self.tools = frame, self.models.declared(frame.forms)
         if self._framed():
             return  # what is old can wait: the front of the request has changed already
-        asked_at, threshold = self.context.asked_at, self._limits.mask_threshold
+        asked_at, threshold = self.context.asked_at, self.limits.mask_threshold
         if masking.crowded(self._shown()):
             self.mask_old("size", above=0)
         elif asked_at is None or self._clock.now() - asked_at > COLD_AFTER:
@@ -143,9 +152,9 @@ class Fit:
         before, head = self.context.frame, self.context.head
         prefix = body.prefix_digest(self._frame.system, self.tools)
         now = events.Framed(self._frame.frozen, self.models.name, str(self.models.sent()), prefix)
+        for lasting in self.context.out_of_reach:
+            self._append(lasting)
         if now == before:
-            if not self.context.reaches_frame:
-                self._append(now)
             return False
         if before is None or not self._shown():
             self._append(now)
@@ -174,11 +183,11 @@ class Fit:
             self.models.fitted(whole), paused=running is not None and continuation.paused(running)
         )
         if wrong is not None:  # a fault of ours
-            self._log.write("repair", "a request that was not valid was mended", level="error", cause=wrong)
+            self.log.write("repair", "a request that was not valid was mended", level="error", cause=wrong)
         return sent
 
     def _room(self, running: RunningTurn | None) -> int:
-        budget = self.budget
+        budget = self.budget()
         most = budget.max_tokens
         if running is not None:
             most = continuation.most_tokens(running, most, budget.most_output)
@@ -191,7 +200,7 @@ class Fit:
             return False
         if running.last.stop_reason == "model_context_window_exceeded":
             return self._change(halve_history) or self._change(drop_injected) or self._change(shorten_results)
-        return self._room(running) > self.budget.max_tokens << max(0, running.cuts - 1)
+        return self._room(running) > self.budget().max_tokens << max(0, running.cuts - 1)
 
     # ------------------------------------------------------------ after it
 
@@ -215,7 +224,7 @@ class Fit:
                 return
             if error.limit is not None:
                 raise error  # a smaller history changes nothing about what the model gives at the most
-        self._log.write(
+        self.log.write(
             "compaction",
             "the prompt does not fit the model's window",
             level="warn",
@@ -305,7 +314,7 @@ class Fit:
         if self.tokens() <= above:
             return False
         shown, results = self._shown(), self.masks()
-        hidden = self._tokens(shown) - self._tokens([blocks.masked(one, results) for one in shown])
+        hidden = self.measure(shown) - self.measure([blocks.masked(one, results) for one in shown])
         if not results or hidden < hides:
             return False
         self.apply(events.Masked(results, reason))
@@ -313,7 +322,7 @@ class Fit:
 
     def masks(self) -> Mapping[str, str]:
         """Words in place of old tool results, those of the running turn too."""
-        keep = self._limits.keep_observations
+        keep = self.limits.keep_observations
         return masking.masks(self._shown(), ages=self._ages, keep=keep, masked=self.context.masked)
 
     def apply(self, change: Change, *, reason: str = "overflow") -> None:
@@ -322,7 +331,7 @@ class Fit:
         self._append(change)
         kind, told = _TOLD[type(change)]
         reason = change.reason if isinstance(change, events.Cut | events.Masked) else reason
-        self._log.write(
+        self.log.write(
             kind,
             f"{told}: {reason}",
             level="warn" if reason in _BAD else "info",
@@ -337,9 +346,10 @@ class Fit:
     def tokens(self) -> int:
         """Estimated tokens of the view with the frame."""
         frame = self.models.estimator.frame(self.models.name, self._frame.system, self.tools)
-        return frame + self._tokens(self._shown())
+        return frame + self.measure(self._shown())
 
-    def _tokens(self, messages: Sequence[Message]) -> int:
+    def measure(self, messages: Sequence[Message]) -> int:
+        """Estimated tokens of messages."""
         return self.models.estimator.messages(self.models.name, messages)
 
     def _size(self) -> float:

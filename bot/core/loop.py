@@ -25,6 +25,7 @@ from bot.core.chats import Chats, Fact
 from bot.core.context import LENGTH, RunningTurn
 from bot.core.fit import Fit, Frame, Withdrawn
 from bot.core.reply import ChatReply
+from bot.core.summaries import Summaries
 from bot.core.tool_calls import ToolCalls
 from bot.telemetry import redaction
 from bot.telemetry.context import step_scope
@@ -58,6 +59,7 @@ class LoopPorts:
     """A person's message as the model gets it."""
     found: Callable[[Message, Sequence[Path]], Awaitable[Sequence[Message]]]
     """What is told of these results: pictures, notes of servers, the instructions for paths that tools have touched."""
+    summaries: Summaries
     calls: ToolCalls
     reply: ChatReply
     fit: Fit
@@ -79,6 +81,7 @@ class Loop:
 
     async def run(self) -> str:
         """Run until nothing is left to do; a sentence for the person where that is no answer, else "". Raises `errors.ShipmateError`."""
+        await self._ports.summaries.before_turn(self._ports.fit)
         self._ports.fit.begin(await self._ports.frame())
         for step in range(1, MOST_STEPS + 1):
             with step_scope(step):
@@ -194,6 +197,7 @@ class Loop:
 
     async def _ask(self, running: RunningTurn) -> None:
         """Ask the model, with less where the provider says that it is too much."""
+        await self._ports.summaries.before_asking(self._ports.fit)
         while True:
             request = self._ports.fit.request()
             self._append(events.Asked(self._ports.new_id(), self._ports.boot, request.model))

@@ -71,6 +71,7 @@ class Runner:
         saying: Saying,
         locales: Locales,
         loop: Callable[[Chat, str], Loop],
+        turn_ended: Callable[[Chat], None],
         slots: Slots,
         boot: str,
         clock: Clock,
@@ -80,6 +81,7 @@ class Runner:
         self._event_log = event_log
         self._outbox = outbox
         self._make_loop = loop
+        self._turn_ended = turn_ended
         self._door = door
         self._saying = saying
         self._locales = locales
@@ -287,8 +289,7 @@ class Runner:
             rows = self._saying.rows(f"{turn}/end", Address.of(chat.turn.first), end.notice, ends=True)
             facts += [Fact(chat.key, row, turn) for row in rows]
         self._chats.append(*facts, Fact(chat.key, events.TurnEnded(end.state, wrong), turn))
-        if over := chat.context.over_cap():
-            self._append(chat, events.Cut(tuple(over), chat.context.head, "message_cap"))
+        self._turn_ended(chat)
         status = {"answered": "done", "withdrawn": "failed"}.get(end.state, str(end.state))
         self._log.write(
             "turn_end",
