@@ -23,7 +23,7 @@ from bot.composition import (
     model_name,
     view_limits,
 )
-from bot.contracts.agent import TurnRequest
+from bot.contracts.agent import CompactResult, TurnRequest
 from bot.contracts.approvals import Unattended
 from bot.contracts.base import Message
 from bot.contracts.channel import Channel
@@ -123,6 +123,7 @@ async def serving(
         alerts=alerts,
         locales=locales,
         saying=saying,
+        compact=lambda inbound: turns.compact(inbound),  # noqa: PLW0108 - made below, of what features add
         suspended=slots.suspended,
         settle=door.settle,
         clock=environment.clock,
@@ -257,17 +258,8 @@ class Turns:
             self._chats.append(Fact(chat.key, data, turn))
 
         quiet = all(one.overheard for one in chat.turn.members)
-        models = dataclasses.replace(agent.models, chosen=None, purpose="overheard" if quiet else "turn")
-        fit = Fit(
-            chat,
-            models,
-            agent.limits,
-            ages=lambda name: (tool := agent.registry.get(name)) is not None and tool.ages,
-            append=append,
-            clock=agent.clock,
-            log=agent.log,
-            redact=agent.redact,
-        )
+        fit = self._fit(chat, turn, "overheard" if quiet else "turn")
+        models = fit.models
         reply = ChatReply(chat, turn, first, self._chats, self._channels[first.channel].split)
         calls = ToolCalls(
             chat,
@@ -295,6 +287,26 @@ class Turns:
             agent.log,
         )
         return Loop(chat, turn, self._chats, ports)
+
+    async def compact(self, inbound: Inbound) -> CompactResult:
+        """As `Runtime.compact`."""
+        chat = await self._chats.get(inbound.chat_key)
+        fit = self._fit(chat, inbound.request_id, "turn")
+        fit.take(await self._frame(chat, inbound, fit.models, {}))
+        return await self.summaries.compact(fit, inbound.args)
+
+    def _fit(self, chat: Chat, turn: str, purpose: str) -> Fit:
+        agent = self._agent
+        return Fit(
+            chat,
+            dataclasses.replace(agent.models, chosen=None, purpose=purpose),
+            agent.limits,
+            ages=lambda name: (tool := agent.registry.get(name)) is not None and tool.ages,
+            append=lambda data: self._chats.append(Fact(chat.key, data, turn)),
+            clock=agent.clock,
+            log=agent.log,
+            redact=agent.redact,
+        )
 
     async def _frame(self, chat: Chat, first: Inbound, models: ModelDeps, news: dict[str, str]) -> Frame:
         """Return the frame of a chat's requests; what is new in its surroundings goes into `news`."""

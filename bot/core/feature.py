@@ -13,6 +13,7 @@ from typing import Any
 from bot import errors
 from bot.access_list import AccessList
 from bot.contracts.approvals import Approvals, OpenQuestion, QuestionButtons, Verdict
+from bot.contracts.agent import CompactResult
 from bot.contracts.channel import Channel, Manifest
 from bot.contracts.environment import Clock, Ids, Log, OperatorNotices
 from bot.contracts.identity import ChatKey, UserRef
@@ -39,7 +40,8 @@ Settle = Callable[[Question, Verdict], Awaitable[Sequence[Fact] | None]]
 @dataclass(frozen=True, slots=True)
 class Runtime:
     """What the core gives to features. `operators` are those of now; `suspended` frees the turn's place among those that run, for a
-    block in which it waits for a person; `settle` carries out what is decided about a question, whatever its subject.
+    block in which it waits for a person; `settle` carries out what is decided about a question, whatever its subject; `compact` makes the
+    history of a chat smaller, as a command asks for it.
     """
 
     name: str
@@ -56,6 +58,7 @@ class Runtime:
     alerts: OperatorNotices
     locales: Locales
     saying: Saying
+    compact: Callable[[Inbound], Awaitable[CompactResult]]
     suspended: Callable[[], AbstractAsyncContextManager[None]]
     settle: Settle
     clock: Clock

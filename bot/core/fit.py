@@ -136,7 +136,7 @@ class Fit:
 
     def begin(self, frame: Frame) -> None:
         """Take the frame of the requests that follow, and mask old results where that is due."""
-        self._frame, self.tools = frame, self.models.declared(frame.forms)
+        self.take(frame)
         if self._framed():
             return  # what is old can wait: the front of the request has changed already
         asked_at, threshold = self.context.asked_at, self.limits.mask_threshold
@@ -146,6 +146,10 @@ class Fit:
             self.mask_old("cold_cache", above=threshold, hides=COLD_HIDES)
         else:
             self.mask_old("size", above=WARM * threshold, hides=WARM_HIDES * self.tokens())
+
+    def take(self, frame: Frame) -> None:
+        """Let this stand before the messages; nothing in the view changes."""
+        self._frame, self.tools = frame, self.models.declared(frame.forms)
 
     def _framed(self) -> bool:
         """State what stands before the messages; True where that begins an epoch."""

@@ -245,7 +245,8 @@ class Runner:
                 )
                 if chat.turn is None or chat.turn.phase is life.Phase.STOPPING:
                     return  # all of it was taken back while it waited for its slot
-                self._log.write("turn_start", "a turn begins", messages=len(chat.context))
+                if chat.turn.first.command is None:
+                    self._log.write("turn_start", "a turn begins", messages=len(chat.context))
                 began = self._clock.monotonic()
                 with speaking(*self._locales.of(chat.turn.first)):
                     end = await self._ended(chat, turn, chat.turn.first)
@@ -290,6 +291,8 @@ class Runner:
             facts += [Fact(chat.key, row, turn) for row in rows]
         self._chats.append(*facts, Fact(chat.key, events.TurnEnded(end.state, wrong), turn))
         self._turn_ended(chat)
+        if end.state == "handled":
+            return  # a command
         status = {"answered": "done", "withdrawn": "failed"}.get(end.state, str(end.state))
         self._log.write(
             "turn_end",

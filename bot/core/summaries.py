@@ -14,10 +14,12 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from bot import errors, tags
+from bot.contracts.agent import CompactResult
 from bot.contracts.base import Message
 from bot.contracts.environment import Clock, Ids, Log, OperatorNotices, ends_within
 from bot.contracts.identity import ChatKey
 from bot.contracts.provenance import NOBODYS, unpacked
+from bot.contracts.transcript import Maker
 from bot.core import compaction, events, forks, memory
 from bot.core.chat import Chat
 from bot.core.fit import Fit
@@ -58,7 +60,7 @@ class _Work:
     breaker: compaction.Breaker
     fit: Fit | None = None
     """How its newest turn asks."""
-    compacting: asyncio.Task[str] | None = None
+    compacting: asyncio.Task[CompactResult] | None = None
     writing: asyncio.Task[None] | None = None
     since: int | None = None
     failures: int = 0
@@ -154,11 +156,13 @@ class Summaries:
 
     # ------------------------------------------------------------ compaction
 
-    async def compact(self, fit: Fit, focus: str) -> str:
-        """Compact because a person asks for it; with a `focus`, by a summary that keeps it above all. "done", "nothing" or "failed"."""
+    async def compact(self, fit: Fit, focus: str) -> CompactResult:
+        """Compact because a person asks for it; with a `focus`, by a summary that keeps it above all."""
         chat = fit.chat
         dropped = self._border(fit, min(_keep(fit), fit.measure(chat.context.view()) // 4))
-        return await self._compact(fit, "compact", dropped, focus=focus) if dropped else "nothing"
+        return (
+            await self._compact(fit, "compact", dropped, focus=focus) if dropped else CompactResult("nothing")
+        )
 
     async def _compact(
         self,
@@ -168,7 +172,7 @@ class Summaries:
         *,
         focus: str = "",
         current: Sequence[Message] = (),
-    ) -> str:
+    ) -> CompactResult:
         """Let these go, and something shorter stand for them. What fails is told to the operator and changes nothing."""
         chat = fit.chat
         work = self._of(chat)
@@ -179,20 +183,20 @@ class Summaries:
             if known and fit.measure(_messages(chat, known)) >= ENOUGH * fit.measure(
                 _messages(chat, dropped)
             ):
-                remembered = chat.context.memory
-                change = await self._change(
-                    fit, reason, known, remembered.markdown if remembered is not None else ""
-                )
+                remembered, how = chat.context.memory, compaction.BY_MEMORY
+                words = remembered.markdown if remembered is not None else ""
+                change = await self._change(fit, reason, known, words)
             else:
-                change = await self._from_summary(fit, reason, dropped, focus, current)
+                change, how = await self._from_summary(fit, reason, dropped, focus, current)
         except FAILED as error:
             self._failed(chat, work, error)
-            return "failed"
+            return CompactResult("failed")
         work.breaker.succeeded()
         if not {*change.dropped} <= {*compaction.names(_named(chat))}:
-            return "nothing"  # something else was quicker
+            return CompactResult("nothing")  # something else was quicker
+        before = fit.measure(chat.context.view())
         fit.apply(change)
-        return "done"
+        return CompactResult(how, len(change.dropped), before, fit.measure(chat.context.view()))
 
     def _failed(self, chat: Chat, work: _Work, error: Exception) -> None:
         opened = work.breaker.failed()
@@ -217,8 +221,8 @@ class Summaries:
         dropped: Sequence[int],
         focus: str,
         current: Sequence[Message],
-    ) -> events.Cut:
-        """The change in which a summary stands for it, which is the memory from now on."""
+    ) -> tuple[events.Cut, Maker]:
+        """The change in which a summary stands for it, which is the memory from now on; and who made it."""
         chat = fit.chat
         newest = _newest(chat)
         prefix = _prefix(fit, current)
@@ -228,7 +232,7 @@ class Summaries:
             await self._keep(chat, memory.read(summary.words), newest, prefix.messages)
         except FAILED as error:
             self._write(chat, "a summary could not be kept as the memory", error)
-        return change
+        return change, "provider" if summary.block else "summary"
 
     async def _change(
         self, fit: Fit, reason: str, dropped: Sequence[int], words: str, block: Any = None

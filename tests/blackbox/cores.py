@@ -32,16 +32,20 @@ ON_THE_LOG = frozenset(
         "test_model_wire::test_a_bad_value_ends_the_start_with_the_line_that_mends_it",
         "test_model_wire::test_a_reply_that_is_all_thinking_gets_twice_the_room_once_and_then_it_is_told",
         "test_recall::test_older_messages_stand_before_the_newest_and_go_with_its_turn",
+        "test_remembering::test_a_new_conversation_begins_with_the_notes",
         "test_remembering::test_instructions_that_are_too_large_are_used_up_to_the_limit_and_everybody_hears_of_it",
         "test_remembering::test_people_hear_that_the_prompt_fills_a_small_window",
         "test_remembering::test_what_was_told_first_is_known_behind_the_cap_of_messages",
         "test_remembering::test_where_the_memory_fails_the_view_grows_to_twice_the_cap_and_operators_hear_of_the_cut",
         "test_restart::test_a_message_is_on_disk_before_slack_is_told_that_it_arrived",
         "test_restart::test_a_telegram_send_whose_answer_was_lost_is_repeated_and_says_so",
+        "test_restart::test_a_turn_goes_on_from_its_last_step_and_its_reply_is_not_given_again",
         "test_restart::test_after_a_kill_the_next_request_begins_with_the_same_bytes",
         "test_restart::test_what_was_sent_while_it_was_down_is_answered_and_each_thing_once",
         "test_small_window::test_a_window_of_3000_tokens_answers_hello_and_finds_its_tools",
         "test_small_window::test_the_demo_answers_in_a_window_of_3000_tokens",
+        "test_summaries::test_a_summary_by_the_provider_goes_through_a_kill_and_becomes_words_when_it_is_forgotten",
+        "test_summaries::test_operators_hear_of_a_compaction_that_fails_three_times_in_a_row",
     }
 )
 """Tests by module and name, without parameters."""

@@ -129,7 +129,9 @@ async def test_a_turn_goes_on_from_its_last_step_and_its_reply_is_not_given_agai
         tool_use("chat_send", {"text": "The code is 4711."}), tool_use("list_dir", {"path": "."})
     )
     world.telegram.say("tell me the code")
-    await killed_in_call(world, 2)
+    await killed_in_call(
+        world, 2, lambda: any(b"ignored." in one.read_bytes() for one in (world.root / ".ship").glob("*.db*"))
+    )
     assert world.texts() == ["The code is 4711."]
     cut_off = blocks(world.model.bodies[-1])
     world.model.answer("I have told them.")
