@@ -12,8 +12,8 @@ from typing import Any
 
 from bot import errors
 from bot.access_list import AccessList
-from bot.contracts.approvals import Approvals, OpenQuestion, QuestionButtons, Verdict
 from bot.contracts.agent import CompactResult
+from bot.contracts.approvals import Approvals, OpenQuestion, QuestionButtons, Verdict
 from bot.contracts.channel import Channel, Manifest
 from bot.contracts.environment import Clock, Ids, Log, OperatorNotices
 from bot.contracts.identity import ChatKey, UserRef
