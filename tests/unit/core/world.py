@@ -321,8 +321,8 @@ class Process:
         view = chat.context.current()
         for one, after in itertools.pairwise(view):
             calls = {block["id"] for block in one["content"] if block["type"] == "tool_use"}
-            given = {block.get("tool_use_id") for block in after["content"]}
-            assert calls <= given, "words between a call and its result"
+            results = {block.get("tool_use_id") for block in after["content"]}
+            assert calls <= results, "words between a call and its result"
         told = (entry.event.data for entry in self.pending)
         early = {one.inbound.request_id for one in told if isinstance(one, events.Received)}
         assert chat.turn is not None
