@@ -32,7 +32,8 @@ from bot.contracts.channel import Invites, Manifest
 from bot.dashboard.metrics import LogMetrics
 from bot.discovery import import_without
 from bot.invocation import command, version_of
-from bot.lifecycle import Environment, Gateway, Say, serving
+from bot.lifecycle import Environment, Say, Serving
+from bot.lifecycle import serving as gateway_serving
 from bot.llm.budgets import Spending
 from bot.telemetry import JsonlLog, LogRedactor, bridged
 from bot.words import DEFAULT, language_of, speaking
@@ -152,10 +153,24 @@ async def started(
     only: frozenset[str] | None = None,
     defaults: bool = False,
     signals: Signals = lambda *_: contextlib.nullcontext(),
-) -> AsyncIterator[Gateway]:
+) -> AsyncIterator[Serving]:
     """The gateway of a folder, serving for the block; all that it stands on as in `prepared`."""
     ready = prepared(root, say, stop, environment=environment, only=only, defaults=defaults, signals=signals)
     async with ready as own:
+        if os.environ.get("SHIPMATE_CORE") == "log":
+            from bot import core_process  # built beside the gateway, whose place it is going to take
+
+            async with core_process.serving(
+                own.settings,
+                own.environment,
+                own.log,
+                own.names,
+                say=say,
+                counted=own.counted if only is None else None,
+            ) as served:
+                settle_memory()
+                yield served
+            return
         gateway = assemble(
             own.settings,
             own.environment,
@@ -167,13 +182,15 @@ async def started(
         )
         load = functools.partial(configuration.load, root, defaults=defaults)
         async with (
-            serving(gateway, say, stop),
+            gateway_serving(gateway, say, stop),
             _running(gateway.reload.serve(own.hung_up, load, lambda line: say(own.redact(line)))),
         ):
             settle_memory()
+            turns, most = gateway.parts.turn_queue, own.settings.queue.max_concurrent_turns
+            made = Serving(gateway.channels, lambda: turns.free < most, gateway.dashboard)
             if not stop.is_set():
-                own.log.write("ready", ready_line(gateway), channels=sorted(gateway.channels))
-            yield gateway
+                own.log.write("ready", ready_line(made), channels=sorted(made.channels))
+            yield made
 
 
 class _StoppedAsStandby(errors.ShipmateError):
@@ -256,43 +273,28 @@ async def run(root: Path, environment: Environment | None = None, *, defaults: b
 
 
 async def _run(root: Path, stop: asyncio.Event, environment: Environment | None, *, defaults: bool) -> None:
-    if os.environ.get("SHIPMATE_CORE") == "log":
-        from bot import core_process  # built beside the gateway, whose place it is going to take
-
-        ready = prepared(
-            root, _print, stop, environment=environment, defaults=defaults, signals=shutdown_signals.draining
-        )
-        async with (
-            ready as own,
-            core_process.serving(own.settings, own.environment, own.log, own.names, _print) as names,
-        ):
-            settle_memory()
-            _print(" ".join(["ready", *names]))
-            await stop.wait()
-        return
     async with started(
         root, _print, stop, environment=environment, defaults=defaults, signals=shutdown_signals.draining
-    ) as gateway:
+    ) as serving:
         if not stop.is_set():
-            for channel in gateway.channels.values():
+            for channel in serving.channels.values():
                 if isinstance(channel, Invites):
                     _print(
                         f"open this link to be its operator in your browser; it works once: {await channel.invite()}"
                     )
-            if gateway.dashboard is not None:
-                _print(f"costs, conversations and errors are shown at {gateway.dashboard.address}")
-            _print(ready_line(gateway))
+            if serving.dashboard is not None:
+                _print(f"costs, conversations and errors are shown at {serving.dashboard.address}")
+            _print(ready_line(serving))
             await stop.wait()
-            runs = gateway.parts.turn_queue.free < gateway.services.settings.queue.max_concurrent_turns
-            _print("stopping: running turns may take a few seconds to end" if runs else "stopping")
+            _print("stopping: running turns may take a few seconds to end" if serving.busy() else "stopping")
 
 
-def ready_line(gateway: Gateway) -> str:
+def ready_line(serving: Serving) -> str:
     """The line that `shipmate run` prints once everything is connected: names, then addresses."""
-    addresses = [address for channel in gateway.channels.values() for address in channel.addresses]
-    if gateway.dashboard is not None:
-        addresses.append(gateway.dashboard.address)
-    return " ".join(["ready", *sorted(gateway.channels), *addresses])
+    addresses = [address for channel in serving.channels.values() for address in channel.addresses]
+    if serving.dashboard is not None:
+        addresses.append(serving.dashboard.address)
+    return " ".join(["ready", *sorted(serving.channels), *addresses])
 
 
 async def chat(root: Path, **how: Any) -> int:

@@ -29,8 +29,8 @@ from bot.access_list import FILE as ACCESS
 from bot.access_list import AccessList
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Disk, OpenFile
-from bot.history import jsonl
-from bot.history.archive import rotation
+from bot.core import jsonl
+from bot.core.archive import rotation
 from bot.history.search import index
 from bot.history.usage.sums import FILE as USAGE
 from bot.journal import snapshot

@@ -38,6 +38,7 @@ from bot.core.assembly import Prompts
 from bot.core.compaction import Policy
 from bot.core.estimate import Estimator
 from bot.core.fallback import Fallback, FallbackModel
+from bot.core.file_names import encode
 from bot.core.instructions import InstructionFiles, operator_files
 from bot.core.models import ModelDeps
 from bot.core.skills import SkillFolder
@@ -60,7 +61,6 @@ from bot.gateway.outbox.files import OutgoingFiles, OutgoingLimits
 from bot.gateway.watchdog import ChannelWatchdog
 from bot.history.archive.store import ChatStore
 from bot.history.artifacts import ArtifactStore
-from bot.history.file_names import encode
 from bot.history.line_stream import LineStream
 from bot.history.memory.files import NoteStore
 from bot.history.memory.memories import Memories
@@ -134,11 +134,14 @@ def assemble(
     parts = build_gateway(deps, shared, agent, rss_monitor=memory, servers=mcp)
     delivery, reports = shared.delivery, shared.alerts
     watch = ChannelWatchdog(channels, services.manifests, reports, clock=clock, log=log)
-    readiness = Readiness(services, channels, memory=memory, mcp=mcp, watch=watch)
+    readiness = Readiness(
+        services, channels, memory=memory, mcp=mcp, storage=services.journal.health, silent=watch.silent
+    )
     figures = GatewayFigures(
-        turns=settings.queue.max_concurrent_turns,
-        turn_queue=parts.turn_queue,
-        agent=agent,
+        running=lambda: settings.queue.max_concurrent_turns - parts.turn_queue.free,
+        waiting=lambda: parts.turn_queue.total,
+        conversations=lambda: len(agent),
+        active=lambda: active_chats(parts.turn_queue),
         memory=memory,
         readiness=readiness,
     )
@@ -239,7 +242,7 @@ def build_dashboard(
     sources = ConsoleSources(
         parts=figures.readiness.parts,
         figures=figures.read,
-        active=lambda: active_chats(figures.turn_queue),
+        active=figures.active,
         settings=lambda: config.shown_leaves(reload.settings),
         pending=services.lists.pending,
         archive=services.archive,

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import dataclasses
 import functools
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -17,11 +17,13 @@ from bot.agent.user_message import instructions, said_by_servers, user_message
 from bot.composition import (
     build_agent,
     build_channels,
+    build_dashboard,
     build_mcp,
     build_services,
     gateway_deps,
     model_name,
     view_limits,
+    with_settings,
 )
 from bot.contracts.agent import CompactResult, TurnRequest
 from bot.contracts.approvals import Unattended
@@ -34,11 +36,14 @@ from bot.contracts.provenance import unpacked
 from bot.core import feature, prompt
 from bot.core.access import InboundCleaner
 from bot.core.alerts import OperatorAlerts
+from bot.core.archive.export import ArchiveExport
+from bot.core.archive.store import ChatStore
 from bot.core.assembly import Frozen
-from bot.core.chat import MODES, Chat
+from bot.core.chat import MODES, Chat, Phase
 from bot.core.chats import Chats, Fact
 from bot.core.event_log import EventLog
 from bot.core.events import Codec, EventData, Remembered
+from bot.core.exports import Exporter
 from bot.core.feature import Door, Runtime
 from bot.core.fit import Fit, Frame
 from bot.core.found_tools import PutBack
@@ -57,23 +62,43 @@ from bot.core.saying import Saying
 from bot.core.sqlite_log import SqliteLog
 from bot.core.summaries import Summaries
 from bot.core.tool_calls import ToolCalls
+from bot.dashboard.console import ActiveChat
+from bot.dashboard.metrics import LogMetrics, MetricsPage
+from bot.disk_reserve import ReservedDisk
 from bot.gateway.approvals import ApprovalService
 from bot.gateway.background import BackgroundTasks
-from bot.gateway.builder import build_agent_services
+from bot.gateway.builder import AgentServices, build_agent_services
 from bot.gateway.operators import OperatorAlerts as OldAlerts
 from bot.history.memory.memories import Memories, SavedMemory
-from bot.lifecycle import CHECK_SECONDS, Environment, Say, ask_limits
+from bot.lifecycle import (
+    CHECK_SECONDS,
+    Environment,
+    GatewayFigures,
+    Readiness,
+    Say,
+    Services,
+    Serving,
+    check_model,
+)
 from bot.llm.budgets import Spending
+from bot.reload import ConfigurationReload
+from bot.rss_monitor import RssMonitor
 from bot.telemetry import JsonlLog, context
 
 DRAIN_SECONDS = 8.0
 
 
 @contextlib.asynccontextmanager
-async def serving(
-    settings: config.Settings, environment: Environment, log: JsonlLog, names: Iterable[str], say: Say
-) -> AsyncIterator[list[str]]:
-    """Serve these channels for the block; the names of those that run."""
+async def serving(  # noqa: PLR0915 - the wiring of one process, in order
+    settings: config.Settings,
+    environment: Environment,
+    log: JsonlLog,
+    names: Iterable[str],
+    *,
+    say: Say,
+    counted: LogMetrics | None = None,
+) -> AsyncIterator[Serving]:
+    """Serve these channels for the block, and the dashboard where there are figures that it has `counted`."""
     services = build_services(settings, environment, log)
     channels = build_channels(services, names)
     shared = build_agent_services(gateway_deps(services, channels))
@@ -90,46 +115,19 @@ async def serving(
         max_messages=view_limits(settings).max_messages,
     )
     chats = Chats(event_log, codec, make, clock=environment.clock, ids=environment.ids)
-    saying, slots, door = (
-        Saying(channels, services.redact),
-        Slots(settings.queue.max_concurrent_turns),
-        Door(),
-    )
-    tasks = BackgroundTasks(log)
-    locales = Locales(FactLocales(chats), tasks.start, log, zone=settings.schedule.timezone)
-    operators = OperatorChats(services.operators, channels, services.manifests)
-    alerts = OperatorAlerts(
+    slots, tasks, door = Slots(settings.queue.max_concurrent_turns), BackgroundTasks(log), Door()
+    runtime = build_runtime(
+        services,
+        shared,
+        channels,
         chats,
-        operators,
-        memberships=shared.memberships,
-        saying=saying,
-        locales=locales,
-        clock=environment.clock,
-        ids=environment.ids,
-        log=log,
-    )
-    runtime = Runtime(
-        name=settings.name,
-        model=model_name(settings),
-        chats=chats,
-        event_log=event_log,
-        channels=channels,
-        manifests=services.manifests,
-        access=shared.access,
-        lists=services.lists,
-        memberships=shared.memberships,
-        operators=services.operators,
-        operator_chats=operators,
-        alerts=alerts,
-        locales=locales,
-        saying=saying,
+        event_log,
+        slots=slots,
+        tasks=tasks,
+        door=door,
         compact=lambda inbound: turns.compact(inbound),  # noqa: PLW0108 - made below, of what features add
-        suspended=slots.suspended,
-        settle=door.settle,
-        clock=environment.clock,
-        ids=environment.ids,
-        log=log,
     )
+    saying, locales, alerts = runtime.saying, runtime.locales, runtime.alerts
     door.open(feature.found(), runtime)
     # The agent asks it as any `contracts.approvals.Approvals`.
     approvals = cast("ApprovalService", door.approvals or Unattended())
@@ -155,6 +153,15 @@ async def serving(
         clock=environment.clock,
         log=log,
     )
+    archive = ChatStore(
+        settings.home / "chats",
+        disk=ReservedDisk(environment.disk, services.reserve),
+        log=log,
+        archive_after_lines=settings.history.archive_after_lines,
+        clock=environment.clock,
+        flush=lambda: exporter.flush(),  # noqa: PLW0108 - it is made below
+    )
+    exporter = Exporter(ArchiveExport(archive, event_log), event_log, clock=environment.clock, log=log)
     cleaner = InboundCleaner(services.redact, shared.access)
     intake = Intake(
         chats,
@@ -163,31 +170,125 @@ async def serving(
         cleaner,
         door,
         alerts=alerts,
+        archive=archive,
         model=pool.deps.models.name,
         clock=environment.clock,
         ids=environment.ids,
         log=log,
     )
+
+    def trouble(part: str, words: str) -> None:
+        say(f"{part}: {words}")
+
+    memory = RssMonitor(settings.memory.limit_mb, [], reports=shared.alerts, clock=environment.clock, log=log)
+    readiness = Readiness(
+        services, channels, memory=memory, mcp=mcp, storage=lambda: event_log.trouble, silent=lambda _: None
+    )
+    figures = GatewayFigures(
+        running=lambda: runner.running,
+        waiting=lambda: sum(len(chat.waiting) for chat in chats),
+        conversations=lambda: len(chats),
+        active=lambda: [one for chat in chats if (one := active(chat)) is not None],
+        memory=memory,
+        readiness=readiness,
+    )
+    reload = ConfigurationReload(
+        settings, pool, lambda changed: with_settings(pool.deps, services, shared, changed), log
+    )
+    dashboard = (
+        build_dashboard(services, figures, MetricsPage(counted, figures.read), reload)
+        if counted is not None and settings.dashboard.enabled
+        else None
+    )
     async with contextlib.AsyncExitStack() as around:
+        memory.start()
+        around.callback(memory.stop)
+        if dashboard is not None:
+            await dashboard.start()
+            around.push_async_callback(dashboard.stop)
         around.push_async_callback(event_log.close)
+        around.push_async_callback(exporter.close)
         around.push_async_callback(services.model.close)
         # Request ids tell the order of messages, even where the clock was set back while nobody ran.
         environment.ids.after(await event_log.newest())
         await chats.start()
         await locales.load()
+        exporter.start()
         around.push_async_callback(_stopped, channels.values(), runner)
         around.push_async_callback(turns.summaries.stop)
+        checking = asyncio.create_task(check_model(services, pool.deps.models.name, say, trouble))
+        around.callback(checking.cancel)
         for name, channel in channels.items():
             await channel.start(intake)
             log.write("channel", f"{name} connected")
         for serve in door.serves:
             tasks.serve(serve())
         around.push_async_callback(tasks.drain, 1.0)
-        asking = asyncio.create_task(ask_limits(services, model_name(settings), say))
-        around.callback(asking.cancel)
-        await asyncio.wait([asking], timeout=CHECK_SECONDS)
         await runner.start()  # now that what it sends can go out
-        yield sorted(channels)
+        await asyncio.wait([checking], timeout=CHECK_SECONDS)
+        if checking.done():
+            checking.result()
+        yield Serving(channels, lambda: runner.running > 0, dashboard)
+
+
+def build_runtime(
+    services: Services,
+    shared: AgentServices,
+    channels: Mapping[str, Channel],
+    chats: Chats,
+    event_log: EventLog,
+    *,
+    slots: Slots,
+    tasks: BackgroundTasks,
+    door: Door,
+    compact: Callable[[Inbound], Awaitable[CompactResult]],
+) -> Runtime:
+    """What the core gives to features."""
+    settings, environment, log = services.settings, services.environment, services.log
+    saying = Saying(channels, services.redact)
+    locales = Locales(FactLocales(chats), tasks.start, log, zone=settings.schedule.timezone)
+    operators = OperatorChats(services.operators, channels, services.manifests)
+    alerts = OperatorAlerts(
+        chats,
+        operators,
+        memberships=shared.memberships,
+        saying=saying,
+        locales=locales,
+        clock=environment.clock,
+        ids=environment.ids,
+        log=log,
+    )
+    return Runtime(
+        name=settings.name,
+        model=model_name(settings),
+        chats=chats,
+        event_log=event_log,
+        channels=channels,
+        manifests=services.manifests,
+        access=shared.access,
+        lists=services.lists,
+        memberships=shared.memberships,
+        operators=services.operators,
+        operator_chats=operators,
+        alerts=alerts,
+        locales=locales,
+        saying=saying,
+        compact=compact,
+        suspended=slots.suspended,
+        settle=door.settle,
+        clock=environment.clock,
+        ids=environment.ids,
+        log=log,
+    )
+
+
+def active(chat: Chat) -> ActiveChat | None:
+    """A chat as the console shows it; None where nothing runs or waits."""
+    turn, waiting = chat.turn, len(chat.waiting)
+    if turn is None:
+        return ActiveChat(str(chat.key), "waits", waiting, "", None) if waiting else None
+    state = "waits for an approval" if turn.phase is Phase.SUSPENDED else "runs"
+    return ActiveChat(str(chat.key), state, waiting, turn.id, turn.first.ts / 1000)
 
 
 class Turns:

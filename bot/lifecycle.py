@@ -129,13 +129,16 @@ class Services:
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """The health of each part, for `/readyz`."""
+    """The health of each part, for `/readyz`. `storage`: why messages cannot be written down, "" while they can; `silent`: seconds for
+    which a channel has been silent, where that is too long.
+    """
 
     services: Services
     channels: Mapping[str, Channel]
     memory: RssMonitor
     mcp: McpServers
-    watch: ChannelWatchdog
+    storage: Callable[[], str]
+    silent: Callable[[str], float | None]
 
     def parts(self) -> dict[str, PartHealth]:
         """The health of each part, for `/readyz`."""
@@ -145,14 +148,14 @@ class Readiness:
         def ago(then: float | None) -> float | None:
             return None if then is None else max(0.0, round(now - then, 1))
 
-        journal, reserve, model, memory = services.journal, services.reserve, services.model, self.memory
+        storage, reserve, model, memory = self.storage(), services.reserve, services.model, self.memory
         used = (
             "not known"
             if memory.used is None
             else f"{memory.used / 2**20:.0f} of {memory.limit / 2**20:.0f} MB"
         )
         found = {
-            "journal": PartHealth(ok=not journal.health(), detail=journal.health()),
+            "journal": PartHealth(ok=not storage, detail=storage),
             "disk": PartHealth(ok=not reserve.trouble, detail=reserve.trouble or str(reserve.space or "")),
             "model": PartHealth(
                 ok=model.trouble is None,
@@ -170,7 +173,7 @@ class Readiness:
         for name, trouble in self.mcp.troubles().items():
             found[f"mcp {name}"] = PartHealth(ok=not trouble, detail=trouble, needed=False)
         for name, channel in self.channels.items():
-            health, silence = channel.health(), self.watch.silent(name)
+            health, silence = channel.health(), self.silent(name)
             detail = (
                 health.detail
                 if silence is None
@@ -209,11 +212,12 @@ class PartLines:
 
 @dataclass(frozen=True, slots=True)
 class GatewayFigures:
-    """Reads what is true of the process now, for `/metrics` and the console. `turns` is how many may run at once."""
+    """Reads what is true of the process now, for `/metrics` and the console: turns that run, messages that wait, conversations in memory."""
 
-    turns: int
-    turn_queue: TurnQueue
-    agent: AgentPool
+    running: Callable[[], int]
+    waiting: Callable[[], int]
+    conversations: Callable[[], int]
+    active: Callable[[], list[ActiveChat]]
     memory: RssMonitor
     readiness: Readiness
 
@@ -221,9 +225,9 @@ class GatewayFigures:
         services = self.readiness.services
         space = services.reserve.space
         return {
-            "shipmate_turns_running": self.turns - self.turn_queue.free,
-            "shipmate_queue_messages": self.turn_queue.total,
-            "shipmate_conversations": len(self.agent),
+            "shipmate_turns_running": self.running(),
+            "shipmate_queue_messages": self.waiting(),
+            "shipmate_conversations": self.conversations(),
             "shipmate_memory_bytes": self.memory.used,
             "shipmate_memory_limit_bytes": self.memory.limit,
             "shipmate_disk_free_bytes": None if space is None else space.free,
@@ -266,6 +270,15 @@ class Gateway:
     dashboard: Dashboard | None
 
 
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """The part of what runs that its process shows. `busy`: turns run."""
+
+    channels: Mapping[str, Channel]
+    busy: Callable[[], bool]
+    dashboard: Dashboard | None = None
+
+
 @contextlib.asynccontextmanager
 async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncIterator[None]:
     """Run a gateway for the block: everything connected at its start, everything drained and closed at its end.
@@ -275,8 +288,8 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
     """
     services = gateway.services
 
-    async def look_at_limits() -> None:
-        await ask_limits(gateway.services, gateway.model_name, say)
+    async def ask_limits() -> None:
+        await ask_limits_of(services, gateway.model_name, say)
 
     lines = PartLines(gateway.readiness, say)
     chores = [
@@ -285,7 +298,7 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
         PeriodicJob("stop what runs for blocked people", PART_SECONDS, gateway.parts.stops.stop_blocked),
         PeriodicJob("keep descriptors back", KEEP_DESCRIPTORS_SECONDS, lambda: _keep_descriptors(gateway)),
         PeriodicJob("keep the search index", KEEP_INDEX_SECONDS, services.archive.tend),
-        PeriodicJob("ask what the model takes in", ASK_LIMITS_SECONDS, look_at_limits),
+        PeriodicJob("ask what the model takes in", ASK_LIMITS_SECONDS, ask_limits),
     ]
     housekeeping = PeriodicJobs([*gateway.chores.all(), *chores], services.log)
     # By itself: nothing of housekeeping may hold it up.
@@ -312,7 +325,7 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
         # What runs is looked after, and what is due is done, also while one of the channels cannot be reached yet.
         planned.start()
         housekeeping.start()
-        checking = asyncio.create_task(_check_model(gateway, say, lines))
+        checking = asyncio.create_task(check_model(services, gateway.model_name, say, lines.tell))
         watching = asyncio.create_task(gateway.watch.run(), name="watch")
         await _connect_all(gateway, say, stop)
         await asyncio.wait([checking], timeout=CHECK_SECONDS)
@@ -349,10 +362,12 @@ def copy_in_words(copy: Path) -> str:
     return f"the journal was brought to a newer version; {copy.name}, {size}, is that of before: once all is well, rm '{copy}'"
 
 
-async def _check_model(gateway: Gateway, say: Say, lines: PartLines) -> None:
-    """Say which model answers. A key that is refused ends the start; a provider that cannot be reached does not."""
+async def check_model(services: Services, name: str, say: Say, tell: Callable[[str, str], None]) -> None:
+    """Say which model answers. A key that is refused ends the start; a provider that cannot be reached does not: `tell` tells what is
+    wrong with a part.
+    """
     try:
-        await gateway.services.model.check()
+        await services.model.check()
     except errors.ModelRefused as error:
         raise errors.ConfigError(
             f"llm.apiKey: the provider refuses it ({error}); expected a valid key; get a new one, or remove it "
@@ -360,13 +375,13 @@ async def _check_model(gateway: Gateway, say: Say, lines: PartLines) -> None:
         ) from error
     except errors.ModelError as error:
         words = f"{error} I go on and ask it again with each message."
-        if gateway.services.model.trouble is None:
+        if services.model.trouble is None:
             say(f"model: {words}")  # it passes by itself, and nothing will be heard of that
         else:
-            lines.tell("model", words)
+            tell("model", words)
     else:
-        llm = gateway.services.settings.llm
-        if not await ask_limits(gateway.services, gateway.model_name, say):
+        llm = services.settings.llm
+        if not await ask_limits_of(services, name, say):
             return
         if llm.provider == "demo":
             say(
@@ -376,7 +391,7 @@ async def _check_model(gateway: Gateway, say: Say, lines: PartLines) -> None:
             say(f"{llm.model} is answering")
 
 
-async def ask_limits(services: Services, model: str, say: Say) -> bool:
+async def ask_limits_of(services: Services, model: str, say: Say) -> bool:
     """Ask the provider how much the model takes in and gives out, unless it has said so. False where it does not have the model.
     Raises nothing.
     """

@@ -27,8 +27,9 @@ from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.journal import LineRow
 from bot.contracts.log_kinds import TEXTS
 from bot.contracts.memory_files import MemoryOwner
-from bot.history import file_names, jsonl, line_stream
-from bot.history.archive import rotation
+from bot.core import file_names, jsonl
+from bot.core.archive import rotation
+from bot.history import line_stream
 from bot.history.archive.store import ChatStore
 from bot.history.artifacts import ArtifactStore, what_of
 from bot.history.memory.files import SESSION, NoteStore

@@ -125,14 +125,14 @@ def _show(line: ArchiveLine) -> None:
 
 def people(root: Path, chat_keys: Iterable[str]) -> dict[str, str]:
     """The names of those who spoke last in each chat, as its newest lines have them."""
-    from bot.history.archive.store import people_of
+    from bot.core.archive.store import people_of
 
     return asyncio.run(_ask(root, lambda archive: people_of(archive, chat_keys))) or {}
 
 
 def persons(root: Path, chats: Mapping[str, str]) -> dict[str, str]:
     """The names of people, as the newest lines of a chat of each have them."""
-    from bot.history.archive.store import names_of
+    from bot.core.archive.store import names_of
 
     return asyncio.run(_ask(root, lambda archive: names_of(archive, chats))) or {}
 

@@ -107,7 +107,7 @@ def forget(owner: Owner, file: Some = None, root: Dir = Here, yes: Yes = False) 
 
 def _store(root: Path, disk: Disk | None = None) -> NoteStore:
     from bot import system
-    from bot.history.archive import rotation
+    from bot.core.archive import rotation
     from bot.history.memory.files import NoteStore
 
     disk = disk or system.SystemDisk()

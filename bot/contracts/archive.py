@@ -117,7 +117,7 @@ class Archive(Protocol):
 
     async def search(self, chat_key: ChatKey, query: HistoryQuery) -> HistoryPage: ...
     async def removals(self, chat_key: ChatKey) -> list[ArchiveLine]:
-        """The lines that say of messages of a chat that they were removed (`bot.history.archive.window`). `meta.of` has the
+        """The lines that say of messages of a chat that they were removed (`bot.core.archive.window`). `meta.of` has the
         requestIds that are meant, `meta.ofRole` whose words they were. Raises `errors.StorageError`.
         """
         ...

@@ -41,7 +41,11 @@ class Entry:
 
 
 class EventLog(Protocol):
-    """Appends events in order, never refuses one, and says when they are on disk."""
+    """Appends events in order, never refuses one, and says when they are on disk. `trouble`: why the disk refuses them, "" while it does
+    not.
+    """
+
+    trouble: str
 
     def append(self, entries: Sequence[Entry]) -> None:
         """All of these in one transaction, behind what was appended before. The same event again changes nothing."""
@@ -53,8 +57,26 @@ class EventLog(Protocol):
         """
         ...
 
-    async def read(self, chat: ChatKey, since: int = 0) -> list[Event]:
+    async def read(self, chat: ChatKey, since: int = 0, *, pending: bool = True) -> list[Event]:
         """The events of a chat from this number on, in order, those that are pending too. Raises `errors.StorageError`."""
+        ...
+
+    async def after(self, n: int, limit: int) -> list[tuple[int, Event]]:
+        """The events on disk behind the first `n`, of all chats in the order of commits, with their numbers in it. Raises
+        `errors.StorageError`.
+        """
+        ...
+
+    async def chats(self) -> list[ChatKey]:
+        """All chats that have events on disk. Raises `errors.StorageError`."""
+        ...
+
+    async def cursor(self, export: str) -> int:
+        """The number in the order of commits up to which an export is written; 0 at first. Raises `errors.StorageError`."""
+        ...
+
+    async def move_cursor(self, export: str, n: int) -> None:
+        """An export is written up to this number. Raises `errors.StorageError`."""
         ...
 
     async def position(self, chat: ChatKey) -> Position | None:
@@ -94,6 +116,9 @@ class MemoryLog:
         self.positions: dict[ChatKey, Position] = {}
         self.keys: set[str] = set()
         self.facts_set: dict[tuple[str, str], Json] = {}
+        self.trouble = ""
+        self.cursors: dict[str, int] = {}
+        self._order: list[Event] = []
         self._watchers: list[Committed] = []
         self._pending: list[Entry] = []
 
@@ -108,7 +133,8 @@ class MemoryLog:
         newest = dict[ChatKey, int]()
         for entry in self._pending:
             event = entry.event
-            self.on_disk[event.chat].setdefault(event.id, event)
+            if self.on_disk[event.chat].setdefault(event.id, event) is event:
+                self._order.append(event)
             self.positions[event.chat] = entry.position
             newest[event.chat] = event.seq
             self.keys.update(keys_of(event.data))
@@ -128,9 +154,22 @@ class MemoryLog:
     async def committed(self, *, patient: bool = True) -> None:  # noqa: ARG002
         self.write()
 
-    async def read(self, chat: ChatKey, since: int = 0) -> list[Event]:
-        pending = [entry.event for entry in self._pending if entry.event.chat == chat]
-        return [one for one in (*self.on_disk[chat].values(), *pending) if one.seq >= since]
+    async def read(self, chat: ChatKey, since: int = 0, *, pending: bool = True) -> list[Event]:
+        found = list(self.on_disk[chat].values())
+        found += [entry.event for entry in self._pending if pending and entry.event.chat == chat]
+        return [one for one in found if one.seq >= since]
+
+    async def after(self, n: int, limit: int) -> list[tuple[int, Event]]:
+        return list(enumerate(self._order, 1))[n : n + limit]
+
+    async def chats(self) -> list[ChatKey]:
+        return list(self.positions)
+
+    async def cursor(self, export: str) -> int:
+        return self.cursors.get(export, 0)
+
+    async def move_cursor(self, export: str, n: int) -> None:
+        self.cursors[export] = n
 
     async def position(self, chat: ChatKey) -> Position | None:
         pending = [entry.position for entry in self._pending if entry.event.chat == chat]

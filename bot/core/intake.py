@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bot.contracts.approvals import OpenQuestion
-from bot.contracts.archive import ArchiveLine
+from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.channel import HomeSection
 from bot.contracts.environment import Clock, Ids, OperatorNotices
 from bot.contracts.environment import Log as OperatorLog
@@ -11,6 +11,7 @@ from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Command, Inbound
 from bot.core import events
 from bot.core.access import Access, InboundCleaner, request_of
+from bot.core.archive.store import ChatStore
 from bot.core.chat import STOPPABLE, Chat
 from bot.core.chats import NO_CHAT, Chats, Fact
 from bot.core.event_log import EventLog
@@ -34,6 +35,7 @@ class Intake:
         door: Door,
         *,
         alerts: OperatorNotices,
+        archive: ChatStore,
         model: str,
         clock: Clock,
         ids: Ids,
@@ -45,6 +47,7 @@ class Intake:
         self._cleaner = cleaner
         self._door = door
         self._alerts = alerts
+        self._archive = archive
         self._model = model
         self._clock = clock
         self._ids = ids
@@ -150,8 +153,7 @@ class Intake:
         self._alerts.tell(f"right of {channel}: {right}", words, every=DAY)
 
     async def recent(self, chat_key: ChatKey, limit: int) -> list[ArchiveLine]:
-        del chat_key, limit
-        return []
+        return (await self._archive.search(chat_key, HistoryQuery(limit=limit, counted=False))).lines
 
     async def home(self, opened: Inbound) -> tuple[HomeSection, ...]:
         del opened

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
 
@@ -103,11 +103,6 @@ def system_blocks(static: str, chat: str, *, hour: bool = False) -> list[Json]:
     return [{"type": "text", "text": part, "cache_control": mark} for part, mark in marks if part]
 
 
-def iso(ts: int) -> str:
-    """Milliseconds since the epoch as ISO 8601 in UTC."""
-    return datetime.fromtimestamp(ts / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-
-
 def local_time(ts: int, zone: str) -> str:
     """Milliseconds since the epoch on the clocks of a zone, with its name."""
     shown = datetime.fromtimestamp(ts / 1000, times.zone(zone))
@@ -126,7 +121,7 @@ def _attachment(attachment: Attachment, seen: SeenFile) -> Json:
 
 
 def _edit(changed: int | None) -> str:
-    sent = f"sent at {iso(changed)}" if changed is not None else "sent earlier"
+    sent = f"sent at {quotes.iso(changed)}" if changed is not None else "sent earlier"
     return f"The person has changed a message that was {sent}. The words below are what it says now, in place of it."
 
 
@@ -157,7 +152,7 @@ def _job(due: Due) -> Json:
     facts: Json = {
         "id": due.job,
         "plan": due.plan,
-        "due": iso(int(due.at * 1000)),
+        "due": quotes.iso(int(due.at * 1000)),
         "wordsOf": due.origin.packed(),
         "note": _DUE,
     }
@@ -194,7 +189,7 @@ def user_message(
     surroundings that have changed; `zone` the time zone of the person.
     """
     inbound = request.inbound
-    facts: Json = {"requestId": request.request_id, "time": iso(now_ms)}
+    facts: Json = {"requestId": request.request_id, "time": quotes.iso(now_ms)}
     if zone != UTC_NAME:
         facts["localTime"] = local_time(now_ms, zone)
     facts |= news
@@ -211,7 +206,7 @@ def user_message(
         content.append(replace(instructions, nonce=nonce).block)
     content += notes
     quoted = (*request.context, *(inbound.quoted if inbound is not None else ()))
-    content += quotes.blocks(quoted, iso, nonce)
+    content += quotes.blocks(quoted, quotes.iso, nonce)
     if any(seen.read for _, seen in attached):
         content.append(file_previews.tag(attached, nonce).block)
         content += [blocks.attached(seen.shown) for _, seen in attached if seen.shown is not None]
@@ -252,7 +247,7 @@ def loaded_messages(lines: Iterable[ArchiveLine], nonce: str) -> list[Message]:
 
 def loaded(line: ArchiveLine, nonce: str) -> Message:
     """Return an archive line as a message: the words of its person, and behind them those of others."""
-    facts = {"time": iso(line.ts), "speaker": _speaker(line)} | _whereabouts(line)
+    facts = {"time": quotes.iso(line.ts), "speaker": _speaker(line)} | _whereabouts(line)
     own, quoted = quotes.unarchived(line, nonce)
     words = _block(own if own.strip() else "(no text)")
     mark = tags.Tag(tags.HISTORY, tags.dumped(facts), nonce=nonce)

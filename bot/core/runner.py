@@ -109,6 +109,11 @@ class Runner:
             self._committed.setdefault(chat.key, chat.seq)
             self._look_at(chat)
 
+    @property
+    def running(self) -> int:
+        """The number of turns that run."""
+        return len(self._loops)
+
     async def close(self, seconds: float) -> bool:
         """Begin nothing more, and let what runs end; what does not is cancelled after so long, and goes on at the next start."""
         self._open = False
@@ -286,6 +291,8 @@ class Runner:
             if end.notice and end.state != "handled"
             else ""
         )
+        sent = chat.turn.rows.values() if chat.turn is not None else ()
+        delivered = sum(one is not None and one.state == "sent" for one in sent)
         if end.notice and chat.turn is not None:
             rows = self._saying.rows(f"{turn}/end", Address.of(chat.turn.first), end.notice, ends=True)
             facts += [Fact(chat.key, row, turn) for row in rows]
@@ -300,6 +307,8 @@ class Runner:
             level="error" if status == "failed" else "info",
             duration=took,
             status=status,
+            person=context.person(),
+            delivered=delivered,
             messages=len(chat.context),
             cause=end.cause or None,
         )

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from bot import errors
 from bot.contracts.base import Json
@@ -34,7 +34,11 @@ APPEND = "INSERT INTO events (chat, seq, id, turn, person, kind, at, data) VALUE
 KEY = "INSERT INTO keys (key, chat, seq) VALUES (?, ?, ?) ON CONFLICT (key) DO NOTHING"
 POSITION = "INSERT INTO chats (chat, base, open) VALUES (?, ?, ?) ON CONFLICT (chat) DO UPDATE SET base = excluded.base, open = excluded.open"
 FACT = "INSERT INTO facts (kind, key, value) VALUES (?, ?, ?) ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value"
+FACTS = "SELECT kind, key, value FROM facts WHERE kind <> ?"
+CURSOR = "cursor"
+"""The kind of the facts that are cursors of exports."""
 FORGET = "DELETE FROM facts WHERE kind = ? AND key = ?"
+AFTER = "SELECT id, seq, turn, person, kind, at, data, chat, n FROM events WHERE n > ? ORDER BY n LIMIT ?"
 READ = "SELECT id, seq, turn, person, kind, at, data FROM events WHERE chat = ? AND seq >= ? ORDER BY seq"
 LINGER = 0.05
 """Max seconds before what nobody waits for is written: a kill costs no more than that."""
@@ -210,16 +214,42 @@ class SqliteLog:
 
     # ------------------------------------------------------------ reading
 
-    async def read(self, chat: ChatKey, since: int = 0) -> list[Event]:
+    async def read(self, chat: ChatKey, since: int = 0, *, pending: bool = True) -> list[Event]:
         # Taken before the disk is read: what a commit brings there meanwhile is in both.
-        pending = [one.event for one in self._waiting(chat) if one.event.seq >= since]
-        rows = await self._asked(lambda db: db.execute(READ, (str(chat), since)).fetchall())
-        found = [
-            Event(name, chat, at, self._codec.decode(kind, data), turn, person, seq)
-            for name, seq, turn, person, kind, at, data in rows
-        ]
+        waiting = [one.event for one in self._waiting(chat) if one.event.seq >= since] if pending else []
+        found = await self._asked(
+            lambda db: [self._event(chat, row) for row in db.execute(READ, (str(chat), since))]
+        )
         newest = found[-1].seq if found else since - 1
-        return [*found, *(one for one in pending if one.seq > newest)]
+        return [*found, *(one for one in waiting if one.seq > newest)]
+
+    def _event(self, chat: ChatKey, row: tuple[Any, ...]) -> Event:
+        name, seq, turn, person, kind, at, data = row
+        return Event(name, chat, at, self._codec.decode(kind, data), turn, person, seq)
+
+    async def after(self, n: int, limit: int) -> list[tuple[int, Event]]:
+        return await self._asked(
+            lambda db: [
+                (number, self._event(ChatKey.parse(chat), tuple(row)))
+                for *row, chat, number in db.execute(AFTER, (n, limit))
+            ]
+        )
+
+    async def chats(self) -> list[ChatKey]:
+        rows = await self._asked(lambda db: db.execute("SELECT chat FROM chats").fetchall())
+        return [ChatKey.parse(chat) for (chat,) in rows]
+
+    async def cursor(self, export: str) -> int:
+        sql = "SELECT value FROM facts WHERE kind = ? AND key = ?"
+        row = await self._asked(lambda db: db.execute(sql, (CURSOR, export)).fetchone())
+        return 0 if row is None else int(row[0])
+
+    async def move_cursor(self, export: str, n: int) -> None:
+        def put() -> None:
+            with errors.as_storage_error("the log cannot be written", sqlite3.Error, OSError):
+                self._opened().execute(FACT, (CURSOR, export, str(n)))
+
+        await asyncio.get_running_loop().run_in_executor(self._writer, put)
 
     async def position(self, chat: ChatKey) -> Position | None:
         newest = next(iter(list(self._waiting(chat))[-1:]), None)
@@ -240,7 +270,7 @@ class SqliteLog:
 
     async def facts(self) -> dict[tuple[str, str], Json]:
         await self.committed()
-        rows = await self._asked(lambda db: db.execute("SELECT kind, key, value FROM facts").fetchall())
+        rows = await self._asked(lambda db: db.execute(FACTS, (CURSOR,)).fetchall())
         return {(kind, key): json.loads(value) for kind, key, value in rows}
 
     async def newest(self) -> str:

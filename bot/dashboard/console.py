@@ -19,8 +19,8 @@ from bot.access_list import PendingUser
 from bot.contracts.archive import Archive, HistoryQuery
 from bot.contracts.environment import Clock, Disk
 from bot.contracts.identity import ChatKey
+from bot.core.archive.store import ChatInfo, names_of, people_of
 from bot.dashboard.metrics import Figures
-from bot.history.archive.store import ChatInfo, names_of, people_of
 from bot.history.usage.sums import By, Level, UsageSums, UsageTotals
 from bot.history.usage.trace import steps_of, total_of
 from bot.sizes import in_words

@@ -10,7 +10,7 @@ from bot.contracts.environment import Log, storage_errors_logged
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import Journal
-from bot.core import prompt, quotes
+from bot.core.archive import lines
 from bot.gateway.message_versions import completed, has, on_file
 
 
@@ -64,31 +64,16 @@ class InboundArchiver:
 
     async def add(self, inbound: Inbound, *, hurry: bool = False) -> None:
         """Write what a person said; new words for something have always to `hurry`."""
-        if inbound.kind not in {"message", "edit"} or inbound.command is not None:
+        if not lines.has_line(inbound):
             return
         inbound = await self._of_album(inbound)
-        words, quoted = quotes.archived(inbound.readable, inbound.brought, prompt.iso)
-        meta = {
-            **quoted,
-            "links": [link.model_dump() for link in inbound.links] or None,
-            "requestId": inbound.request_id,
-            "chatType": inbound.chat_type,
-            "username": inbound.user_name,
-            "edited": True if inbound.kind == "edit" else None,
-            "job": inbound.due.job if inbound.due is not None else None,
-            "messageIds": list(inbound.items) or None,
-            "attachments": [a.model_dump(by_alias=True, exclude_none=True) for a in inbound.attachments]
-            or None,
-        }
-        told = {key: value for key, value in meta.items() if value is not None}
-        line = ArchiveLine.of(inbound, text=words, meta=told)
         with storage_errors_logged(
             self._log,
             "the archive cannot be written; the message is kept in the journal",
             chat_key=inbound.chat_key,
             request_id=inbound.request_id,
         ):
-            await self._archive.append(line, hurry=hurry or inbound.kind == "edit")
+            await self._archive.append(lines.said(inbound), hurry=hurry or inbound.kind == "edit")
 
     async def _of_album(self, inbound: Inbound) -> Inbound:
         """An edit of one item of an album as what all of it says now."""

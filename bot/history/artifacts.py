@@ -20,7 +20,7 @@ from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Disk, Ids, Log, OpenFile, uninterrupted
 from bot.contracts.identity import ChatKey
 from bot.contracts.provenance import ANYBODYS, ORIGIN, Provenance, unpacked
-from bot.history import file_names, jsonl
+from bot.core import file_names, jsonl
 from bot.system import JumpSafeClock
 
 LARGEST = 10_000_000

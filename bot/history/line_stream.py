@@ -28,7 +28,7 @@ from bot import errors
 from bot.batch import LINGER
 from bot.contracts.environment import Clock, Disk, Log, OpenFile
 from bot.contracts.journal import Journal, LineRow
-from bot.history import jsonl
+from bot.core import jsonl
 
 _NAMED = 10_000  # files whose names are known to be on the disk
 _FILE = re.compile(r"[a-z]+/[A-Za-z0-9_%~-]+(?:/[0-9A-Z]{26}\.jsonl)?")

@@ -16,8 +16,8 @@ from pathlib import Path
 from bot import errors, ulids
 from bot.contracts.environment import Disk
 from bot.contracts.identity import ChatKey
-from bot.history import file_names, jsonl
-from bot.history.archive import rotation
+from bot.core import file_names, jsonl
+from bot.core.archive import rotation
 from bot.history.transcript import reading, requests, sessions
 
 EVERY = "*"

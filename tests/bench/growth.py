@@ -11,7 +11,7 @@ from pathlib import Path
 from bot.contracts.base import Role
 from bot.contracts.identity import ChatKey
 from bot.contracts.transcript import Event, MessageEvent, TranscriptLine, TurnEnd, TurnStart
-from bot.history import file_names
+from bot.core import file_names
 from bot.history.search.index import rebuild
 from bot.history.transcript.store import Transcript
 from bot.system import SystemClock, SystemDisk, UlidSource

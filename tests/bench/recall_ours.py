@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from bot.contracts.identity import ChatKey
-from bot.history import file_names
+from bot.core import file_names
 from bot.history.search import ranking
 from bot.history.search.index import Index
 from bot.history.search.ranking import Weights

@@ -15,9 +15,9 @@ from pathlib import Path
 from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.identity import ChatKey
 from bot.contracts.recall import RecallQuery
-from bot.history import jsonl
+from bot.core import jsonl
+from bot.core.file_names import encode
 from bot.history.archive.store import ChatStore
-from bot.history.file_names import encode
 from bot.history.search import index
 from bot.history.search.searched_archive import SearchedArchive
 from bot.system import SystemDisk

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bot.contracts.archive import HistoryQuery
 from bot.contracts.base import Json
-from bot.history import file_names
+from bot.core import file_names
 from bot.history.archive.store import ChatStore
 from bot.system import SystemDisk
 from bot.testing.log import MemoryLog

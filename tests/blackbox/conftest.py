@@ -234,7 +234,7 @@ class World:
 
     def _leaving(self) -> int:
         name, query = "journal.db", "SELECT count(*) FROM outbox WHERE state IN ('ready', 'sending')"
-        if self.process.env.get("SHIPMATE_CORE"):
+        if self.process.env.get("SHIPMATE_CORE") == "log":
             name, query = "shipmate.db", LEAVING
         with contextlib.closing(sqlite3.connect(self.root / ".ship" / name, timeout=5)) as file:
             (count,) = file.execute(query).fetchone()
@@ -262,8 +262,7 @@ def core_name() -> str:
 @pytest.fixture
 async def world(tmp_path: Path, core_name: str) -> AsyncIterator[World]:
     async with World(tmp_path) as made:
-        if core_name == "log":
-            made.process.env["SHIPMATE_CORE"] = core_name
+        made.process.env["SHIPMATE_CORE"] = core_name
         yield made
 
 

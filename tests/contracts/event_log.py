@@ -103,6 +103,27 @@ class EventLogContract(ABC):
             assert [await log.known(("other", f"key{at}")) for at in range(1, 6)] == [True] * 4 + [False]
             assert not await log.known(())
 
+    async def test_events_of_all_chats_are_read_in_the_order_of_commits(self, place: Any) -> None:
+        async with self.opened(place) as log:
+            log.append([entry(1, received()), entry(1, events.Closed("x"), OTHER)])
+            await log.committed()
+            log.append([entry(2, events.Closed("r-k1"))])
+            await log.committed()
+            log.append([entry(3, received("k2"))])
+            found = await log.after(1, 2)
+            assert [(n, one.chat, one.seq) for n, one in found] == [(2, OTHER, 1), (3, ONE, 2)]
+            assert [n for n, _ in await log.after(0, 1)] == [1]
+            assert set(await log.chats()) == {ONE, OTHER}
+            assert [one.seq for one in await log.read(ONE, 2, pending=False)] == [2]
+
+    async def test_facts_are_kept(self, place: Any) -> None:
+        async with self.opened(place) as log:
+            assert await log.cursor("archive") == 0
+            for value in (1, 2):
+                await log.move_cursor("archive", value)
+        async with self.opened(place) as log:
+            assert await log.cursor("archive") == 2
+
     async def test_who_watches_hears_of_each_commit(self, place: Any) -> None:
         heard: list[Mapping[ChatKey, int]] = []
         async with self.opened(place) as log:

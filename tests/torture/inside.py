@@ -15,7 +15,7 @@ from bot import app, errors, lifecycle
 from bot.contracts.environment import Clock, Disk
 from bot.contracts.journal import Journal
 from bot.gateway.outbox import batch_sender
-from bot.lifecycle import Environment, Gateway
+from bot.lifecycle import Environment, Serving
 from bot.system import SystemClock, SystemDisk, UlidSource
 from bot.testing.faults import Fault, Faults, Seam
 from tests.blackbox.conftest import START_SECONDS, World
@@ -55,7 +55,7 @@ class Inside:
         self._over = asyncio.Event()
         self._up = asyncio.Event()
         self._life: asyncio.Task[None] | None = None
-        self.gateway: Gateway | None = None
+        self.gateway: Serving | None = None
 
     def _die(self) -> None:
         for seam in ("disk", "journal", "channel"):

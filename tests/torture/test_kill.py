@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from bot.history import jsonl
+from bot.core import jsonl
 from bot.history.transcript import requests
 from bot.system import SystemDisk
 from bot.testing.anthropic_script import reply, tool_use

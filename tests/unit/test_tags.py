@@ -131,7 +131,7 @@ def test_words_of_an_archive_are_a_persons_whatever_they_look_like(
     )
     if quoted:
         shown, meta = quotes.archived(
-            words, [Quoted(user_id="5", text="q", ts=1, message_id="9")], prompt.iso
+            words, [Quoted(user_id="5", text="q", ts=1, message_id="9")], quotes.iso
         )
         line = line.model_copy(update={"text": shown, "meta": meta})
     ((_, (said,)),) = replay.from_archive([line], 60, NONCE)

@@ -15,7 +15,7 @@ from bot import errors, text
 from bot.contracts.environment import Disk, Redact, uninterrupted
 from bot.contracts.identity import UserRef
 from bot.contracts.memory_files import MemoryFile, MemoryOwner, Written
-from bot.history import file_names, jsonl
+from bot.core import file_names, jsonl
 from bot.history.memory.provenance import MOST, carried, noted, sources
 
 LARGEST = 32 * 1024

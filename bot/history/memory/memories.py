@@ -14,7 +14,7 @@ from bot.contracts.environment import Disk
 from bot.contracts.identity import ChatKey
 from bot.contracts.memory_files import Written
 from bot.contracts.provenance import ANYBODYS, ORIGIN, Provenance, unpacked
-from bot.history import file_names, jsonl
+from bot.core import file_names, jsonl
 from bot.history.memory.provenance import digest_of, noted, sources
 
 LARGEST = 256 * 1024  # bytes; a memory is notes, not a data set

@@ -11,7 +11,7 @@ from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
 from bot.contracts.memory_files import Written
 from bot.contracts.provenance import Taint
-from bot.history import jsonl
+from bot.core import jsonl
 
 MOST = 50
 """Of so many sources of one line is kept note, the newest."""

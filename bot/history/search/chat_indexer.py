@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bot.contracts.archive import ArchiveLine
-from bot.history.archive.window import is_edit, is_removal, moment_of, read_line
+from bot.core.archive.window import is_edit, is_removal, moment_of, read_line
 from bot.history.search import analysis, literal
 from bot.history.search.ranking import PLACE_BITS, ROW_BITS, length_class
 from bot.history.search.streams import Stream
@@ -123,7 +123,7 @@ class ChatIndexer:
             self._note(message_token(removal.message_id), (0, ""))
 
     def _counts(self, line: ArchiveLine) -> bool:
-        """True if a line was not removed or replaced, perhaps before it came (as in `bot.history.archive.window`)."""
+        """True if a line was not removed or replaced, perhaps before it came (as in `bot.core.archive.window`)."""
         if line.message_id is None or not (self._revised or is_edit(line)):
             return True
         token = message_token(line.message_id)

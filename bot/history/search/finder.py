@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from bot.contracts.archive import ArchiveLine
-from bot.history.archive.window import read_line
+from bot.core.archive.window import read_line
 from bot.history.search import analysis, ranking
 from bot.history.search.chat_indexer import ROLES, IndexedChat
 from bot.history.search.index import chat_named

@@ -9,7 +9,7 @@ from dataclasses import replace
 import jiter
 
 from bot.contracts.archive import HistoryPage, HistoryQuery
-from bot.history.archive.window import Window, read_line
+from bot.core.archive.window import Window, read_line
 from bot.history.search import index_file, literal
 from bot.history.search.chat_indexer import ROLES, IndexedChat
 from bot.history.search.index import Index, chat_named

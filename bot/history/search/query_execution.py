@@ -8,7 +8,7 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from bot.history.archive.window import read_line
+from bot.core.archive.window import read_line
 from bot.history.search import analysis, ranking
 from bot.history.search.chat_indexer import IndexedChat, speaker_token
 from bot.history.search.ranking import PLACE_BITS, ROW_BITS, CorpusStats, Postings, Weights

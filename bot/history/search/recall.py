@@ -9,7 +9,7 @@ from bot.contracts.archive import ArchiveLine
 from bot.contracts.environment import Disk
 from bot.contracts.identity import ChatKey
 from bot.contracts.recall import Hit
-from bot.history import file_names
+from bot.core import file_names
 from bot.history.search import index_file, ranking
 from bot.history.search.finder import Finder, FoundLine, SearchQuery
 from bot.history.search.index import Index

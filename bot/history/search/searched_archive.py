@@ -18,9 +18,10 @@ from bot.contracts.archive import ArchiveLine, HistoryPage, HistoryQuery
 from bot.contracts.environment import Disk, Log
 from bot.contracts.identity import ChatKey
 from bot.contracts.recall import Hit, Recalled, RecallQuery
-from bot.history import file_names
-from bot.history.archive import rotation
-from bot.history.archive.store import ChatInfo, ChatStore
+from bot.core import file_names
+from bot.core.archive import rotation
+from bot.core.archive.store import ChatInfo
+from bot.history.archive.store import ChatStore
 from bot.history.search import index_file, matching
 from bot.history.search.finder import SearchQuery, parse_query
 from bot.history.search.index import Index

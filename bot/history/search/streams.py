@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bot.contracts.environment import Disk, OpenFile
-from bot.history import jsonl
-from bot.history.archive.rotation import ArchiveFiles
-from bot.history.jsonl import PIECE
+from bot.core import jsonl
+from bot.core.archive.rotation import ArchiveFiles
+from bot.core.jsonl import PIECE
 
 _OPEN = 32  # archives of a stream that stay open between two looks into them
 _KEPT = 4  # streams that stay open between two looks into them

@@ -26,7 +26,7 @@ from bot.contracts.transcript import (
     TurnStart,
     key,
 )
-from bot.history import jsonl
+from bot.core import jsonl
 
 LEAD = b'{"v":%d,"uuid":"' % VERSION
 """The beginning of a line of ours."""

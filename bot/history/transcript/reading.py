@@ -24,7 +24,7 @@ from bot.contracts.transcript import (
     TurnStart,
     messages,
 )
-from bot.history import jsonl
+from bot.core import jsonl
 from bot.history.transcript import chain
 from bot.history.transcript.lines import LEAD, parsed
 

@@ -24,7 +24,7 @@ from bot.batch import Batcher
 from bot.contracts.base import Json
 from bot.contracts.environment import Disk, Log
 from bot.contracts.identity import ChatKey
-from bot.history import file_names, jsonl
+from bot.core import file_names, jsonl
 
 FILE_BYTES = 4 * 1024 * 1024
 """Bytes of a file, beside the record that the newest ones are built on, after which another one begins."""

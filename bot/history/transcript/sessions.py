@@ -13,7 +13,7 @@ from bot import ulids
 from bot.contracts.environment import Disk, OpenFile
 from bot.contracts.identity import ChatKey
 from bot.contracts.transcript import Boundary, MessageEvent, TranscriptLine, TurnEnd, TurnStart
-from bot.history import jsonl
+from bot.core import jsonl
 from bot.history.transcript import reading
 from bot.history.transcript.lines import parsed
 

@@ -17,7 +17,7 @@ from bot.batch import Batcher
 from bot.contracts.environment import Clock, Disk, Ids, Log, OpenFile
 from bot.contracts.identity import ChatKey
 from bot.contracts.transcript import TranscriptLine, TurnEnd
-from bot.history import file_names, jsonl
+from bot.core import file_names, jsonl
 from bot.history.line_stream import LineStream, Ticket, missing
 from bot.history.transcript import reading, sessions
 from bot.history.transcript.lines import dumped

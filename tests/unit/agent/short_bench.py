@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from bot.core.assembly import Prompts
+from bot.core.file_names import encode
 from bot.core.instructions import InstructionFiles, Source
-from bot.history.file_names import encode
 from bot.system import SystemDisk
 from bot.tools.registry import Registry
 from tests.unit.agent.conftest import Bench

@@ -17,7 +17,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.model import ModelRequest
 from bot.contracts.transcript import Boundary, TranscriptLine
-from bot.history import jsonl
+from bot.core import jsonl
 from bot.history.transcript import reading
 from bot.system import SystemDisk
 from bot.testing.model import reply, text, tool_use

@@ -8,8 +8,8 @@ import pytest
 
 from bot import tags
 from bot.core.assembly import Prompts
+from bot.core.file_names import encode
 from bot.core.instructions import InstructionFiles
-from bot.history.file_names import encode
 
 from .conftest import KEY, Bench
 

@@ -15,9 +15,9 @@ from bot.contracts.inbound import Inbound
 from bot.contracts.tools import Skill
 from bot.core import assembly, prompt
 from bot.core.assembly import Frozen, Prompts
+from bot.core.file_names import encode
 from bot.core.instructions import InstructionFiles
 from bot.core.sections import PromptTooLarge
-from bot.history.file_names import encode
 from bot.testing.log import MemoryLog
 from bot.vetting import Vetting
 

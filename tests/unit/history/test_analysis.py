@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from bot import text
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
-from bot.history import jsonl
-from bot.history.file_names import encode
+from bot.core import jsonl
+from bot.core.file_names import encode
 from bot.history.search import analysis
 from bot.history.search.analysis import stem
 from bot.history.search.recall import Recall

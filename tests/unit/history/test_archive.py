@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.identity import ChatKey
-from bot.history.archive.store import ChatInfo, ChatStore
+from bot.core.archive.store import ChatInfo
+from bot.history.archive.store import ChatStore
 from bot.system import SystemDisk
 from bot.testing.disk import FaultyDisk
 from bot.testing.log import MemoryLog

@@ -20,7 +20,7 @@ import pytest
 from bot import errors
 from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.identity import ChatKey
-from bot.history import jsonl
+from bot.core import jsonl
 from bot.history.archive.store import ChatStore
 from bot.history.search.streams import Streams
 from bot.system import SystemDisk
@@ -262,7 +262,7 @@ async def test_a_folder_that_cannot_be_locked_refuses_and_keeps_the_lines(
 async def test_a_lock_that_cannot_be_had_in_time_refuses_instead_of_waiting_for_ever(
     store: Make, folder: Path, said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bot.history.jsonl._LOCK_TRIES", 3)
+    monkeypatch.setattr("bot.core.jsonl._LOCK_TRIES", 3)
     chats = store()
     await chats.append(said("t0"))
     with (folder / jsonl.LOCK).open("r+b") as another:
@@ -279,7 +279,7 @@ async def test_a_lock_that_cannot_be_had_in_time_refuses_instead_of_waiting_for_
 async def test_a_folder_that_other_threads_use_for_too_long_refuses_too(
     store: Make, folder: Path, said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bot.history.jsonl._LOCK_SECONDS", 0.05)
+    monkeypatch.setattr("bot.core.jsonl._LOCK_SECONDS", 0.05)
     chats = store()
     await chats.append(said("t0"))
     with jsonl.locked(folder), pytest.raises(errors.StorageError, match="used by other threads"):

@@ -143,7 +143,7 @@ async def test_archives_of_another_time_are_not_read_again(store: Make, folder: 
 async def test_what_is_remembered_of_archives_is_bounded(
     store: Make, said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bot.history.archive.store._SPANS", 2)
+    monkeypatch.setattr("bot.core.archive.store._SPANS", 2)
     chats = store(2)
     for number in range(12):
         await chats.append(said(f"t{number}", ts=number))
@@ -252,7 +252,7 @@ async def test_a_reader_that_may_not_lock_reads_all_the_same(
             raise PermissionError(13, "Permission denied")
         return opened(path, flags, *mode)
 
-    monkeypatch.setattr("bot.history.jsonl.os.open", refused)
+    monkeypatch.setattr("bot.core.jsonl.os.open", refused)
     assert await found(store()) == ["t"]
 
 

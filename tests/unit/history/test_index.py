@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.identity import ChatKey
+from bot.core.file_names import encode
 from bot.history.archive.store import ChatStore
-from bot.history.file_names import encode
 from bot.history.search.chat_indexer import SESSION_GAP
 from bot.history.search.index import Index
 from bot.history.search.recall import Recall

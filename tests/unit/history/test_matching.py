@@ -13,8 +13,8 @@ import pytest
 
 from bot.contracts.archive import ArchiveLine, HistoryPage, HistoryQuery
 from bot.contracts.identity import ChatKey
-from bot.history import file_names
-from bot.history.archive import window
+from bot.core import file_names
+from bot.core.archive import window
 from bot.history.archive.store import ChatStore
 from bot.history.search import index, literal, matching, searched_archive
 from bot.history.search.searched_archive import SearchedArchive

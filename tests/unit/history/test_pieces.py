@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bot.contracts.archive import HistoryQuery
 from bot.contracts.environment import OpenFile
 from bot.contracts.identity import ChatKey
-from bot.history import jsonl
+from bot.core import jsonl
 from bot.history.archive.store import ChatStore
 from bot.history.transcript.store import Transcript
 from bot.system import SystemDisk, UlidSource

@@ -19,7 +19,7 @@ from bot.agent.recording import Call
 from bot.contracts.base import Json
 from bot.contracts.environment import Disk
 from bot.contracts.identity import ChatKey
-from bot.history import file_names
+from bot.core import file_names
 from bot.history.transcript import requests
 from bot.history.transcript.requests import RequestLog, SentRequest
 from bot.system import SystemDisk, UlidSource

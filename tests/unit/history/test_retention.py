@@ -12,8 +12,8 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.outbound import OutgoingFile
 from bot.contracts.recall import RecallQuery
 from bot.contracts.transcript import MessageEvent, TranscriptLine
+from bot.core.file_names import encode
 from bot.history.archive.store import ChatStore
-from bot.history.file_names import encode
 from bot.history.retention import Expired, Retention
 from bot.history.search.searched_archive import SearchedArchive
 from bot.history.transcript.requests import RequestLog, SentRequest

@@ -12,8 +12,8 @@ import pytest
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
 from bot.contracts.recall import RecallQuery
+from bot.core.file_names import encode
 from bot.history.archive.store import ChatStore
-from bot.history.file_names import encode
 from bot.history.search import index, searched_archive
 from bot.history.search.searched_archive import SearchedArchive
 from bot.system import SystemDisk

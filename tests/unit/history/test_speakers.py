@@ -9,8 +9,8 @@ import pytest
 
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
-from bot.history import jsonl
-from bot.history.file_names import encode
+from bot.core import jsonl
+from bot.core.file_names import encode
 from bot.history.search import query_execution
 from bot.history.search.recall import Recall
 from bot.system import SystemDisk

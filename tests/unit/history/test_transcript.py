@@ -199,9 +199,9 @@ async def test_a_session_is_not_read_again_for_each_append(make: Make) -> None:
 
 
 async def test_what_is_remembered_of_sessions_is_bounded(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bot.history.jsonl._FILES", 5)
-    monkeypatch.setattr("bot.history.jsonl._KEYS", 12)
-    monkeypatch.setattr("bot.history.jsonl.RECENT", 4)
+    monkeypatch.setattr("bot.core.jsonl._FILES", 5)
+    monkeypatch.setattr("bot.core.jsonl._KEYS", 12)
+    monkeypatch.setattr("bot.core.jsonl.RECENT", 4)
     transcript = make()
     files = transcript._files
     for number in range(40):
@@ -219,7 +219,7 @@ async def test_what_is_remembered_of_sessions_is_bounded(make: Make, monkeypatch
 async def test_a_line_that_is_written_once_more_after_it_was_forgotten_counts_once(
     make: Make, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bot.history.jsonl.RECENT", 2)
+    monkeypatch.setattr("bot.core.jsonl.RECENT", 2)
     transcript = make()
     for uuid in ("a", "b", "c", "d", "d", "a"):
         await transcript.append(KEY, [line(uuid)])
@@ -232,7 +232,7 @@ async def test_a_line_that_is_written_once_more_after_it_was_forgotten_counts_on
 async def test_many_long_sessions_side_by_side_are_not_read_again_for_each_append(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bot.history.jsonl._KEYS", 20)
+    monkeypatch.setattr("bot.core.jsonl._KEYS", 20)
     disk = FaultyDisk(SystemDisk())
     transcript = make(disk)
     for number in range(50):

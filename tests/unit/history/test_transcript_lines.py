@@ -24,7 +24,7 @@ from bot.contracts.transcript import (
     TurnEnd,
     TurnStart,
 )
-from bot.history import jsonl
+from bot.core import jsonl
 from bot.history.transcript import lines as transcript_lines
 from tests.shares import examples
 from tests.unit.history.test_transcript import line

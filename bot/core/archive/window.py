@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from bot import errors, text
 from bot.contracts.archive import ArchiveLine, HistoryPage, HistoryQuery
 from bot.contracts.identity import ChatKey
-from bot.history import jsonl
+from bot.core import jsonl
 
 _MARKS = (b'"edited":', b'"deleted":')
 

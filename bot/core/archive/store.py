@@ -1,0 +1,298 @@
+"""`ChatStore`: what people and the bot said, one JSON object a line, one file a chat and its archives."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from bot import errors, system
+from bot.contracts.archive import Archive, ArchiveLine, HistoryPage, HistoryQuery
+from bot.contracts.environment import Clock, Disk, Log, OpenFile
+from bot.contracts.identity import ChatKey
+from bot.core import file_names, jsonl
+from bot.core.archive import rotation
+from bot.core.archive.lines import SEQ
+from bot.core.archive.window import LineRange, Revisions, Window, may_revise, read_line, revisions
+
+_SPANS = 10_000  # archive files whose times are remembered
+_CHATS = 10_000  # of which is remembered what their archives revise
+_AT_ONCE = 1024 * 1024  # bytes of a file that are looked at as one
+NAME_LINES = 20
+"""Lines of a chat that are looked at for names."""
+NAMES_SHOWN = 3
+"""Names of a chat that are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChatInfo:
+    """A chat that has an archive; `last_ts` is the time of its newest readable line. `chat_key` is text: that of the
+    chatKey, or the name of the file where nothing tells that.
+    """
+
+    chat_key: str
+    lines: int
+    last_ts: int | None
+
+
+class ChatStore:
+    """The archive in a folder of JSONL files. Any number of stores and processes may share the folder.
+
+    Windows count in the order of the lines: one that arrives late stands where it arrived, whatever its `ts`. `flush` returns once
+    the files have all that was said before.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        disk: Disk,
+        log: Log,
+        archive_after_lines: int = 1000,
+        clock: Clock | None = None,
+        flush: Callable[[], Awaitable[object]] | None = None,
+    ) -> None:
+        self.folder = folder
+        self.files = rotation.ArchiveFiles(folder, disk)
+        self.disk = disk
+        self._log = log
+        self._flush = flush
+        self._limit = max(1, archive_after_lines)
+        self._tails = jsonl.Files(disk, log=log, clock=clock or system.SystemClock())
+        self._tidy = False
+        self.spans: OrderedDict[Path, LineRange] = OrderedDict()
+        # Of the archives of a chat: their numbers, the sizes of those that revise anything, and what they say together.
+        self._revised: OrderedDict[str, tuple[list[int], dict[Path, int], Revisions]] = OrderedDict()
+
+    async def flush(self) -> None:
+        """As `contracts.archive.Archive.flush`."""
+        if self._flush is not None:
+            await self._flush()
+
+    async def search(self, chat_key: ChatKey, query: HistoryQuery) -> HistoryPage:
+        """The window that `query` asks for, and the exact number of all matches.
+
+        The exact number has a price: every file of the chat is read, but for archives known to lie outside the
+        time asked for. A `query` that is not `counted` is free of it. `query.skip` is called on other threads.
+        """
+        name = file_names.encode(chat_key)
+        await self.flush()
+        with errors.as_storage_error("the archive cannot be read"):
+            window, numbers = await asyncio.to_thread(self._scan_main, name, query)
+            for number in reversed(numbers):
+                if window.full:
+                    window.stop()
+                    break
+                await asyncio.to_thread(self._scan_archive, self.files.archive(name, number), window)
+        page = window.page()
+        if page.unreadable:
+            self._log.write(
+                "storage",
+                f"{page.unreadable} lines of the archive cannot be read and were left out",
+                level="warn",
+                chat_key=chat_key,
+                unreadable=page.unreadable,
+            )
+        return page
+
+    async def removals(self, chat_key: ChatKey) -> list[ArchiveLine]:
+        """As `contracts.archive.Archive.removals`."""
+        await self.flush()
+        with errors.as_storage_error("the archive cannot be read"):
+            found = await asyncio.to_thread(self._revisions, file_names.encode(chat_key))
+        return list(found.removed.values())
+
+    async def chats(
+        self,
+        known: Mapping[str, tuple[int, int | None]] | None = None,
+        named: Sequence[str] | None = None,
+    ) -> list[ChatInfo]:
+        """Every chat that has an archive, or those `named` by the names of their files, the one last spoken in first. Reads every
+        file, but of chats of which is `known`, by name too, how many lines they have and the time of the newest.
+        """
+        await self.flush()
+        with errors.as_storage_error("the archive cannot be read"):
+            return await asyncio.to_thread(self._chats, known or {}, named)
+
+    # Reading, on any thread.
+
+    def _scan_main(self, name: str, query: HistoryQuery) -> tuple[Window, list[int]]:
+        """Begin a window with the chat's newest file; also the numbers of its archives."""
+        main, numbers = self._opened(name)
+        with closing(main):
+            revised = None if query.everything else self._revisions_in_all(main, name, numbers)
+            window = Window(query, revised)
+            window.scan(jsonl.lines_backwards(main))
+        return window, numbers
+
+    def _opened(self, name: str) -> tuple[OpenFile, list[int]]:
+        """A chat's newest file and the numbers of its archives, as they are at one moment: a rotation puts another file in the
+        place of the one that is open.
+        """
+        with jsonl.locked(self.folder, shared=True):
+            return self.files.opened(name)
+
+    def _scan_archive(self, path: Path, window: Window) -> None:
+        span = self.spans.get(path)
+        if span is not None and window.passes(span):
+            return
+        with closing(self.disk.open(path)) as file:
+            if not file.size:
+                return  # taken away by an operator
+            span = window.scan(jsonl.lines_backwards(file))
+        if span is None:
+            return
+        self.spans[path] = span
+        self.spans.move_to_end(path)
+        if len(self.spans) > _SPANS:
+            self.spans.popitem(last=False)
+
+    def _revisions(self, name: str) -> Revisions:
+        main, numbers = self._opened(name)
+        with closing(main):
+            return self._revisions_in_all(main, name, numbers)
+
+    def _revisions_in_all(self, main: OpenFile, name: str, numbers: list[int]) -> Revisions:
+        """Return what a chat's lines say of others of them. An archive file does not change: it is looked at once."""
+        found = _revisions_in(main)
+        found.join(self._archives_revised(name, numbers))
+        return found
+
+    def _archives_revised(self, name: str, numbers: list[int]) -> Revisions:
+        seen, sizes, said = self._revised.get(name, ([], {}, Revisions()))
+        if seen != numbers[: len(seen)] or any(self.disk.size(path) != size for path, size in sizes.items()):
+            seen, sizes, said = [], {}, Revisions()
+        if seen != numbers:
+            # Made anew rather than changed: others may be reading what was known.
+            sizes, said = dict(sizes), Revisions(dict(said.removed), dict(said.edits))
+            for number in numbers[len(seen) :]:
+                with closing(self.disk.open(self.files.archive(name, number))) as file:
+                    more = _revisions_in(file)
+                if more.removed or more.edits:
+                    sizes[self.files.archive(name, number)] = file.size
+                    said.join(more)
+            self._revised[name] = list(numbers), sizes, said
+            self._revised.move_to_end(name)
+            if len(self._revised) > _CHATS:
+                self._revised.popitem(last=False)
+        return said
+
+    def _chats(
+        self, known: Mapping[str, tuple[int, int | None]], named: Sequence[str] | None
+    ) -> list[ChatInfo]:
+        every = self.files.chats() if named is None else named
+        found = [info for name in every if (info := self._info(name, known.get(name)))]
+        return sorted(found, key=lambda info: info.last_ts or 0, reverse=True)
+
+    def _info(self, name: str, known: tuple[int, int | None] | None) -> ChatInfo | None:
+        """Of a chat without a line: None."""
+        newest, numbers = self._opened(name)
+        older = [self.files.archive(name, number) for number in numbers]
+        if known is not None:
+            newest.close()
+            count, last_ts = known
+        else:
+            count, last_ts = self._counted(newest, None)
+            for path in reversed(older):
+                some, last_ts = self._counted(self.disk.open(path), last_ts)
+                count += some
+        key = rotation.chat_key(self.disk, name, [*older[:1], self.files.main(name)])
+        return ChatInfo(name if key is None else key, count, last_ts) if count else None
+
+    @staticmethod
+    def _counted(opened: OpenFile, last_ts: int | None) -> tuple[int, int | None]:
+        """The lines of a file, and the time of its newest readable one where that is not known yet."""
+        count = 0
+        with closing(opened) as file:
+            for raw in jsonl.lines_backwards(file):
+                if raw.strip():
+                    count += 1
+                    line = read_line(raw) if last_ts is None else None
+                    last_ts = last_ts if line is None else line.ts
+        return count, last_ts
+
+    # Writing, on a writer's thread, under the lock of the folder.
+
+    def position(self, name: str) -> int:
+        """The number of the newest event of which a chat's files have a line; 0 where they have none."""
+        self.files.recover(name)
+        main, numbers = self.files.opened(name)
+        for file in (main, *(self.disk.open(self.files.archive(name, number)) for number in numbers[::-1])):
+            with closing(file):
+                for raw in jsonl.lines_backwards(file):
+                    line = read_line(raw) if raw.strip() else None
+                    if line is not None and isinstance(seq := (line.meta or {}).get(SEQ), int):
+                        return seq
+        return 0
+
+    def write_some(self, name: str, raws: Sequence[bytes], *, sync: bool) -> int:
+        """Write as many lines as go into the file before it has to be rotated, and rotate it then."""
+        main = self.files.main(name)
+        self.files.recover(name)
+        tail = self._tails.tail(main)
+        some = raws[: max(1, self._limit + 1 - tail.lines)]
+        tail = self._tails.append(main, some, sync=sync, tail=tail)
+        if tail.lines > self._limit:
+            self._rotate(name, synced=sync)
+        return len(some)
+
+    def _rotate(self, name: str, *, synced: bool) -> None:
+        try:
+            if not synced:
+                # Whether a rotation was cut off is told by the size that the file has on the disk.
+                self.disk.sync(self.files.main(name))
+            self.files.rotate(name)
+        except OSError as error:
+            # The lines are safe; the next append tries again.
+            self._log.write(
+                "storage", f"{name}: the older half cannot be archived: {error}", level="error", file=name
+            )
+        finally:
+            self._tails.forget(self.files.main(name))
+
+    def tidy_once(self) -> None:
+        if not self._tidy:
+            jsonl.tidy(self.disk, self.folder)
+            self._tidy = True
+
+
+def _revisions_in(file: OpenFile) -> Revisions:
+    """Those of a whole file. Most files are small and have none: that is seen at once."""
+    if file.size <= _AT_ONCE and not may_revise(file.read(0, file.size)):
+        return Revisions()
+    return revisions(read_line(raw) for raw in jsonl.lines(file) if may_revise(raw))
+
+
+async def people_of(archive: Archive, chat_keys: Iterable[str]) -> dict[str, str]:
+    """The names of those who spoke last in each chat. Raises `errors.StorageError`."""
+    names = {}
+    for chat_key in chat_keys:
+        said = [name for _, name in await _speakers(archive, chat_key)]
+        if found := list(dict.fromkeys(name.replace(",", "") for name in said)):
+            names[chat_key] = ", ".join(found[:NAMES_SHOWN])
+    return names
+
+
+async def names_of(archive: Archive, chats: Mapping[str, str]) -> dict[str, str]:
+    """The names of people (`channel:id`), as the newest lines of the chat that is given for each have them. Raises
+    `errors.StorageError`.
+    """
+    names = dict[str, str]()
+    for person, chat_key in chats.items():
+        # Of several names the newest counts.
+        names |= {who: name for who, name in reversed(await _speakers(archive, chat_key)) if who == person}
+    return names
+
+
+async def _speakers(archive: Archive, chat_key: str) -> list[tuple[str, str]]:
+    """People (`channel:id`) with their names, as the newest lines of a chat have them, the newest first."""
+    try:
+        key = ChatKey.parse(chat_key)
+    except errors.IdentityInvalid:
+        return []
+    page = await archive.search(key, HistoryQuery(limit=NAME_LINES, counted=False))
+    said = ((line, (line.meta or {}).get("username")) for line in reversed(page.lines))
+    return [(f"{line.channel}:{line.user_id}", str(name)) for line, name in said if name]

@@ -1,0 +1,181 @@
+"""Exports: what others read, written from the log behind a cursor. One that was deleted comes back."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Collection
+from contextlib import suppress
+from typing import ClassVar
+
+from bot import errors
+from bot.contracts.environment import Clock
+from bot.contracts.environment import Log as OperatorLog
+from bot.contracts.identity import ChatKey
+from bot.core.event_log import EventLog
+from bot.core.events import Event
+
+BATCH = 200
+"""Limit of events that are read at once: they are decoded and taken in one go."""
+SYNC_SECONDS = 5.0
+"""Interval at which what was written is brought to disk and the cursor follows: a power cut costs so much work, and no line."""
+RETRY_SECONDS = 2.0
+"""Interval at which a disk that refuses is tried again."""
+
+
+class Export(ABC):
+    """One export. It folds events in the order of commits; the same events again, from any point on, change nothing."""
+
+    name: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def rests_on(self) -> int | None:
+        """The number of the oldest event that it still needs: the cursor stays before it. None: it needs none."""
+
+    @abstractmethod
+    async def missing(self, chats: Collection[ChatKey]) -> list[ChatKey]:
+        """Those of these chats of which it has nothing. Raises `errors.StorageError`."""
+
+    @abstractmethod
+    async def take(self, n: int, event: Event) -> bool:
+        """Fold an event; True where there is something to write of it. Raises `errors.StorageError`, and has then changed nothing."""
+
+    @abstractmethod
+    async def write(self) -> None:
+        """Write what the events came to. Raises `errors.StorageError`; the rest is written the next time."""
+
+    @abstractmethod
+    async def sync(self) -> None:
+        """Bring what was written to disk. Raises `errors.StorageError`."""
+
+
+class Exporter:
+    """Keeps an export up to date, on a task of its own: a disk that refuses delays it, and nothing else."""
+
+    def __init__(self, export: Export, event_log: EventLog, *, clock: Clock, log: OperatorLog) -> None:
+        self._export = export
+        self._event_log = event_log
+        self._clock = clock
+        self._log = log
+        self._at = self._kept = 0
+        """Numbers of the newest event that was taken, and of the one that the cursor names."""
+        self._more = asyncio.Event()
+        self._waiting: list[asyncio.Future[None]] = []
+        self._keep_at = 0.0
+        self._trouble = False
+        self._task: asyncio.Task[None] | None = None
+        event_log.watch(lambda _: self._more.set())
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name=f"export {self._export.name}")
+        self._task.add_done_callback(self._over)
+
+    async def flush(self) -> None:
+        """Return once the export has all that was appended so far, or its disk has refused that."""
+        if self._task is None or self._task.done():
+            return
+        with suppress(errors.StorageError):
+            await self._event_log.committed(patient=False)
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        self._more.set()
+        await waiter
+
+    async def close(self) -> None:
+        """Export what is left, as far as the disk takes it, and keep the cursor."""
+        if self._task is None:
+            return
+        await self.flush()
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        with suppress(errors.StorageError):
+            await self._keep()
+
+    async def _run(self) -> None:
+        begun = False
+        while True:
+            self._more.clear()
+            waiting, self._waiting = self._waiting, []
+            try:
+                if not begun:
+                    await self._begin()
+                    begun = True
+                more = await self._step()
+                if self._at != self._kept and self._clock.monotonic() >= self._keep_at:
+                    await self._keep()
+                if more:
+                    self._waiting = waiting + self._waiting
+                    continue
+                if self._trouble:
+                    self._trouble = False
+                    self._log.write("storage", f"the {self._export.name} can be written again")
+                _tell(waiting)
+                await self._rest()
+            except errors.StorageError as error:
+                self._refused(error)
+                _tell(waiting)
+                await self._clock.sleep(RETRY_SECONDS)
+
+    async def _begin(self) -> None:
+        """Go to the cursor, or to the beginning where something is gone: what is there is not written again."""
+        self._at = await self._event_log.cursor(self._export.name)
+        if self._at and await self._gone():
+            await self._event_log.move_cursor(self._export.name, 0)
+            self._at = 0
+        self._kept = self._at
+
+    async def _gone(self) -> bool:
+        """True where it has nothing of a chat that comes to something."""
+        for chat in await self._export.missing(await self._event_log.chats()):
+            for event in await self._event_log.read(chat, pending=False):
+                if await self._export.take(1, event):
+                    return True
+        return False
+
+    async def _step(self) -> bool:
+        """Take some events; False where there are none."""
+        found = await self._event_log.after(self._at, BATCH)
+        for n, event in found:
+            await self._export.take(n, event)
+        await self._export.write()
+        if found and self._at == self._kept:
+            self._keep_at = self._clock.monotonic() + SYNC_SECONDS
+        self._at = found[-1][0] if found else self._at
+        return bool(found)
+
+    async def _rest(self) -> None:
+        """Wait for more, or until what was written is to be brought to disk."""
+        left = self._keep_at - self._clock.monotonic() if self._at != self._kept else None
+        with suppress(TimeoutError):
+            async with asyncio.timeout(left):
+                await self._more.wait()
+
+    async def _keep(self) -> None:
+        await self._export.sync()
+        rests_on = self._export.rests_on
+        cursor = self._at if rests_on is None else min(self._at, rests_on - 1)
+        await self._event_log.move_cursor(self._export.name, cursor)
+        self._kept = self._at
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        _tell(self._waiting)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            cause = f"{type(error).__name__}: {error}"
+            self._log.write("error", f"the {self._export.name} ends", level="error", cause=cause)
+
+    def _refused(self, error: errors.StorageError) -> None:
+        if not self._trouble:
+            self._log.write(
+                "storage",
+                f"the {self._export.name} cannot be written: it follows once the disk takes it",
+                level="error",
+                cause=str(error),
+            )
+        self._trouble = True
+
+
+def _tell(waiting: list[asyncio.Future[None]]) -> None:
+    for one in waiting:
+        if not one.done():
+            one.set_result(None)
