@@ -20,17 +20,11 @@ from bot import config, configuration, descriptors, discovery, errors, ports
 from bot.access_list import FILE as ACCESS_FILE
 from bot.access_list import AccessList, Operators
 from bot.agent.claims.performed_actions import ActionRecorder
-from bot.agent.deps import AgentDeps, HistoryDeps, Limits, ModelDeps
-from bot.agent.fallback import Fallback, FallbackModel
+from bot.agent.deps import AgentDeps, HistoryDeps, Limits
 from bot.agent.pool import AgentPool
 from bot.agent.recording import RecordedModel
 from bot.agent.subagents.limits import TaskLimits
 from bot.connections import Connections
-from bot.context.assembly import Prompts
-from bot.context.compaction import Policy
-from bot.context.estimate import Estimator
-from bot.context.instructions import InstructionFiles, operator_files
-from bot.context.skills import SkillFolder
 from bot.contracts.approvals import Approvals
 from bot.contracts.channel import Channel, ChannelDeps
 from bot.contracts.environment import Log
@@ -41,8 +35,15 @@ from bot.contracts.manner import Manner
 from bot.contracts.model import Model
 from bot.contracts.questions import Questions
 from bot.contracts.tools import ToolWatch
+from bot.core.assembly import Prompts
+from bot.core.compaction import Policy
+from bot.core.estimate import Estimator
+from bot.core.fallback import Fallback, FallbackModel
 from bot.core.feature import WorkWatch
 from bot.core.file_names import encode
+from bot.core.instructions import InstructionFiles, operator_files
+from bot.core.models import ModelDeps
+from bot.core.skills import SkillFolder
 from bot.dashboard.console import Console, ConsoleSources, PartHealth
 from bot.dashboard.metrics import Figures, LogMetrics, MetricsPage
 from bot.dashboard.server import Dashboard
@@ -386,7 +387,7 @@ def fast_model(settings: config.Settings) -> str:
 
 
 def manners(llm: config.Llm) -> dict[str, Any]:
-    """How models are asked, and what is another one for a purpose (`bot.agent.deps.ModelDeps`)."""
+    """How models are asked, and what is another one for a purpose (`bot.core.models.ModelDeps`)."""
     purposes = {name: Manner(one.effort, one.thinking, one.model) for name, one in llm.purposes.items()}
     return {"manner": Manner(llm.effort, llm.thinking), "purposes": purposes}
 

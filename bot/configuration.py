@@ -9,9 +9,9 @@ from pathlib import Path
 
 from bot import config, discovery, errors
 from bot.access_list import FILE, AccessList
-from bot.context.files import FILE_LIMIT
-from bot.context.instructions import NAME, operator_files
 from bot.contracts.channel import Manifest
+from bot.core.files import FILE_LIMIT
+from bot.core.instructions import NAME, operator_files
 from bot.invocation import command
 from bot.llm.prices import AS_OF, Price, PriceTable
 from bot.system import SystemClock, SystemDisk

@@ -6,13 +6,14 @@ import asyncio
 import contextlib
 import dataclasses
 import functools
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import cast
 
-from bot import config, configuration, errors, words
+from bot import config, configuration, errors, text
+from bot.agent import reattach
 from bot.agent.pool import AgentPool
-from bot.agent.user_message import fresh_nonce
+from bot.agent.user_message import instructions, said_by_servers, user_message
 from bot.composition import (
     build_agent,
     build_channels,
@@ -24,29 +25,35 @@ from bot.composition import (
     view_limits,
     with_settings,
 )
-from bot.context import prompt
-from bot.context.assembly import Frozen
-from bot.contracts.agent import TurnRequest
+from bot.contracts.agent import CompactResult, TurnRequest
 from bot.contracts.approvals import Unattended
 from bot.contracts.base import Message
 from bot.contracts.channel import Channel
+from bot.contracts.environment import Clock
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
-from bot.core import feature
+from bot.contracts.provenance import unpacked
+from bot.core import feature, prompt
 from bot.core.access import InboundCleaner
 from bot.core.alerts import OperatorAlerts
 from bot.core.archive.export import ArchiveExport
 from bot.core.archive.store import ChatStore
+from bot.core.assembly import Frozen
 from bot.core.chat import MODES, Chat, Phase
-from bot.core.chats import Chats
+from bot.core.chats import Chats, Fact
 from bot.core.event_log import EventLog
-from bot.core.events import Codec
+from bot.core.events import Codec, EventData, Remembered
 from bot.core.exports import Exporter
 from bot.core.feature import Door, Runtime
+from bot.core.fit import Fit, Frame
+from bot.core.found_tools import PutBack
+from bot.core.frames import Frames
+from bot.core.injection import OlderMessages
 from bot.core.intake import Intake
 from bot.core.live_messages import LiveMessages
 from bot.core.locales import FactLocales, Locales
-from bot.core.loop import Frame, Loop, LoopPorts
+from bot.core.loop import Loop, LoopPorts
+from bot.core.models import ModelDeps
 from bot.core.operator_chats import OperatorChats
 from bot.core.outbox import Outbox
 from bot.core.rate_limit import RateLimiter
@@ -54,6 +61,7 @@ from bot.core.reply import ChatReply
 from bot.core.runner import Runner, Slots
 from bot.core.saying import Saying
 from bot.core.sqlite_log import SqliteLog
+from bot.core.summaries import Summaries
 from bot.core.tool_calls import ToolCalls
 from bot.dashboard.console import ActiveChat
 from bot.dashboard.metrics import LogMetrics, MetricsPage
@@ -62,6 +70,7 @@ from bot.gateway.approvals import ApprovalService
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.builder import AgentServices, build_agent_services
 from bot.gateway.operators import OperatorAlerts as OldAlerts
+from bot.history.memory.memories import Memories, SavedMemory
 from bot.lifecycle import (
     CHECK_SECONDS,
     Environment,
@@ -75,11 +84,9 @@ from bot.lifecycle import (
 from bot.llm.budgets import Spending
 from bot.reload import ConfigurationReload
 from bot.rss_monitor import RssMonitor
-from bot.telemetry import JsonlLog
+from bot.telemetry import JsonlLog, context
 
 DRAIN_SECONDS = 8.0
-MOST_PROMPTS = 2_000
-"""Limit of prompts in memory."""
 
 
 @contextlib.asynccontextmanager
@@ -135,6 +142,7 @@ async def serving(  # noqa: PLR0915 - the wiring of one process, in order
         live=live,
         limits=limits,
         boot=boot,
+        compact=lambda inbound: turns.compact(inbound),  # noqa: PLW0108 - made below, of what features add
     )
     saying, locales, alerts = runtime.saying, runtime.locales, runtime.alerts
     door.open(feature.found(), runtime)
@@ -156,6 +164,7 @@ async def serving(  # noqa: PLR0915 - the wiring of one process, in order
         locales=locales,
         live=live,
         loop=turns.loop,
+        turn_ended=turns.summaries.turn_ended,
         slots=slots,
         boot=boot,
         clock=environment.clock,
@@ -223,6 +232,7 @@ async def serving(  # noqa: PLR0915 - the wiring of one process, in order
         await locales.load()
         exporter.start()
         around.push_async_callback(_stopped, channels.values(), runner, door)
+        around.push_async_callback(turns.summaries.stop)
         checking = asyncio.create_task(check_model(services, pool.deps.models.name, say, trouble))
         around.callback(checking.cancel)
         for name, channel in channels.items():
@@ -251,6 +261,7 @@ def build_runtime(
     live: LiveMessages,
     limits: RateLimiter,
     boot: str,
+    compact: Callable[[Inbound], Awaitable[CompactResult]],
 ) -> Runtime:
     """What the core gives to features."""
     settings, environment, log = services.settings, services.environment, services.log
@@ -291,6 +302,7 @@ def build_runtime(
         redact=services.redact,
         settled=services.redact.settled,
         boot=boot,
+        compact=compact,
         suspended=slots.suspended,
         settle=door.settle,
         clock=environment.clock,
@@ -327,7 +339,28 @@ class Turns:
         self._event_log = event_log
         self._channels = channels
         self._boot = boot
-        self._prompts = OrderedDict[ChatKey, Frozen]()
+
+        async def freeze(key: ChatKey, channel: str, models: ModelDeps) -> Frozen:
+            return await dataclasses.replace(self._agent, models=models).freeze(key, channel)
+
+        async def put_back(
+            chat: Chat, gone: Sequence[Message], kept: Sequence[Message], most: float
+        ) -> PutBack:
+            agent, person = self._agent, context.current().person
+            dropped = reattach.DroppedMessages(gone, kept)
+            return await reattach.put_back(dropped, agent, min(reattach.room(agent), most), chat.key, person)
+
+        agent = self._agent
+        self.summaries = Summaries(
+            lambda chat, data: chats.append(Fact(chat.key, data)),
+            MemoryFiles(agent.history.memories, agent.clock) if agent.history.memories is not None else None,
+            put_back,
+            agent.operators,
+            agent.clock,
+            agent.ids,
+            agent.log,
+        )
+        self._frames = Frames(freeze, clock=self._agent.clock, log=self._agent.log)
 
     def loop(self, chat: Chat, turn: str) -> Loop:
         """The loop of a turn that has begun."""
@@ -336,15 +369,33 @@ class Turns:
             raise errors.ShipmateError(f"turn {turn} is over")
         first = chat.turn.first
 
-        async def tell(inbound: Inbound) -> Message:
-            request = TurnRequest(inbound.request_id, chat.key, inbound)
-            return prompt.user_message(
-                request, int(agent.clock.now() * 1000), fresh_nonce(agent), zone=words.zone()
-            )
+        news = dict[str, str]()
 
         display = self._display
         if display is not None:
             display.begin(chat.turn)
+
+        async def tell(inbound: Inbound) -> Message:
+            seen = [*chat.context.view(), *chat.context.current()]
+            opens = not chat.context.current()
+            wrong = chat.context.wrong if opens else ()
+            request = TurnRequest(inbound.request_id, chat.key, inbound)
+            said = await user_message(
+                request, agent, seen, wrong, news if opens else {}, begins=opens and not seen
+            )
+            return said.message
+
+        async def found(results: Message, touched: Sequence[Path]) -> Sequence[Message]:
+            seen = [*chat.context.view(), *chat.context.current()]
+            told = await instructions(list(touched), agent, seen) if touched else None
+            return [one for one in (said_by_servers(results, agent, seen), told) if one is not None]
+
+        def append(data: EventData) -> None:
+            self._chats.append(Fact(chat.key, data, turn))
+
+        quiet = all(one.overheard for one in chat.turn.members)
+        fit = self._fit(chat, turn, "overheard" if quiet else "turn")
+        models = fit.models
         reply = ChatReply(
             chat,
             turn,
@@ -355,37 +406,83 @@ class Turns:
             redact=agent.redact,
         )
         calls = ToolCalls(
-            chat, turn, self._chats, self._event_log, agent.dispatcher, reply=reply, boot=self._boot
+            chat,
+            turn,
+            self._chats,
+            self._event_log,
+            agent.dispatcher,
+            reply=reply,
+            boot=self._boot,
+            undeclared=lambda: agent.registry.behind(fit.tools),
+            injection=OlderMessages(chat, turn, agent.limits.max_injected, append, agent.ids),
         )
         ports = LoopPorts(
-            agent.models.model,
-            functools.partial(self._frame, chat.key, first),
+            models.model,
+            functools.partial(self._frame, chat, first, models, news),
             tell,
+            found,
+            self.summaries,
             calls,
             reply,
+            fit,
+            agent.ids.ulid,
             agent.redact,
             agent.settled,
-            agent.ids.ulid,
             self._boot,
+            agent.log,
         )
         return Loop(chat, turn, self._chats, ports)
 
-    async def _frame(self, key: ChatKey, first: Inbound) -> Frame:
-        """Return the frame of a chat. It stays the same while the process runs, so that the provider's cache holds."""
+    async def compact(self, inbound: Inbound) -> CompactResult:
+        """As `Runtime.compact`."""
+        chat = await self._chats.get(inbound.chat_key)
+        fit = self._fit(chat, inbound.request_id, "turn")
+        fit.take(await self._frame(chat, inbound, fit.models, {}))
+        return await self.summaries.compact(fit, inbound.args)
+
+    def _fit(self, chat: Chat, turn: str, purpose: str) -> Fit:
         agent = self._agent
-        frozen = self._prompts.get(key)
-        if frozen is None:
-            frozen = self._prompts[key] = await agent.freeze(key, first.channel)
-            while len(self._prompts) > MOST_PROMPTS:
-                self._prompts.popitem(last=False)
-        rules = agent.rules.get(first.channel, "")
-        facts = prompt.ChatFacts(agent.root, key, first.channel, first.chat_id, first.chat_type, rules)
-        return Frame(
-            agent.models.name,
-            agent.budget().max_tokens,
-            prompt.system_blocks(frozen.static, frozen.chat(facts)),
-            agent.declared(),
+        return Fit(
+            chat,
+            dataclasses.replace(agent.models, chosen=None, purpose=purpose),
+            agent.limits,
+            ages=lambda name: (tool := agent.registry.get(name)) is not None and tool.ages,
+            append=lambda data: self._chats.append(Fact(chat.key, data, turn)),
+            clock=agent.clock,
+            log=agent.log,
+            redact=agent.redact,
         )
+
+    async def _frame(self, chat: Chat, first: Inbound, models: ModelDeps, news: dict[str, str]) -> Frame:
+        """Return the frame of a chat's requests; what is new in its surroundings goes into `news`."""
+        agent = self._agent
+        frozen, changed = await self._frames.of(chat, first, models)
+        news |= changed
+        rules = agent.rules.get(first.channel, "")
+        facts = prompt.ChatFacts(agent.root, chat.key, first.channel, first.chat_id, first.chat_type, rules)
+        hour = models.prices.hour_pays(models.name)
+        system = prompt.system_blocks(frozen.static, frozen.chat(facts), hour=hour)
+        return Frame(frozen, system, agent.registry.forms)
+
+
+class MemoryFiles:
+    """`core.summaries.MemoryFile` in the folder `memory`."""
+
+    def __init__(self, memories: Memories, clock: Clock) -> None:
+        self._memories = memories
+        self._clock = clock
+
+    async def edited(self, chat: ChatKey, known: str) -> str | None:
+        """As `core.summaries.MemoryFile`."""
+        kept = await self._memories.load(chat)
+        return kept.markdown if kept is not None and kept.markdown != text.clean(known) else None
+
+    async def save(self, chat: ChatKey, memory: Remembered) -> None:
+        """As `core.summaries.MemoryFile`."""
+        ts = int(self._clock.now() * 1000)
+        covers = None if memory.covers is None else str(memory.covers)
+        kept = SavedMemory(memory.markdown, covers, ts, origin=unpacked(memory.origin))
+        await self._memories.save(chat, kept)
 
 
 def _nothing(*_: object) -> None:

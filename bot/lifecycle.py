@@ -12,15 +12,15 @@ from typing import Any
 
 from bot import config, errors
 from bot.access_list import AccessList, Operators
-from bot.agent.fallback import Fallback
 from bot.agent.pool import AgentPool
 from bot.connections import Connections
-from bot.context.skills import SkillFolder
 from bot.contracts.channel import Channel, Manifest
 from bot.contracts.environment import Clock, Disk, Ids
 from bot.contracts.journal import Journal
 from bot.contracts.leadership import Leadership, SoleLeader
 from bot.core.event_log import EventLog
+from bot.core.fallback import Fallback
+from bot.core.skills import SkillFolder
 from bot.dashboard.console import ActiveChat, PartHealth
 from bot.dashboard.metrics import Figures
 from bot.dashboard.server import Dashboard

@@ -11,14 +11,12 @@ from typing import Any
 from bot import errors, text
 from bot.agent import assistant_text
 from bot.agent.compactor import Compactor
-from bot.agent.continuation import joined
 from bot.agent.deps import AgentDeps
 from bot.agent.reply import TrackedReply
 from bot.agent.steps import INTERRUPTED, CallRecord, StepLog, known_results, silent_answer
 from bot.agent.user_message import fresh_nonce, instructions, said_by_servers, user_message
 from bot.agent.view_changes import ViewChanges
-from bot.context import estimate, prompt
-from bot.context.store import Entry, RunningTurn
+from bot.context.store import RunningTurn
 from bot.contracts.agent import TurnRequest
 from bot.contracts.archive import ArchiveKey, ArchiveLine
 from bot.contracts.base import Json, Message
@@ -28,17 +26,15 @@ from bot.contracts.journal import FinalTurnState, StepRecord
 from bot.contracts.model import ModelReply, ModelRequest
 from bot.contracts.tools import ToolCall, ToolResult
 from bot.contracts.transcript import Boundary, Injection, MessageEvent, TurnEnd
-from bot.core import blocks
+from bot.core import blocks, estimate, prompt
+from bot.core.continuation import joined
+from bot.core.injection import MOST_TOKENS, fitted
 from bot.core.partial_reply import PartialReply
+from bot.core.repair import Entry
 from bot.llm.log import usage_object
 from bot.telemetry import redaction
 from bot.tools.builtin.chat_send import promises_more
 from bot.tools.permissions import taint
-
-INJECTED_TOKENS = 30_000
-"""Estimated tokens that injected history may take in one run."""
-INJECTED_LINE = 20_000
-"""Characters of one injected line; a longer one is shortened in the middle."""
 
 
 class ActiveTurn:
@@ -380,7 +376,7 @@ class ActiveTurn:
         return self.store.older()
 
     def room(self) -> int:
-        if estimate.tokens(self.injected) >= INJECTED_TOKENS:
+        if estimate.tokens(self.injected) >= MOST_TOKENS:
             return 0
         return self._deps.limits.max_injected - (self._running.injected if self._running is not None else 0)
 
@@ -469,16 +465,3 @@ class ActiveTurn:
         if said.role == "assistant":
             said = replace(said, message=taint.stamped(said.message, self.in_sight()))
         return self.view_changes.tell(said)
-
-
-def fitted(lines: Sequence[ArchiveLine], injected: Sequence[Message]) -> list[ArchiveLine]:
-    """The newest of these lines, shortened, that fit beside what is injected: one in any case."""
-    taken: list[ArchiveLine] = []
-    budget = INJECTED_TOKENS - estimate.tokens(injected)
-    for line in reversed(lines):
-        short = line.model_copy(update={"text": text.shorten_middle(line.text, INJECTED_LINE)})
-        budget -= estimate.text_tokens(short.text) + 2 * estimate.BLOCK_TOKENS
-        if budget < 0 and taken:
-            break
-        taken.insert(0, short)
-    return taken

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from bot import text
 from bot.agent.steps import INTERRUPTED
-from bot.context.store import Entry
 from bot.contracts.base import Json, Message
 from bot.core import blocks
+from bot.core.repair import Entry
 from bot.tools.builtin.chat_send import ChatSend
 from bot.words import say
 

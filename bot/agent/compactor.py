@@ -12,18 +12,18 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 from bot import errors
-from bot.agent import forks, reattach, view_changes
+from bot.agent import reattach, view_changes
 from bot.agent.deps import AgentDeps
-from bot.agent.memory_writer import FAILED, MemoryWriter, give_up
+from bot.agent.memory_writer import FAILED, MemoryWriter, give_up, prefix_of
 from bot.agent.user_message import fresh_nonce
 from bot.agent.view_changes import Reason, ViewChanges
-from bot.context import compaction, memory
 from bot.contracts.agent import CompactResult
 from bot.contracts.base import Json, Message
 from bot.contracts.environment import ends_within
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.model import Usage
 from bot.contracts.transcript import Boundary, Maker
+from bot.core import compaction, forks, memory
 from bot.telemetry import context
 from bot.telemetry.context import turn_scope
 from bot.words import sentence
@@ -154,7 +154,7 @@ class Compactor:
 
     def _knows(self, uuids: Sequence[str]) -> bool:
         """True if the memory knows of all these."""
-        return len(compaction.covered(self._store.turns, uuids, self._memory.covers)) == len(uuids)
+        return len(compaction.covered(self._named(), uuids, self._memory.covers)) == len(uuids)
 
     async def compact(self, focus: str, stand_in: Sequence[Json] = ()) -> CompactResult:
         """Compact because a person asks for it; with a `focus`, by a summary that keeps it above all.
@@ -240,7 +240,7 @@ class Compactor:
     async def _from_memory(self, reason: Reason, dropped: Sequence[str]) -> Boundary | None:
         """The change in which the memory stands for what it knows; None where that is too little of it."""
         written = self._memory.known
-        known = compaction.covered(self._store.turns, dropped, self._memory.covers)
+        known = compaction.covered(self._named(), dropped, self._memory.covers)
         if written is None or not known:
             return None
         part = self._tokens(self._messages(known))
@@ -255,7 +255,7 @@ class Compactor:
         newest = self._store.newest
         if not current:
             self._view_changes.note_read()
-        prefix = forks.prefix_of(self._view_changes, current, self._stand_in)
+        prefix = prefix_of(self._view_changes, current, self._stand_in)
         self._memory.lines.saw(prefix.messages)
         summary = await forks.condense(prefix, self._memory.known, focus, self._deps)
         change = await self._change(reason, dropped, summary.words, "summary", summary.block)
@@ -295,9 +295,12 @@ class Compactor:
         return min(compaction.IDLE_KEEPS, keep) if reason == "idle" else keep
 
     def _border(self, keep: int) -> list[str]:
-        return compaction.border(self._store.turns, size=self._tokens, keep=keep)
+        return compaction.border(self._named(), size=self._tokens, keep=keep)
 
     # ------------------------------------------------------------ inside
+
+    def _named(self) -> list[list[tuple[str, Message]]]:
+        return [turn.named for turn in self._store.turns]
 
     def _uuids(self) -> list[str]:
         return [entry.uuid for turn in self._store.turns for entry in turn.entries]

@@ -13,12 +13,12 @@ from bot.agent.memory_writer import MemoryWriter
 from bot.agent.user_message import fresh_nonce
 from bot.agent.view_changes import ViewChanges
 from bot.context import deletions as reading
-from bot.context import memory
 from bot.context.store import RunningTurn
 from bot.contracts.base import Message
 from bot.contracts.environment import storage_errors_logged
 from bot.contracts.identity import ChatKey
 from bot.contracts.transcript import UNCHANGED, Boundary, Unchanged
+from bot.core import memory
 
 
 class DeletionRunner:

@@ -9,18 +9,16 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from bot import errors
-from bot.agent import forks
 from bot.agent.deps import AgentDeps
 from bot.agent.view_changes import ViewChanges
-from bot.context import compaction, memory
-from bot.context.memory import MemoryInvalid, SessionMemory
 from bot.context.store import AgentContextStore
-from bot.contracts.base import Message
+from bot.contracts.base import Json, Message
 from bot.contracts.environment import ends_within
 from bot.contracts.identity import ChatKey
 from bot.contracts.memory_files import Written
 from bot.contracts.provenance import NOBODYS
-from bot.core import blocks
+from bot.core import blocks, compaction, forks, memory
+from bot.core.memory import MemoryInvalid, SessionMemory
 from bot.history.memory.memories import SavedMemory
 from bot.history.memory.provenance import carried
 from bot.tools.permissions import taint
@@ -51,7 +49,7 @@ class Recollection:
         return taint.summed(self._seen)
 
     def saw(self, messages: Sequence[Message]) -> None:
-        """Whoever writes the memory has these in view, as `forks.prefix_of` shows them."""
+        """Whoever writes the memory has these in view, as `prefix_of` shows them."""
         self._seen |= taint.seen(taint.faded(messages))
 
     async def load(self) -> SavedMemory | None:
@@ -142,6 +140,18 @@ class Recollection:
 
 FAILED = (errors.ShipmateError, MemoryInvalid)
 """The errors of a fork and of a memory's file."""
+
+
+def prefix_of(
+    view_changes: ViewChanges, current: Sequence[Message] = (), stand_in: Sequence[Json] = ()
+) -> forks.Prefix:
+    """The beginning of a chat's next request, without foreign text; with `stand_in` for a system prompt that is not known."""
+    shown, spent = [*view_changes.store.view()], view_changes.chat_totals.asked
+    history, now = taint.faded(shown), taint.faded(current)
+    if view_changes.system and (history, now) == (shown, [*current]):
+        return forks.Prefix(view_changes.system, history, now, spent)
+    # What was thought, or summed up, behind another prompt would be refused.
+    return forks.in_words(forks.Prefix(view_changes.system or stand_in, history, now, spent))
 
 
 class MemoryWriter:
@@ -241,7 +251,7 @@ class MemoryWriter:
         deps = self._deps
         if self.writing is not None or deps.history.memories is None:
             return
-        new = list(compaction.since(self._store.turns, self._since))
+        new = list(compaction.since([turn.named for turn in self._store.turns], self._since))
         calls = sum(len(blocks.tool_calls(message["content"])) for message in new)
         tokens = deps.models.estimator.messages(deps.models.name, new)
         due = over_cap and compaction.EXTRACT_SHARE * len(new) >= deps.limits.max_messages
@@ -272,7 +282,7 @@ class MemoryWriter:
     async def _extract(self) -> None:
         """Write the memory anew. After a failure, the next try comes when as much is new once more."""
         newest = self._since = self._store.newest
-        prefix = forks.prefix_of(self._view_changes)
+        prefix = prefix_of(self._view_changes)
         self._view_changes.note_read()
         try:
             await self.look_again()

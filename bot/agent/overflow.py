@@ -13,14 +13,13 @@ from bot.agent import view_changes
 from bot.agent.active_turn import ActiveTurn
 from bot.agent.continuation import ContinuationPolicy
 from bot.agent.deps import AgentDeps
-from bot.context import estimate, repair
-from bot.context.memory import condensed
-from bot.context.validate import loose_thinking
 from bot.contracts.base import Json
 from bot.contracts.model import ModelReply, ModelRequest
 from bot.contracts.transcript import Boundary, Injection, Mask
-from bot.core import blocks, view
-from bot.words import say
+from bot.core import blocks, estimate, repair, view
+from bot.core.fit import HistoryCleared, PromptFillsWindow, TurnTooLarge
+from bot.core.memory import condensed
+from bot.core.validate import loose_thinking
 
 MAX_TRIES = 3
 """Attempts to make the prompt smaller before the turn gives up."""
@@ -36,30 +35,6 @@ MISJUDGED = 3.0
 ENOUGH = 0.75
 """The part of a prompt that probably fits a window of unknown size."""
 OUTPUT_MARGIN = 64  # tokens; the provider's own count may differ a little between two calls
-
-
-class HistoryCleared(errors.ShipmateError):
-    """The history did not fit even after three tries with less of it, and was set aside."""
-
-    @property
-    def person(self) -> str:
-        return say("turn.cleared")
-
-
-class TurnTooLarge(errors.ShipmateError):
-    """The current turn alone does not fit. The history stays."""
-
-    @property
-    def person(self) -> str:
-        return say("turn.too_large")
-
-
-class PromptFillsWindow(TurnTooLarge):
-    """It does not fit because the prompt and the tools alone fill most of the window."""
-
-    @property
-    def person(self) -> str:
-        return say("turn.prompt_too_large")
 
 
 @dataclass(slots=True)

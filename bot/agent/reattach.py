@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from bot.agent.deps import AgentDeps
-from bot.context import file_previews
-from bot.context.sections import Section, assemble
 from bot.contracts.approvals import Unattended
 from bot.contracts.base import Json, Message
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.provenance import NOBODYS, ORIGIN, Taint
 from bot.contracts.tools import ToolCall, ToolResult
-from bot.core import blocks, found_tools
+from bot.core import blocks, file_previews, found_tools
+from bot.core.sections import Section, assemble
 from bot.tools import excerpt
 from bot.tools.builtin.skills_load import SkillsLoad
 from bot.tools.builtin.tool_search import ToolSearch

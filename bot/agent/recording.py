@@ -17,12 +17,11 @@ from typing import Any
 
 from bot import errors, system_role, tags
 from bot.agent.assistant_text import only_sent
-from bot.context import repair
 from bot.contracts.base import Json, Message
 from bot.contracts.environment import Ids, Redact
 from bot.contracts.model import Model, ModelReply, ModelRequest, TextDelta, ToolInputDelta
 from bot.contracts.tools import ToolCall, ToolResult
-from bot.core import blocks
+from bot.core import blocks, repair
 from bot.history.transcript.requests import REDACTED, RecordedRequest, RequestLog, SentRequest
 from bot.identity_cache import IdentityCache
 from bot.llm import body

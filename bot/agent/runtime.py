@@ -18,14 +18,12 @@ from bot.agent.deletion_runner import DeletionRunner
 from bot.agent.deps import AgentDeps
 from bot.agent.ledger import Ledger
 from bot.agent.memory_writer import MemoryWriter
-from bot.agent.overflow import HistoryCleared, TurnTooLarge
 from bot.agent.steps import StepLog
-from bot.agent.turn import Refused, take_turn
+from bot.agent.turn import take_turn
 from bot.agent.user_message import fresh_nonce
 from bot.agent.view_changes import ViewChanges
-from bot.context import compaction, prompt, replay
-from bot.context.assembly import Frozen
-from bot.context.store import AgentContextStore, RunningTurn
+from bot.context import replay
+from bot.context.store import AgentContextStore, RunningTurn, summed_up
 from bot.contracts.agent import (
     ChatStats,
     CompactResult,
@@ -42,7 +40,10 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.journal import FinalTurnState
 from bot.contracts.manner import Effort
 from bot.contracts.transcript import Boundary, Meta, TurnEnd, TurnStart
-from bot.core import blocks
+from bot.core import blocks, prompt
+from bot.core.assembly import Frozen
+from bot.core.fit import HistoryCleared, TurnTooLarge
+from bot.core.loop import Refused
 from bot.telemetry import context
 from bot.tools.permissions import taint
 from bot.words import say, sentence
@@ -288,7 +289,7 @@ class AgentRuntime:
         if self.store.head is not None:
             await self.ledger.settled()
             lines = await self._deps.history.transcript.load(self.chat_key)
-            if compaction.summed_up(turn, lines, self.memory.covers):
+            if summed_up(turn, lines, self.memory.covers):
                 raise errors.TurnSummarized
         entries = turn.entries
         await self.memory.undo([entry.uuid for entry in entries])

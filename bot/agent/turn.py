@@ -10,7 +10,7 @@ from types import MappingProxyType
 from bot import errors
 from bot.agent import overflow
 from bot.agent.active_turn import ActiveTurn
-from bot.agent.continuation import LENGTH, ContinuationPolicy
+from bot.agent.continuation import ContinuationPolicy
 from bot.agent.deps import AgentDeps
 from bot.agent.reply import TrackedReply
 from bot.agent.subagents.tasks import Tasks
@@ -20,23 +20,13 @@ from bot.contracts.base import Json, Message
 from bot.contracts.model import ModelReply
 from bot.contracts.tools import ToolCall, ToolResult
 from bot.core import blocks
+from bot.core.context import LENGTH
+from bot.core.loop import Refused
 from bot.telemetry.context import step_scope
 from bot.tools.context import ToolExecutionContext, tool_scope
 from bot.words import say
 
 MAX_STEPS = 50
-
-
-class Refused(errors.ShipmateError):
-    """The model refused, in these words: the turn is withdrawn from the history, as the provider advises."""
-
-    def __init__(self, message: str, words: str) -> None:
-        super().__init__(message)
-        self._words = words
-
-    @property
-    def person(self) -> str:
-        return f"{self._words}\n\n{say('turn.declined')}".strip()
 
 
 async def take_turn(turn: ActiveTurn, system: list[Json], deps: AgentDeps) -> TurnOutcome:
@@ -93,7 +83,7 @@ async def _act(
     if reply.stop_reason == "refusal":
         detail = reply.detail or {}
         words = blocks.plain_text(reply.content).strip() or str(detail.get("explanation") or "")
-        raise Refused(f"refusal, category {detail.get('category')}", words)
+        raise Refused(words, detail.get("category"))
     if calls:
         results = await continuation.deps.dispatcher.run(calls, reply.cut, turn, known)
         turn.add_results(await tasks.merged(calls, results))

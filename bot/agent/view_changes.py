@@ -14,7 +14,7 @@ from bot import errors
 from bot.agent.chat_totals import ChatTotals
 from bot.agent.deps import AgentDeps
 from bot.agent.ledger import Ledger
-from bot.context import checkpoint, masking, memory, replay
+from bot.context import checkpoint, replay
 from bot.context.store import AgentContextStore, Turn
 from bot.contracts.base import Json, Message
 from bot.contracts.manner import effort_of
@@ -30,7 +30,7 @@ from bot.contracts.transcript import (
     TurnEnd,
     TurnStart,
 )
-from bot.core import blocks
+from bot.core import blocks, masking, memory
 from bot.llm import body
 
 Reason = Literal[

@@ -188,7 +188,7 @@ def _nothing(name: str, path: str | None = None) -> errors.NotFound:
 
 def _must_be_memory(owner: MemoryOwner, path: str, words: str) -> None:
     """The memory of a conversation is read by a machine too: without its sections it would count for nothing."""
-    from bot.context.memory import MemoryInvalid, read
+    from bot.core.memory import MemoryInvalid, read
     from bot.history.memory.files import SESSION
 
     if owner.kind != "chat" or path != SESSION:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from bot import text
-from bot.context.store import AgentContextStore, Entry, Turn, with_redactions
+from bot.context.store import AgentContextStore, Turn, with_redactions
 from bot.contracts.base import Message
 from bot.contracts.tools import OMISSION
 from bot.contracts.transcript import (
@@ -26,6 +26,7 @@ from bot.contracts.transcript import (
     TranscriptLine,
 )
 from bot.core import blocks
+from bot.core.repair import Entry
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
-from bot.context import prompt
 from bot.context.checkpoint import Checkpoint, rebuilt
-from bot.context.repair import call_ids, mended_entries
 from bot.context.store import AgentContextStore, RunningTurn
 from bot.contracts.archive import ArchiveKey, ArchiveLine
 from bot.contracts.base import Message
@@ -21,11 +19,12 @@ from bot.contracts.transcript import (
     TurnStart,
     messages,
 )
-from bot.core import blocks
+from bot.core import blocks, prompt
+from bot.core.repair import call_ids, mended_entries
 
 
 def replay(store: AgentContextStore, lines: Sequence[TranscriptLine], base: Checkpoint | None = None) -> int:
-    """Apply the lines of a transcript, in order; turns that are not valid are mended (`bot.context.repair`). With a `base`
+    """Apply the lines of a transcript, in order; turns that are not valid are mended (`bot.core.repair`). With a `base`
     the store begins from that boundary, and before it stand lines of the turn that was running.
 
     Returns how many were since the last boundary that says so: what was thought after one of them is bound to what is

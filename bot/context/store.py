@@ -9,9 +9,9 @@ filled again after a restart is the store that was lost, byte for byte.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Container, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from bot.context import deletions
 from bot.contracts.archive import ArchiveKey
@@ -27,30 +27,8 @@ from bot.contracts.transcript import (
     TurnStart,
 )
 from bot.core import blocks, quotes
-
-_NONE = frozenset[str]()
-"""One for all: each other one takes 216 bytes, also where it is empty."""
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A message with the uuid of its transcript line."""
-
-    uuid: str
-    message: Message
-    redacted: bool = False
-    """True if what was said in it was removed."""
-    unquoted: frozenset[str] = _NONE
-    """Ids of messages that it quotes without their words."""
-    adopted: ArchiveKey | None = None
-    """The line of the archive that it was taken from."""
-    calls: str | None = None
-    """The uuid of the message whose calls it answers, where it was mended (`bot.context.repair`): it is on file nowhere."""
-
-    @classmethod
-    def of(cls, uuid: str, said: MessageEvent) -> Self:
-        """The message of a line."""
-        return cls(uuid, said.message, unquoted=frozenset(said.unquoted) or _NONE, adopted=said.adopted)
+from bot.core.compaction import api_rounds
+from bot.core.repair import Entry, without_thinking
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +40,11 @@ class Turn:
     entries: tuple[Entry, ...]
     began: int | None = None
     """The time at which it began (ms); None where that is not known."""
+
+    @property
+    def named(self) -> list[tuple[str, Message]]:
+        """Its messages by their uuids."""
+        return [(entry.uuid, entry.message) for entry in self.entries]
 
 
 class InjectedMessage(NamedTuple):
@@ -354,35 +337,11 @@ def _goes(entry: Entry, gone: Container[str]) -> bool:
 def _oldest_rounds(turn: Turn, most: int) -> list[str]:
     """The oldest API rounds of a turn, so many messages of them at the most. The last one stays: it is the answer."""
     dropped: list[str] = []
-    for one in api_rounds(turn)[:-1]:
+    for one in api_rounds(turn.named)[:-1]:
         if len(dropped) + len(one) > most:
             break
-        dropped += [entry.uuid for entry in one]
+        dropped += [uuid for uuid, _ in one]
     return dropped
-
-
-def api_rounds(turn: Turn) -> list[tuple[Entry, ...]]:
-    """The API rounds of a turn: an answer of the model, in however many pieces, with the results of its calls."""
-    found: list[list[Entry]] = []
-    before: Entry | None = None
-    for entry in turn.entries:
-        if entry.message["role"] == "assistant":
-            if before is None or before.message["role"] != "assistant":
-                found.append([])
-            found[-1].append(entry)
-        elif found and blocks.result_ids(entry.message):
-            found[-1].append(entry)
-        before = entry
-    return [tuple(entries) for entries in found]
-
-
-def without_thinking(entries: Iterable[Entry]) -> tuple[Entry, ...]:
-    """The entries without their thinking blocks; one that held nothing else goes."""
-    return tuple(
-        entry if message is entry.message else replace(entry, message=message)
-        for entry in entries
-        for message in blocks.without_thinking([entry.message])
-    )
 
 
 def with_redactions(
@@ -394,7 +353,7 @@ def with_redactions(
     for one in entries:
         if one.uuid in gone:
             message = deletions.without(one.message)  # it quotes nothing any more
-            found.append(replace(one, message=message, redacted=True, unquoted=_NONE))
+            found.append(replace(one, message=message, redacted=True, unquoted=frozenset()))
         elif quoted := quotes.ids(one.message) & hidden:
             message = deletions.unquoted(one.message, quoted)
             found.append(replace(one, message=message, unquoted=one.unquoted | quoted))
@@ -418,3 +377,14 @@ def stripped_behind(
 
 def _stripped(turn: Turn) -> Turn:
     return replace(turn, entries=without_thinking(turn.entries))
+
+
+def summed_up(turn: Turn, lines: Sequence[TranscriptLine], covers: str | None) -> bool:
+    """True if a summary may tell of this turn, by the lines of its session. The memory, where that took a summary's place,
+    knows what was said up to the entry that it `covers`.
+    """
+    own = {entry.uuid for entry in turn.entries}
+    first = next((at for at, line in enumerate(lines) if line.uuid in own), len(lines))
+    told = (line.event for line in lines[first:] if isinstance(line.event, Boundary))
+    made = (one for one in told if one.head is not UNCHANGED and not one.again)
+    return any(one.how != "memory" or covers in own for one in made)

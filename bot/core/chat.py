@@ -319,8 +319,9 @@ class Chat:
 
     @property
     def untold(self) -> list[Inbound]:
-        """Members of the running turn whose words the model has not been told."""
-        if self.turn is None:
+        """Members of the running turn whose words the model has not been told, and can be: nothing stands between a call and its result."""
+        running = self.context.running
+        if self.turn is None or (running is not None and running.open_calls):
             return []
         told = self.context.sources()
         return [one for one in self.turn.left if one.request_id not in told]

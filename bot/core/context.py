@@ -7,15 +7,21 @@ what they hide, and the events keep the whole.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from bot import text
 from bot.contracts.base import Json, Message
 from bot.contracts.tools import ToolCall, ToolResult
 from bot.core import blocks, events
+from bot.core.compaction import api_rounds
 from bot.core.events import Event
 from bot.core.removal import Gone, message_without, redacted
 
+LENGTH = frozenset({"max_tokens", "model_context_window_exceeded"})
+"""Reasons with which the limit of length ends an answer."""
+MOST_WRONG = 3
+"""Limit of failed turns that the model is told of."""
 INTERRUPTED = "Interrupted: the turn was stopped while this ran. It may or may not have taken effect."
 
 
@@ -46,6 +52,11 @@ class KeptTurn:
         """The requests that it answered."""
         return frozenset({self.id}.union(*(one.sources for one in self.entries)))
 
+    @property
+    def named(self) -> list[tuple[int, Message]]:
+        """Its messages by the numbers of their events."""
+        return [(entry.seq, entry.message) for entry in self.entries]
+
 
 @dataclass(slots=True)
 class RunningTurn:
@@ -62,12 +73,38 @@ class RunningTurn:
     injected: int = 0
     lines: set[str] = field(default_factory=set)
     """The archive lines that were injected."""
+    last: events.Answered | None = None
+    """The newest answer, while nothing stands behind it."""
+    cuts: int = 0
+    """Answers that the limit has ended in a tool call or in thinking."""
+    thoughts: int = 0
+    """Those in thinking."""
+    silences: int = 0
+    """Answers without a word that nothing has cut off."""
+    pauses: int = 0
+    """Answers in which the provider has paused."""
+    noted: tuple[str, ...] = ()
+    """Notes for its person that came with answers."""
+    untold_notes: tuple[str, ...] = ()
+    """Those that no message has brought yet."""
 
     @property
-    def answered(self) -> bool:
-        """True where its last message is an answer that calls nothing."""
-        last = self.entries[-1].message if self.entries else None
-        return last is not None and last["role"] == "assistant" and not blocks.tool_calls(last["content"])
+    def speaks(self) -> bool:
+        """True where its last message is the model's."""
+        return bool(self.entries) and self.entries[-1].message["role"] == "assistant"
+
+    @property
+    def words(self) -> str:
+        """The text with which it ends: an answer that paused and went on is one answer."""
+        said = itertools.takewhile(lambda one: one.message["role"] == "assistant", reversed(self.entries))
+        words = "".join(reversed([blocks.plain_text(one.message["content"]) for one in said])).strip()
+        return words if text.visible(words) else ""
+
+    @property
+    def after_results(self) -> bool:
+        """True where the last that came to the model is what tools gave, with or without other words behind it."""
+        said = itertools.takewhile(lambda one: one.message["role"] == "user", reversed(self.entries))
+        return any(blocks.is_results(one.message) for one in said)
 
     @property
     def open_calls(self) -> list[ToolCall]:
@@ -92,6 +129,14 @@ class AgentContextStore:
         self.masked: dict[str, str] = {}
         """Words in place of tool results, by the id of their call."""
         self.running: RunningTurn | None = None
+        self.frame: events.Framed | None = None
+        self.memory: events.Remembered | None = None
+        self._stated: dict[str, int] = {}
+        """The numbers of the events of the frame and of the memory."""
+        self.asked_at: float | None = None
+        """The time of the last request (epoch seconds)."""
+        self.wrong: tuple[str, ...] = ()
+        """What became of the turns since the last that went well, in words for the model."""
         self._view: tuple[Message, ...] | None = ()
 
     def __len__(self) -> int:
@@ -125,7 +170,16 @@ class AgentContextStore:
     @property
     def base(self) -> int | None:
         """The number of the oldest event that it rests on; None where it is empty."""
-        return self.turns[0].since if self.turns else None
+        since = [self.turns[0].since] if self.turns else []
+        return min([*since, *self._stated.values()], default=None)
+
+    @property
+    def out_of_reach(self) -> list[events.EventData]:
+        """The frame and the memory, where a fold that begins with the oldest turn in view would not find them: they are stated anew."""
+        if not self.turns:
+            return []
+        lasting = [one for one in (self.frame, self.memory) if one is not None]
+        return [one for one in lasting if self._stated[one.kind] < self.turns[0].since]
 
     # ------------------------------------------------------------ the fold
 
@@ -143,16 +197,30 @@ class AgentContextStore:
                 self._mask(data.results)
             case events.Removed():
                 self.remove(Gone.of(data), head=data.head)
-            case _ if running is None or running.id != event.turn:
-                return
+            case events.Framed():
+                self._frame(event, data)
+            case events.Remembered():
+                self.memory, self._stated[data.kind] = data, event.seq
+            case _ if running is not None and running.id == event.turn:
+                self._apply_to(running, event)
+            case _:
+                pass
+
+    def _apply_to(self, running: RunningTurn, event: Event) -> None:
+        match data := event.data:
+            case events.Asked():
+                self.asked_at = event.at
             case events.Told():
                 running.entries += (ContextEntry(event.seq, data.message, data.sources),)
+                running.last = None
             case events.Answered():
                 self._answer(running, event, data)
             case events.ToolEnded():
                 self._end_tool(running, event, data)
             case events.Injected():
                 self._inject(running, data)
+            case events.Queued() if data.form == "reply":
+                running.untold_notes = ()
             case events.TurnEnded():
                 self._end(running, event, data)
 
@@ -160,7 +228,15 @@ class AgentContextStore:
         kept = running.entries
         if data.continues and kept and kept[-1].message["role"] == "assistant":
             kept = kept[:-1]  # an answer that went on is one message
-        running.results = {}
+        running.results, running.last = {}, data
+        thought = not data.content and data.stop_reason in LENGTH
+        running.cuts += bool(data.cut) or thought
+        running.thoughts += thought
+        running.silences += not data.content and not thought
+        running.pauses += data.stop_reason == "pause_turn" and not data.continues
+        if data.note and data.note not in running.noted:
+            running.noted += (data.note,)
+            running.untold_notes += (data.note,)
         if data.content:
             message: Message = {"role": "assistant", "content": list(data.content)}
             kept += (
@@ -185,7 +261,7 @@ class AgentContextStore:
         calls = blocks.tool_calls(running.entries[-1].message["content"])
         message: Message = {"role": "user", "content": [running.results[call.id] for call in calls]}
         running.entries += (ContextEntry(seq, message),)
-        running.results = {}
+        running.results, running.last = {}, None
 
     def _inject(self, running: RunningTurn, data: events.Injected) -> None:
         if data.kept is not None:
@@ -204,16 +280,34 @@ class AgentContextStore:
                 running.results[call.id] = ToolResult(call.id, INTERRUPTED, failed=True).block
             self._add_results(running, event.seq)
         self.running = None
+        if data.reason:
+            self.wrong = (*self.wrong, data.reason)[-MOST_WRONG:]
+        elif data.end == "answered":
+            self.wrong = ()
         if data.end == "withdrawn" or not running.entries:
             return
         # Its view had older messages that are gone now.
         entries = without_thinking(running.entries) if running.injected else running.entries
+        if running.speaks:
+            entries = (*entries[:-1], *_unpaused(entries[-1:]))
         self.turns.append(KeptTurn(running.id, entries, running.began, running.since))
         if self._view is not None:
             self._view += tuple(blocks.masked(entry.message, self.masked) for entry in entries)
 
+    def _frame(self, event: Event, data: events.Framed) -> None:
+        if self.frame is not None and (self.frame.model, self.frame.prefix) != (data.model, data.prefix):
+            # What was thought is bound to what stood before it.
+            self.turns = [replace(turn, entries=without_thinking(turn.entries)) for turn in self.turns]
+            if self.running is not None:
+                self.running.entries = without_thinking(self.running.entries)
+            self._view = None
+        self.frame, self._stated[data.kind] = data, event.seq
+
     def _cut(self, data: events.Cut) -> None:
         self.head = data.head
+        if data.reason == "new":
+            self.memory = None
+            self._stated.pop(events.Remembered.kind, None)
         gone = None if data.dropped == "all" else frozenset(data.dropped)
         kept = list[KeptTurn]()
         for turn in self.turns if gone is not None else ():
@@ -272,27 +366,12 @@ class AgentContextStore:
             dropped += [entry.seq for entry in turn.entries]
         left = len(self) - len(dropped)
         if keep is not None and left > self.max_messages:
-            for one in api_rounds(keep.entries)[:-1]:
+            for one in api_rounds(keep.named)[:-1]:
                 if left <= self.max_messages // 2:
                     break
-                dropped += [entry.seq for entry in one]
+                dropped += [seq for seq, _ in one]
                 left -= len(one)
         return dropped
-
-
-def api_rounds(entries: Sequence[ContextEntry]) -> list[tuple[ContextEntry, ...]]:
-    """The API rounds of a turn: an answer of the model, in however many pieces, with the results of its calls."""
-    found = list[list[ContextEntry]]()
-    before: ContextEntry | None = None
-    for entry in entries:
-        if entry.message["role"] == "assistant":
-            if before is None or before.message["role"] != "assistant":
-                found.append([])
-            found[-1].append(entry)
-        elif found and blocks.result_ids(entry.message):
-            found[-1].append(entry)
-        before = entry
-    return [tuple(one) for one in found]
 
 
 def _without(entries: Iterable[ContextEntry], turn: str, gone: Gone) -> tuple[ContextEntry, ...]:
@@ -311,6 +390,16 @@ def without_thinking(entries: Iterable[ContextEntry]) -> tuple[ContextEntry, ...
         for entry in entries
         for message in blocks.without_thinking([entry.message])
     )
+
+
+def _unpaused(entries: Iterable[ContextEntry]) -> Iterator[ContextEntry]:
+    """The entries without calls of the provider's own tools that will never get their result."""
+    for entry in entries:
+        content = blocks.without_open_calls(entry.message["content"])
+        if len(content) == len(entry.message["content"]):
+            yield entry
+        elif left := blocks.sayable(content):
+            yield replace(entry, message={**entry.message, "content": left})
 
 
 def stripped_behind(

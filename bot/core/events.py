@@ -18,6 +18,7 @@ from bot.contracts.base import ChatType, Json, Message, Role
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.outbound import OutboundKind
+from bot.core.assembly import Frozen
 from bot.words import DEFAULT, UTC
 
 TurnEndState = Literal["answered", "failed", "stopped", "withdrawn", "handled"]
@@ -125,7 +126,7 @@ class Joined(EventData):
 
 @dataclass(frozen=True, slots=True)
 class TurnEnded(EventData):
-    """A turn is over. Its last words, if any, were queued with it or before."""
+    """A turn is over. Its last words, if any, were queued with it or before. `reason` says to the model what went wrong."""
 
     kind: ClassVar[str] = "turn_ended"
     end: TurnEndState
@@ -214,6 +215,8 @@ class Answered(EventData):
     continues: int = 0
     usage: Mapping[str, int] = field(default_factory=dict)
     cost_usd: float | None = None
+    note: str = ""
+    """What its person is told below the next message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,6 +367,32 @@ class Injected(EventData):
 
 
 @dataclass(frozen=True, slots=True)
+class Framed(EventData):
+    """What stands before the messages of each request until the next: the prompt, the model, effort and thinking, and a digest of system
+    prompt and tools as they are sent. It is stated anew where the view no longer reaches back to it.
+    """
+
+    kind: ClassVar[str] = "framed"
+    frozen: Frozen
+    model: str
+    manner: str
+    prefix: str
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered(EventData):
+    """The memory of the chat was written: it knows what was said up to the message `covers`, None where that is not sure. `origin` says
+    whose words it holds. It is stated anew where the view no longer reaches back to it.
+    """
+
+    kind: ClassVar[str] = "remembered"
+    words: ClassVar[frozenset[str]] = frozenset({"markdown"})
+    markdown: str
+    covers: int | None
+    origin: Json
+
+
+@dataclass(frozen=True, slots=True)
 class Removed(EventData):
     """Words are gone for good, from the log and from all that was made of it: those of `requests`, the answers of `turns`, quotes of
     `messages`, and with `head` the summary that may tell of them. `message` and `role` name what was removed, `related` are the turns
@@ -439,6 +468,8 @@ CORE: tuple[type[EventData], ...] = (
     Cut,
     Masked,
     Injected,
+    Framed,
+    Remembered,
     Removed,
     Unreadable,
 )

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from bot import errors
 from bot.access_list import AccessList
+from bot.contracts.agent import CompactResult
 from bot.contracts.approvals import Approvals, OpenQuestion, QuestionButtons, Verdict
 from bot.contracts.artifacts import Artifacts
 from bot.contracts.channel import Channel, ChannelSettings, Manifest
@@ -47,7 +48,8 @@ Settle = Callable[[Question, Verdict], Awaitable[Sequence[Fact] | None]]
 class Runtime:
     """What the core gives to features. `operators` are those of now; `suspended` frees the turn's place among those that run, for a
     block in which it waits for a person; `settle` carries out what is decided about a question, whatever its subject.
-    `settled` gives the part of words that go on which cannot become a secret.
+    `settled` gives the part of words that go on which cannot become a secret. `compact` makes the history of a chat smaller, as a command
+    asks for it.
     """
 
     name: str
@@ -75,6 +77,7 @@ class Runtime:
     redact: Redact
     settled: Redact
     boot: str
+    compact: Callable[[Inbound], Awaitable[CompactResult]]
     suspended: Callable[[], AbstractAsyncContextManager[None]]
     settle: Settle
     clock: Clock

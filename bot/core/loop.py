@@ -10,38 +10,46 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from bot import errors, text
-from bot.contracts.base import Json, Message
-from bot.contracts.environment import Redact
+from bot.contracts.agent import is_silent
+from bot.contracts.base import Message
+from bot.contracts.environment import Log, Redact, off_loop
 from bot.contracts.inbound import Inbound
 from bot.contracts.model import Model, ModelReply, ModelRequest
 from bot.contracts.tools import ToolCall
-from bot.core import blocks, events, view
+from bot.core import blocks, continuation, events
 from bot.core.chat import Chat, Phase
 from bot.core.chats import Chats, Fact
-from bot.core.context import ContextEntry
+from bot.core.context import LENGTH, RunningTurn
+from bot.core.fit import Fit, Frame, Withdrawn
 from bot.core.partial_reply import PartialReply
 from bot.core.reply import ChatReply
+from bot.core.summaries import Summaries
 from bot.core.tool_calls import ToolCalls
+from bot.telemetry import redaction
+from bot.telemetry.context import step_scope
 from bot.tools.builtin.chat_send import promises_more
 from bot.words import say
 
 SEND = "chat_send"
-STOPPED = "(stopped)"
-"""Marks for the model what a stop cut off."""
 MOST_STEPS = 50
 """Limit of model calls in one turn."""
+STOPPED = "(stopped)"
+"""Marks for the model what a stop cut off."""
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """The part of a request before its messages: model, system prompt and tools."""
+class Refused(Withdrawn):
+    """The model refused, in these words: the turn is withdrawn from the history, as the provider advises."""
 
-    model: str
-    max_tokens: int
-    system: Sequence[Json]
-    tools: Sequence[Json]
+    def __init__(self, words: str, category: object = None) -> None:
+        super().__init__(f"refusal, category {category}")
+        self._words = words
+
+    @property
+    def person(self) -> str:
+        return f"{self._words}\n\n{say('turn.declined')}".strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +60,18 @@ class LoopPorts:
     frame: Callable[[], Awaitable[Frame]]
     tell: Callable[[Inbound], Awaitable[Message]]
     """A person's message as the model gets it."""
+    found: Callable[[Message, Sequence[Path]], Awaitable[Sequence[Message]]]
+    """What is told of these results: pictures, notes of servers, the instructions for paths that tools have touched."""
+    summaries: Summaries
     calls: ToolCalls
     reply: ChatReply
+    fit: Fit
+    new_id: Callable[[], str]
     redact: Redact
     settled: Redact
     """The part of words that go on which cannot become a secret."""
-    new_id: Callable[[], str]
     boot: str
+    log: Log
 
 
 class Loop:
@@ -74,26 +87,39 @@ class Loop:
 
     async def run(self) -> str:
         """Run until nothing is left to do; a sentence for the person where that is no answer, else "". Raises `errors.ShipmateError`."""
-        frame = await self._ports.frame()
-        for _ in range(MOST_STEPS):
-            running = self._chat.context.running
-            if (
-                running is None or not running.answered
-            ):  # an answer is said before what came meanwhile is taken up
+        await self._ports.summaries.before_turn(self._ports.fit)
+        self._ports.fit.begin(await self._ports.frame())
+        for step in range(1, MOST_STEPS + 1):
+            with step_scope(step):
                 await self._take_up()
-            running = self._chat.context.running
-            if running is None or not running.entries:
-                return ""
-            last = running.entries[-1]
-            if calls := running.open_calls:
-                await self._act(calls, last.cut)
-            elif self._said():
-                return ""
-            elif running.answered:
-                return await self._say_the_rest(last)
-            else:
-                await self._ask(frame)
+                running = self._chat.context.running
+                if running is None or not running.entries or self._complete(running):
+                    return ""
+                if calls := running.open_calls:
+                    await self._act(calls, running.entries[-1].cut)
+                elif not self._goes_on(running):
+                    return await self._say_the_rest(running)
+                elif running.cuts >= continuation.MAX_CUTS:
+                    return say("turn.too_many_cuts")
+                else:
+                    await self._ask(running)
         return say("turn.too_many_steps", count=MOST_STEPS)
+
+    # ------------------------------------------------------------ one step
+
+    async def _take_up(self) -> None:
+        """Make what its person has added a part of the turn, and tell the model what it has not been told."""
+        if (more := self._chat.joinable()) and not self._about_to_speak(more):
+            self._append(events.Joined(tuple(one.request_id for one in more)))
+        for inbound in self._chat.untold:
+            message = await self._ports.tell(inbound)
+            self._append(events.Told(message, (inbound.request_id,)))
+
+    def _about_to_speak(self, more: Sequence[Inbound]) -> bool:
+        """True where words of the model are about to be said, and nothing that they answer was changed."""
+        running = self._chat.context.running
+        speaks = running is not None and running.speaks and not running.open_calls
+        return speaks and all(one.kind != "edit" for one in more)
 
     async def _act(self, calls: Sequence[ToolCall], cut: frozenset[str]) -> None:
         """Run what the model called. A message alone ends the turn, unless it says that another follows."""
@@ -101,84 +127,113 @@ class Loop:
         alone = not others and call.name == SEND and call.id not in cut and not promises_more(call.input)
         self._ports.reply.end_with(call.id if alone else None)
         await self._ports.calls.run(calls, cut)
+        running = self._chat.context.running
+        if running is not None and not running.speaks and not self._said():
+            for message in await self._ports.found(
+                running.entries[-1].message, self._ports.calls.take_touched()
+            ):
+                self._append(events.Told(message))
 
-    async def _say_the_rest(self, last: ContextEntry) -> str:
+    def _goes_on(self, running: RunningTurn) -> bool:
+        """True if the model is to be asked: it has not said all that it is to say."""
+        if running.last is not None and running.last.stop_reason == "refusal":
+            raise Refused(running.words)
+        answered = self._answered(running)
+        return continuation.goes_on(
+            running,
+            answered=answered,
+            owed=not answered and not (self._spoke() and _only_sent(running)),
+            more_room=self._ports.fit.more_room(),
+        )
+
+    async def _say_the_rest(self, running: RunningTurn) -> str:
         """Say the last words as they are, unless a tool has said what there is to say; "" or a sentence in their place."""
-        words = blocks.plain_text(last.message["content"]).strip()
+        words, cut = running.words, running.last is not None and running.last.stop_reason in LENGTH
+        quiet = self._chat.turn is not None and all(one.overheard for one in self._chat.turn.left)
+        if silent := is_silent(words):
+            words = ""
+        if self._answered(running) or (not words and quiet and (silent or not cut)):
+            return ""
         if not words:
-            return "" if self._spoke() else say("turn.nothing_to_say")
-        name = str(last.seq)
+            notice = "too_many_cuts" if cut else "nothing_to_say"
+            return "" if self._spoke() and _only_sent(running) else say(f"turn.{notice}")
+        await self._say(running, f"{words}\n\n{say('turn.truncated')}" if cut else words)
+        return ""
+
+    async def _say(self, running: RunningTurn, words: str) -> None:
+        name = str(running.entries[-1].seq)
         self._ports.reply.end_with(name)
         with contextlib.suppress(errors.DeliveryFailed):  # it is in the log already
             await self._ports.reply.send(words, name)
-        return ""
 
-    def _spoke(self) -> bool:
-        """True where a message of this turn is in the chat, or on its way."""
-        turn = self._chat.turn
-        return turn is not None and any(end is None or end.state != "failed" for end in turn.rows.values())
-
-    def ask_anew(self, call: str) -> None:
-        """Give up this call of the model: its person has added something to the question."""
-        if self._call is not None and self._chat.turn is not None and self._chat.turn.call == call:
-            self._call.cancel()
+    # ------------------------------------------------------------ what its person has
 
     def _said(self) -> bool:
         """True where a message that ends the turn is queued, or in the chat."""
         turn = self._chat.turn
         return turn is not None and turn.answered
 
-    async def _take_up(self) -> None:
-        """Make what its person has added a part of the turn, and tell the model what it has not been told."""
-        if more := self._chat.joinable():
-            self._append(events.Joined(tuple(one.request_id for one in more)))
-        for inbound in self._chat.untold:
-            message = await self._ports.tell(inbound)
-            self._append(events.Told(message, (inbound.request_id,)))
+    def _complete(self, running: RunningTurn) -> bool:
+        """True where nothing is left to ask: its person has the answer, and the last step did nothing but give it."""
+        return self._said() or (self._answered(running) and _only_sent(running))
 
-    async def _ask(self, frame: Frame) -> None:
-        context = self._chat.context
-        request = view.render(
-            model=frame.model,
-            max_tokens=frame.max_tokens,
-            system=frame.system,
-            tools=frame.tools,
-            history=context.view(),
-            injected=context.older(),
-            current=context.current(),
-        )
-        call = self._ports.new_id()
-        self._append(events.Asked(call, self._ports.boot, request.model))
+    def _spoke(self) -> bool:
+        """True where a message of this turn is in the chat, or on its way."""
+        turn = self._chat.turn
+        return turn is not None and any(end is None or end.state != "failed" for end in turn.rows.values())
+
+    def _answered(self, running: RunningTurn) -> bool:
+        """True where its person has a message that answers what they said last, and promises no other."""
+        for entry in reversed(running.entries):
+            if entry.sources:
+                return False
+            for call in reversed(blocks.tool_calls(entry.message["content"])):
+                if call.name == SEND and self._ports.reply.said(call.id):
+                    return not promises_more(call.input)
+        return False
+
+    # ------------------------------------------------------------ asking
+
+    def ask_anew(self, call: str) -> None:
+        """Give up this call of the model: its person has added something to the question."""
+        running = self._chat.context.running
+        going_on = running is not None and running.last is not None and running.speaks
+        if not going_on and self._call and self._chat.turn is not None and self._chat.turn.call == call:
+            self._call.cancel()
+
+    async def _ask(self, running: RunningTurn) -> None:
+        """Ask the model, with less where the provider says that it is too much."""
+        await self._ports.summaries.before_asking(self._ports.fit)
+        while True:
+            request = self._ports.fit.request()
+            self._append(events.Asked(self._ports.new_id(), self._ports.boot, request.model))
+            try:
+                reply = await self._listen(request)
+            except errors.ModelError as error:
+                if await self._say_what_came(running, error):
+                    return
+                self._ports.fit.refused(request, error)
+                continue
+            if reply is not None:
+                self._ports.fit.answered(request, reply)
+                await self._take(running, reply)
+            return
+
+    async def _listen(self, request: ModelRequest) -> ModelReply | None:
+        """The answer; None where the question is put anew."""
         self._call = asyncio.ensure_future(self._answer(request))
         try:
             await asyncio.wait([self._call])
         except asyncio.CancelledError:
-            self._stopped(call)
+            self._stopped()
             raise
         finally:
             asked, self._call = self._call, None
             asked.cancel()
         if asked.cancelled():
             self._show_no_more()
-            return  # the question is put anew
-        reply = asked.result()
-        usage = reply.usage
-        self._append(
-            events.Answered(
-                call,
-                blocks.sayable(reply.content),
-                reply.stop_reason,
-                reply.model,
-                tuple(sorted(reply.cut)),
-                usage={
-                    "input": usage.input_tokens,
-                    "output": usage.output_tokens,
-                    "cacheRead": usage.cache_read_tokens,
-                    "cacheWrite": usage.cache_write_tokens,
-                },
-                cost_usd=reply.cost_usd,
-            )
-        )
+            return None
+        return asked.result()
 
     async def _answer(self, request: ModelRequest) -> ModelReply:
         turn, speaks = self._chat.turn, False
@@ -198,10 +253,10 @@ class Loop:
         if self._heard.speaks:
             self._ports.reply.preview(str)
 
-    def _stopped(self, call: str) -> None:
+    def _stopped(self) -> None:
         """Keep what the model had said when its turn was stopped, with a mark; a turn that has said nothing yet says it."""
         turn = self._chat.turn
-        if turn is None or turn.phase is not Phase.STOPPING:
+        if turn is None or turn.call is None or turn.phase is not Phase.STOPPING:
             return
         ports = self._ports
         words = ports.redact(ports.settled(self._heard.words())).strip() if turn.left else ""
@@ -210,9 +265,65 @@ class Loop:
             return
         kept = {"type": "text", "text": f"{words}\n\n{STOPPED}"}
         spoke = self._spoke()
-        self._append(events.Answered(call, [kept], "stopped"))
+        self._append(events.Answered(turn.call, [kept], "stopped"))
         if not spoke:
             ports.reply.leave(f"{text.with_code_closed(words)}\n\n{say('turn.stopped')}", "stopped")
 
+    async def _take(self, running: RunningTurn, reply: ModelReply) -> None:
+        """Append the answer, without our secrets."""
+        turn = self._chat.turn
+        if turn is None or turn.call is None:
+            return
+        call, usage = turn.call, reply.usage
+        content, continues = continuation.continued(running, reply)
+        if reply.stop_reason == "refusal" and not content and (reply.detail or {}).get("explanation"):
+            content = [{"type": "text", "text": str((reply.detail or {})["explanation"])}]
+        size = sum(map(len, text.strings(content)))
+        content = await off_loop(size, redaction.LONG, lambda: blocks.redacted(content, self._ports.redact))
+        self._append(
+            events.Answered(
+                call,
+                content,
+                reply.stop_reason,
+                reply.model,
+                tuple(sorted(reply.cut)),
+                continues,
+                usage={
+                    "input": usage.input_tokens,
+                    "output": usage.output_tokens,
+                    "cacheRead": usage.cache_read_tokens,
+                    "cacheWrite": usage.cache_write_tokens,
+                },
+                cost_usd=reply.cost_usd,
+                note=reply.note,
+            )
+        )
+
+    async def _say_what_came(self, running: RunningTurn, error: errors.ModelError) -> bool:
+        """The model failed. Where it did so while it went on with an answer, what had come of that is said; False where it did not."""
+        if (
+            isinstance(error, errors.RequestInvalid | errors.ContextOverflow)
+            or not (running.speaks and continuation.tail(running))
+            or not running.words
+        ):
+            return False
+        cause = f"{type(error).__name__}: {error}"
+        self._ports.log.write(
+            "continue", "the rest of the answer could not be had", level="warn", cause=cause
+        )
+        await self._say(running, f"{running.words}\n\n{say('turn.broken_off')}")
+        return self._said()
+
     def _append(self, data: events.EventData) -> None:
         self._chats.append(Fact(self._chat.key, data, self._turn))
+
+
+def _only_sent(running: RunningTurn) -> bool:
+    """True where the last step did nothing but give people an answer."""
+    if len(running.entries) < 2 or running.speaks:
+        return False
+    asked, given = (one.message["content"] for one in running.entries[-2:])
+    calls = blocks.tool_calls(asked)
+    return bool(calls) and all(
+        call.name == SEND and not result.get("is_error") for call, result in zip(calls, given, strict=False)
+    )

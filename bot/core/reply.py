@@ -54,6 +54,13 @@ class ChatReply:
         """The message of this step ends the turn; None: the next one does not."""
         self._ending = step_id
 
+    def said(self, step_id: str) -> bool:
+        """True where a message of this step is in the chat, or on its way."""
+        rows = self._rows
+        name = f"{self._turn}/{step_id}/0"
+        end = rows.get(name)
+        return name in rows and (end is None or end.state != "failed")
+
     def preview(self, words: Callable[[], str]) -> None:
         self._show(self._to, words)
 
@@ -71,8 +78,9 @@ class ChatReply:
         return await self._chats.until(self._chat.key, lambda: self._outcome(names))
 
     def _queue(self, words: str, step: str) -> list[str]:
-        to, rows = self._to, self._rows
-        parts = self._split(self._redact(text.clean(words)))
+        to, rows, running = self._to, self._rows, self._chat.context.running
+        notes = running.untold_notes if running is not None else ()
+        parts = self._split(self._redact(text.clean("\n\n".join([words, *notes]))))
         names = [f"{self._turn}/{step}/{at}" for at in range(len(parts))]
         queued = [
             events.Queued(

@@ -22,6 +22,7 @@ from bot.core.chat import Chat
 from bot.core.chats import Chats, Fact
 from bot.core.event_log import EventLog
 from bot.core.feature import Done, Door
+from bot.core.fit import Withdrawn
 from bot.core.live_messages import LiveMessages
 from bot.core.locales import Locales
 from bot.core.loop import Loop
@@ -31,6 +32,7 @@ from bot.core.saying import Saying
 from bot.telemetry import context
 from bot.words import say, speaking
 
+UNANSWERED = "a message before this one got no whole answer; the person was told"
 Key = tuple[ChatKey, str, str]
 """Names an effect that is in flight."""
 
@@ -72,6 +74,7 @@ class Runner:
         locales: Locales,
         live: LiveMessages,
         loop: Callable[[Chat, str], Loop],
+        turn_ended: Callable[[Chat], None],
         slots: Slots,
         boot: str,
         clock: Clock,
@@ -86,6 +89,7 @@ class Runner:
             life.EndLive: live.end,
         }
         self._make_loop = loop
+        self._turn_ended = turn_ended
         self._door = door
         self._saying = saying
         self._locales = locales
@@ -276,7 +280,9 @@ class Runner:
             loop = self._loops[turn] = self._make_loop(chat, turn)
             return _End("answered", await loop.run())
         except errors.ShipmateError as error:
-            return _End("failed", error.person, f"{type(error).__name__}: {error}")
+            caused = isinstance(error, Withdrawn | errors.RequestInvalid)
+            state: events.TurnEndState = "withdrawn" if caused else "failed"
+            return _End(state, error.person, f"{type(error).__name__}: {error}")
         finally:
             self._loops.pop(turn, None)
 
@@ -292,22 +298,27 @@ class Runner:
 
     def _end(self, chat: Chat, turn: str, end: _End, took: float | None = None) -> None:
         facts = list(end.facts)
+        wrong = (
+            UNANSWERED + (f" ({end.cause.partition(':')[0]})" if end.cause else "")
+            if end.notice and end.state != "handled"
+            else ""
+        )
         sent = chat.turn.rows.values() if chat.turn is not None else ()
         delivered = sum(one is not None and one.state == "sent" for one in sent)
         if end.notice and chat.turn is not None:
             rows = self._saying.rows(f"{turn}/end", Address.of(chat.turn.first), end.notice, ends=True)
             facts += [Fact(chat.key, row, turn) for row in rows]
-        self._chats.append(*facts, Fact(chat.key, events.TurnEnded(end.state), turn))
-        if over := chat.context.over_cap():
-            self._append(chat, events.Cut(tuple(over), chat.context.head, "message_cap"))
+        self._chats.append(*facts, Fact(chat.key, events.TurnEnded(end.state, wrong), turn))
+        self._turn_ended(chat)
         if end.state == "handled":
-            return
+            return  # a command
+        status = {"answered": "done", "withdrawn": "failed"}.get(end.state, str(end.state))
         self._log.write(
             "turn_end",
-            f"the turn is {end.state}",
-            level="error" if end.state == "failed" else "info",
+            f"the turn is {status}",
+            level="error" if status == "failed" else "info",
             duration=took,
-            status="done" if end.state == "answered" else end.state,
+            status=status,
             person=context.person(),
             delivered=delivered,
             messages=len(chat.context),

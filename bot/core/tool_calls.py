@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from bot.contracts.agent import Reply
+from bot.contracts.base import Json
 from bot.contracts.inbound import Inbound
 from bot.contracts.tools import Effect, ToolCall, ToolResult
 from bot.core import events
@@ -12,7 +14,7 @@ from bot.core.chat import Chat
 from bot.core.chats import Chats, Fact
 from bot.core.context import INTERRUPTED
 from bot.core.event_log import EventLog
-from bot.tools.context import NoOlderTurns, ToolExecutionContext, tool_scope
+from bot.tools.context import Injection, NoOlderTurns, ToolExecutionContext, tool_scope
 from bot.tools.dispatch import Dispatcher
 
 MESSAGE = frozenset[Effect]({"message"})
@@ -32,6 +34,8 @@ class ToolCalls:
         *,
         reply: Reply,
         boot: str,
+        undeclared: Callable[[], Sequence[Json]] = tuple,
+        injection: Injection | None = None,
     ) -> None:
         self._chat = chat
         self._turn = turn
@@ -40,6 +44,14 @@ class ToolCalls:
         self._dispatcher = dispatcher
         self._reply = reply
         self._boot = boot
+        self._undeclared = undeclared
+        self._injection = injection or NoOlderTurns()
+        self._touched: list[Path] = []
+
+    def take_touched(self) -> list[Path]:
+        """The paths of the project that tools have used since this was asked last."""
+        touched, self._touched = self._touched, []
+        return touched
 
     async def run(self, calls: Sequence[ToolCall], cut: frozenset[str]) -> None:
         """Run these, of which some did not arrive whole. One that had begun when its process died is told as interrupted."""
@@ -86,11 +98,13 @@ class ToolCalls:
             request_id=self._turn,
             user_id=first.user_id,
             reply=self._reply,
-            injection=NoOlderTurns(),
+            injection=self._injection,
             channel=first.channel,
             private=first.chat_type == "direct",
             people=tuple(dict.fromkeys(people)),
-            view=lambda: [*context.view(), *context.current()],
+            view=lambda: [*context.view(), *context.older(), *context.current()],
             flush=self._event_log.committed,
+            touched=self._touched.append,
+            undeclared=self._undeclared,
             inbound=first,
         )

@@ -83,7 +83,7 @@ def render(
     current: Sequence[Message],
 ) -> ModelRequest:
     """One request: history, injected older turns, then the current turn. Tools that were found stand behind `tools`
-    (`bot.core.found_tools`). What leaves is looked at once more (`bot.context.repair.sound`).
+    (`bot.core.found_tools`). What leaves is looked at once more (`bot.core.repair.sound`).
     """
     messages, more = found_tools.declared([*history, *injected, *current])
     shown_system, shown = placed(system, messages, len(history))

@@ -18,12 +18,9 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel
 
-from bot.agent.deps import AgentDeps, HistoryDeps, Limits, ModelDeps
+from bot.agent.deps import AgentDeps, HistoryDeps, Limits
 from bot.agent.pool import AgentPool
 from bot.agent.recording import RecordedModel
-from bot.context.assembly import Prompts
-from bot.context.instructions import InstructionFiles
-from bot.context.skills import SkillFolder
 from bot.contracts.agent import TurnRequest
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
@@ -31,7 +28,11 @@ from bot.contracts.inbound import Inbound
 from bot.contracts.model import InMemoryLearned, ModelFacts, ModelReply, ModelRequest, Usage
 from bot.contracts.outbound import Sent
 from bot.contracts.tools import Effect
+from bot.core.assembly import Prompts
 from bot.core.file_names import encode
+from bot.core.instructions import InstructionFiles
+from bot.core.models import ModelDeps
+from bot.core.skills import SkillFolder
 from bot.history.archive.store import ChatStore
 from bot.history.artifacts import ArtifactStore
 from bot.history.memory.files import NoteStore

@@ -15,9 +15,9 @@ from unittest import mock
 
 from bot.agent import reattach
 from bot.agent.deps import Limits
-from bot.context.compaction import KEEP_TOKENS, Policy
 from bot.contracts.model import Usage
 from bot.core import view
+from bot.core.compaction import KEEP_TOKENS, Policy
 from bot.llm.prices import PriceTable
 from tests.bench.context_bill import Bill
 from tests.bench.context_chat import Chat

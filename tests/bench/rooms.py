@@ -12,10 +12,10 @@ from pathlib import Path
 
 from markdown_it import MarkdownIt
 
-from bot.context import prompt
-from bot.context.store import AgentContextStore, Entry, Turn
+from bot.context.store import AgentContextStore, Turn
 from bot.contracts.channel import ChannelDeps
-from bot.core import view
+from bot.core import prompt, view
+from bot.core.repair import Entry
 from bot.llm.client import body_of
 from bot.system import SystemClock, SystemDisk
 from bot.testing.log import MemoryLog

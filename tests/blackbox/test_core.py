@@ -17,6 +17,7 @@ from bot.testing.anthropic_script import reply, tool_use
 from bot.testing.faults import VARIABLE, Fault
 from bot.words import say
 from tests.blackbox.conftest import PERSON, START_SECONDS, World, eventually
+from tests.blackbox.test_fallback import five_minutes
 from tests.shares import one_in
 
 REPEATED = f"{say('delivery.repeated')}\n\n"
@@ -86,6 +87,29 @@ async def test_messages_are_answered_in_order_and_remembered_over_a_kill(core: W
     seen = core.model.requests[-1].body["messages"]
     assert seen[: len(before)] == unmarked(before, seen), "the model sees what was said as it saw it then"
     assert await core.process.stop() == 0
+
+
+async def test_a_prompt_stays_over_a_kill_while_the_provider_may_have_it(core: World) -> None:
+    instructions = core.root / "Agent.md"
+    for turns, words in enumerate(("Be kind 親切に.", "Be brief."), start=1):
+        instructions.write_text(words, encoding="utf-8")
+        core.process.env |= {"SHIPMATE_CORE": "log"}
+        core.process.module = ["bot.testing.run", "--clock", str(core.root / "clock")]
+        await core.start(command=())
+        core.telegram.say("say it")
+        await core.turns(turns)
+        await core.sent()
+        await core.process.kill()
+    first, second = core.model.bodies
+    assert first["system"] == second["system"]
+    assert "親切に" in str(second["system"])
+    await core.start(command=())
+    await five_minutes(core)
+    core.telegram.say("say it")
+    await core.turns(3)
+    assert "Be brief." in str(core.model.bodies[-1]["system"])
+    told = [line["details"]["reason"] for line in core.log() if line["kind"] == "compaction"]
+    assert told == ["instructions"], "a change of the front of requests is declared"
 
 
 def unmarked(messages: Sequence[Any], like: Sequence[Any]) -> list[Any]:

@@ -6,7 +6,8 @@ import json
 
 from bot.contracts.base import Json
 from bot.testing.anthropic_script import Reply, reply, tool_use
-from tests.blackbox.conftest import ANN, BOB, ROOM, World
+from tests.blackbox.conftest import ANN, BOB, PERSON, ROOM, World
+from tests.blackbox.test_restart import blocks, killed_in_call
 
 CLUB = "C0CLUB"
 LOOKED = {"scope": "mine", "keyword": "鯨"}
@@ -48,3 +49,42 @@ async def test_other_chats_are_searched_for_who_is_in_them_now(world: World) -> 
     world.slack.world.rooms[CLUB].members.discard(BOB)
     seen = await said(world, "look everywhere once more", channel=bob, user=BOB)
     assert ("blue" in seen, "red" in seen) == (False, False), "who has left is shown nothing of it"
+
+
+async def test_older_messages_stand_before_the_newest_and_go_with_its_turn(world: World) -> None:
+    world.only("telegram")
+    key = f"telegram:chat:{PERSON}"
+    line = {
+        "v": 1,
+        "channel": "telegram",
+        "chatId": str(PERSON),
+        "chatKey": key,
+        "userId": str(PERSON),
+        "role": "user",
+    }
+    folder = world.root / ".ship" / "chats"
+    folder.mkdir(parents=True)
+    rows = [line | {"ts": 1_700_000_000_000 + n, "text": f"heron {n:03} 鷺"} for n in range(300)]
+    (folder / f"{key.replace(':', '%3A')}.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in rows))
+    await world.start()
+    world.model.then(reply("Hello."))
+    world.telegram.say("hello")
+    await world.heard("Hello.")
+    for limit in (70, 200, 200):
+        world.model.answer(tool_use("chat_load_history", {"limit": limit, "keyword": "heron"}))
+    world.telegram.say("which herons?")
+    await killed_in_call(world, 5, lambda: world.everything_on_disk().count(b'"tool_result"') >= 3)
+    asked = blocks(world.model.bodies[-1])
+    said = [block.get("text", "") for message in asked for block in message["content"]]
+    before = said[said.index("Hello.") : said.index("which herons?")]
+    loaded = [int(one.split()[1]) for one in before if one.startswith("heron")]
+    assert loaded == [*range(loaded[0], loaded[0] + 120)], "in order, each once"
+    results = [block for message in asked for block in message["content"] if block["type"] == "tool_result"]
+    assert [bool(one.get("is_error")) for one in results] == [False, False, True]
+    world.model.answer("All of them.")
+    await world.start()
+    await world.heard("Hello.", "All of them.")
+    assert blocks(world.model.bodies[-1]) == asked, "a new process shows them as the one before"
+    world.telegram.say("thanks")
+    await world.telegram.until(lambda: len(world.texts()) == 3)
+    assert "heron 180" not in json.dumps(world.model.bodies[-1])

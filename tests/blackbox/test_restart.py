@@ -7,6 +7,7 @@ import contextlib
 import json
 import signal
 import sqlite3
+from collections.abc import Callable
 from typing import Any
 
 from bot.testing.anthropic_script import tool_use
@@ -105,8 +106,8 @@ async def test_a_message_is_on_disk_before_slack_is_told_that_it_arrived(world: 
     assert b"written first?" in world.everything_on_disk()
 
 
-async def killed_in_call(world: World, number: int) -> None:
-    """Kill the process while the model works on its nth call."""
+async def killed_in_call(world: World, number: int, kept: Callable[[], bool] = lambda: True) -> None:
+    """Kill the process while the model works on its nth call, and what came before is `kept`."""
     gate = asyncio.Event()
 
     async def slow(_: Any) -> str:
@@ -115,6 +116,7 @@ async def killed_in_call(world: World, number: int) -> None:
 
     world.model.script(slow)
     await world.model.until(lambda: len(world.model.requests) == number and world.model.active == 1)
+    await eventually(kept)
     await world.process.kill()
     gate.set()
     world.model.script(None)
@@ -127,7 +129,9 @@ async def test_a_turn_goes_on_from_its_last_step_and_its_reply_is_not_given_agai
         tool_use("chat_send", {"text": "The code is 4711."}), tool_use("list_dir", {"path": "."})
     )
     world.telegram.say("tell me the code")
-    await killed_in_call(world, 2)
+    await killed_in_call(
+        world, 2, lambda: any(b"ignored." in one.read_bytes() for one in (world.root / ".ship").glob("*.db*"))
+    )
     assert world.texts() == ["The code is 4711."]
     cut_off = blocks(world.model.bodies[-1])
     world.model.answer("I have told them.")

@@ -38,6 +38,7 @@ async def test_a_summary_by_the_provider_goes_through_a_kill_and_becomes_words_w
     await said(world, "and now?")
     block = first(world.model.bodies[-1])
     assert (block["type"], block["content"]) == ("compaction", SUMMARY)
+    await world.sent()  # where that is not known, it would come once more and say so
     await world.process.kill()
     await world.start()
     await said(world, "after the kill")

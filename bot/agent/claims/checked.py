@@ -9,13 +9,13 @@ from bot import errors, text
 from bot.agent.claims import detection, performed_actions
 from bot.agent.claims.detection import Claim
 from bot.agent.claims.performed_actions import PerformedAction, PerformedActions
-from bot.context import memory
 from bot.contracts.agent import Reply, TurnRequest
 from bot.contracts.base import Message
 from bot.contracts.environment import Log
 from bot.contracts.journal import StepRecord, Steps
 from bot.contracts.outbound import OutgoingFile, Sent
 from bot.contracts.tools import ToolCall
+from bot.core import memory
 from bot.tools import context
 from bot.tools.registry import Registry
 

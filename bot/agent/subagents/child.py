@@ -9,15 +9,13 @@ from functools import partial
 from pathlib import Path
 
 from bot import errors
-from bot.agent.active_turn import INJECTED_TOKENS, fitted
 from bot.agent.chat_totals import ChatTotals
-from bot.agent.continuation import ContinuationPolicy, joined
+from bot.agent.continuation import ContinuationPolicy
 from bot.agent.deps import AgentDeps
 from bot.agent.subagents import limits, report, wording
 from bot.agent.subagents.limits import Allowance, LimitReached, TaskLimits, TaskStopped
 from bot.agent.subagents.report import Order, Report
 from bot.agent.user_message import fresh_nonce, instructions, said_by_servers
-from bot.context import estimate, masking, prompt, repair
 from bot.contracts.approvals import Approval, Approvals, Verdict
 from bot.contracts.archive import ArchiveKey, ArchiveLine
 from bot.contracts.base import Json, Message
@@ -25,7 +23,9 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.model import ModelReply, ModelRequest
 from bot.contracts.provenance import Provenance
 from bot.contracts.tools import ToolCall, ToolResult
-from bot.core import blocks, view
+from bot.core import blocks, estimate, masking, prompt, repair, view
+from bot.core.continuation import joined
+from bot.core.injection import MOST_TOKENS, fitted
 from bot.llm.wrapper import reply_of
 from bot.tools.context import Injection, ToolExecutionContext, tool_scope
 from bot.tools.dispatch import CallWrapper
@@ -426,7 +426,7 @@ class HistoryLoader:
         self.messages = []
 
     def room(self) -> int:
-        full = estimate.tokens(self.messages) >= INJECTED_TOKENS
+        full = estimate.tokens(self.messages) >= MOST_TOKENS
         return 0 if full else self._deps.limits.max_injected - len(self.messages)
 
     def in_view(self, line: ArchiveLine) -> bool:

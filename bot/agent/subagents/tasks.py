@@ -18,13 +18,12 @@ from bot.agent.subagents.limits import Allowance, LimitReached
 from bot.agent.subagents.merging import Result, Status
 from bot.agent.subagents.report import Order, Report
 from bot.agent.user_message import fresh_nonce
-from bot.context import prompt
 from bot.contracts.agent import TurnRequest
 from bot.contracts.base import Json
 from bot.contracts.environment import ends_within
 from bot.contracts.provenance import ANYBODYS, NOBODYS
 from bot.contracts.tools import ToolCall, ToolResult
-from bot.core import blocks
+from bot.core import blocks, prompt
 from bot.telemetry.context import task_scope
 from bot.tools import context
 from bot.tools.context import TaskMode

@@ -12,12 +12,9 @@ import pytest
 
 from bot import errors
 from bot.agent.claims.performed_actions import ActionRecorder
-from bot.agent.deps import AgentDeps, HistoryDeps, ModelDeps
+from bot.agent.deps import AgentDeps, HistoryDeps
 from bot.agent.pool import AgentPool
 from bot.agent.recording import RecordedModel
-from bot.context.assembly import Prompts
-from bot.context.instructions import InstructionFiles
-from bot.context.skills import SkillFolder
 from bot.contracts.agent import NoArrivals, PriorReply, Reply, TurnOutcome, TurnRequest
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Json
@@ -26,7 +23,11 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound, SeenFile
 from bot.contracts.model import InMemoryLearned
 from bot.contracts.outbound import Sent
+from bot.core.assembly import Prompts
 from bot.core.file_names import encode
+from bot.core.instructions import InstructionFiles
+from bot.core.models import ModelDeps
+from bot.core.skills import SkillFolder
 from bot.history.archive import store as archive
 from bot.history.archive.store import ChatStore
 from bot.history.artifacts import ArtifactStore

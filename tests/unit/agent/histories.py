@@ -7,9 +7,11 @@ without a declared epoch, and a new process fills the same store, from the newes
 
 from __future__ import annotations
 
-from bot.context import compaction, deletions, memory
+from bot.context import deletions
+from bot.context.store import summed_up
 from bot.contracts.base import Message
 from bot.contracts.transcript import UNCHANGED, Boundary, Unchanged
+from bot.core import compaction, memory
 from bot.core.found_tools import PutBack
 from bot.testing import anthropic_rules as rules
 from bot.testing.model import text
@@ -24,7 +26,9 @@ class History(Chat):
 
     def compact(self, *, by_the_provider: bool) -> None:
         border = compaction.border(
-            self.store.turns, size=lambda messages: 10.0 * len(messages), keep=self.rng.choice([0, 40, 150])
+            [turn.named for turn in self.store.turns],
+            size=lambda messages: 10.0 * len(messages),
+            keep=self.rng.choice([0, 40, 150]),
         )
         if not border:
             return
@@ -50,7 +54,7 @@ class History(Chat):
     def undo(self) -> None:
         if self.store.turns:
             turn = self.store.turns[-1]
-            if self.store.head is not None and compaction.summed_up(turn, self.ledger.lines, None):
+            if self.store.head is not None and summed_up(turn, self.ledger.lines, None):
                 return
             self.view_changes.apply("undo", Boundary(dropped=tuple(entry.uuid for entry in turn.entries)))
 

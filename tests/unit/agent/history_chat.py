@@ -9,13 +9,10 @@ from dataclasses import replace
 from typing import Any, cast
 
 from bot.agent import assistant_text
-from bot.agent.continuation import joined
 from bot.agent.view_changes import Tail, ViewChanges
-from bot.context import checkpoint, repair, replay
+from bot.context import checkpoint, replay
 from bot.context.checkpoint import Checkpoint
-from bot.context.estimate import Estimator
 from bot.context.store import AgentContextStore
-from bot.context.validate import loose_thinking
 from bot.contracts.base import Json, Message
 from bot.contracts.journal import FinalTurnState
 from bot.contracts.model import ModelRequest
@@ -27,7 +24,10 @@ from bot.contracts.transcript import (
     TurnEnd,
     messages,
 )
-from bot.core import blocks, view
+from bot.core import blocks, repair, view
+from bot.core.continuation import joined
+from bot.core.estimate import Estimator
+from bot.core.validate import loose_thinking
 from bot.testing import anthropic_rules as rules
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog

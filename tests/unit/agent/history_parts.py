@@ -12,7 +12,7 @@ from typing import Any
 from bot.agent.deps import Limits
 from bot.agent.ledger import ParentChain
 from bot.context import deletions
-from bot.context.store import AgentContextStore, Entry
+from bot.context.store import AgentContextStore
 from bot.contracts.base import Json, Message
 from bot.contracts.inbound import Quoted
 from bot.contracts.model import ModelRequest
@@ -24,6 +24,7 @@ from bot.contracts.transcript import (
     TranscriptLine,
 )
 from bot.core import quotes
+from bot.core.repair import Entry
 from bot.llm.body import body_of, headers_of
 from bot.llm.prices import PriceTable
 from bot.system_role import told

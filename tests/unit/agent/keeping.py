@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
-from bot.context.estimate import Estimator
-from bot.context.memory import SessionMemory
 from bot.contracts.model import ModelReply, ModelRequest, Usage
+from bot.core.estimate import Estimator
+from bot.core.memory import SessionMemory
 from bot.telemetry import context
 from bot.testing.model import reply, text
 from tests.unit.agent.conftest import Bench

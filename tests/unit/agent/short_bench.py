@@ -7,9 +7,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from bot.context.assembly import Prompts
-from bot.context.instructions import InstructionFiles, Source
+from bot.core.assembly import Prompts
 from bot.core.file_names import encode
+from bot.core.instructions import InstructionFiles, Source
 from bot.system import SystemDisk
 from bot.tools.registry import Registry
 from tests.unit.agent.conftest import Bench

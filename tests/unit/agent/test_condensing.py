@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from bot.agent import forks
-from bot.agent.forks import Prefix
-from bot.context import memory
-from bot.context.compaction import Policy
 from bot.contracts.model import ModelFacts, ModelReply, ModelRequest
 from bot.contracts.provenance import ANYBODYS, Provenance
+from bot.core import forks, memory
+from bot.core.compaction import Policy
+from bot.core.forks import Prefix
 from bot.core.found_tools import declared
 from bot.history.memory.memories import Memories
 from bot.llm.client import AnthropicModel

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot import errors
-from bot.agent.continuation import GO_ON, joined, overlap
 from bot.contracts.agent import TurnRequest
 from bot.contracts.identity import ChatKey
 from bot.contracts.model import ModelFacts, ModelReply
+from bot.core.continuation import GO_ON, joined, overlap
 from bot.system_role import ANSWER
 from bot.testing.model import reply, text, tool_use
 from bot.words import say

@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.agent import forks
-from bot.agent.forks import Prefix
-from bot.context import memory
-from bot.context.memory import MemoryInvalid, SessionMemory
 from bot.contracts.model import InMemoryLearned, ModelFacts, ModelReply
+from bot.core import forks, memory
+from bot.core.forks import Prefix
+from bot.core.memory import MemoryInvalid, SessionMemory
 from bot.llm.windows import ContextWindows
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench

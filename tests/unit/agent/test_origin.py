@@ -11,16 +11,17 @@ import pytest
 
 from bot.agent.assistant_text import without_pause
 from bot.agent.memory_writer import Recollection
-from bot.context import memory, prompt, replay
-from bot.context.repair import mended_entries
-from bot.context.store import AgentContextStore, Entry, Turn
+from bot.context import replay
+from bot.context.store import AgentContextStore, Turn
 from bot.contracts.agent import TurnRequest
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Message
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound, Quoted
 from bot.contracts.provenance import ANYBODYS, WORKSPACES, Provenance, Taint
+from bot.core import memory, prompt
 from bot.core.found_tools import declared
+from bot.core.repair import Entry, mended_entries
 from bot.history.memory.memories import SavedMemory
 from bot.testing.clock import FakeClock
 from bot.testing.model import reply, text, tool_use

@@ -9,10 +9,10 @@ from typing import ClassVar
 import pytest
 
 from bot import errors
-from bot.agent.overflow import HistoryCleared, PromptFillsWindow
-from bot.context.estimate import Estimator
 from bot.contracts.agent import TurnRequest
 from bot.contracts.model import ModelReply, ModelRequest
+from bot.core.estimate import Estimator
+from bot.core.fit import HistoryCleared, PromptFillsWindow
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench
 from tests.unit.agent.provider import Look

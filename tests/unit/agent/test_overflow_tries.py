@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pytest
 
 from bot import errors
-from bot.agent.overflow import HistoryCleared, TurnTooLarge
-from bot.context import estimate
 from bot.contracts.archive import HistoryQuery
 from bot.contracts.model import ModelReply, ModelRequest
+from bot.core import estimate
+from bot.core.fit import HistoryCleared, TurnTooLarge
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench, words
 from tests.unit.agent.test_turn import Press

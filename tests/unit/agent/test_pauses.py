@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.agent.continuation import GO_ON
 from bot.contracts.agent import TurnRequest
 from bot.contracts.model import ModelReply, ModelRequest
+from bot.core.continuation import GO_ON
 from bot.testing.model import reply, text, tool_use
 from bot.words import say
 from tests.unit.agent.conftest import KEY, Bench

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bot.agent.deps import Limits
-from bot.context.compaction import Policy
+from bot.core.compaction import Policy
 from tests.bench.context_chat import Chat
 from tests.bench.context_trace import trace
 from tests.shares import one_in

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from bot import tags
-from bot.context.assembly import Prompts
-from bot.context.instructions import InstructionFiles
+from bot.core.assembly import Prompts
 from bot.core.file_names import encode
+from bot.core.instructions import InstructionFiles
 
 from .conftest import KEY, Bench
 

@@ -10,14 +10,14 @@ import pytest
 
 from bot import errors
 from bot.agent import compactor
-from bot.context import memory
-from bot.context.budget import Budget
-from bot.context.compaction import Policy
-from bot.context.estimate import Estimator
 from bot.contracts.agent import CompactResult, TurnRequest
 from bot.contracts.inbound import Quoted
 from bot.contracts.model import ModelFacts, Usage
 from bot.contracts.transcript import Boundary
+from bot.core import memory
+from bot.core.budget import Budget
+from bot.core.compaction import Policy
+from bot.core.estimate import Estimator
 from bot.history.memory.memories import Memories, SavedMemory
 from bot.system import SystemDisk
 from bot.testing.model import reply, text, tool_use

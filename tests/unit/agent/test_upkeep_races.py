@@ -9,9 +9,9 @@ import pytest
 
 from bot import errors
 from bot.agent import compactor
-from bot.context.compaction import Policy
-from bot.context.memory import SessionMemory
 from bot.contracts.agent import CompactResult
+from bot.core.compaction import Policy
+from bot.core.memory import SessionMemory
 from bot.history.memory.memories import Memories
 from bot.system import SystemDisk
 from bot.testing.model import reply, text

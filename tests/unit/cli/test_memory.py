@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from bot.context.memory import SessionMemory
 from bot.contracts.identity import ChatKey
 from bot.contracts.memory_files import MemoryOwner, Written
 from bot.core import file_names
+from bot.core.memory import SessionMemory
 from bot.history.memory.files import NoteStore
 from bot.history.memory.memories import Memories, SavedMemory
 from bot.system import SystemDisk

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.context import assembly, prompt
-from bot.context.assembly import Frozen, Prompts
-from bot.context.instructions import InstructionFiles
-from bot.context.sections import PromptTooLarge
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.tools import Skill
+from bot.core import assembly, prompt
+from bot.core.assembly import Frozen, Prompts
 from bot.core.file_names import encode
+from bot.core.instructions import InstructionFiles
+from bot.core.sections import PromptTooLarge
 from bot.testing.log import MemoryLog
 from bot.vetting import Vetting
 

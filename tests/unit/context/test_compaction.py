@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.context import compaction, estimate, memory
-from bot.context.compaction import KEEP_MESSAGES, Breaker
-from bot.context.store import AgentContextStore, Entry, Turn
+from bot.context.store import AgentContextStore, Turn
 from bot.contracts.base import Json, Message
-from bot.core import view
+from bot.core import compaction, estimate, memory, view
+from bot.core.compaction import KEEP_MESSAGES, Breaker
+from bot.core.repair import Entry
 from bot.testing.clock import FakeClock
 from tests.shares import examples
 
@@ -58,6 +58,10 @@ def uuids(turns: Sequence[Turn]) -> list[str]:
     return [entry.uuid for turn in turns for entry in turn.entries]
 
 
+def named(turns: Sequence[Turn]) -> list[list[tuple[str, Message]]]:
+    return [turn.named for turn in turns]
+
+
 def check(request: Sequence[Message]) -> None:
     view.render(
         model="m", max_tokens=1, system=(), tools=(), history=request, injected=(), current=[said("now")]
@@ -74,7 +78,7 @@ def test_what_stays_is_enough_whole_and_a_valid_request(history: tuple[int, int,
     rng = random.Random(seed)
     turns = [a_turn(number, rng, longest=rng.choice([2, 8, 30])) for number in range(count)]
     store = filled(turns)
-    dropped = compaction.border(store.turns, size=estimate.tokens, keep=keep)
+    dropped = compaction.border(named(store.turns), size=estimate.tokens, keep=keep)
     order = uuids(turns)
     assert dropped == [one for one in order if one in set(dropped)], "in order, each once"
     store.compact(dropped, memory.head("what happened", nonce="0a1b2c3d"))
@@ -106,16 +110,16 @@ def test_only_what_the_memory_covers_goes_and_still_on_borders(
     rng = random.Random(seed)
     turns = [a_turn(number, rng, longest=20) for number in range(count)]
     order = uuids(turns)
-    dropped = compaction.border(turns, size=estimate.tokens, keep=keep)
+    dropped = compaction.border(named(turns), size=estimate.tokens, keep=keep)
     covers = order[at % len(order)] if order else None
-    known = compaction.covered(turns, dropped, covers)
+    known = compaction.covered(named(turns), dropped, covers)
     assert known == dropped[: len(known)]
     assert all(one <= (covers or "") for one in known)
     store = filled(turns)
     store.compact(known, memory.head("what happened", nonce="0a1b2c3d"))
     check(store.view())
-    assert compaction.covered(turns, dropped, "no such line") == []
-    assert compaction.covered(turns, dropped, order[-1] if order else None) == dropped
+    assert compaction.covered(named(turns), dropped, "no such line") == []
+    assert compaction.covered(named(turns), dropped, order[-1] if order else None) == dropped
 
 
 def test_the_border_stands_between_turns_as_soon_as_enough_stays() -> None:
@@ -129,9 +133,9 @@ def test_the_border_stands_between_turns_as_soon_as_enough_stays() -> None:
         )
         for number in range(20)
     ]
-    dropped = compaction.border(turns, size=estimate.tokens, keep=4_000)
+    dropped = compaction.border(named(turns), size=estimate.tokens, keep=4_000)
     assert dropped == uuids(turns[:16])
-    few = compaction.border(turns, size=estimate.tokens, keep=0)
+    few = compaction.border(named(turns), size=estimate.tokens, keep=0)
     assert few == uuids(turns[:17]), "five messages, and turns are whole"
 
 
@@ -151,7 +155,7 @@ def test_a_turn_that_is_too_long_loses_its_oldest_rounds_and_keeps_its_question(
         ]
     messages.append({"role": "assistant", "content": [{"type": "text", "text": "found"}]})
     turns = [a_turn(0, rng), Turn("long", (), entries(1, messages))]
-    dropped = compaction.border(turns, size=estimate.tokens, keep=4_000)
+    dropped = compaction.border(named(turns), size=estimate.tokens, keep=4_000)
     kept = [entry.message for entry in turns[1].entries if entry.uuid not in dropped]
     assert set(uuids(turns[:1])) <= set(dropped)
     assert kept[0] == said("find it")
@@ -180,10 +184,10 @@ def test_tool_calls_and_tokens_together_call_for_an_extraction_or_many_tokens_al
 
 def test_what_is_new_is_what_came_after_the_newest_line_that_is_covered() -> None:
     turns = [a_turn(number, random.Random(number)) for number in range(3)]
-    assert list(compaction.since(turns, turns[1].entries[-1].uuid)) == [
+    assert list(compaction.since(named(turns), turns[1].entries[-1].uuid)) == [
         entry.message for entry in reversed(turns[2].entries)
     ]
-    assert len(list(compaction.since(turns, None))) == len(uuids(turns))
+    assert len(list(compaction.since(named(turns), None))) == len(uuids(turns))
 
 
 async def test_three_failures_in_a_row_stop_it_until_ten_minutes_or_a_success() -> None:

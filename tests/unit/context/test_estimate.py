@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.context import estimate
-from bot.context.estimate import Estimator
 from bot.contracts.base import Json
 from bot.contracts.model import ModelRequest, Usage
+from bot.core import estimate
+from bot.core.estimate import Estimator
 from bot.testing.anthropic import AnthropicServer
 from tests.shares import examples
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.context.instructions import Source, resolve
+from bot.core.instructions import Source, resolve
 from tests.shares import examples
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from bot.context import files
-from bot.context.instructions import InstructionFiles, Instructions, operator_files
 from bot.contracts.identity import ChatKey
+from bot.core import files
 from bot.core.file_names import encode
+from bot.core.instructions import InstructionFiles, Instructions, operator_files
 from bot.testing.log import MemoryLog
 from bot.vetting import Vetting
 

@@ -9,12 +9,11 @@ from collections.abc import Collection
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.context import estimate, masking
-from bot.context.masking import KEPT_TOKENS, masks, placeholder
 from bot.contracts.base import Json, Message
 from bot.contracts.inbound import ShownFile
 from bot.contracts.tools import OMISSION, Omission
-from bot.core import blocks
+from bot.core import blocks, estimate, masking
+from bot.core.masking import KEPT_TOKENS, masks, placeholder
 from tests.shares import examples
 
 LONG = "\n".join(f"Zeile {number} 見た 👀" for number in range(60))

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.context import estimate, memory
-from bot.context.memory import MemoryInvalid, SessionMemory
+from bot.core import estimate, memory
 from bot.core.found_tools import PutBack
+from bot.core.memory import MemoryInvalid, SessionMemory
 
 WRITTEN = """Here it is:
 <memory>

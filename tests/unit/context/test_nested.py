@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bot import tags
-from bot.context.instructions import Contents, Nested
+from bot.core.instructions import Contents, Nested
 from bot.testing.log import MemoryLog
 from bot.vetting import Vetting
 

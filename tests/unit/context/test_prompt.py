@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 
 from bot import tags
-from bot.context import file_previews, prompt
 from bot.contracts.agent import TurnRequest
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Due, Inbound, Origin, Quoted, SeenFile
 from bot.contracts.provenance import ANYBODYS
-from bot.core import quotes
+from bot.core import file_previews, prompt, quotes
 from bot.tools.permissions import taint
 
 ID, OTHER = "01ARZ3NDEKTSV4RRFFQ69G5FAV", "01ARZ3NDEKTSV4RRFFQ69G5FAW"

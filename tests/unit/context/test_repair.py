@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot import errors
-from bot.context import repair
-from bot.context.store import Entry
-from bot.context.validate import MAX_BYTES, loose_thinking, problems, validate
 from bot.contracts.base import Json, Message
 from bot.contracts.model import ModelRequest
+from bot.core import repair
+from bot.core.repair import Entry
+from bot.core.validate import MAX_BYTES, loose_thinking, problems, validate
 from bot.llm.client import body_of
 from bot.testing import anthropic_rules as rules
 from bot.testing.anthropic_cache import check_breakpoints

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bot import errors
-from bot.context.skills import SkillFolder
+from bot.core.skills import SkillFolder
 from bot.testing.log import MemoryLog
 from bot.vetting import Vetting
 

@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.context import replay
-from bot.context.store import AgentContextStore, Entry, Turn
+from bot.context.store import AgentContextStore, Turn
 from bot.contracts.base import Json, Message
 from bot.contracts.transcript import TranscriptLine
 from bot.core import blocks, view
+from bot.core.repair import Entry
 from tests.shares import examples
 from tests.unit.lines import line
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.context.validate import validate
 from bot.contracts.base import Json, Message
 from bot.core import view
+from bot.core.validate import validate
 
 CALL: Json = {"type": "tool_use", "id": "t1", "name": "look", "input": {}}
 RESULT: Json = {"type": "tool_result", "tool_use_id": "t1", "content": "seen"}

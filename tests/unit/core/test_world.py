@@ -71,6 +71,10 @@ RULES: dict[str, tuple[str, str]] = {
         "question.copies[name] = replace(row, message_id=message_id)",
         "pass",
     ),
+    "nothing stands between a call and its result": (
+        "if self.turn is None or (running is not None and running.open_calls):",
+        "if self.turn is None:",
+    ),
     "a tool that has begun is not run again": ("turn.tools[data.call] = data.boot", "pass"),
 }
 """A rule of the fold, with its text and what stands there where it is taken away."""

@@ -5,6 +5,7 @@ refuses for a while, and a kill at any moment, again and again. Real events and 
 from __future__ import annotations
 
 import collections
+import itertools
 import random
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
@@ -344,6 +345,10 @@ class Process:
         """Ask the model; False where the turn does not wait for this call any more."""
         call = self.world.fresh()
         view = chat.context.current()
+        for one, after in itertools.pairwise(view):
+            calls = {block["id"] for block in one["content"] if block["type"] == "tool_use"}
+            results = {block.get("tool_use_id") for block in after["content"]}
+            assert calls <= results, "words between a call and its result"
         told = (entry.event.data for entry in self.pending)
         early = {one.inbound.request_id for one in told if isinstance(one, events.Received)}
         assert chat.turn is not None

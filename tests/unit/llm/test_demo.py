@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from bot.context import memory
 from bot.contracts.base import Json
 from bot.contracts.model import ModelReply, ModelRequest, TextDelta, ToolInputDelta
+from bot.core import memory
 from bot.llm.demo import DemoModel
 from tests.unit.llm.asking import ask, items, reply_of, tool, user
 

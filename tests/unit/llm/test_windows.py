@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot import errors
-from bot.context.budget import Budget
 from bot.contracts.model import InMemoryLearned, ModelFacts
+from bot.core.budget import Budget
 from bot.llm.windows import ContextWindows
 from bot.testing.log import MemoryLog
 from bot.testing.model import ScriptedModel

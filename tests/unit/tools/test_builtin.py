@@ -13,15 +13,15 @@ from pydantic import Field
 
 from bot import errors
 from bot.config.ship_file import WebSearch
-from bot.context import prompt
-from bot.context.assembly import Prompts
-from bot.context.instructions import InstructionFiles
-from bot.context.skills import SkillFolder
 from bot.contracts.agent import TurnRequest
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.model import ModelReply, ModelRequest
 from bot.contracts.tools import Effect, ToolInput
+from bot.core import prompt
+from bot.core.assembly import Prompts
+from bot.core.instructions import InstructionFiles
+from bot.core.skills import SkillFolder
 from bot.core.view import render
 from bot.history.archive.store import ChatStore
 from bot.history.artifacts import ArtifactStore

@@ -11,10 +11,10 @@ import pytest
 from pydantic import ValidationError
 
 from bot import errors
-from bot.context.prompt import loaded_messages
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
 from bot.contracts.recall import MembershipAnswer
+from bot.core.prompt import loaded_messages
 from bot.history.archive.store import ChatStore
 from bot.history.artifacts import ArtifactStore
 from bot.history.search.searched_archive import SearchedArchive

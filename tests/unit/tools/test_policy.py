@@ -15,7 +15,6 @@ import pytest
 from pydantic import BaseModel, ConfigDict
 
 from bot import errors
-from bot.context import memory, prompt
 from bot.contracts.agent import TurnRequest
 from bot.contracts.approvals import Approval, Approvals, Verdict
 from bot.contracts.archive import ArchiveLine
@@ -24,6 +23,7 @@ from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Attachment, Due, Inbound, Quoted, SeenFile
 from bot.contracts.provenance import ANYBODYS, NOBODYS, ORIGIN, WORKSPACES, Provenance, Taint
 from bot.contracts.tools import Effect, ToolCall, ToolResult
+from bot.core import memory, prompt
 from bot.core.found_tools import PutBack
 from bot.system import read_link
 from bot.testing.clock import FakeClock

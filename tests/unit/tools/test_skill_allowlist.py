@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from bot.context.skills import SkillFolder
 from bot.contracts.base import Json, Message
+from bot.core.skills import SkillFolder
 from bot.system import read_link
 from bot.testing.log import MemoryLog
 from bot.testing.model import tool_use

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from bot import errors
-from bot.context.files import Unreadable, must_read
-from bot.context.instructions import Contents, InstructionFiles, Nested
-from bot.context.skills import SkillFolder
 from bot.contracts.identity import ChatKey
+from bot.core.files import Unreadable, must_read
+from bot.core.instructions import Contents, InstructionFiles, Nested
+from bot.core.skills import SkillFolder
 from bot.instruction_files import InstructionFileSet
 from bot.system import SystemDisk
 from bot.testing.log import MemoryLog

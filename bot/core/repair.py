@@ -10,20 +10,52 @@ import functools
 import itertools
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Self
 
 from bot import errors
-from bot.context.store import Entry, without_thinking
-from bot.context.validate import SERVER_CALLS, block_problem, is_server_result, validate
+from bot.contracts.archive import ArchiveKey
 from bot.contracts.base import Json, Message
 from bot.contracts.model import ModelRequest
 from bot.contracts.provenance import ORIGIN, unpacked
 from bot.contracts.tools import ToolCall, ToolResult
+from bot.contracts.transcript import MessageEvent
 from bot.core import blocks, view
+from bot.core.validate import SERVER_CALLS, block_problem, is_server_result, validate
 
 UNANSWERED = "Interrupted by a restart: nothing is known of this call. It may have run, or not."
 LOST = "(A message that stood here could not be read.)"
 GO_ON = "Please go on."
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A message with the uuid of its transcript line."""
+
+    uuid: str
+    message: Message
+    redacted: bool = False
+    """True if what was said in it was removed."""
+    unquoted: frozenset[str] = frozenset()
+    """Ids of messages that it quotes without their words."""
+    adopted: ArchiveKey | None = None
+    """The line of the archive that it was taken from."""
+    calls: str | None = None
+    """The uuid of the message whose calls it answers, where it was mended (`bot.core.repair`): it is on file nowhere."""
+
+    @classmethod
+    def of(cls, uuid: str, said: MessageEvent) -> Self:
+        """The message of a line."""
+        return cls(uuid, said.message, unquoted=frozenset(said.unquoted), adopted=said.adopted)
+
+
+def without_thinking(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+    """The entries without their thinking blocks; one that held nothing else goes."""
+    return tuple(
+        entry if message is entry.message else replace(entry, message=message)
+        for entry in entries
+        for message in blocks.without_thinking([entry.message])
+    )
 
 
 def sound(request: ModelRequest, *, paused: bool = False) -> tuple[ModelRequest, str | None]:

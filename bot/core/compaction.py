@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias, TypeVar
 
-from bot.context.store import Entry, Turn, api_rounds
 from bot.contracts.base import Message
 from bot.contracts.environment import Clock
-from bot.contracts.transcript import UNCHANGED, Boundary, Maker, TranscriptLine
+from bot.contracts.transcript import Maker
 from bot.core import blocks
+
+N = TypeVar("N", bound=Hashable)
+Turn: TypeAlias = Sequence[tuple[N, Message]]
+"""The messages of a turn, each with its name."""
 
 KEEP_TOKENS = 10_000
 IDLE_KEEPS = 2_000
@@ -57,8 +61,8 @@ def most(keep: float) -> float:
     return SPAN * max(keep, WORTH)
 
 
-def border(turns: Sequence[Turn], *, size: Size, keep: int) -> list[str]:
-    """The uuids to drop, oldest first, so that what stays has `keep` tokens and `KEEP_MESSAGES` messages at the least.
+def border(turns: Sequence[Turn[N]], *, size: Size, keep: float) -> list[N]:
+    """The names of the messages to drop, oldest first, so that what stays has `keep` tokens and `KEEP_MESSAGES` messages at the least.
 
     The border stands between turns. Where the turn it would stand before makes more than `most` of what stays, that
     turn loses its oldest API rounds instead, and keeps what people said in it.
@@ -66,37 +70,36 @@ def border(turns: Sequence[Turn], *, size: Size, keep: int) -> list[str]:
     tokens, messages = 0.0, 0
     for at in reversed(range(len(turns))):
         if tokens >= keep and messages >= KEEP_MESSAGES:
-            return _uuids(turns[: at + 1])
+            return names(turns[: at + 1])
         turn = turns[at]
-        own = _size(turn.entries, size)
+        own = _size(turn, size)
         if tokens + own > most(keep):
-            return _uuids(turns[:at]) + _oldest_rounds(turn, size, keep - tokens, KEEP_MESSAGES - messages)
-        tokens, messages = tokens + own, messages + len(turn.entries)
+            return names(turns[:at]) + _oldest_rounds(turn, size, keep - tokens, KEEP_MESSAGES - messages)
+        tokens, messages = tokens + own, messages + len(turn)
     return []
 
 
-def covered(turns: Sequence[Turn], dropped: Sequence[str], covers: str | None) -> list[str]:
-    """Of what is to be dropped what a memory knows that was written when `covers` was the newest entry."""
-    order = _uuids(turns)
+def covered(turns: Sequence[Turn[N]], dropped: Sequence[N], covers: N | None) -> list[N]:
+    """Of what is to be dropped what a memory knows that was written when `covers` was the newest message."""
+    order = names(turns)
     if covers not in order:
         return []
     known = set(order[: order.index(covers) + 1])
-    kept: list[str] = []
+    kept: list[N] = []
     for together in _droppable(turns, set(dropped)):
-        uuids = [entry.uuid for entry in together]
-        if not known.issuperset(uuids):
+        if not known.issuperset(together):
             break
-        kept += uuids
+        kept += together
     return kept
 
 
-def since(turns: Sequence[Turn], covers: str | None) -> Iterator[Message]:
-    """The messages that came after an entry, newest first; all where it is not there."""
+def since(turns: Sequence[Turn[N]], covers: N | None) -> Iterator[Message]:
+    """The messages that came after one of this name, newest first; all where it is not there."""
     for turn in reversed(turns):
-        for entry in reversed(turn.entries):
-            if entry.uuid == covers:
+        for name, message in reversed(turn):
+            if name == covers:
                 return
-            yield entry.message
+            yield message
 
 
 def wants_extraction(tokens: float, calls: int) -> bool:
@@ -132,31 +135,47 @@ def without_oldest(messages: Sequence[Message], tokens: float, size: Size) -> li
     return [message for group in groups for message in group]
 
 
-def _uuids(turns: Sequence[Turn]) -> list[str]:
-    return [entry.uuid for turn in turns for entry in turn.entries]
+def names(turns: Sequence[Turn[N]]) -> list[N]:
+    """The names of all messages of these turns."""
+    return [name for turn in turns for name, _ in turn]
 
 
-def _size(entries: Sequence[Entry], size: Size) -> float:
-    return size([entry.message for entry in entries])
+def _size(turn: Turn[N], size: Size) -> float:
+    return size([message for _, message in turn])
 
 
-def _droppable(turns: Sequence[Turn], dropped: set[str]) -> Iterator[tuple[Entry, ...]]:
+def _droppable(turns: Sequence[Turn[N]], dropped: set[N]) -> Iterator[list[N]]:
     """Yield what is to be dropped, in the pieces in which it goes: a turn, or API rounds of one that is too long."""
     for turn in turns:
-        if dropped.issuperset(entry.uuid for entry in turn.entries):
-            yield turn.entries
+        if dropped.issuperset(names([turn])):
+            yield names([turn])
         else:
-            yield from (one for one in api_rounds(turn) if one[0].uuid in dropped)
+            yield from (names([one]) for one in api_rounds(turn) if one[0][0] in dropped)
 
 
-def _oldest_rounds(turn: Turn, size: Size, keep: float, messages: int) -> list[str]:
+def _oldest_rounds(turn: Turn[N], size: Size, keep: float, messages: int) -> list[N]:
     """The oldest API rounds of a turn, as many as it need not keep. The last one stays: it is the answer."""
     going = api_rounds(turn)
     tokens, kept = 0.0, 0
     while going and (not kept or tokens < keep or kept < messages):
         newest = going.pop()
         tokens, kept = tokens + _size(newest, size), kept + len(newest)
-    return [entry.uuid for one in going for entry in one]
+    return names(going)
+
+
+def api_rounds(turn: Turn[N]) -> list[list[tuple[N, Message]]]:
+    """The API rounds of a turn: an answer of the model, in however many pieces, with the results of its calls."""
+    found = list[list[tuple[N, Message]]]()
+    before: Message | None = None
+    for name, message in turn:
+        if message["role"] == "assistant":
+            if before is None or before["role"] != "assistant":
+                found.append([])
+            found[-1].append((name, message))
+        elif found and blocks.result_ids(message):
+            found[-1].append((name, message))
+        before = message
+    return found
 
 
 class Breaker:
@@ -181,14 +200,3 @@ class Breaker:
 
     def succeeded(self) -> None:
         self._failures = 0
-
-
-def summed_up(turn: Turn, lines: Sequence[TranscriptLine], covers: str | None) -> bool:
-    """True if a summary may tell of this turn, by the lines of its session. The memory, where that took a summary's place,
-    knows what was said up to the entry that it `covers`.
-    """
-    own = {entry.uuid for entry in turn.entries}
-    first = next((at for at, line in enumerate(lines) if line.uuid in own), len(lines))
-    told = (line.event for line in lines[first:] if isinstance(line.event, Boundary))
-    made = (one for one in told if one.head is not UNCHANGED and not one.again)
-    return any(one.how != BY_MEMORY or covers in own for one in made)

@@ -32,9 +32,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bot.context.files import Including, Unreadable
 from bot.contracts.environment import Log
 from bot.contracts.identity import ChatKey
+from bot.core.files import Including, Unreadable
 from bot.hidden_paths import hidden
 from bot.tags import CONTEXT, Tag
 from bot.vetting import Vetting

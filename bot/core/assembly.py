@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from bot import errors, text
-from bot.context import files, prompt
-from bot.context.instructions import InstructionFiles, Instructions
-from bot.context.sections import Section, assemble
 from bot.contracts.environment import Log, Redact
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.tools import Skills
+from bot.core import files, prompt
+from bot.core.instructions import InstructionFiles, Instructions
+from bot.core.sections import Section, assemble
 from bot.hidden_paths import hidden
 from bot.vetting import Vetting
 

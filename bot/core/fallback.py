@@ -6,11 +6,10 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 
 from bot import errors
-from bot.context import memory
 from bot.contracts.environment import Clock, Log, OperatorNotices
 from bot.contracts.identity import ChatKey
 from bot.contracts.model import Model, ModelReply, ModelRequest, TextDelta, ToolInputDelta
-from bot.core import blocks
+from bot.core import blocks, memory
 from bot.llm.wrapper import AWAY, ModelWrapper, aclosing
 from bot.telemetry import context
 from bot.words import say, sentence

@@ -13,14 +13,13 @@ from pathlib import Path
 from types import MappingProxyType
 
 from bot import system_role, tags, text
-from bot.context import file_previews
 from bot.contracts.agent import TurnRequest
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Json, Message
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Due, Inbound, SeenFile
 from bot.contracts.tools import Skill
-from bot.core import blocks, quotes, view
+from bot.core import blocks, file_previews, quotes, view
 from bot.words import UTC as UTC_NAME
 from bot.words import times
 

@@ -8,21 +8,20 @@ compacted itself.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from bot import errors, text
-from bot.agent.chat_totals import ChatTotals
-from bot.agent.continuation import LENGTH
-from bot.agent.deps import AgentDeps
-from bot.agent.view_changes import ViewChanges
-from bot.context import compaction, memory, repair
-from bot.context.memory import MemoryInvalid, SessionMemory, TooLong
 from bot.contracts.base import Json, Message
-from bot.contracts.model import ModelReply, ModelRequest
-from bot.core import blocks, view
+from bot.contracts.environment import Log, Redact
+from bot.contracts.model import ModelReply, ModelRequest, Usage
+from bot.core import blocks, compaction, memory, repair, view
+from bot.core.budget import Budget
+from bot.core.context import LENGTH
+from bot.core.memory import MemoryInvalid, SessionMemory, TooLong
+from bot.core.models import ContextLimits, ModelDeps
 from bot.llm.wrapper import reply_of
-from bot.tools.permissions import taint
 
 ANSWER_TOKENS = 8_192
 """Most tokens of a fork's answer, whatever a turn's may have; a memory takes less, an analysis before a summary takes its
@@ -34,6 +33,21 @@ LARGER = 0.1
 """Share of the excess that is dropped on top of it: the provider may count the rest a little higher."""
 
 
+class ForkDeps(Protocol):
+    """Collaborators of forks: the model and its limits, the tools that requests have."""
+
+    @property
+    def models(self) -> ModelDeps: ...
+    @property
+    def limits(self) -> ContextLimits: ...
+    @property
+    def log(self) -> Log: ...
+    @property
+    def redact(self) -> Redact: ...
+    def declared(self) -> Sequence[Json]: ...
+    def budget(self) -> Budget: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Prefix:
     """The beginning of a chat's next request: `history` as it is shown, then the messages of the running turn."""
@@ -41,8 +55,8 @@ class Prefix:
     system: Sequence[Json]
     history: Sequence[Message]
     current: Sequence[Message] = ()
-    chat_totals: ChatTotals | None = None
-    """Totals of the chat, to which the fork adds its cost."""
+    spent: Callable[[Usage, float | None], object] | None = None
+    """Hears the usage and the cost of the fork."""
     exact: bool = True
     """True if these are the bytes of the next request: a summary by the provider stands for those alone."""
 
@@ -59,21 +73,9 @@ class Summary:
     block: Json | None = None
 
 
-def prefix_of(
-    view_changes: ViewChanges, current: Sequence[Message] = (), stand_in: Sequence[Json] = ()
-) -> Prefix:
-    """The beginning of a chat's next request, without foreign text; with `stand_in` for a system prompt that is not known."""
-    shown, chat_totals = [*view_changes.store.view()], view_changes.chat_totals
-    history, now = taint.faded(shown), taint.faded(current)
-    if view_changes.system and (history, now) == (shown, [*current]):
-        return Prefix(view_changes.system, history, now, chat_totals)
-    # What was thought, or summed up, behind another prompt would be refused.
-    return in_words(Prefix(view_changes.system or stand_in, history, now, chat_totals))
-
-
 def request(
     prefix: Prefix,
-    deps: AgentDeps,
+    deps: ForkDeps,
     *,
     purpose: str,
     directive: Message | None = None,
@@ -105,7 +107,7 @@ def in_words(prefix: Prefix) -> Prefix:
     return replace(prefix, history=history, current=current, exact=False)
 
 
-async def ask(prefix: Prefix, directive: Message, deps: AgentDeps, *, purpose: str) -> str:
+async def ask(prefix: Prefix, directive: Message, deps: ForkDeps, *, purpose: str) -> str:
     """Ask the model and return its words, secrets redacted. Raises `errors.ModelError`, and `memory.TooLong` where they
     reached the limit.
     """
@@ -116,7 +118,7 @@ async def ask(prefix: Prefix, directive: Message, deps: AgentDeps, *, purpose: s
         plain = in_words(prefix)
         if plain.messages == prefix.messages:
             raise
-        # As in a turn (`bot.agent.overflow`); the next one will declare it.
+        # As in a turn (`bot.core.fit`); the next one will declare it.
         cause = f"{type(error).__name__}: {error}"
         deps.log.write("memory", "a fork goes without what was refused", level="warn", cause=cause)
         asked = request(plain, deps, purpose=purpose, directive=directive)
@@ -127,7 +129,7 @@ async def ask(prefix: Prefix, directive: Message, deps: AgentDeps, *, purpose: s
     return deps.redact(blocks.plain_text(reply.content))
 
 
-async def _reply(asked: ModelRequest, prefix: Prefix, deps: AgentDeps) -> ModelReply:
+async def _reply(asked: ModelRequest, prefix: Prefix, deps: ForkDeps) -> ModelReply:
     """The answer, within what the model gives where it says so only now."""
     try:
         return await _streamed(asked, prefix, deps)
@@ -138,14 +140,14 @@ async def _reply(asked: ModelRequest, prefix: Prefix, deps: AgentDeps) -> ModelR
         return await _streamed(replace(asked, max_tokens=error.limit), prefix, deps)
 
 
-async def _streamed(asked: ModelRequest, prefix: Prefix, deps: AgentDeps) -> ModelReply:
+async def _streamed(asked: ModelRequest, prefix: Prefix, deps: ForkDeps) -> ModelReply:
     reply = await reply_of(deps.models.model.stream(asked))
-    if prefix.chat_totals is not None:
-        prefix.chat_totals.asked(reply.usage, reply.cost_usd)
+    if prefix.spent is not None:
+        prefix.spent(reply.usage, reply.cost_usd)
     return reply
 
 
-async def remember(prefix: Prefix, known: SessionMemory | None, deps: AgentDeps) -> SessionMemory:
+async def remember(prefix: Prefix, known: SessionMemory | None, deps: ForkDeps) -> SessionMemory:
     """The memory of a conversation, brought up to date by changes. Those that do not fit are asked for once more, shorter.
 
     Raises `errors.ModelError` and `MemoryInvalid`.
@@ -163,7 +165,7 @@ async def remember(prefix: Prefix, known: SessionMemory | None, deps: AgentDeps)
     return kept
 
 
-async def condense(prefix: Prefix, known: SessionMemory | None, focus: str, deps: AgentDeps) -> Summary:
+async def condense(prefix: Prefix, known: SessionMemory | None, focus: str, deps: ForkDeps) -> Summary:
     """A summary of a whole conversation, by the provider itself where the model can: it reads what the cache holds, and
     nothing of ours stands behind that. What it does not do, or not well, a fork does.
 
@@ -195,7 +197,7 @@ def _never(error: Exception, prefix: Prefix) -> bool:
     return isinstance(error, errors.RequestInvalid) and not here and not bound
 
 
-async def _provided(prefix: Prefix, known: SessionMemory | None, focus: str, deps: AgentDeps) -> Summary:
+async def _provided(prefix: Prefix, known: SessionMemory | None, focus: str, deps: ForkDeps) -> Summary:
     """Ask the provider for the summary. Its token counts tell nothing of the prompt's size, so none is learnt from them."""
     asked = request(prefix, deps, purpose="compaction", summarize=memory.condensing(known, focus))
     reply = await _reply(asked, prefix, deps)
@@ -208,7 +210,7 @@ async def _provided(prefix: Prefix, known: SessionMemory | None, focus: str, dep
     return Summary(words, found[0]) if fits else Summary(text.clean(deps.redact(words)))
 
 
-async def summarize(prefix: Prefix, known: SessionMemory | None, focus: str, deps: AgentDeps) -> str:
+async def summarize(prefix: Prefix, known: SessionMemory | None, focus: str, deps: ForkDeps) -> str:
     """A summary of a conversation. Where the prompt is too long it loses its oldest API rounds, as many as the
     provider says are too much, and is asked again, three times at the most; a summary that is too long is asked for
     once more, shorter.
@@ -233,11 +235,11 @@ async def summarize(prefix: Prefix, known: SessionMemory | None, focus: str, dep
             _shorter_please(error, deps)
 
 
-def _shorter_please(error: TooLong, deps: AgentDeps) -> None:
+def _shorter_please(error: TooLong, deps: ForkDeps) -> None:
     deps.log.write("memory", "a fork is asked again for less", level="warn", cause=str(error))
 
 
-def _cut(prefix: Prefix, error: errors.ContextOverflow, deps: AgentDeps) -> Prefix:
+def _cut(prefix: Prefix, error: errors.ContextOverflow, deps: ForkDeps) -> Prefix:
     """The same within what fits. What was thought behind what is gone would be refused. Raises the error where nothing
     is left.
     """
@@ -248,7 +250,7 @@ def _cut(prefix: Prefix, error: errors.ContextOverflow, deps: AgentDeps) -> Pref
     return in_words(replace(prefix, history=left, current=()))
 
 
-def _shorter(prefix: Prefix, error: errors.ContextOverflow, deps: AgentDeps) -> list[Message]:
+def _shorter(prefix: Prefix, error: errors.ContextOverflow, deps: ForkDeps) -> list[Message]:
     """The messages without their oldest API rounds: by the excess that the provider told, else by a quarter. The summary
     that they begin with stays: nothing else tells of what it stands for.
     """

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Sequence
 
-from bot.context import estimate
 from bot.contracts.base import Json, Message
 from bot.contracts.model import ATTACHED
 from bot.contracts.tools import omission
-from bot.core import blocks
+from bot.core import blocks, estimate
 
 LEAST_KEPT = 3
 """However little is to be kept, so many observations are."""

@@ -12,10 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bot import tags, text
-from bot.context import estimate
 from bot.contracts.base import Json, Message
 from bot.contracts.provenance import ANYBODYS, ORIGIN
-from bot.core import found_tools
+from bot.core import estimate, found_tools
 
 HAPPENED, FACTS, DECISIONS, PREFERENCES, WHERE_WE_ARE, OPEN_TASKS = (
     "What happened",

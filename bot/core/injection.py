@@ -1,0 +1,77 @@
+"""Older messages that a turn has loaded: they stand before the current one until the turn ends."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+
+from bot import errors, tags, text
+from bot.contracts.archive import ArchiveKey, ArchiveLine
+from bot.contracts.base import Message
+from bot.contracts.environment import Ids
+from bot.core import estimate, events, prompt
+from bot.core.chat import Chat
+
+MOST_TOKENS = 30_000
+"""Max estimated tokens of what one turn loads."""
+LONGEST_LINE = 20_000
+"""Max characters of one line; a longer one is shortened in the middle."""
+
+
+class OlderMessages:
+    """`tools.context.Injection` of one turn, which loads at most `most` messages."""
+
+    def __init__(
+        self, chat: Chat, turn: str, most: int, append: Callable[[events.EventData], None], ids: Ids
+    ) -> None:
+        self._chat = chat
+        self._turn = turn
+        self._most = most
+        self._append = append
+        self._ids = ids
+
+    def room(self) -> int:
+        """As `tools.context.Injection`; none where what is loaded has reached its size."""
+        running = self._chat.context.running
+        if running is None or estimate.tokens(self._chat.context.older()) >= MOST_TOKENS:
+            return 0
+        return self._most - running.injected
+
+    def in_view(self, line: ArchiveLine) -> bool:
+        # ULIDs sort by time: what came in after this message is not history yet.
+        if line.request_id >= self._turn or line.request_id in self._chat.context.sources() - {""}:
+            return True
+        running, turn = self._chat.context.running, self._chat.turn
+        if running is not None and self._name(line) in running.lines:
+            return True
+        # All other names of a line hold in its own chat alone: platforms count messages from 1 in each.
+        asked = {one.said_as for one in turn.members} - {None} if turn is not None else set()
+        return line.chat_key == self._chat.key and line.role == "user" and line.message_id in asked
+
+    async def inject(self, lines: Sequence[ArchiveLine]) -> list[ArchiveLine]:
+        """As `tools.context.Injection`. Raises `errors.TurnStopped` where the turn has ended."""
+        running = self._chat.context.running
+        if running is None or running.id != self._turn:
+            raise errors.TurnStopped
+        lines = lines[max(0, len(lines) - self.room()) :]
+        taken = fitted(lines, self._chat.context.older())
+        names = tuple(self._name(line) for line in lines[len(lines) - len(taken) :])
+        messages = prompt.loaded_messages(taken, tags.nonce(self._ids.ulid()))
+        self._append(events.Injected(tuple(messages), tuple(line.ts for line in taken), names))
+        return taken
+
+    def _name(self, line: ArchiveLine) -> str:
+        return hashlib.sha256(repr(ArchiveKey.of(line, self._chat.key)).encode()).hexdigest()[:24]
+
+
+def fitted(lines: Sequence[ArchiveLine], loaded: Sequence[Message]) -> list[ArchiveLine]:
+    """The newest of these lines, shortened, that fit beside what is `loaded`: one in any case."""
+    taken: list[ArchiveLine] = []
+    budget = MOST_TOKENS - estimate.tokens(loaded)
+    for line in reversed(lines):
+        short = line.model_copy(update={"text": text.shorten_middle(line.text, LONGEST_LINE)})
+        budget -= estimate.text_tokens(short.text) + 2 * estimate.BLOCK_TOKENS
+        if budget < 0 and taken:
+            break
+        taken.insert(0, short)
+    return taken

@@ -1,0 +1,406 @@
+"""Keeps histories small: the memory of a chat, written beside its turns, and summaries that stand for what leaves the view.
+
+A compaction takes the memory where that knows what is to go, else it asks a fork for a summary. Both run between turns, but where the
+running turn would no longer fit. What fails costs nothing but the attempt: the history stays, and what is too large in the end is halved
+(`bot.core.fit`). Nothing of it is resumed after a restart: the next end of a turn finds the same to do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from bot import errors, tags
+from bot.contracts.agent import CompactResult
+from bot.contracts.base import Message
+from bot.contracts.environment import Clock, Ids, Log, OperatorNotices, ends_within
+from bot.contracts.identity import ChatKey
+from bot.contracts.provenance import NOBODYS, unpacked
+from bot.contracts.transcript import Maker
+from bot.core import compaction, events, forks, memory
+from bot.core.chat import Chat
+from bot.core.fit import Fit
+from bot.core.found_tools import PutBack
+from bot.core.memory import MemoryInvalid, SessionMemory
+from bot.tools.permissions import taint
+from bot.words import sentence
+
+WAIT_SECONDS = 15.0
+"""Max seconds that a compaction waits for the memory that is being written, and a turn for a compaction."""
+ENOUGH = 0.5
+"""Min part of what should go that the memory knows: else a summary is worth its price."""
+MOST_CHATS = 2_000
+"""Limit of chats of which is remembered how they ask."""
+FAILED = (errors.ShipmateError, MemoryInvalid)
+
+
+class MemoryFile(Protocol):
+    """The memory of a chat as people read and edit it."""
+
+    async def edited(self, chat: ChatKey, known: str) -> str | None:
+        """What stands there where somebody has changed it, else None; `known` is what was written."""
+        ...
+
+    async def save(self, chat: ChatKey, memory: events.Remembered) -> None:
+        """Raises `errors.StorageError`."""
+        ...
+
+
+PutsBack = Callable[[Chat, Sequence[Message], Sequence[Message], float], Awaitable[PutBack]]
+"""What comes back of these messages, which go, beside those that stay, in so many tokens."""
+
+
+@dataclass(slots=True)
+class _Work:
+    """What goes on in one chat. `since` is the newest message of the last memory that was begun."""
+
+    breaker: compaction.Breaker
+    fit: Fit | None = None
+    """How its newest turn asks."""
+    compacting: asyncio.Task[CompactResult] | None = None
+    writing: asyncio.Task[None] | None = None
+    since: int | None = None
+    failures: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Summaries:
+    """Compacts the histories of all chats. `file` is None where memory is off."""
+
+    append: Callable[[Chat, events.EventData], None]
+    file: MemoryFile | None
+    put_back: PutsBack
+    operators: OperatorNotices
+    clock: Clock
+    ids: Ids
+    log: Log
+    _work: OrderedDict[ChatKey, _Work] = field(default_factory=OrderedDict)
+
+    async def stop(self) -> None:
+        """Give up what goes on; nothing is lost by it."""
+        for work in self._work.values():
+            for task in (work.compacting, work.writing):
+                await _give_up(task)
+
+    # ------------------------------------------------------------ the moments at which something may be due
+
+    async def before_turn(self, fit: Fit) -> None:
+        """A turn begins: a compaction that goes on ends first, and the view is no more than twice the cap of messages."""
+        chat = fit.chat
+        work = self._of(chat)
+        work.fit = fit
+        if work.compacting is not None and not await ends_within(WAIT_SECONDS, work.compacting, self.clock):
+            self._write(chat, "a compaction took too long and was given up")
+            work.breaker.failed()  # else every turn would begin another, and the next one wait for it
+            await _give_up(work.compacting)
+        remembers = fit.limits.compaction.enabled and self.file is not None
+        growth = compaction.GROWTH if remembers else 1
+        if len(chat.context.view()) <= fit.limits.max_messages * growth:
+            return
+        over = chat.context.over_cap()
+        if remembers and not self._knows(chat, over):
+            await self._written(work)
+            if self._covers(chat) != _newest(chat):
+                self._begin_memory(fit)
+                await self._written(work)
+        if remembers and not self._knows(chat, over):
+            words = sentence("operators.forgotten", chat=chat.key, count=len(over))
+            self.operators.tell("what chats forget", words)
+        await self._cut(fit, over)
+
+    async def before_asking(self, fit: Fit) -> None:
+        """The running turn asks next: where that may not fit, the history before it is compacted now."""
+        chat = fit.chat
+        hard = fit.budget().hard
+        if (
+            hard is None
+            or not fit.limits.compaction.enabled
+            or not chat.context.turns
+            or fit.tokens() <= hard
+        ):
+            return
+        # What the running turn leaves of the room, less a half of that for what is still to come.
+        left = hard - fit.tokens() + fit.measure(chat.context.view())
+        dropped = self._border(fit, min(_keep(fit), max(0, left // 2)))
+        if not self._of(chat).breaker.open and fit.measure(_messages(chat, dropped)) >= compaction.WORTH:
+            await self._compact(fit, "size", dropped, current=chat.context.current())
+
+    def turn_ended(self, chat: Chat) -> None:
+        """A turn has ended: what is due begins beside whatever comes next."""
+        work, over = self._of(chat), chat.context.over_cap()
+        fit = work.fit
+        if fit is None or self.file is None or not fit.limits.compaction.enabled:
+            if over:
+                self.append(chat, events.Cut(tuple(over), chat.context.head, "message_cap"))
+            return
+        if work.compacting is not None:
+            return
+        if fit.tokens() > fit.budget().limit and self._begin(fit):
+            return
+        if over and work.writing is None and self._knows(chat, over):
+            work.compacting = self._task(chat, self._compact(fit, "message_cap", over))
+        elif work.writing is None and self._enough_is_new(fit, over_cap=bool(over)):
+            self._begin_memory(fit)
+
+    def _begin(self, fit: Fit) -> bool:
+        """Compact beside, where there is enough to gain and it has not failed again and again."""
+        chat = fit.chat
+        work, dropped = self._of(chat), self._border(fit, _keep(fit))
+        if work.breaker.open or fit.measure(_messages(chat, dropped)) < compaction.WORTH:
+            return False
+        work.compacting = self._task(chat, self._compact(fit, "size", dropped))
+        return True
+
+    # ------------------------------------------------------------ compaction
+
+    async def compact(self, fit: Fit, focus: str) -> CompactResult:
+        """Compact because a person asks for it; with a `focus`, by a summary that keeps it above all."""
+        chat = fit.chat
+        dropped = self._border(fit, min(_keep(fit), fit.measure(chat.context.view()) // 4))
+        return (
+            await self._compact(fit, "compact", dropped, focus=focus) if dropped else CompactResult("nothing")
+        )
+
+    async def _compact(
+        self,
+        fit: Fit,
+        reason: str,
+        dropped: Sequence[int],
+        *,
+        focus: str = "",
+        current: Sequence[Message] = (),
+    ) -> CompactResult:
+        """Let these go, and something shorter stand for them. What fails is told to the operator and changes nothing."""
+        chat = fit.chat
+        work = self._of(chat)
+        await self._written(work)
+        try:
+            await self._look_again(chat)
+            known = [] if focus else self._known(chat, dropped)
+            if known and fit.measure(_messages(chat, known)) >= ENOUGH * fit.measure(
+                _messages(chat, dropped)
+            ):
+                remembered, how = chat.context.memory, compaction.BY_MEMORY
+                words = remembered.markdown if remembered is not None else ""
+                change = await self._change(fit, reason, known, words)
+            else:
+                change, how = await self._from_summary(fit, reason, dropped, focus, current)
+        except FAILED as error:
+            self._failed(chat, work, error)
+            return CompactResult("failed")
+        work.breaker.succeeded()
+        if not {*change.dropped} <= {*compaction.names(_named(chat))}:
+            return CompactResult("nothing")  # something else was quicker
+        before = fit.measure(chat.context.view())
+        fit.apply(change)
+        return CompactResult(how, len(change.dropped), before, fit.measure(chat.context.view()))
+
+    def _failed(self, chat: Chat, work: _Work, error: Exception) -> None:
+        opened = work.breaker.failed()
+        self._write(chat, "a compaction failed" + (" again: none for ten minutes" if opened else ""), error)
+        if opened and not isinstance(error, errors.BudgetSpent):
+            cause = f"{type(error).__name__}: {error}"
+            words = sentence("operators.compaction", chat=chat.key, times=compaction.FAILURES, cause=cause)
+            self.operators.tell("the compaction of chats", words)
+
+    async def _cut(self, fit: Fit, over: Sequence[int]) -> None:
+        """Let these go, with the memory in their place if it covers them."""
+        chat = fit.chat
+        remembered, change = chat.context.memory, events.Cut(tuple(over), chat.context.head, "message_cap")
+        if remembered is not None and self._knows(chat, over):
+            change = await self._change(fit, "message_cap", over, remembered.markdown)
+        fit.apply(change)
+
+    async def _from_summary(
+        self,
+        fit: Fit,
+        reason: str,
+        dropped: Sequence[int],
+        focus: str,
+        current: Sequence[Message],
+    ) -> tuple[events.Cut, Maker]:
+        """The change in which a summary stands for it, which is the memory from now on; and who made it."""
+        chat = fit.chat
+        newest = _newest(chat)
+        prefix = _prefix(fit, current)
+        summary = await forks.condense(prefix, self._memory(chat), focus, fit)
+        change = await self._change(fit, reason, dropped, summary.words, summary.block)
+        try:
+            await self._keep(chat, memory.read(summary.words), newest, prefix.messages)
+        except FAILED as error:
+            self._write(chat, "a summary could not be kept as the memory", error)
+        return change, "provider" if summary.block else "summary"
+
+    async def _change(
+        self, fit: Fit, reason: str, dropped: Sequence[int], words: str, block: Any = None
+    ) -> events.Cut:
+        chat = fit.chat
+        context = chat.context
+        before = [context.head] if context.head is not None else []
+        kept = _messages(chat, {*compaction.names(_named(chat))} - {*dropped})
+        left = _room(fit) - fit.measure(kept) - fit.models.estimator.text(fit.models.name, words)
+        again = await self.put_back(chat, [*before, *_messages(chat, dropped)], kept, max(0.0, left))
+        origin = taint.summed(self._origin(chat, context.view()))
+        nonce = tags.nonce(self.ids.ulid())
+        head = memory.head(words, nonce=nonce, origin=origin, block=block, put_back=again)
+        return events.Cut(tuple(dropped), head, reason)
+
+    def _border(self, fit: Fit, keep: float) -> list[int]:
+        chat = fit.chat
+        return compaction.border(_named(chat), size=fit.measure, keep=keep)
+
+    # ------------------------------------------------------------ the memory
+
+    def _enough_is_new(self, fit: Fit, *, over_cap: bool) -> bool:
+        chat = fit.chat
+        new = list(compaction.since(_named(chat), self._of(chat).since or self._covers(chat)))
+        calls = sum(block.get("type") == "tool_use" for one in new for block in one["content"])
+        due = over_cap and compaction.EXTRACT_SHARE * len(new) >= fit.limits.max_messages
+        return due or compaction.wants_extraction(fit.measure(new), calls)
+
+    def _begin_memory(self, fit: Fit) -> None:
+        chat = fit.chat
+        work = self._of(chat)
+        work.since = _newest(chat)
+        work.writing = self._task(chat, self._extract(fit, work))
+
+    async def _extract(self, fit: Fit, work: _Work) -> None:
+        """Write the memory anew. After a failure, the next try comes when as much is new once more."""
+        chat = fit.chat
+        newest = _newest(chat)
+        try:
+            await self._look_again(chat)
+            prefix = _prefix(fit)
+            known = await forks.remember(prefix, self._memory(chat), fit)
+            await self._keep(chat, known, newest, prefix.messages)
+            work.failures = 0
+        except FAILED as error:
+            self._write(chat, "the memory could not be written", error)
+            work.failures += 1
+            if work.failures >= compaction.FAILURES and not isinstance(error, errors.BudgetSpent):
+                cause = f"{type(error).__name__}: {error}"
+                words = sentence("operators.chat_memory", chat=chat.key, times=work.failures, cause=cause)
+                self.operators.tell("the memory of chats", words)
+
+    async def _keep(
+        self, chat: Chat, known: SessionMemory, covers: int | None, seen: Iterable[Message]
+    ) -> None:
+        """Remember this from now on. Raises `errors.StorageError` where the file refuses it; it is remembered all the same."""
+        origin = self._origin(chat, seen).packed()
+        remembered = events.Remembered(known.markdown, covers, origin)
+        self.append(chat, remembered)
+        self.log.write("memory", "the memory of the chat is written", tokens=known.tokens, covers=str(covers))
+        if self.file is not None:
+            await self.file.save(chat.key, remembered)
+
+    async def _look_again(self, chat: Chat) -> None:
+        """Take up what an operator has made of the memory's file meanwhile."""
+        before = chat.context.memory
+        if self.file is None or before is None:
+            return
+        edited = await self.file.edited(chat.key, before.markdown)
+        if edited is None:
+            return
+        try:
+            memory.read(edited)
+        except MemoryInvalid as error:
+            self._write(chat, "the memory cannot be read", error)
+        else:
+            self.append(chat, events.Remembered(edited, None, before.origin))
+
+    def _memory(self, chat: Chat) -> SessionMemory | None:
+        remembered = chat.context.memory
+        return memory.read(remembered.markdown) if remembered is not None else None
+
+    def _covers(self, chat: Chat) -> int | None:
+        return chat.context.memory.covers if chat.context.memory is not None else None
+
+    def _known(self, chat: Chat, dropped: Sequence[int]) -> list[int]:
+        return compaction.covered(_named(chat), dropped, self._covers(chat))
+
+    def _knows(self, chat: Chat, dropped: Sequence[int]) -> bool:
+        return len(self._known(chat, dropped)) == len(dropped)
+
+    def _origin(self, chat: Chat, messages: Iterable[Message]) -> Any:
+        """Whose words a summary of these messages and the memory hold."""
+        before = chat.context.memory
+        origin = unpacked(before.origin) if before is not None else NOBODYS
+        return origin | taint.seen(taint.faded(messages))
+
+    # ------------------------------------------------------------ inside
+
+    def _of(self, chat: Chat) -> _Work:
+        work = self._work.setdefault(chat.key, _Work(compaction.Breaker(self.clock)))
+        self._work.move_to_end(chat.key)
+        oldest = next(iter(self._work.values()))
+        if len(self._work) > MOST_CHATS and oldest.compacting is None is oldest.writing:
+            self._work.popitem(last=False)
+        return work
+
+    async def _written(self, work: _Work) -> None:
+        """Wait for the memory that is being written; one that takes long would take the place of one that knows more."""
+        if work.writing is not None and not await ends_within(WAIT_SECONDS, work.writing, self.clock):
+            await _give_up(work.writing)
+
+    def _task(self, chat: Chat, work: Any) -> asyncio.Task[Any]:
+        task = asyncio.create_task(work)
+
+        def over(ended: asyncio.Task[Any]) -> None:
+            mine = self._of(chat)
+            mine.compacting = None if mine.compacting is ended else mine.compacting
+            mine.writing = None if mine.writing is ended else mine.writing
+            if not ended.cancelled() and (error := ended.exception()) is not None:
+                self._write(chat, "a compaction failed", error)
+
+        task.add_done_callback(over)
+        return task
+
+    def _write(self, chat: Chat, what: str, error: BaseException | None = None) -> None:
+        cause = f"{type(error).__name__}: {error}" if error is not None else None
+        self.log.write("memory", what, level="warn", chat_key=chat.key, cause=cause)
+
+
+async def _give_up(task: asyncio.Task[Any] | None) -> None:
+    if task is not None:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+def _named(chat: Chat) -> list[list[tuple[int, Message]]]:
+    return [turn.named for turn in chat.context.turns]
+
+
+def _newest(chat: Chat) -> int | None:
+    return chat.context.turns[-1].entries[-1].seq if chat.context.turns else None
+
+
+def _messages(chat: Chat, names: Iterable[int]) -> list[Message]:
+    wanted = {*names}
+    return [message for turn in _named(chat) for name, message in turn if name in wanted]
+
+
+def _prefix(fit: Fit, current: Sequence[Message] = ()) -> forks.Prefix:
+    """The beginning of the chat's next request, without foreign text."""
+    chat = fit.chat
+    shown = [*chat.context.view()]
+    history, now = taint.faded(shown), taint.faded(current)
+    prefix = forks.Prefix(fit.system, history, now)
+    # What was thought, or summed up, behind another prompt would be refused.
+    return prefix if (history, now) == (shown, [*current]) else forks.in_words(prefix)
+
+
+def _room(fit: Fit) -> float:
+    """The tokens that a compaction may leave, with all that it puts back: half of what the history may grow to."""
+    budget = fit.budget()
+    if budget.hard is None:
+        return budget.soft // 2
+    frame = fit.tokens() - fit.measure(fit.context.view())
+    return min(budget.soft, max(0, budget.hard - frame)) // 2
+
+
+def _keep(fit: Fit) -> float:
+    """The tokens that a compaction leaves at the least as they are."""
+    return min(fit.limits.compaction.keep_tokens, _room(fit) // compaction.SPAN)
