@@ -92,6 +92,15 @@ class Outbox:
             sent = await within(SEND_SECONDS, self._shown(row))
         except errors.DeliveryThrottled as error:
             self._limits.freeze(row.address, error)
+            self._log.write(
+                "delivery",
+                f"the platform asks to wait {error.retry_after:g} s",
+                level="warn",
+                chat_key=row.chat,
+                request_id=row.turn,
+                outbound_id=row.id,
+                state="throttled",
+            )
             self._append(row, events.Deferred(row.id, self._clock.now() + error.retry_after))
         except errors.EditRefused as error:
             self._log.write("delivery", "a preview cannot be changed", level="warn", cause=str(error))
@@ -103,6 +112,8 @@ class Outbox:
                 level="warn",
                 chat_key=row.chat,
                 request_id=row.turn,
+                outbound_id=row.id,
+                state="uncertain",
                 cause=str(error),
             )
             if row.replaces is None:
@@ -189,11 +200,14 @@ class Outbox:
         self._append(row, events.RowEnded(row.id, "sent", sent.message_id))
         self._log.write(
             "delivery",
-            "a message was delivered",
+            f"{row.form} delivered",
             chat_key=row.chat,
             request_id=row.turn,
             duration=took,
             message_id=sent.message_id,
+            outbound_id=row.id,
+            state="sent",
+            length=len(row.text),
         )
 
     def _failed(self, row: OutboxRow, error: errors.DeliveryFailed) -> None:
@@ -204,6 +218,8 @@ class Outbox:
             level="error",
             chat_key=row.chat,
             request_id=row.turn,
+            outbound_id=row.id,
+            state="failed",
             cause=str(error),
         )
 

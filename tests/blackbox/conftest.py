@@ -224,6 +224,14 @@ class World:
     def everything_on_disk(self) -> bytes:
         return b"\0".join(p.read_bytes() for p in sorted((self.root / ".ship").rglob("*")) if p.is_file())
 
+    def results_on_disk(self) -> int:
+        """The number of results of tools that a process which dies now leaves behind, or more."""
+        if self.process.env.get("SHIPMATE_CORE") != "log":
+            return self.everything_on_disk().count(b'"tool_result"')
+        with contextlib.closing(sqlite3.connect(self.root / ".ship" / "shipmate.db", timeout=5)) as file:
+            (count,) = file.execute("SELECT count(*) FROM events WHERE kind = 'tool_ended'").fetchone()
+        return int(count)
+
     async def turns(self, count: int) -> None:
         """Wait until this many turns of this process and its predecessors are over and written down."""
         await eventually(lambda: sum(line["kind"] == "turn_end" for line in self.log()) >= count)

@@ -73,7 +73,7 @@ async def test_older_messages_stand_before_the_newest_and_go_with_its_turn(world
     for limit in (70, 200, 200):
         world.model.answer(tool_use("chat_load_history", {"limit": limit, "keyword": "heron"}))
     world.telegram.say("which herons?")
-    await killed_in_call(world, 5, lambda: world.everything_on_disk().count(b'"tool_result"') >= 3)
+    await killed_in_call(world, 5, lambda: world.results_on_disk() >= 3)
     asked = blocks(world.model.bodies[-1])
     said = [block.get("text", "") for message in asked for block in message["content"]]
     before = said[said.index("Hello.") : said.index("which herons?")]

@@ -61,7 +61,7 @@ async def test_a_message_whose_turn_was_killed_is_answered_once_after_the_restar
     await world.start()
     await world.heard("I have you.")
     await world.turns(1)
-    assert [line["text"] for line in world.archive()] == ["do not lose me", "I have you."]
+    await eventually(lambda: [line["text"] for line in world.archive()] == ["do not lose me", "I have you."])
     assert await world.process.stop() == 0
 
 
