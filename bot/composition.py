@@ -35,7 +35,9 @@ from bot.contracts.manner import Manner
 from bot.contracts.model import Model
 from bot.contracts.questions import Questions
 from bot.contracts.tools import ToolWatch
+from bot.core.artifacts import ArtifactStore
 from bot.core.assembly import Prompts
+from bot.core.attachments import Limits as FileLimits
 from bot.core.compaction import Policy
 from bot.core.estimate import Estimator
 from bot.core.fallback import Fallback, FallbackModel
@@ -43,13 +45,13 @@ from bot.core.feature import WorkWatch
 from bot.core.file_names import encode
 from bot.core.instructions import InstructionFiles, operator_files
 from bot.core.models import ModelDeps
+from bot.core.outgoing_files import OutgoingLimits
 from bot.core.skills import SkillFolder
 from bot.dashboard.console import Console, ConsoleSources, PartHealth
 from bot.dashboard.metrics import Figures, LogMetrics, MetricsPage
 from bot.dashboard.server import Dashboard
 from bot.disk_reserve import DiskReserve, ReservedDisk
 from bot.features.live.preview_parts import Previewing
-from bot.gateway.attachments import Limits as FileLimits
 from bot.gateway.builder import (
     AgentServices,
     GatewayDeps,
@@ -59,10 +61,9 @@ from bot.gateway.builder import (
 )
 from bot.gateway.jobs.store import JobLimits
 from bot.gateway.lost_messages import LostMessages
-from bot.gateway.outbox.files import OutgoingFiles, OutgoingLimits
+from bot.gateway.outbox.files import OutgoingFiles
 from bot.gateway.watchdog import ChannelWatchdog
 from bot.history.archive.store import ChatStore
-from bot.history.artifacts import ArtifactStore
 from bot.history.line_stream import LineStream
 from bot.history.memory.files import NoteStore
 from bot.history.memory.memories import Memories

@@ -20,25 +20,28 @@ from bot.composition import (
     build_dashboard,
     build_mcp,
     build_services,
+    build_transcriber,
     gateway_deps,
     model_name,
     view_limits,
     with_settings,
 )
-from bot.contracts.agent import CompactResult, TurnRequest
+from bot.contracts.agent import CompactResult, NoArrivals, TurnRequest
 from bot.contracts.approvals import Unattended
 from bot.contracts.base import Message
 from bot.contracts.channel import Channel
 from bot.contracts.environment import Clock
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Inbound
+from bot.contracts.inbound import Inbound, SeenFile
 from bot.contracts.provenance import unpacked
-from bot.core import feature, prompt
+from bot.core import events, feature, prompt
 from bot.core.access import InboundCleaner
 from bot.core.alerts import OperatorAlerts
 from bot.core.archive.export import ArchiveExport
 from bot.core.archive.store import ChatStore
 from bot.core.assembly import Frozen
+from bot.core.attachments import FileReader
+from bot.core.attachments import Limits as FileLimits
 from bot.core.chat import MODES, Chat, Phase
 from bot.core.chats import Chats, Fact
 from bot.core.event_log import EventLog
@@ -52,12 +55,14 @@ from bot.core.injection import OlderMessages
 from bot.core.intake import Intake
 from bot.core.live_messages import LiveMessages
 from bot.core.locales import FactLocales, Locales
+from bot.core.long_blocks import LongBlocks
 from bot.core.loop import Loop, LoopPorts
 from bot.core.models import ModelDeps
 from bot.core.operator_chats import OperatorChats
 from bot.core.outbox import Outbox
+from bot.core.outgoing_files import OutgoingFiles, OutgoingLimits
 from bot.core.rate_limit import RateLimiter
-from bot.core.reply import ChatReply
+from bot.core.reply import ChatReply, ReplyPorts
 from bot.core.runner import Runner, Slots
 from bot.core.saying import Saying
 from bot.core.sqlite_log import SqliteLog
@@ -87,6 +92,8 @@ from bot.rss_monitor import RssMonitor
 from bot.telemetry import JsonlLog, context
 
 DRAIN_SECONDS = 8.0
+LOOK_SECONDS = 5.0
+"""Interval between two looks at the memory that the process takes."""
 
 
 @contextlib.asynccontextmanager
@@ -117,7 +124,16 @@ async def serving(  # noqa: PLR0915 - the wiring of one process, in order
     )
     chats = Chats(event_log, codec, make, clock=environment.clock, ids=environment.ids)
     limits = RateLimiter(services.manifests, environment.clock, limits=settings.delivery.limits)
-    outbox = Outbox(channels, chats, event_log, limits, boot=boot, clock=environment.clock, log=log)
+    files = OutgoingFiles(
+        settings.home / "outgoing",
+        channels,
+        chats,
+        disk=environment.disk,
+        redact=services.redact,
+        log=log,
+        limits=OutgoingLimits(file=settings.delivery.max_file_mb * 1_000_000),
+    )
+    outbox = Outbox(channels, chats, event_log, files, limits, boot=boot, clock=environment.clock, log=log)
     live = LiveMessages(
         outbox,
         channels,
@@ -140,6 +156,7 @@ async def serving(  # noqa: PLR0915 - the wiring of one process, in order
         tasks=tasks,
         door=door,
         live=live,
+        files=files,
         limits=limits,
         boot=boot,
         compact=lambda inbound: turns.compact(inbound),  # noqa: PLW0108 - made below, of what features add
@@ -154,7 +171,15 @@ async def serving(  # noqa: PLR0915 - the wiring of one process, in order
     mcp = build_mcp(services, shared.questions)
     spending = Spending(configuration.prices_of(settings.llm))
     pool = build_agent(services, shared, mcp, spending, door.display.work if door.display else None)
-    turns = Turns(pool, chats, event_log, channels, door, boot=boot)
+    long_blocks = LongBlocks(channels, on=settings.delivery.long_as_files)
+    memory = RssMonitor(settings.memory.limit_mb, [], reports=shared.alerts, clock=environment.clock, log=log)
+
+    def reply(chat: Chat, channel: str) -> ReplyPorts:
+        show = _nothing if door.display is None else functools.partial(door.display.preview, chat)
+        return ReplyPorts(channels[channel].split, show, services.redact, long_blocks, files)
+
+    reader = build_reader(services, channels, memory)
+    turns = Turns(pool, chats, event_log, reply, reader, door=door, boot=boot)
     runner = Runner(
         chats,
         event_log,
@@ -197,7 +222,6 @@ async def serving(  # noqa: PLR0915 - the wiring of one process, in order
     def trouble(part: str, words: str) -> None:
         say(f"{part}: {words}")
 
-    memory = RssMonitor(settings.memory.limit_mb, [], reports=shared.alerts, clock=environment.clock, log=log)
     readiness = Readiness(
         services, channels, memory=memory, mcp=mcp, storage=lambda: event_log.trouble, silent=lambda _: None
     )
@@ -240,8 +264,10 @@ async def serving(  # noqa: PLR0915 - the wiring of one process, in order
             log.write("channel", f"{name} connected")
         for serve in door.serves:
             tasks.serve(serve())
+        tasks.serve(_watch(memory, environment.clock))
         around.push_async_callback(tasks.drain, 1.0)
         await runner.start()  # now that what it sends can go out
+        await files.start()
         await asyncio.wait([checking], timeout=CHECK_SECONDS)
         if checking.done():
             checking.result()
@@ -259,6 +285,7 @@ def build_runtime(
     tasks: BackgroundTasks,
     door: Door,
     live: LiveMessages,
+    files: OutgoingFiles,
     limits: RateLimiter,
     boot: str,
     compact: Callable[[Inbound], Awaitable[CompactResult]],
@@ -303,12 +330,42 @@ def build_runtime(
         settled=services.redact.settled,
         boot=boot,
         compact=compact,
+        files=files,
         suspended=slots.suspended,
         settle=door.settle,
         clock=environment.clock,
         ids=environment.ids,
         log=log,
     )
+
+
+def build_reader(services: Services, channels: Mapping[str, Channel], memory: RssMonitor) -> FileReader:
+    """The reader of the files that people send."""
+    files = services.settings.files
+    return FileReader(
+        channels,
+        services.manifests,
+        artifacts=services.artifacts,
+        redact=services.redact,
+        rss_monitor=memory,
+        clock=services.environment.clock,
+        log=services.log,
+        limits=FileLimits(
+            files.max_bytes,
+            files.max_packed_bytes,
+            files.per_message,
+            pictures=files.pictures,
+            pages=files.pdf_pages,
+        ),
+        transcriber=build_transcriber(files.transcription),
+    )
+
+
+async def _watch(memory: RssMonitor, clock: Clock) -> None:
+    """Look at the memory every few seconds."""
+    while True:
+        await memory.look()
+        await clock.sleep(LOOK_SECONDS)
 
 
 def active(chat: Chat) -> ActiveChat | None:
@@ -328,16 +385,18 @@ class Turns:
         pool: AgentPool,
         chats: Chats,
         event_log: EventLog,
-        channels: Mapping[str, Channel],
-        door: Door,
+        reply: Callable[[Chat, str], ReplyPorts],
+        files: FileReader,
         *,
+        door: Door,
         boot: str,
     ) -> None:
         self._display = door.display
         self._agent = pool.deps
         self._chats = chats
         self._event_log = event_log
-        self._channels = channels
+        self._reply = reply
+        self._files = files
         self._boot = boot
 
         async def freeze(key: ChatKey, channel: str, models: ModelDeps) -> Frozen:
@@ -375,11 +434,14 @@ class Turns:
         if display is not None:
             display.begin(chat.turn)
 
-        async def tell(inbound: Inbound) -> Message:
+        async def tell(inbound: Inbound) -> Message | None:
+            files = await self._seen(chat, turn, inbound)
+            if files is None or not (inbound.says or any(one.read for one in files)):
+                return None
             seen = [*chat.context.view(), *chat.context.current()]
             opens = not chat.context.current()
             wrong = chat.context.wrong if opens else ()
-            request = TurnRequest(inbound.request_id, chat.key, inbound)
+            request = TurnRequest(inbound.request_id, chat.key, inbound, arrivals=Seen(files))
             said = await user_message(
                 request, agent, seen, wrong, news if opens else {}, begins=opens and not seen
             )
@@ -396,15 +458,7 @@ class Turns:
         quiet = all(one.overheard for one in chat.turn.members)
         fit = self._fit(chat, turn, "overheard" if quiet else "turn")
         models = fit.models
-        reply = ChatReply(
-            chat,
-            turn,
-            first,
-            self._chats,
-            split=self._channels[first.channel].split,
-            show=_nothing if display is None else functools.partial(display.preview, chat),
-            redact=agent.redact,
-        )
+        reply = ChatReply(chat, turn, first, self._chats, self._reply(chat, first.channel))
         calls = ToolCalls(
             chat,
             turn,
@@ -432,6 +486,20 @@ class Turns:
             agent.log,
         )
         return Loop(chat, turn, self._chats, ports)
+
+    async def _seen(self, chat: Chat, turn: str, inbound: Inbound) -> Sequence[SeenFile] | None:
+        """The outcome of the files of a message, which are read once; None where the message is gone."""
+        running, name = chat.turn, inbound.request_id
+        if running is None or not inbound.attachments:
+            return ()
+        if name not in running.seen:
+            try:
+                files = await self._files.read(inbound)
+            finally:
+                if name in running.withdrawn:
+                    await self._files.forget(inbound)  # it came in after the message was gone
+            self._chats.append(Fact(chat.key, events.FilesRead(name, files), turn))
+        return None if name in running.withdrawn else running.seen.get(name)
 
     async def compact(self, inbound: Inbound) -> CompactResult:
         """As `Runtime.compact`."""
@@ -463,6 +531,18 @@ class Turns:
         hour = models.prices.hour_pays(models.name)
         system = prompt.system_blocks(frozen.static, frozen.chat(facts), hour=hour)
         return Frame(frozen, system, agent.registry.forms)
+
+
+class Seen(NoArrivals):
+    """The files of the one message that is told."""
+
+    def __init__(self, found: Sequence[SeenFile]) -> None:
+        self._found = found
+
+    async def files(self, inbound: Inbound) -> Sequence[SeenFile]:
+        """As `contracts.agent.Arrivals`."""
+        del inbound
+        return self._found
 
 
 class MemoryFiles:

@@ -18,6 +18,7 @@ from bot.contracts.channel import Channel, Manifest
 from bot.contracts.environment import Clock, Disk, Ids
 from bot.contracts.journal import Journal
 from bot.contracts.leadership import Leadership, SoleLeader
+from bot.core.artifacts import ArtifactStore
 from bot.core.event_log import EventLog
 from bot.core.fallback import Fallback
 from bot.core.skills import SkillFolder
@@ -33,7 +34,6 @@ from bot.gateway.operators import OperatorAlerts
 from bot.gateway.turn_queue import TurnQueue
 from bot.gateway.watchdog import ChannelWatchdog
 from bot.history.archive.store import FILES as ARCHIVE_FILES
-from bot.history.artifacts import ArtifactStore
 from bot.history.line_stream import LineStream
 from bot.history.memory.files import NoteStore
 from bot.history.search.searched_archive import SearchedArchive

@@ -9,10 +9,10 @@ from bot import errors
 from bot.agent.pool import AgentPool
 from bot.contracts.environment import Clock, Log
 from bot.contracts.journal import Journal
+from bot.core.artifacts import ArtifactStore
 from bot.disk_reserve import DiskReserve
 from bot.gateway.operators import OperatorAlerts
 from bot.gateway.turn_queue import TurnQueue
-from bot.history.artifacts import ArtifactStore
 from bot.history.retention import Retention
 from bot.history.search.searched_archive import SearchedArchive
 from bot.history.transcript.requests import RequestLog

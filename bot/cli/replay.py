@@ -232,7 +232,7 @@ async def _again(
     """Ask the configured provider. What it costs stands in the operator's log, like all that is asked."""
     from bot.agent.recording import rerun
     from bot.configuration import prices_of
-    from bot.history.artifacts import ArtifactStore
+    from bot.core.artifacts import ArtifactStore
     from bot.system import SystemClock, SystemDisk, UlidSource
     from bot.telemetry import JsonlLog, LogRedactor, Redactor, turn_scope
 

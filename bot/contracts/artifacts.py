@@ -49,7 +49,7 @@ class ArtifactMatches:
 
 
 class Artifacts(Protocol):
-    """Tool results that are too large for the view, kept whole (`bot.history.artifacts.ArtifactStore`)."""
+    """Tool results that are too large for the view, kept whole (`bot.core.artifacts.ArtifactStore`)."""
 
     async def put(
         self,

@@ -16,11 +16,12 @@ from enum import Enum, auto
 
 from bot.contracts.approvals import ApprovalRecord, Verdict
 from bot.contracts.identity import ChatKey, UserRef
-from bot.contracts.inbound import Inbound
+from bot.contracts.inbound import Attachment, Inbound, SeenFile
 from bot.core import events
 from bot.core.context import AgentContextStore
 from bot.core.event_log import Position
 from bot.core.events import Event
+from bot.core.file_words import UNSEEN, UNSEEN_BY_MODEL
 from bot.core.message_versions import (
     can_coalesce,
     can_join_running_turn,
@@ -47,6 +48,8 @@ LONGEST_BURST = 5
 """Limit of a burst, in multiples of the quiet that ends it: its turn then begins although its person still writes."""
 MOST_EARLY = 10
 """Limit of messages of which an edit or deletion came first: the platforms bring them within seconds."""
+MOST_FILES = 50
+"""Limit of files sent that are told from one whose outcome is not known: its platform is asked for the newest."""
 KNOWN = 500
 """Limit of messages, newest first, whose edits and deletions are recognised after they were answered."""
 
@@ -106,6 +109,12 @@ class Turn:
     withdrawn: set[str] = field(default_factory=set)
     rows: dict[str, events.RowEnded | None] = field(default_factory=dict)
     """Its messages by row, with their ends; None while one may still go out."""
+    seen: dict[str, tuple[SeenFile, ...]] = field(default_factory=dict)
+    """The outcome of the files of its messages, by request id."""
+    unread: list[tuple[Sequence[Attachment], Sequence[SeenFile]]] = field(default_factory=list)
+    """Files of which its people have still to hear, below its next answer, that they were not read."""
+    unshown: set[str] = field(default_factory=set)
+    """Artifacts of files that the model could not be shown."""
     end: str | None = None
 
     @property
@@ -265,6 +274,8 @@ class Chat:
         """What each stop has ended that was not answered yet, by request id."""
         self.questions: dict[str, Question] = {}
         """Those that wait for a verdict, or whose copies do not say yet how they ended."""
+        self.files_sent: list[str] = []
+        """The platform's ids of the newest messages that are files, which alone do not say whose row they are."""
         self._mode = mode
         self._debounce = debounce
         self._people: dict[UserRef, list[Waiting]] = {}
@@ -454,6 +465,13 @@ class Chat:
             turn.call = None
             turn.restarts += 1
 
+    def _files_read(self, event: Event, data: events.FilesRead) -> None:
+        turn = self._running(event)
+        said = next((one for one in turn.left if one.request_id == data.request), None) if turn else None
+        if turn is not None and said is not None:
+            turn.seen[data.request] = data.files
+            turn.unread.append((said.attachments[: len(data.files)], data.files))
+
     def _told(self, event: Event, _: events.Told) -> None:
         turn = self._running(event)
         if turn is not None and turn.phase is Phase.STARTING:
@@ -469,6 +487,14 @@ class Chat:
         if turn is not None and turn.call == data.call:
             turn.call = None
             turn.progress()
+            self._not_shown(turn, set(data.unshown), UNSEEN_BY_MODEL if data.blind else UNSEEN)
+
+    def _not_shown(self, turn: Turn, artifacts: set[str], why: SeenFile) -> None:
+        for one in turn.left if artifacts else ():
+            for file, seen in zip(one.attachments, turn.seen.get(one.request_id, ()), strict=False):
+                if seen.shown is not None and seen.shown.artifact in artifacts - turn.unshown:
+                    turn.unshown.add(seen.shown.artifact)
+                    turn.unread.append(((file,), (why,)))
 
     def _tool_started(self, event: Event, data: events.ToolStarted) -> None:
         turn = self._running(event)
@@ -512,6 +538,8 @@ class Chat:
             self._decide(question, data.verdict, event.at)
 
     def _decide(self, question: Question, verdict: Verdict, at: float) -> None:
+        if question.verdict is None:
+            question.decided = self.seq
         question.decide(verdict, at)
         # What shows it and was not sent yet is not needed any more.
         for row in [one for one in self.outbox.values() if one.question == question.id]:
@@ -589,6 +617,10 @@ class Chat:
         turn = self.turn
         if turn is not None and data.row in turn.rows:
             turn.rows[data.row] = data
+            if data.state == "sent":
+                turn.unread = []  # its words end with them
+        if row is not None and row.file is not None and data.message_id:
+            self.files_sent = [*self.files_sent, data.message_id][-MOST_FILES:]
         if row is None or data.state == "sent":
             return
         if (
@@ -607,7 +639,7 @@ class Chat:
         question = self.questions.get(row.question or "") if row is not None else None
         if row is not None and question is not None:
             question.rows[name] = arrived
-            if arrived:
+            if arrived and row.file is None:
                 question.copies[name] = replace(row, message_id=message_id)
             self._forget(question)
         return row
@@ -625,7 +657,7 @@ class Chat:
         """
         found: list[Effect] = [*self._due_rows(now, boot)]
         found += [Handle(one) for name, one in self.beside.items() if self._opened[name] <= committed]
-        found += self._due_questions(now)
+        found += self._due_questions(now, committed)
         turn = self.turn
         if turn is None:
             found += self._due_turn(now, committed)
@@ -673,10 +705,11 @@ class Chat:
             else:
                 yield Send(row)
 
-    def _due_questions(self, now: float) -> Iterator[Effect]:
+    def _due_questions(self, now: float, committed: int) -> Iterator[Effect]:
         for question in self.questions.values():
             if question.verdict is not None:
-                yield from (Revise(row, question) for row in question.copies.values())
+                if question.decided <= committed:
+                    yield from (Revise(row, question) for row in question.copies.values())
             elif now >= question.record.expires_at:
                 yield Expire(question)
             elif question.record.expires_at < math.inf:

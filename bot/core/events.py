@@ -16,8 +16,8 @@ from pydantic import TypeAdapter, ValidationError
 from bot.contracts.approvals import Approval, QuestionButtons, Verdict
 from bot.contracts.base import ChatType, Json, Message, Role
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Inbound
-from bot.contracts.outbound import OutboundKind
+from bot.contracts.inbound import Inbound, SeenFile
+from bot.contracts.outbound import OutboundKind, StoredFile
 from bot.core.assembly import Frozen
 from bot.words import DEFAULT, UTC
 
@@ -125,6 +125,16 @@ class Joined(EventData):
 
 
 @dataclass(frozen=True, slots=True)
+class FilesRead(EventData):
+    """The files of a message of the running turn were read, in their order, as far as they can be."""
+
+    kind: ClassVar[str] = "files_read"
+    words: ClassVar[frozenset[str]] = frozenset({"files"})
+    request: str
+    files: tuple[SeenFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TurnEnded(EventData):
     """A turn is over. Its last words, if any, were queued with it or before. `reason` says to the model what went wrong."""
 
@@ -202,7 +212,8 @@ class Asked(EventData):
 @dataclass(frozen=True, slots=True)
 class Answered(EventData):
     """The whole answer of the model. `cut` names the tool calls that did not arrive whole, `continues` counts how often
-    this answer was continued.
+    this answer was continued. `unshown` are the artifacts of files that the model was not shown, since the provider refuses them, or
+    all where it is `blind`.
     """
 
     kind: ClassVar[str] = "answered"
@@ -215,6 +226,8 @@ class Answered(EventData):
     continues: int = 0
     usage: Mapping[str, int] = field(default_factory=dict)
     cost_usd: float | None = None
+    unshown: tuple[str, ...] = ()
+    blind: bool = False
     note: str = ""
     """What its person is told below the next message."""
 
@@ -247,6 +260,7 @@ class Queued(EventData):
     """A message is to be sent. `call` is the tool call that says it, `part_of` the first row of a message in several parts,
     `ends` says that its turn ends with it, `replaces` the platform's id of the live message in whose place it comes, `repeat_of` the row whose words these are once more. `buttons` stand
     below it; of a `question` they go once that is decided, and `closes_as` are its words that stay then. Times in it are told in `zone`.
+    Of a `file` the text is the passage in whose place it comes.
     """
 
     kind: ClassVar[str] = "queued"
@@ -271,6 +285,7 @@ class Queued(EventData):
     closes_as: str = ""
     zone: str = UTC
     own_zone: bool = False
+    file: StoredFile | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,13 +337,16 @@ class Shown(EventData):
 
 @dataclass(frozen=True, slots=True)
 class RowEnded(EventData):
-    """A message is in the chat as it stays (`sent`), surely is not (`failed`), or nobody can tell (`unknown`)."""
+    """A message is in the chat as it stays (`sent`), surely is not (`failed`), or nobody can tell (`unknown`).
+    `missing` is the name of a file that its chat cannot have; a message in its place says so.
+    """
 
     kind: ClassVar[str] = "row_ended"
     row: str
     state: RowEndState
     message_id: str | None = None
     reason: str = ""
+    missing: str = ""
 
 
 # ------------------------------------------------------------ changes of the view
@@ -448,6 +466,7 @@ CORE: tuple[type[EventData], ...] = (
     Closed,
     TurnStarted,
     Joined,
+    FilesRead,
     TurnEnded,
     QuestionAsked,
     Decided,

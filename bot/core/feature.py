@@ -30,6 +30,7 @@ from bot.core.events import Decided
 from bot.core.live_messages import LiveMessages
 from bot.core.locales import Locales
 from bot.core.operator_chats import OperatorChats
+from bot.core.outgoing_files import OutgoingFiles
 from bot.core.question import Question
 from bot.core.rate_limit import RateLimiter
 from bot.core.saying import Saying
@@ -68,6 +69,7 @@ class Runtime:
     alerts: OperatorNotices
     locales: Locales
     saying: Saying
+    files: OutgoingFiles
     live: LiveMessages
     limits: RateLimiter
     settings: Mapping[str, ChannelSettings]

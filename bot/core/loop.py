@@ -19,7 +19,7 @@ from bot.contracts.environment import Log, Redact, off_loop
 from bot.contracts.inbound import Inbound
 from bot.contracts.model import Model, ModelReply, ModelRequest
 from bot.contracts.tools import ToolCall
-from bot.core import blocks, continuation, events
+from bot.core import blocks, continuation, events, file_words
 from bot.core.chat import Chat, Phase
 from bot.core.chats import Chats, Fact
 from bot.core.context import LENGTH, RunningTurn
@@ -58,8 +58,8 @@ class LoopPorts:
 
     model: Model
     frame: Callable[[], Awaitable[Frame]]
-    tell: Callable[[Inbound], Awaitable[Message]]
-    """A person's message as the model gets it."""
+    tell: Callable[[Inbound], Awaitable[Message | None]]
+    """A person's message as the model gets it; None where it says nothing."""
     found: Callable[[Message, Sequence[Path]], Awaitable[Sequence[Message]]]
     """What is told of these results: pictures, notes of servers, the instructions for paths that tools have touched."""
     summaries: Summaries
@@ -93,7 +93,9 @@ class Loop:
             with step_scope(step):
                 await self._take_up()
                 running = self._chat.context.running
-                if running is None or not running.entries or self._complete(running):
+                if running is None or not running.entries:
+                    return "" if self._chat.turn is None else file_words.below(self._chat.turn.unread)
+                if self._complete(running):
                     return ""
                 if calls := running.open_calls:
                     await self._act(calls, running.entries[-1].cut)
@@ -112,8 +114,8 @@ class Loop:
         if (more := self._chat.joinable()) and not self._about_to_speak(more):
             self._append(events.Joined(tuple(one.request_id for one in more)))
         for inbound in self._chat.untold:
-            message = await self._ports.tell(inbound)
-            self._append(events.Told(message, (inbound.request_id,)))
+            if (message := await self._ports.tell(inbound)) is not None:
+                self._append(events.Told(message, (inbound.request_id,)))
 
     def _about_to_speak(self, more: Sequence[Inbound]) -> bool:
         """True where words of the model are about to be said, and nothing that they answer was changed."""
@@ -295,6 +297,8 @@ class Loop:
                     "cacheWrite": usage.cache_write_tokens,
                 },
                 cost_usd=reply.cost_usd,
+                unshown=tuple(sorted(reply.unshown)),
+                blind=reply.blind,
                 note=reply.note,
             )
         )

@@ -18,12 +18,17 @@ from bot.core import events
 from bot.core.chats import Chats, Fact
 from bot.core.event_log import EventLog
 from bot.core.outbox_row import OutboxRow
+from bot.core.outgoing_files import OutgoingFiles
 from bot.core.rate_limit import RateLimiter
 from bot.words import say, speaking
 
 PLAIN = LiveForm()
 SEND_SECONDS = 120.0
 """Timeout of a send: a channel that says nothing for so long may have sent."""
+FILE_SECONDS = 240.0
+"""The same for a file."""
+FILE_PATIENCE = 40.0
+"""Max age in seconds of a file that a platform, which is there, has not taken: nothing waits behind it any longer."""
 AGAIN_SECONDS = 5.0
 """Interval between two tries of a change whose outcome is not known."""
 
@@ -38,6 +43,7 @@ class Outbox:
         channels: Mapping[str, Channel],
         chats: Chats,
         event_log: EventLog,
+        files: OutgoingFiles,
         limits: RateLimiter,
         *,
         boot: str,
@@ -47,6 +53,7 @@ class Outbox:
         self._channels = channels
         self._chats = chats
         self._event_log = event_log
+        self._files = files
         self._limits = limits
         self._boot = boot
         self._clock = clock
@@ -68,6 +75,8 @@ class Outbox:
         finally:
             if not lock.locked():
                 self._places.pop(row.place, None)
+            if row.file is not None:
+                await self._files.sweep()
 
     def busy(self, row: OutboxRow) -> bool:
         """True while something is sent or changed in the place of a row."""
@@ -89,19 +98,10 @@ class Outbox:
         await self._event_log.committed()
         began = self._clock.monotonic()
         try:
-            sent = await within(SEND_SECONDS, self._shown(row))
+            sent = await within(SEND_SECONDS if row.file is None else FILE_SECONDS, self._shown(row))
         except errors.DeliveryThrottled as error:
             self._limits.freeze(row.address, error)
-            self._log.write(
-                "delivery",
-                f"the platform asks to wait {error.retry_after:g} s",
-                level="warn",
-                chat_key=row.chat,
-                request_id=row.turn,
-                outbound_id=row.id,
-                state="throttled",
-            )
-            self._append(row, events.Deferred(row.id, self._clock.now() + error.retry_after))
+            self._put_off(row, error)
         except errors.EditRefused as error:
             self._log.write("delivery", "a preview cannot be changed", level="warn", cause=str(error))
             self._append(row, events.Returned(row.id, error.code))
@@ -128,35 +128,17 @@ class Outbox:
     async def find(self, row: OutboxRow) -> None:
         """Find out whether a row arrived. Where nobody can tell it is sent once more, and says so, unless it was only for show."""
         try:
-            found = await within(SEND_SECONDS, self._channels[row.channel].find(self.message(row)))
+            found = await within(SEND_SECONDS, self._channels[row.channel].find(await self._loaded(row)))
         except errors.DeliveryThrottled as error:
             await self._clock.sleep(error.retry_after)
-        except errors.DeliveryFailed:
+        except errors.DeliveryFailed as error:
+            twice = row.file is not None and row.repeat_of is not None and not row.boot
             if row.live:
                 self._append(row, events.RowEnded(row.id, "unknown", reason="uncertain"))
-                return
-            again = events.Queued(
-                f"{row.id}'",
-                row.target,
-                row.text,
-                row.form,
-                row.channel,
-                row.chat_id,
-                row.chat_type,
-                last=row.last,
-                ends=row.ends,
-                repeat_of=row.repeat_of or row.id,
-                language=row.language,
-                buttons=row.buttons,
-                question=row.question,
-                closes_as=row.closes_as,
-                zone=row.zone,
-                own_zone=row.own_zone,
-            )
-            self._chats.append(
-                Fact(row.chat, events.RowEnded(row.id, "unknown", reason="uncertain"), row.turn),
-                Fact(row.chat, again, row.turn),
-            )
+            elif twice or self._overdue(row):
+                self._tell_of_file(row, error, "unsure")
+            else:
+                self._repeat(row)
         else:
             if row.live:
                 self._append(
@@ -165,10 +147,14 @@ class Outbox:
                     if found is None
                     else events.Shown(row.id, found.message_id),
                 )
-            elif found is None:
-                self._append(row, events.Returned(row.id))
-            else:
+            elif found is not None:
                 self._sent(row, found, 0.0)
+            elif self._overdue(row):
+                self._tell_of_file(row, errors.FileRefused("the platform does not take it"), "refused")
+            else:
+                self._append(row, events.Returned(row.id))
+        if row.file is not None:
+            await self._files.sweep()
 
     async def revise(self, row: OutboxRow, outcome: Callable[[], str]) -> None:
         """Change a message that shows a question into its outcome. Where it cannot be changed it stays as it is."""
@@ -210,7 +196,26 @@ class Outbox:
             length=len(row.text),
         )
 
+    def _put_off(self, row: OutboxRow, error: errors.DeliveryThrottled) -> None:
+        self._log.write(
+            "delivery",
+            f"the platform asks to wait {error.retry_after:g} s",
+            level="warn",
+            chat_key=row.chat,
+            request_id=row.turn,
+            outbound_id=row.id,
+            state="throttled",
+        )
+        if self._overdue(row):
+            self._tell_of_file(row, error, "refused")
+        else:
+            self._append(row, events.Deferred(row.id, self._clock.now() + error.retry_after))
+
     def _failed(self, row: OutboxRow, error: errors.DeliveryFailed) -> None:
+        if row.file is not None and type(error) in {errors.DeliveryFailed, errors.FileRefused}:
+            forbidden = isinstance(error, errors.FileRefused) and error.forbidden
+            self._tell_of_file(row, error, "forbidden" if forbidden else "refused")
+            return
         self._append(row, events.RowEnded(row.id, "failed", reason=error.code))
         self._log.write(
             "delivery",
@@ -223,16 +228,92 @@ class Outbox:
             cause=str(error),
         )
 
+    def _repeat(self, row: OutboxRow) -> None:
+        """Queue the words of a row of unknown outcome once more."""
+        again = events.Queued(
+            f"{row.id}'",
+            row.target,
+            row.text,
+            row.form,
+            row.channel,
+            row.chat_id,
+            row.chat_type,
+            part_of=row.part_of or row.id,
+            last=row.last,
+            ends=row.ends,
+            repeat_of=row.repeat_of or row.id,
+            language=row.language,
+            buttons=row.buttons,
+            question=row.question,
+            closes_as=row.closes_as,
+            zone=row.zone,
+            own_zone=row.own_zone,
+            file=row.file,
+        )
+        self._chats.append(
+            Fact(row.chat, again, row.turn),
+            Fact(row.chat, events.RowEnded(row.id, "unknown", reason="uncertain"), row.turn),
+        )
+
+    def _overdue(self, row: OutboxRow) -> bool:
+        """True of a file that its platform, which is there, has not taken in a while."""
+        late = row.file is not None and self._clock.now() - row.queued_at > FILE_PATIENCE
+        return late and self._channels[row.channel].health().connected
+
+    def _tell_of_file(self, row: OutboxRow, error: errors.DeliveryFailed, why: str) -> None:
+        """A platform does not take a file: a sentence comes in its place, with the passage that it stands for below it."""
+        name = "" if row.file is None else row.file.name
+        with speaking(row.language):
+            words = say(f"delivery.file_{why}", name=name)
+        parts = self._channels[row.channel].split(f"{words}\n\n{row.text}") if row.text else [words]
+        told = [
+            events.Queued(
+                f"{row.id}/told/{at}",
+                row.target,
+                part,
+                row.form,
+                row.channel,
+                row.chat_id,
+                row.chat_type,
+                part_of=row.part_of or row.id,
+                language=row.language,
+            )
+            for at, part in enumerate(parts)
+        ]
+        end = events.RowEnded(
+            row.id, "failed", reason=errors.FileRefused.code, missing="" if row.text else name
+        )
+        self._chats.append(*(Fact(row.chat, one, row.turn) for one in (*told, end)))
+        self._log.write(
+            "delivery",
+            "a file cannot be sent; its chat is told",
+            level="error",
+            chat_key=row.chat,
+            request_id=row.turn,
+            code=errors.FileRefused.code,
+            cause=str(error),
+        )
+
     async def _shown(self, row: OutboxRow) -> Sent:
         channel = self._channels[row.channel]
         if row.replaces is None:
-            return await channel.send(self.message(row))
+            return await channel.send(await self._loaded(row))
         await cast("Edits", channel).edit(self.message(row), row.replaces)
         return Sent(row.replaces)
 
+    async def _loaded(self, row: OutboxRow) -> Outbound:
+        """The message that a row is, with its file. Raises `errors.FileRefused`."""
+        message = self.message(row)
+        if row.file is None:
+            return message
+        chat = self._chats.loaded(row.chat)
+        claimed = frozenset(chat.files_sent if chat is not None else ())
+        return replace(message, file=await self._files.load(row.file), claimed=claimed)
+
     def message(self, row: OutboxRow, words: str | None = None, form: LiveForm = PLAIN) -> Outbound:
         """The message that a row is, with its own words or these."""
-        words = row.text if words is None else words
+        own = row.text if row.file is None else ""
+        words = own if words is None else words
         if row.repeat_of is not None:
             with speaking(row.language):
                 words = f"{say('delivery.repeated')}\n\n{words}"

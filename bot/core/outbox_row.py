@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from bot.contracts.approvals import QuestionButtons
 from bot.contracts.base import ChatType
 from bot.contracts.identity import ChatKey
-from bot.contracts.outbound import Address, OutboundKind
+from bot.contracts.outbound import Address, OutboundKind, StoredFile
 from bot.words import UTC
 
 if TYPE_CHECKING:
@@ -60,6 +60,8 @@ class OutboxRow:
     closes_as: str = ""
     zone: str = UTC
     own_zone: bool = False
+    file: StoredFile | None = None
+    """The file that this message is. Its text is the passage in whose place it comes, most often ""."""
 
     @classmethod
     def of(cls, data: Queued, event: Event) -> OutboxRow:
@@ -87,6 +89,7 @@ class OutboxRow:
             closes_as=data.closes_as,
             zone=data.zone,
             own_zone=data.own_zone,
+            file=data.file,
         )
 
     @property
@@ -97,7 +100,7 @@ class OutboxRow:
     def takes(self, shown: OutboxRow) -> bool:
         """True where this message comes in the place of a preview that stands in the chat."""
         preview = shown.form == "preview" and shown.message_id is not None and not shown.outdated
-        answers = self.form == "reply" and self.question is None
+        answers = self.form == "reply" and self.question is None and self.file is None
         return preview and answers and (shown.turn, shown.place) == (self.turn, self.place)
 
     @property

@@ -16,6 +16,8 @@ class Question:
 
     record: ApprovalRecord
     turn: str | None
+    decided: int = 0
+    """The number of the event that decided it: no copy says so before that is on disk."""
     rows: dict[str, bool | None] = field(default_factory=dict)
     """Its messages by row: True once in a chat, False where it never will be, None while nobody knows."""
     copies: dict[str, OutboxRow] = field(default_factory=dict)
@@ -28,6 +30,12 @@ class Question:
     @property
     def verdict(self) -> Verdict | None:
         return self.record.verdict
+
+    def arrived(self, row: str) -> bool | None:
+        """True once a message of it, or its newest repeat, is in a chat, False where it never will be, None while nobody knows."""
+        while f"{row}'" in self.rows:
+            row = f"{row}'"
+        return self.rows.get(row)
 
     def decide(self, verdict: Verdict, at: float) -> None:
         """Take a verdict; the first one counts."""

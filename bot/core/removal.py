@@ -58,11 +58,13 @@ def blanked(event: Event, gone: Gone) -> EventData:  # noqa: PLR0911 - one `matc
         case events.Told():
             message = message_without(data.message, data.sources, event.turn, gone)
             return data if message is data.message else replace(data, message=message)
+        case events.FilesRead() if data.request in gone.requests:
+            return replace(data, files=tuple(replace(one, head="") for one in data.files))
         case events.Answered() if event.turn in gone.turns:
             answer: Message = {"role": "assistant", "content": data.content}
             return replace(data, content=without(answer)["content"])
         case events.Queued(form="reply") if event.turn in gone.turns:
-            return replace(data, text=REMOVED)
+            return replace(data, text=REMOVED, file=None)
         case events.Injected() if data.messages:
             # Whose words each of them is cannot be told any more.
             return replace(data, messages=tuple(map(redacted, data.messages)))

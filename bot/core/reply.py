@@ -3,17 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from bot import errors, text
-from bot.contracts.environment import Redact
+from bot.contracts.environment import Redact, off_loop
 from bot.contracts.inbound import Inbound
-from bot.contracts.outbound import OutgoingFile, Sent
-from bot.core import events
+from bot.contracts.outbound import OutgoingFile, Sent, StoredFile
+from bot.core import events, file_words
 from bot.core.chat import Chat
 from bot.core.chats import Chats, Fact
+from bot.core.long_blocks import LongBlocks
+from bot.core.outgoing_files import OutgoingFiles
+from bot.telemetry import redaction
 
 LONGEST_WAIT = 10.0
 """Max seconds for which a message that was put off is waited for: it goes out by itself later."""
+
+
+SHORT = 2_000
+"""Max characters that are split where everything else runs: that takes a few milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyPorts:
+    """Collaborators of a reply: how its channel splits words and shows them while they come, what becomes a file of them, and where files are kept."""
+
+    split: Callable[[str], list[str]]
+    show: Callable[[Inbound, Callable[[], str]], object]
+    redact: Redact
+    long_blocks: LongBlocks
+    files: OutgoingFiles
 
 
 class ChatReply:
@@ -21,24 +40,12 @@ class ChatReply:
     twice by saying it again.
     """
 
-    def __init__(
-        self,
-        chat: Chat,
-        turn: str,
-        to: Inbound,
-        chats: Chats,
-        *,
-        split: Callable[[str], list[str]],
-        show: Callable[[Inbound, Callable[[], str]], object],
-        redact: Redact,
-    ) -> None:
+    def __init__(self, chat: Chat, turn: str, to: Inbound, chats: Chats, ports: ReplyPorts) -> None:
         self._chat = chat
         self._turn = turn
         self._to = to
         self._chats = chats
-        self._split = split
-        self._show = show
-        self._redact = redact
+        self._ports = ports
         self._ending: str | None = None
 
     @property
@@ -62,62 +69,103 @@ class ChatReply:
         return name in rows and (end is None or end.state != "failed")
 
     def preview(self, words: Callable[[], str]) -> None:
-        self._show(self._to, words)
+        self._ports.show(self._to, words)
+
+    def queued(self, step_id: str) -> bool:
+        """True where a message of this step was queued, whatever became of it."""
+        return bool(self._named(step_id))
 
     def leave(self, words: str, step: str) -> None:
         """Queue words that the turn waits for no more."""
-        self._queue(words, step)
+        if not self.queued(step):
+            self._append(
+                self._ports.split(self._ports.redact(text.clean(self._with_notes(words)))), step, (), ()
+            )
 
     async def send(
         self, words: str, step_id: str | None = None, files: Sequence[OutgoingFile] = ()
     ) -> list[Sent]:
         """As `contracts.agent.Reply`."""
-        if files:
-            raise errors.FileRefused("this core sends no files yet")
-        names = self._queue(words, step_id or "said")
-        return await self._chats.until(self._chat.key, lambda: self._outcome(names))
+        step = step_id or "said"
+        if not self.queued(step):
+            await self._say(words, step, files)
+        return await self._chats.until(self._chat.key, lambda: self._outcome(step))
 
-    def _queue(self, words: str, step: str) -> list[str]:
-        to, rows, running = self._to, self._rows, self._chat.context.running
+    def _with_notes(self, words: str) -> str:
+        """Words with what their person has still to hear below them."""
+        turn, running = self._chat.turn, self._chat.context.running
         notes = running.untold_notes if running is not None else ()
-        parts = self._split(self._redact(text.clean("\n\n".join([words, *notes]))))
-        names = [f"{self._turn}/{step}/{at}" for at in range(len(parts))]
+        return "\n\n".join(filter(None, (words, *notes, file_words.below(turn.unread) if turn else "")))
+
+    async def _say(self, words: str, step: str, files: Sequence[OutgoingFile]) -> None:
+        """Queue a message, with these files below it. Raises `errors.FileRefused`: nothing is queued then."""
+        ports, channel = self._ports, self._to.channel
+        for file in files:
+            await ports.files.check(channel, file)
+        words = text.clean(self._with_notes(words))
+        words = await off_loop(len(words), redaction.LONG, lambda: ports.redact(words))
+        try:
+            shorter = await off_loop(len(words), SHORT, lambda: ports.long_blocks.taken_out(channel, words))
+            for file in shorter.files:
+                await ports.files.check(channel, file)
+            await self._queue(shorter.words, step, [*shorter.files, *files])
+        except errors.FileRefused:
+            await self._queue(words, step, files)
+
+    async def _queue(self, words: str, step: str, files: Sequence[OutgoingFile]) -> None:
+        parts = await off_loop(len(words), SHORT, lambda: self._ports.split(words))
+        async with self._ports.files.kept(files) as kept:
+            if not self.queued(step):
+                self._append(parts, step, files, kept)
+
+    def _append(
+        self, parts: Sequence[str], step: str, files: Sequence[OutgoingFile], kept: Sequence[StoredFile]
+    ) -> None:
+        to, first = self._to, f"{self._turn}/{step}/0"
+        said: list[tuple[str, StoredFile | None]] = [(part, None) for part in parts]
+        said += [(file.markdown, stored) for file, stored in zip(files, kept, strict=True)]
         queued = [
             events.Queued(
-                name,
+                f"{self._turn}/{step}/{at}",
                 to.target,
                 part,
                 channel=to.channel,
                 chat_id=to.chat_id,
                 chat_type=to.chat_type,
-                part_of=names[0] if name != names[0] else None,
-                last=name == names[-1],
-                ends=step == self._ending,
+                part_of=first if at else None,
+                last=at == len(parts) - 1,
+                ends=step == self._ending and stored is None,
                 language=to.language or "",
+                file=stored,
             )
-            for name, part in zip(names, parts, strict=True)
-            if name not in rows
+            for at, (part, stored) in enumerate(said)
         ]
-        if queued:
-            self._chats.append(*(Fact(self._chat.key, one, self._turn) for one in queued))
-        return names
+        self._chats.append(*(Fact(self._chat.key, one, self._turn) for one in queued))
 
-    def _outcome(self, names: Sequence[str]) -> list[Sent] | None:
+    def _named(self, step: str) -> list[str]:
+        """The rows of a message, those included that came in the place of others, in order."""
+        return [one for one in self._rows if one.startswith(f"{self._turn}/{step}/")]
+
+    def _outcome(self, step: str) -> list[Sent] | None:
         """Return the sent messages of these rows, None while one is open. Raises `errors.DeliveryFailed`."""
-        sent = list[Sent]()
-        rows = self._rows
+        sent, missing = list[Sent](), list[str]()
+        rows, names = self._rows, self._named(step)
         for name in names:
-            while (end := rows.get(name)) is not None and end.state == "unknown" and f"{name}'" in rows:
-                name = f"{name}'"  # noqa: PLW2901 - its repeat stands for it
+            end = rows[name]
             if end is None:
                 row = self._chat.outbox.get(name)
                 if row is None or row.not_before is None or row.not_before - row.queued_at < LONGEST_WAIT:
                     return None
                 raise errors.DeliveryDeferred("put off", wait=row.not_before - row.queued_at)
-            if end.state == "failed":
+            if end.state == "failed" and end.reason == errors.FileRefused.code:
+                missing += [end.missing] if end.missing else []
+            elif end.state == "failed":
                 failed = errors.TargetGone if end.reason == errors.TargetGone.code else errors.DeliveryFailed
                 raise errors.DeliveryPartial(sent=len(sent), parts=len(names)) if sent else failed(end.reason)
-            if end.state == "unknown":
+            elif end.state == "sent":
+                sent.append(Sent(end.message_id or ""))
+            elif f"{name}'" not in rows:
                 raise errors.DeliveryUncertain(end.reason)
-            sent.append(Sent(end.message_id or ""))
+        if missing:
+            raise errors.FilesMissing(names=missing)
         return sent

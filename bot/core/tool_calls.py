@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from bot.contracts.agent import Reply
 from bot.contracts.base import Json
 from bot.contracts.inbound import Inbound
 from bot.contracts.tools import Effect, ToolCall, ToolResult
@@ -14,6 +14,8 @@ from bot.core.chat import Chat
 from bot.core.chats import Chats, Fact
 from bot.core.context import INTERRUPTED
 from bot.core.event_log import EventLog
+from bot.core.reply import ChatReply
+from bot.tools.builtin.chat_send import without_files
 from bot.tools.context import Injection, NoOlderTurns, ToolExecutionContext, tool_scope
 from bot.tools.dispatch import Dispatcher
 
@@ -32,7 +34,7 @@ class ToolCalls:
         event_log: EventLog,
         dispatcher: Dispatcher,
         *,
-        reply: Reply,
+        reply: ChatReply,
         boot: str,
         undeclared: Callable[[], Sequence[Json]] = tuple,
         injection: Injection | None = None,
@@ -61,7 +63,12 @@ class ToolCalls:
         begun = [call for call in calls if turn.tools.get(call.id, self._boot) != self._boot]
         for call in begun:
             self.finished(call, ToolResult(call.id, INTERRUPTED, failed=True))
-        left = [call for call in calls if call not in begun]
+        left = [
+            # What a message that is queued had with it may be gone by now.
+            replace(call, input=without_files(call.input)) if self._reply.queued(call.id) else call
+            for call in calls
+            if call not in begun
+        ]
         with tool_scope(self._context(turn.first, [one.user_id for one in turn.members])):
             results = await self._dispatcher.run(left, cut, self)
         shown = {one.call_id: one for one in results}

@@ -18,15 +18,17 @@ from bot.contracts.leadership import Leadership, SoleLeader
 from bot.contracts.memory_files import MemoryFiles
 from bot.contracts.model import Transcriber
 from bot.core.access import Access, InboundCleaner, Memberships
+from bot.core.attachments import Limits as FileLimits
+from bot.core.attachments import RssMonitor
 from bot.core.chat import MODES
 from bot.core.locales import Locales
+from bot.core.long_blocks import LongBlocks
 from bot.core.operator_chats import OperatorChats
 from bot.core.rate_limit import RateLimiter
 from bot.features.live.preview_parts import Previewing
 from bot.gateway.admissions import AdmissionService
 from bot.gateway.approvals import ApprovalService
-from bot.gateway.attachments import FileReader, RssMonitor
-from bot.gateway.attachments import Limits as FileLimits
+from bot.gateway.attachments import RecordingFileReader
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.backlog import LIMIT, Backlog, InFlight
 from bot.gateway.commands import Commands, Servers
@@ -40,7 +42,6 @@ from bot.gateway.jobs.due import DueJobs
 from bot.gateway.jobs.service import JobService
 from bot.gateway.jobs.store import JobLimits, JobStore
 from bot.gateway.live.message import NONE, LiveDeps, Previews, Progress
-from bot.gateway.long_blocks import LongBlocks
 from bot.gateway.operators import OperatorAlerts, QuestionCopies
 from bot.gateway.outbox.files import OutgoingFiles
 from bot.gateway.outbox.worker import OutboxWorker
@@ -124,7 +125,7 @@ class GatewayParts:
     tasks: BackgroundTasks
     turn_queue: TurnQueue
     recovery: Recovery
-    files: FileReader
+    files: RecordingFileReader
     deletions: DeletionService
     stops: Stops
     commands: Commands
@@ -316,7 +317,7 @@ def build_gateway(
     # What an inbound needs from its beginning to its end.
     cleaner = InboundCleaner(deps.redact, access)
     archive = InboundArchiver(journal=journal, archive=deps.archive, log=log)
-    files = FileReader(
+    files = RecordingFileReader(
         channels,
         manifests,
         steps=journal,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import codecs
 import contextlib
 from asyncio import Future
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
@@ -13,12 +12,13 @@ from typing import Any, Literal
 from bot import errors, text
 from bot.contracts.agent import PriorReply
 from bot.contracts.approvals import QuestionButtons
-from bot.contracts.channel import Channel, Reacts, SendsFiles, Suspends, Titles
+from bot.contracts.channel import Channel, Reacts, Suspends, Titles
 from bot.contracts.environment import Log, Redact, off_loop
 from bot.contracts.journal import Journal
 from bot.contracts.outbound import Address, OutboxRow, OutgoingFile, Sent
+from bot.core import outgoing_files
+from bot.core.long_blocks import LongBlocks, Shortened
 from bot.gateway.live.message import Previews, Progress, unseen
-from bot.gateway.long_blocks import LongBlocks, Shortened
 from bot.gateway.outbox.files import OutgoingFiles
 from bot.gateway.outbox.rows import Batch, WriteRows
 from bot.gateway.outbox.worker import OutboxWorker
@@ -29,9 +29,6 @@ Kind = Literal["reply", "notice"]
 SIGN_SECONDS = 5.0
 SHORT = 2_000
 """Characters that are split where everything else runs: that takes a few milliseconds."""
-PIECE = 32_768
-"""Bytes of a file that are searched for secrets at once."""
-LONGEST_SECRET = 8_192
 MISSED_CHARS = 60
 
 
@@ -257,20 +254,7 @@ class Delivery:
         return shorter
 
     async def _check(self, to: Address, file: OutgoingFile) -> None:
-        """Raises `errors.FileRefused` for a file that must not leave, or that this chat cannot have."""
-        channel: object = self._channels[to.channel]
-        if not isinstance(channel, SendsFiles):
-            raise errors.FileRefused("this chat cannot show files")
-        most = min(self._files.limits.file, channel.largest_file)
-        if not 0 < len(file.data) <= most:
-            raise errors.FileRefused(
-                f"{file.name} has {len(file.data):,} bytes, and a file that is sent has 1 to {most:,}"
-            )
-        name = self._redact(file.name)
-        if (name, self._redact(file.path)) != (file.name, file.path) or await _holds_secret(
-            file.data, self._redact
-        ):
-            raise errors.FileRefused(f"{name} holds a secret of this installation")
+        await outgoing_files.check(file, self._channels[to.channel], self._files.limits.file, self._redact)
 
     async def amend(self, row: OutboxRow) -> None:
         """Give a message that was sent the words and buttons that its row has now, redacted; where it cannot be changed it stays."""
@@ -383,27 +367,6 @@ def _missed(lost: Iterable[OutboxRow]) -> str:
     """The sentence for a chat about messages that will not arrive."""
     said = (text.preview(row.shown, MISSED_CHARS) for row in lost)
     return say("delivery.missed", which=", ".join(f"“{words}”" for words in said))
-
-
-async def _holds_secret(data: bytes, redact: Redact) -> bool:
-    """True where our secrets stand in a file, as text in one of the usual encodings."""
-    wide = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}.get(data[:2])
-    for begin in range(0, len(data), PIECE):
-        # A search holds the interpreter to its end: it goes piece by piece, and a secret that is cut stands whole in the next.
-        piece = data[begin : begin + PIECE + LONGEST_SECRET]
-        if await asyncio.to_thread(_shows_secret, piece, wide, redact):
-            return True
-    return False
-
-
-def _shows_secret(piece: bytes, wide: str | None, redact: Redact) -> bool:
-    for encoding in (wide,) if wide is not None else ("utf-8", "latin-1"):
-        words = piece.decode(encoding, "replace")
-        if redact(words) != words:
-            return True
-        if "\ufffd" not in words[4:-4]:  # letters at the ends may be cut
-            return False
-    return False
 
 
 class ChatReply:

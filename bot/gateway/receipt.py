@@ -14,7 +14,7 @@ from bot.contracts.environment import Clock
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import Inbox, InboxRecord, Outbox, StepRecord, Steps, TurnRecord
 from bot.contracts.outbound import OutboxRow
-from bot.gateway.attachments import STEP as FILE
+from bot.core.attachments import STEP as FILE
 from bot.gateway.message_versions import as_changed, on_file
 from bot.tools.permissions.display import named
 from bot.words import CATALOGUES, DEFAULT, paragraph, say, times

@@ -17,7 +17,8 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound, Quoted, SeenFile
 from bot.contracts.journal import InboxRecord, Journal
 from bot.core.access import InboundCleaner
-from bot.gateway.attachments import FileReader, unread
+from bot.core.attachments import FileReader
+from bot.core.file_words import unread
 from bot.gateway.conversation import Turn
 from bot.gateway.message_versions import original, outdated
 from bot.gateway.participation import UnaddressedMessages

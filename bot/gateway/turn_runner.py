@@ -15,9 +15,10 @@ from bot.contracts.environment import Clock, Log, storage_errors_logged
 from bot.contracts.inbound import Inbound, SeenFile
 from bot.contracts.journal import ANSWERED, FAILED, STOPPED, InboxEnd, InboxWrites, Journal
 from bot.contracts.outbound import Address
+from bot.core.attachments import FileReader
 from bot.core.chat import QueueMode
+from bot.core.file_words import UNSEEN, UNSEEN_BY_MODEL, unseen
 from bot.gateway.approvals import ApprovalService
-from bot.gateway.attachments import UNSEEN, UNSEEN_BY_MODEL, FileReader, unseen
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.backlog import InFlight
 from bot.gateway.commands import Commands

@@ -28,13 +28,13 @@ from bot.contracts.inbound import Inbound
 from bot.contracts.model import InMemoryLearned, ModelFacts, ModelReply, ModelRequest, Usage
 from bot.contracts.outbound import Sent
 from bot.contracts.tools import Effect
+from bot.core.artifacts import ArtifactStore
 from bot.core.assembly import Prompts
 from bot.core.file_names import encode
 from bot.core.instructions import InstructionFiles
 from bot.core.models import ModelDeps
 from bot.core.skills import SkillFolder
 from bot.history.archive.store import ChatStore
-from bot.history.artifacts import ArtifactStore
 from bot.history.memory.files import NoteStore
 from bot.history.memory.memories import Memories
 from bot.history.retention import Retention

@@ -240,6 +240,15 @@ class World:
         """Wait until the journal knows what became of all that goes out."""
         await eventually(lambda: not self._leaving())
 
+    def recorded(self, words: str) -> bool:
+        """True once the record of a conversation holds these words."""
+        folder = self.root / ".ship"
+        if self.process.env.get("SHIPMATE_CORE", "gateway") == "gateway":
+            return any(words.encode() in one.read_bytes() for one in folder.glob("transcripts/*/*.jsonl"))
+        with contextlib.closing(sqlite3.connect(folder / "shipmate.db", timeout=5)) as file:
+            (count,) = file.execute("SELECT count(*) FROM events WHERE instr(data, ?)", (words,)).fetchone()
+        return bool(count)
+
     def _leaving(self) -> int:
         name, query = "journal.db", "SELECT count(*) FROM outbox WHERE state IN ('ready', 'sending')"
         if self.process.env.get("SHIPMATE_CORE") == "log":

@@ -209,10 +209,7 @@ async def test_killed_while_it_waits_for_the_model_nothing_is_fetched_twice(
     world.model.script(slow)
     await sender.send("look", LOG)
     await world.model.until(lambda: len(world.model.requests) == 1)
-    transcripts = world.root / ".ship" / "transcripts"
-    await eventually(
-        lambda: any(b"attached_files" in one.read_bytes() for one in transcripts.glob("*/*.jsonl"))
-    )
+    await eventually(lambda: world.recorded("attached_files"))
     await world.process.kill()
     gate.set()
     world.model.script(lambda _: "I have it.")
@@ -341,8 +338,7 @@ async def test_a_picture_is_shown_to_the_model_as_it_is_and_again_in_the_next_tu
     assert sender.fetched() == 1
     first, second = world.model.bodies[0]["messages"], world.model.bodies[-1]["messages"]
     assert unmarked(second[0]) == unmarked(first[0])
-    transcripts = (world.root / ".ship" / "transcripts").glob("*/*.jsonl")
-    assert sum(path.stat().st_size for path in transcripts) < 100_000
+    assert world.everything_on_disk().count(base64.b64encode(data)[:1_000]) == 1, "it is kept once"
 
 
 def unmarked(message: Any) -> Any:
@@ -393,8 +389,7 @@ async def test_a_picture_outlives_a_kill_and_goes_with_its_message(world: World)
     world.model.script(slow)
     root = await sender.show("look", png(64, 48))
     await world.model.until(lambda: len(world.model.requests) == 1)
-    transcripts = world.root / ".ship" / "transcripts"
-    await eventually(lambda: any(b'"attached"' in one.read_bytes() for one in transcripts.glob("*/*.jsonl")))
+    await eventually(lambda: world.recorded('"attached"'))
     await world.process.kill()
     gate.set()
     world.model.script(lambda body: f"{len(pictures(body))} seen")

@@ -12,7 +12,7 @@ from bot.testing.anthropic_script import reply as answered
 from bot.words import say
 from tests import quick
 from tests.blackbox.conftest import ANN, PERSON, ROOM, World
-from tests.blackbox.test_sent_files import BEFORE, REPEATED, UPLOAD, Reader, settled
+from tests.blackbox.test_sent_files import BEFORE, REPEATED, UPLOAD, Reader, archived, settled
 from tests.blackbox.test_streaming import in_slack, streaming, told
 from tests.blackbox.test_web_approvals import Tabs
 from tests.blackbox.test_web_approvals import say as say_in_page
@@ -55,8 +55,7 @@ async def test_long_code_is_a_file_below_the_words(world: World, reader: Reader)
     assert await reader.gets() == [FILE]
     await world.turns(1)
     assert texts(reader) == [as_shown(reader, SHORT)]
-    line = next(line for line in world.archive() if line["role"] == "assistant")
-    assert line["text"] == f"{SHORT}\n[file: code.py]\n{CODE}"
+    await archived(world, f"{SHORT}\n[file: code.py]\n{CODE}")
     await settled(world)
 
 

@@ -73,6 +73,12 @@ async def settled(world: World) -> None:
     await eventually(lambda: not (folder.is_dir() and list(folder.iterdir())))
 
 
+async def archived(world: World, words: str) -> None:
+    """The archive has this as the answer."""
+    await eventually(lambda: any(one["role"] == "assistant" for one in world.archive()))
+    assert [one["text"] for one in world.archive() if one["role"] == "assistant"] == [words]
+
+
 async def test_a_file_that_the_turn_has_made_arrives_below_the_words(world: World, reader: Reader) -> None:
     await world.start()
     world.model.script(making())
@@ -80,8 +86,7 @@ async def test_a_file_that_the_turn_has_made_arrives_below_the_words(world: Worl
     assert await reader.gets() == [(NAME, WORDS.encode())]
     assert reader.texts()[0] == "Here it is."
     await world.turns(1)
-    line = next(line for line in world.archive() if line["role"] == "assistant")
-    assert line["text"] == f"Here it is.\n[file: {NAME}]"
+    await archived(world, f"Here it is.\n[file: {NAME}]")
     assert len(world.model.bodies) == 2, "a delivered message ends the turn"
     await settled(world)
 

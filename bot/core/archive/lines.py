@@ -57,13 +57,20 @@ def answered(end: Event, sent: Mapping[str, tuple[Queued, str | None]]) -> Archi
         user_id=BOT_USER,
         message_id=message_id,
         role="assistant",
-        text="\n".join(part.text for part, _ in sent.values()),
+        text="\n".join(_shown(part) for part, _ in sent.values()),
         meta={
             "requestId": end.turn,
             "messageIds": [name for _, name in sent.values()],
             "outboxIds": list(sent),
         },
     )
+
+
+def _shown(part: Queued) -> str:
+    """The words of a part; of a file its name, and the passage in whose place it comes."""
+    if part.file is None:
+        return part.text
+    return "\n".join(filter(None, (f"[file: {part.file.name}]", part.text)))
 
 
 def removed(event: Event, deletion: Inbound, of: Sequence[Inbound], turns: Sequence[str]) -> ArchiveLine:

@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 
 from pydantic import TypeAdapter
 
-from bot import text
+from bot import errors, text
 from bot.contracts.approvals import (
     CHOICES,
     LASTING,
@@ -25,6 +25,7 @@ from bot.contracts.approvals import (
     runs,
     together,
 )
+from bot.contracts.channel import HasReadingLimits
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.outbound import Address
@@ -36,11 +37,13 @@ from bot.core.locales import ReaderLocale
 from bot.core.operator_chats import who_decided
 from bot.core.question import Question
 from bot.features.approvals.wording import (
+    SHOWN,
     QuestionWords,
     act,
     answer_to_decider,
     buttons_of,
     decides_each,
+    file_of,
     is_called,
     outcome,
     question,
@@ -153,35 +156,37 @@ class ApprovalService:
     async def _show(self, chat: Chat, found: Question, first: Inbound) -> None:
         """Ask wherever somebody may decide, and wait for the verdict. What was queued before a restart is not queued again."""
         asked, here = found.record.asked, Address.of(first)
-        theirs = [
-            name
-            for spoken, to in self._elsewhere(first, asked)
-            if (name := self._ask(chat, found, first, to, spoken, choices=that_hold(asked, CHOICES)))
-        ]
+        all_choices = that_hold(asked, CHOICES)
+        theirs = await asyncio.gather(
+            *(
+                self._ask(chat, found, first, to, spoken, choices=all_choices)
+                for spoken, to in self._elsewhere(first, asked)
+            )
+        )
         choices = self._choices(asked, first.person)
         if not choices and first.chat_type == "group" and not await self._reached(chat, found, theirs):
-            choices = that_hold(asked, CHOICES)
+            choices = all_choices
         spoken = ReaderLocale(language(), zone(), own_zone())
-        own = self._ask(chat, found, first, here, spoken, choices=choices)
+        own = await self._ask(chat, found, first, here, spoken, choices=choices)
         blind = first.chat_type == "direct" and not choices
 
         def settled() -> bool | None:
             # In a direct chat of somebody who may not decide, and with no operator reached, nobody could.
-            lost = blind and all(found.rows[name] is False for name in theirs)
+            lost = blind and all(found.arrived(name) is False for name in theirs)
             return True if found.verdict is not None or lost else None
 
         await self._run.chats.until(chat.key, settled)
         if found.verdict is None:
             self._run.log.write("approval", "no operator can be reached", level="warn", approval=found.id)
             # The question is in the chat before it can say how it ended.
-            await self._run.chats.until(chat.key, lambda: found.rows[own] is not None or None)
+            await self._run.chats.until(chat.key, lambda: found.arrived(own) is not None or None)
             self._append(chat, asked, events.Decided(found.id, Verdict("nobody")))
 
     async def _reached(self, chat: Chat, found: Question, rows: Sequence[str]) -> bool:
         """True once one of these is in its chat; False where none will be, or that takes long."""
 
         def known() -> bool | None:
-            states = [found.rows[name] for name in rows]
+            states = [found.arrived(name) for name in rows]
             if True in states or found.verdict is not None:
                 return True
             return None if None in states else False
@@ -191,7 +196,7 @@ class ApprovalService:
                 return await self._run.chats.until(chat.key, known)
         return False
 
-    def _ask(
+    async def _ask(
         self,
         chat: Chat,
         found: Question,
@@ -201,13 +206,23 @@ class ApprovalService:
         *,
         choices: tuple[Choice, ...],
     ) -> str:
-        """Queue the question in one place, unless that was done; the name of its last row, which has the buttons."""
+        """Queue the question in one place, unless that was done; the name of its last row, which has the buttons. A call that is too
+        long for a message comes in a file above it, so that nobody can press a button before they can see all of it. Where that is
+        not to be had, nothing is allowed for longer.
+        """
         record, name = found.record, f"{found.id}/{to.chat_key}"
         queued = [one for one in found.rows if one == name or one.startswith(f"{name}/")]
         if queued:
             return queued[-1]
+        cut = bool(choices) and self._cut(record, to.channel)
+        if cut and not await self._whole_above(chat, found, to, f"{name} file"):
+            choices = tuple(one for one in choices if one not in LASTING)
         with speaking(*spoken):
-            words = self._words(record, first, to.chat_key, choices) if choices else waiting_notice(record)
+            words = (
+                self._words(record, first, to.chat_key, choices, cut=cut)
+                if choices
+                else waiting_notice(record)
+            )
             if to.chat_key != first.chat_key:
                 words = words.with_place(say("approval.asked_in", place=self._place(first, to)))
             rows = self._run.saying.rows(
@@ -222,12 +237,56 @@ class ApprovalService:
         return rows[-1].row
 
     def _words(
-        self, record: ApprovalRecord, first: Inbound, chat_key: ChatKey, choices: tuple[Choice, ...]
+        self,
+        record: ApprovalRecord,
+        first: Inbound,
+        chat_key: ChatKey,
+        choices: tuple[Choice, ...],
+        *,
+        cut: bool,
     ) -> QuestionWords:
         asks = first.person in self._run.operators
         return question(
-            record, first, chat_key, choices, manifests=self._run.manifests, cut=False, asker_decides=asks
+            record, first, chat_key, choices, manifests=self._run.manifests, cut=cut, asker_decides=asks
         )
+
+    def _cut(self, record: ApprovalRecord, channel: str) -> bool:
+        """True where the question shows the call in part on this channel."""
+        return len(record.asked.shown) > SHOWN and isinstance(self._run.channels[channel], HasReadingLimits)
+
+    async def _whole_above(self, chat: Chat, found: Question, to: Address, name: str) -> bool:
+        """Send all of a call as a file; True once its readers have it, or where it is decided meanwhile."""
+        file = file_of(found.record.asked)
+        if name not in found.rows:
+            try:
+                await self._run.files.check(to.channel, file)
+                async with self._run.files.kept([file]) as (stored,):
+                    row = events.Queued(
+                        name,
+                        to.target,
+                        file.markdown,
+                        "notice",
+                        to.channel,
+                        to.chat_id,
+                        to.chat_type,
+                        language=language(),
+                        question=found.id,
+                        file=stored,
+                    )
+                    self._append(chat, found.record.asked, row)
+            except errors.FileRefused as error:
+                self._run.log.write(
+                    "approval", "a call is no file", level="warn", approval=found.id, cause=str(error)
+                )
+                return False
+
+        def known() -> bool | None:
+            arrived = found.arrived(name)
+            # In the place of a file that is not taken comes its passage.
+            over = arrived is False and bool(file.markdown)
+            return True if over or found.verdict is not None else arrived
+
+        return await self._run.chats.until(chat.key, known)
 
     def _place(self, first: Inbound, to: Address) -> str:
         """The place where it was asked, as it is read elsewhere."""

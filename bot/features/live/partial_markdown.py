@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 from bot import text
+from bot.core.long_blocks import delimits
 
 LONGEST_LINK = 400
 """Characters after a `[`, or in a line that may be the head of a table, that are held back at the most."""
@@ -20,7 +21,6 @@ TRIES = 12
 _FENCE = re.compile(r"^([ \t>]*)((?:[-+*]|\d{1,9}[.)])[ \t]+)?(`{3,}(?=[^`\n]*$)|~{3,})[^\n]*", re.MULTILINE)
 _MARKS_ALONE = re.compile(r"[>\-+*#=_~`|: \t]*(?:\[[ xX]?\]?)?|[> \t]*\d{1,9}[.)]?")
 """A last line from which nobody can tell yet what it will be."""
-_DELIMITER = re.compile(r":?-+:?")
 _BRACKETS = re.compile(r"[()\[\]]")
 _NO_CELLS = re.compile(r"`[^`\n]*`|<[^<>\n]*>|\\\|")
 _BLOCK = re.compile(r"[ \t>]*(?:[-+*][ \t]|\d{1,9}[.)][ \t]|#{1,6}[ \t])")
@@ -300,12 +300,6 @@ def _ends(block: str) -> dict[int, int]:
         elif opened:
             ends[opened.pop()] = found.start()
     return ends
-
-
-def delimits(row: str) -> bool:
-    """True for the line below the head of a table."""
-    cells = row.lstrip(" \t>").rstrip(" \t").removeprefix("|").removesuffix("|").split("|")
-    return all(_DELIMITER.fullmatch(cell.strip(" \t")) for cell in cells)
 
 
 def _run(block: str, at: int) -> int:

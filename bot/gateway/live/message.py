@@ -15,10 +15,10 @@ from bot.contracts.environment import Clock, Log, off_loop
 from bot.contracts.outbound import Address, LiveForm, OutboundKind, OutboxRow
 from bot.contracts.tasks import TaskEvent
 from bot.contracts.tools import ToolCall
+from bot.core.long_blocks import LongBlocks
 from bot.features.live.partial_markdown import RenderablePrefix
 from bot.features.live.preview_parts import Previewing, preview_parts, settled
 from bot.features.live.progress_view import BUSY_SECONDS, ProgressState
-from bot.gateway.long_blocks import LongBlocks
 from bot.gateway.outbox.live_message import LiveMessage
 from bot.gateway.outbox.worker import OutboxWorker
 from bot.words import say

@@ -9,40 +9,15 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import itertools
-import re
-import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from weakref import WeakValueDictionary
 
-from bot import errors, text
+from bot import errors
 from bot.contracts.environment import Disk, Log
 from bot.contracts.outbound import OutboxRow, OutgoingFile, StoredFile
-
-LONGEST_NAME = 120
-"""Characters."""
-_UNSAFE = re.compile(
-    r'[\x00-\x1f\x7f-\x9f"\\/:*?<>|\u061c\u200b\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]'
-)
-"""Signs that mean something in paths or headers, and those that turn the order of others around."""
-
-
-def shown_name(name: str) -> str:
-    """A name of a file as platforms get it, in any script: one line, with its ending where it is shortened."""
-    name = _UNSAFE.sub("_", unicodedata.normalize("NFC", text.clean(name))).strip(" .")
-    stem, dot, ending = name.rpartition(".")
-    if len(name) > LONGEST_NAME and dot and len(ending) <= 20:
-        return f"{text.head(stem, LONGEST_NAME - len(ending) - 1)}.{ending}"
-    return text.head(name, LONGEST_NAME) or "file"
-
-
-@dataclass(frozen=True, slots=True)
-class OutgoingLimits:
-    """Bytes of one file, and of all that wait at once."""
-
-    file: int = 20_000_000
-    total: int = 200_000_000
+from bot.core.outgoing_files import OutgoingLimits, shown_name
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,6 +154,11 @@ def promises_more(arguments: Json) -> bool:
         return False
 
 
+def without_files(arguments: Json) -> Json:
+    """The arguments of a call whose message is on its way, with its files."""
+    return {name: value for name, value in arguments.items() if name != "attachments"}
+
+
 def partly_delivered_words(sent: int, parts: int) -> str:
     """Return the result for a message of which only the beginning arrived."""
     return (

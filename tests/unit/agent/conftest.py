@@ -23,6 +23,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound, SeenFile
 from bot.contracts.model import InMemoryLearned
 from bot.contracts.outbound import Sent
+from bot.core.artifacts import ArtifactStore
 from bot.core.assembly import Prompts
 from bot.core.file_names import encode
 from bot.core.instructions import InstructionFiles
@@ -30,7 +31,6 @@ from bot.core.models import ModelDeps
 from bot.core.skills import SkillFolder
 from bot.history.archive import store as archive
 from bot.history.archive.store import ChatStore
-from bot.history.artifacts import ArtifactStore
 from bot.history.line_stream import LineStream
 from bot.history.memory.files import NoteStore
 from bot.history.retention import Retention

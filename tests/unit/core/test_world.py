@@ -75,6 +75,15 @@ RULES: dict[str, tuple[str, str]] = {
         "if self.turn is None or (running is not None and running.open_calls):",
         "if self.turn is None:",
     ),
+    "a copy says how it ended once that is on disk": (
+        "if question.decided <= committed:",
+        "if question.decided:",
+    ),
+    "files are read once": ("turn.seen[data.request] = data.files", "pass"),
+    "people hear of a file that was not read": (
+        "turn.unread.append((said.attachments[: len(data.files)], data.files))",
+        "pass",
+    ),
     "a tool that has begun is not run again": ("turn.tools[data.call] = data.boot", "pass"),
 }
 """A rule of the fold, with its text and what stands there where it is taken away."""

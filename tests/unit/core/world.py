@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from bot.contracts.approvals import Approval, Ended, QuestionButtons, Verdict
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Inbound
+from bot.contracts.inbound import Attachment, Inbound, SeenFile
 from bot.core import chat as life
 from bot.core import events
 from bot.core.chat import Chat, Phase
@@ -39,6 +39,9 @@ FEED: list[tuple[str, str, str, str]] = [
 """Chat, kind, message and words, in the order in which the platform brings them."""
 ASKED = "restart"
 """The tool whose call an operator has to allow. They read the question in a place of their own, and the person in theirs."""
+WITH_FILE = "m3"
+"""The message with a file that cannot be read, which its answer says."""
+UNREAD = " [file unread]"
 TOOLS = {"restart it": "restart", "note it": "write"}
 """Tools with effects that the model calls once for words that hold these."""
 
@@ -109,6 +112,7 @@ def inbound(world: World, number: int) -> Inbound:
         kind=kind,
         text=words,
         message_id=message,
+        attachments=(Attachment(kind="file", ref="f1"),) if message == WITH_FILE else (),
         request_id=world.fresh(),
     )
 
@@ -219,7 +223,7 @@ class Process:
         for name, chat in self.chats.items():
             for one in chat.questions.values():
                 copy = f"{one.id}/operator"
-                if one.verdict is None and one.rows.get(copy) and copy not in self.world.revised:
+                if one.verdict is None and one.arrived(copy) and copy not in self.world.revised:
                     choices: list[Ended] = ["approved", "denied"]
                     ended = self.world.decided.setdefault(one.id, self.world.rng.choice(choices))
                     self.append((name, events.Decided(one.id, Verdict(ended)), one.turn))
@@ -323,6 +327,8 @@ class Process:
                 return  # what stopped it ends it
             self.take_up(name, chat, turn)
             for said in chat.untold:
+                if said.attachments and (yield from self.gone_while_read(name, chat, turn, said)):
+                    return
                 message = {"role": "user", "content": [{"type": "text", "text": said.text}]}
                 self.append((name, events.Told(message, (said.request_id,)), turn))
             running = chat.context.running
@@ -333,13 +339,25 @@ class Process:
             elif last.message["role"] == "assistant":
                 row = f"{turn}/{last.seq}"
                 if row not in chat.turn.rows:
-                    words = last.message["content"][-1]["text"]
+                    words = last.message["content"][-1]["text"] + UNREAD * bool(chat.turn.unread)
                     self.append((name, events.Queued(row, {"chat_id": name.chat_id}, words, ends=True), turn))
                 else:
                     self.append((name, events.TurnEnded("answered"), turn))
                     return
             elif not (yield from self.ask(name, chat, turn)):
                 return
+
+    def gone_while_read(
+        self, name: ChatKey, chat: Chat, turn: str, said: Inbound
+    ) -> Generator[None, None, bool]:
+        """Read the file of a message, unless that was done; True where the turn is stopped meanwhile."""
+        if chat.turn is not None and said.request_id not in chat.turn.seen:
+            for _ in range(self.world.rng.randint(1, 3)):
+                self.world.tick()
+                yield
+            self.append((name, events.FilesRead(said.request_id, (SeenFile(why="gone", code="gone"),)), turn))
+            yield
+        return chat.turn is None or chat.turn.phase is Phase.STOPPING
 
     def ask(self, name: ChatKey, chat: Chat, turn: str) -> Generator[None, None, bool]:
         """Ask the model; False where the turn does not wait for this call any more."""
@@ -480,6 +498,14 @@ def check(world: World) -> None:
         for turn, end in ends.items():
             answers = [words for owner, _, words, _ in shown if owner == turn]
             assert (end != "stopped") == bool(answers), f"{turn} is {end}: {answers}"
+            read = [
+                one.data.request
+                for one in entries.values()
+                if isinstance(one.data, events.FilesRead) and one.turn == turn
+            ]
+            assert len(read) == len(set(read)), f"{turn} reads files again: {read}"
+            if end == "answered":
+                assert any(UNREAD in words for words in answers) == bool(read), f"{turn}: {answers}"
         for _, row, _, _ in shown:
             copies = [marked for _, other, _, marked in shown if other.rstrip("'") == row.rstrip("'")]
             assert len(copies) == 1 or (not world.finds and world.kills), f"{row} shown {len(copies)} times"

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from bot.contracts.inbound import Attachment
+from bot.core.attachments import artifact_id
+from bot.core.file_words import size_in_words
 from bot.documents.decoder import OLD_OFFICE, Decoder
 from bot.errors import NoReadableText
-from bot.gateway.attachments import artifact_id, size_in_words
 from tests.unit.gateway.office_files import docx
 
 TEXT = "日志 line one\nשורה two\n"

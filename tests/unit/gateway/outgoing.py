@@ -15,9 +15,10 @@ from bot.contracts.inbound import Inbound
 from bot.contracts.journal import ANSWERED, Journal
 from bot.contracts.leadership import SoleLeader
 from bot.contracts.outbound import Address, OutboxRow
+from bot.core.outgoing_files import OutgoingLimits
 from bot.gateway.builder import build_delivery
 from bot.gateway.live.message import NONE
-from bot.gateway.outbox.files import OutgoingFiles, OutgoingLimits
+from bot.gateway.outbox.files import OutgoingFiles
 from bot.history.archive.store import ChatStore
 from bot.journal.sqlite import SqliteJournal
 from bot.system import SystemDisk, UlidSource

@@ -15,7 +15,7 @@ from bot.contracts.channel import FILE_PIECE
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Inbound, SeenFile
 from bot.contracts.outbound import Address
-from bot.gateway.attachments import Limits
+from bot.core.attachments import Limits
 from bot.gateway.delivery import ChatReply
 from bot.words import say
 from tests.unit.gateway.conftest import SECRET, Bench

@@ -12,7 +12,8 @@ from bot import errors
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import SeenFile
 from bot.contracts.journal import StepRecord
-from bot.gateway.attachments import REFUSED, STEP, artifact_id, unread
+from bot.core.attachments import STEP, artifact_id
+from bot.core.file_words import REFUSED, unread
 from bot.words import say
 from tests.unit.gateway.conftest import Bench
 from tests.unit.gateway.test_files import LONG, TEXT, file, seen

@@ -12,9 +12,9 @@ import pytest
 from bot import errors
 from bot.contracts.channel import ReadingLimits
 from bot.contracts.outbound import Outbound, OutgoingFile, Sent
+from bot.core.outgoing_files import OutgoingLimits
 from bot.features.live.preview_parts import GOES_ON
 from bot.gateway.outbox import batch_sender
-from bot.gateway.outbox.files import OutgoingLimits
 from bot.system import SystemDisk
 from bot.testing.disk import Failure, FaultyDisk
 from bot.words import say, speaking

@@ -16,9 +16,8 @@ import pytest
 from bot import errors
 from bot.contracts.leadership import SoleLeader
 from bot.contracts.outbound import Outbound, OutgoingFile, Sent
-from bot.gateway.delivery import PIECE
+from bot.core.outgoing_files import PIECE, OutgoingLimits, shown_name
 from bot.gateway.outbox import batch_sender, rows
-from bot.gateway.outbox.files import OutgoingLimits, shown_name
 from bot.system import SystemDisk
 from bot.telemetry import Redactor
 from bot.testing.clock import FakeClock

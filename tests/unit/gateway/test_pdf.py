@@ -13,9 +13,9 @@ import pypdf
 import pytest
 
 from bot.contracts.inbound import SeenFile
+from bot.core.attachments import Limits
 from bot.documents import parser_process, pdf, reader
 from bot.errors import NoReadableText
-from bot.gateway.attachments import Limits
 from tests.unit.gateway import picture_files
 from tests.unit.gateway.conftest import SECRET, Bench
 from tests.unit.gateway.test_files import file, seen, whole

@@ -11,9 +11,9 @@ import pytest
 from bot import errors
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import SeenFile
+from bot.core import attachments
+from bot.core.attachments import Limits
 from bot.documents.pictures import LARGEST, Picture, picture_of
-from bot.gateway import attachments
-from bot.gateway.attachments import Limits
 from tests.unit.gateway.conftest import SECRET, Bench
 from tests.unit.gateway.picture_files import gif, jpeg, png, webp
 from tests.unit.gateway.test_files import file, seen, whole

@@ -19,9 +19,8 @@ from bot import errors
 from bot.contracts.artifacts import ArtifactMatches
 from bot.contracts.environment import Disk
 from bot.contracts.identity import ChatKey
-from bot.core import file_names, jsonl
-from bot.history import artifacts
-from bot.history.artifacts import ArtifactStore
+from bot.core import artifacts, file_names, jsonl
+from bot.core.artifacts import ArtifactStore
 from bot.system import SystemDisk, UlidSource
 from bot.testing.clock import FakeClock
 from bot.testing.disk import Failure, FaultyDisk

@@ -13,7 +13,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import ShownFile
 from bot.contracts.model import ModelReply, ModelRequest
 from bot.core import blocks
-from bot.history.artifacts import ArtifactStore
+from bot.core.artifacts import ArtifactStore
 from bot.llm import classify
 from bot.llm.attached_files import GONE, AttachedFiles
 from bot.system import SystemDisk, UlidSource

@@ -14,9 +14,9 @@ from bot import errors
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
 from bot.contracts.recall import MembershipAnswer
+from bot.core.artifacts import ArtifactStore
 from bot.core.prompt import loaded_messages
 from bot.history.archive.store import ChatStore
-from bot.history.artifacts import ArtifactStore
 from bot.history.search.searched_archive import SearchedArchive
 from bot.system import SystemDisk, UlidSource
 from bot.testing.clock import FakeClock

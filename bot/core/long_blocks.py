@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from bot import text
 from bot.contracts.channel import Channel, HasReadingLimits, ReadingLimits
 from bot.contracts.outbound import OutgoingFile
-from bot.features.live.partial_markdown import delimits
-from bot.gateway.outbox.files import shown_name
+from bot.core.outgoing_files import shown_name
 from bot.words import say
 
 _FENCE = re.compile(r"([ \t]*(?:(?:[-+*]|\d{1,9}[.)])[ \t]+)?)(`{3,}(?=[^`]*$)|~{3,})(.*)")
 _NOT_A_ROW = re.compile(r"[ \t]*(?:$|[>#]|(?:[-+*]|\d{1,9}[.)])[ \t]|(?:[-*_][ \t]*){3,}$)")
+_DELIMITER = re.compile(r":?-+:?")
 _CELL_END = re.compile(r"(?<!\\)\|")
 _NAME = r"[\w.-]*\w\.[A-Za-z]\w{0,7}"
 _NAMED = re.compile(rf"(?:^|[\s\"'=:/])({_NAME})(?=[\"'\s]|$)")
@@ -262,6 +262,12 @@ def _code_name(info: str, first: str) -> str:
     language = (info.split() or [""])[0].lower().strip("{}.:")
     own = language if _OWN_ENDING.fullmatch(language) else "txt"
     return f"code.{_ENDINGS.get(language, own)}"
+
+
+def delimits(row: str) -> bool:
+    """True for the line below the head of a table."""
+    cells = row.lstrip(" \t>").rstrip(" \t").removeprefix("|").removesuffix("|").split("|")
+    return all(_DELIMITER.fullmatch(cell.strip(" \t")) for cell in cells)
 
 
 def _is_head(lines: list[str], at: int) -> bool:

@@ -1,0 +1,312 @@
+"""Files that people send: what of them holds text becomes an artifact, and its beginning goes to the model; pictures are shown to it.
+
+A file has its artifact under an id that follows from its message: what a crash cut off is fetched again in its place. What was not read
+is said below the next answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import dataclasses
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol, cast
+
+from bot import errors, text, ulids
+from bot.contracts.artifacts import ArtifactPage, Artifacts
+from bot.contracts.base import Level
+from bot.contracts.channel import Channel, Files, Manifest
+from bot.contracts.environment import Clock, Log, Redact, storage_errors_logged
+from bot.contracts.inbound import Attachment, Inbound, SeenFile, ShownFile
+from bot.contracts.model import Transcriber
+from bot.core.file_words import REFUSED, size_in_words
+from bot.documents import pdf
+from bot.documents.decoder import Decoder
+from bot.documents.pictures import LARGEST, fitting, picture_of
+
+STEP = "attachment"
+"""The artifact's word on who has made it."""
+HEAD = 2_000
+"""Characters of a file that the model is shown."""
+SILENCE = "nothing is said in it"
+SECRETIVE = "it holds one of my own secrets"
+TOGETHER = 10_000_000
+"""Bytes of the pictures and PDFs of one message."""
+_AT_ONCE = 262_144
+_OVERLAP = 4_096
+"""Bytes of a picture in which secrets are looked for at once, and those of the next that are looked at with them."""
+AT_ONCE = 16
+UNDER_WAY = 64_000_000
+"""Files under way at the same time, of all chats, and what they may have together: each takes some times its bytes of
+memory.
+"""
+_MOMENT = 10
+"""The characters of a ULID that say when it was made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """`most` bytes of text in a file, `packed` bytes of one whose text is a part of it, `count` files of a message, `seconds` for
+    all files of a message.
+    """
+
+    most: int = 1_000_000
+    packed: int = 5_000_000
+    count: int = 5
+    seconds: float = 45.0
+    pictures: bool = True
+    """True where pictures are shown to the model."""
+    pages: int = 20
+    """Pages of a PDF that is shown to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SentFile:
+    """A file of a message; `name` is the id of the artifact with its text and of its step."""
+
+    inbound: Inbound
+    attachment: Attachment
+    name: str
+    picture: str
+    """The id of the artifact with its bytes, where it is a picture."""
+
+
+class RssMonitor(Protocol):
+    """True where memory is too short for files (`bot.rss_monitor.RssMonitor`)."""
+
+    @property
+    def full(self) -> bool: ...
+
+
+class FileReader:
+    """Reads the files of messages, unless memory is short."""
+
+    def __init__(
+        self,
+        channels: Mapping[str, Channel],
+        manifests: Mapping[str, Manifest],
+        *,
+        artifacts: Artifacts,
+        redact: Redact,
+        rss_monitor: RssMonitor,
+        clock: Clock,
+        log: Log,
+        limits: Limits = Limits(),
+        transcriber: Transcriber | None = None,
+    ) -> None:
+        self._channels = channels
+        self._manifests = manifests
+        self._artifacts = artifacts
+        self._redact = redact
+        self._rss_monitor = rss_monitor
+        self._clock = clock
+        self._log = log
+        self._limits = limits
+        self._transcriber = transcriber
+        self._largest = max(limits.most, limits.packed, LARGEST)
+        self._room = asyncio.Semaphore(max(1, min(AT_ONCE, UNDER_WAY // self._largest)))
+
+    @property
+    def full(self) -> bool:
+        """True where memory is too short for any file."""
+        return self._rss_monitor.full
+
+    async def read(self, inbound: Inbound, *, refused: bool | None = None) -> tuple[SeenFile, ...]:
+        """The outcome of each file of a message, in their order. `refused`: whether none is fetched; None asks how much memory is
+        left.
+        """
+        files, limits = inbound.attachments, self._limits
+        text_at = [at for at, one in enumerate(files) if one.may_be_read and self._heard(one)]
+        if not limits.count or not self._manifests[inbound.channel].files:
+            text_at = []
+        full = self._refused(inbound) if refused is None else refused
+        seen = [REFUSED if full else SeenFile() for _ in files]
+        deadline = asyncio.get_running_loop().time() + limits.seconds
+        for number, at in enumerate(text_at, 1):
+            name, picture = (artifact_id(inbound.request_id, at, files[at], kind) for kind in ("", "shown"))
+            file = SentFile(inbound, files[at], name, picture)
+            why = f"only {limits.count} files of a message are read"
+            more = SeenFile(why=why, code="many", limit=limits.count)
+            unfetched = REFUSED if full else more if number > limits.count else None
+            room = TOGETHER - sum(one.shown.size for one in seen if one.shown is not None)
+            seen[at] = await self._one(file, unfetched, deadline, room)
+        return tuple(seen)
+
+    def _heard(self, attachment: Attachment) -> bool:
+        """True of what need not be heard, and of a recording where somebody hears it."""
+        return not attachment.spoken or self._transcriber is not None
+
+    def _refused(self, inbound: Inbound) -> bool:
+        if not inbound.attachments or not self.full:
+            return False
+        self._log.write(
+            "memory", "memory is short: files were refused", level="warn", files=len(inbound.attachments)
+        )
+        return True
+
+    async def forget(self, inbound: Inbound) -> None:
+        """Let go what was kept of a message's files."""
+        with storage_errors_logged(self._log, "a removed file is still kept"):
+            await self._artifacts.forget(inbound.chat_key, (inbound.request_id,))
+
+    # ------------------------------------------------------------ one file
+
+    async def _one(self, file: SentFile, unfetched: SeenFile | None, deadline: float, room: int) -> SeenFile:
+        """Read one file. `unfetched` is what becomes of one that is not fetched, `room` the bytes of pictures that the message may
+        still have.
+        """
+        return unfetched or await self._fetched(file, deadline, room)
+
+    async def _fetched(self, file: SentFile, deadline: float, room: int) -> SeenFile:
+        """Fetch a file, keep its text or the picture that it is, and look at what is kept."""
+        decoder = Decoder(self._limits.most, spoken=file.attachment.spoken)
+        try:
+            async with asyncio.timeout_at(deadline), self._room:
+                await self._fetch(file, decoder)
+                shown = await self._keep(decoder, file, room)
+        except errors.NoReadableText as error:
+            self._write("a file holds no text", file, level="info", cause=error.why or None)
+            return SeenFile(why=error.why, code=error.code, limit=error.limit)
+        except errors.FileTooLarge as error:
+            self._write("a file is too large", file, cause=str(error))
+            most = self._most(decoder)
+            return SeenFile(why=f"it is larger than {size_in_words(most)}", code="size", limit=most)
+        except (errors.FileFailed, errors.StorageError, TimeoutError) as error:
+            self._write("a file was not read", file, cause=f"{type(error).__name__}: {error}")
+            failed = error if isinstance(error, errors.FileFailed) else errors.FileUnreachable()
+            return SeenFile(why=failed.why, code=failed.code)
+        self._write("a file was read", file, level="info")
+        kept = await self._kept(file)
+        if kept is None and shown is None:
+            return SeenFile(why=errors.FileFailed.why, code="failed")
+        return dataclasses.replace(kept or SeenFile(), shown=shown)
+
+    async def _fetch(self, file: SentFile, decoder: Decoder) -> None:
+        """Hand the bytes of a file on. What it is shows in its first piece, so of one that holds no text there is no more."""
+        # Its manifest says that it is one.
+        channel, size = cast("Files", self._channels[file.inbound.channel]), file.attachment.size or 0
+        async with contextlib.aclosing(channel.fetch(file.attachment, most=self._largest)) as pieces:
+            async for piece in pieces:
+                decoder.take(piece)
+                if max(size, decoder.size) > self._most(decoder):
+                    raise errors.FileTooLarge(f"it has {max(size, decoder.size)} bytes")
+
+    def _most(self, decoder: Decoder) -> int:
+        if decoder.pictured:
+            return LARGEST
+        packed = decoder.packed or decoder.documented or decoder.sound is not None
+        return self._limits.packed if packed else self._limits.most
+
+    async def _keep(self, decoder: Decoder, file: SentFile, room: int) -> ShownFile | None:
+        """Put a text away without our secrets, or a picture that has none of them."""
+        if decoder.pictured:
+            return await self._keep_picture(decoder.data, file, room)
+        if decoder.documented:
+            return await self._keep_pdf(decoder.data, file, room)
+        if self._transcriber is not None and (kind := decoder.sound) is not None:
+            said = text.clean(await self._transcriber.transcribe(decoder.data, kind)).strip()
+            if not said:
+                raise errors.NoReadableText(SILENCE, "silence")
+            await self._put(await asyncio.to_thread(self._redact, said), file, file.name)
+            return None
+        await self._put(
+            await asyncio.to_thread(lambda: self._redact(text.clean(decoder.end()))), file, file.name
+        )
+        return None
+
+    async def _keep_pdf(self, data: bytes, file: SentFile, room: int) -> ShownFile | None:
+        """Put the text of a PDF away; one that is short is shown too. Raises `errors.NoReadableText` where it would be neither."""
+        found = await pdf.read(data, self._limits.most)
+        words = await asyncio.to_thread(lambda: self._redact(text.clean(found.text)))
+        fits = found.pages <= self._limits.pages and len(data) <= min(room, pdf.SHOWN_BYTES)
+        # Its text is packed: a secret in it shows only here.
+        clean = words == found.text and await asyncio.to_thread(self._clean, data)
+        if not words.strip() and not (fits and clean):
+            raise (
+                errors.NoReadableText(SECRETIVE, "secret")
+                if fits
+                else errors.NoReadableText(
+                    f"it has {found.pages} pages and no text that could be read", "pages", found.pages
+                )
+            )
+        shown = await self._shown(file, data, "application/pdf", found.tokens) if fits and clean else None
+        if words.strip():
+            await self._put(words, file, file.name)
+        return shown
+
+    async def _shown(self, file: SentFile, data: bytes, kind: str, tokens: int) -> ShownFile:
+        await self._put(base64.b64encode(data).decode(), file, file.picture)
+        return ShownFile(file.picture, kind, len(data), tokens)
+
+    async def _keep_picture(self, data: bytes, file: SentFile, room: int) -> ShownFile:
+        """Keep a picture as it can be shown. Raises `errors.NoReadableText`."""
+        if not self._limits.pictures:
+            raise errors.NoReadableText
+        data = await fitting(data, room)
+        picture = picture_of(data)
+        if picture is None:
+            raise errors.NoReadableText
+        if len(data) > room:
+            raise errors.NoReadableText(
+                f"the pictures of one message may have {size_in_words(TOGETHER)} together",
+                "pictures",
+                TOGETHER,
+            )
+        if not await asyncio.to_thread(self._clean, data):
+            raise errors.NoReadableText(SECRETIVE, "secret")
+        return await self._shown(file, data, picture.type, picture.tokens)
+
+    def _clean(self, data: bytes) -> bool:
+        """True if bytes hold no secret of ours, as what a file says beside what it shows may."""
+        pieces = (
+            data[at : at + _AT_ONCE + _OVERLAP].decode("latin-1") for at in range(0, len(data), _AT_ONCE)
+        )
+        return all(self._redact(words) == words for words in pieces)
+
+    async def _put(self, words: str, file: SentFile, name: str) -> None:
+        await self._artifacts.put(
+            words,
+            chat_key=file.inbound.chat_key,
+            request_id=file.inbound.request_id,
+            tool=STEP,
+            tool_use_id=file.name,
+            artifact_id=name,
+        )
+
+    async def _kept(self, file: SentFile) -> SeenFile | None:
+        """The part of a file's text that is kept; None where nothing is."""
+        page = await self._page(file, file.name)
+        return SeenFile(file.name, page.characters, page.lines, page.text) if page is not None else None
+
+    async def _page(self, file: SentFile, artifact: str) -> ArtifactPage | None:
+        try:
+            return await self._artifacts.read(artifact, file.inbound.chat_key, offset=0, limit=HEAD)
+        except (errors.ToolError, errors.StorageError):
+            return None
+
+    def _write(
+        self, message: str, file: SentFile, *, level: Level = "warn", cause: str | None = None
+    ) -> None:
+        self._log.write(
+            "file",
+            message,
+            level=level,
+            chat_key=file.inbound.chat_key,
+            request_id=file.inbound.request_id,
+            channel=file.inbound.channel,
+            message_id=file.inbound.message_id,
+            artifact=file.name,
+            ref=file.attachment.ref,
+            size=file.attachment.size,
+            cause=cause,
+        )
+
+
+def artifact_id(request_id: str, at: int, attachment: Attachment, kind: str = "") -> str:
+    """The id of a file's artifact of a kind: a ULID of the moment of its message, always the same."""
+    named = f"{request_id} {at} {attachment.ref}{kind and ' '}{kind}"
+    number = int.from_bytes(hashlib.sha256(named.encode()).digest()[:_MOMENT])
+    return request_id[:_MOMENT] + ulids.written(number)[_MOMENT:]

@@ -1,0 +1,84 @@
+"""The words about files that people sent and that were not read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from bot import errors
+from bot.contracts.environment import Log
+from bot.contracts.inbound import Attachment, SeenFile
+from bot.words import paragraph, say
+
+GONE = SeenFile(why=errors.FileGone.why, code="gone")
+REFUSED = SeenFile(why="memory was short", refused=True, code="memory")
+"""A file of a message of which nothing was fetched."""
+UNSEEN = SeenFile(why="the provider refuses it", code="unseen")
+UNSEEN_BY_MODEL = SeenFile(why="the model sees no files", code="blind")
+NAMED = 10
+"""So many of them are named: an album has no more."""
+
+
+def unseen(attachments: Sequence[Attachment], *, full: bool, log: Log) -> str:
+    """The sentence about files that were not looked at; "" where nothing came along. While memory is `full`, none is
+    taken.
+    """
+    if attachments and full:
+        log.write("memory", "memory is short: files were refused", level="warn", files=len(attachments))
+        return say("files.no_room")
+    return cannot_open(attachments)
+
+
+def unread(attachments: Sequence[Attachment], seen: Sequence[SeenFile]) -> str:
+    """The sentence about the files of a message that were not read; "" where all were, or nothing came along."""
+    if any(one.refused for one in seen):
+        return say("files.no_room")
+    both = list(zip(attachments, seen, strict=True))
+    failed = [
+        say("files.unread_one", file=_named(file), reason=_reason(one)) for file, one in both if one.why
+    ]
+    words = say("files.unread", files=_listed(failed)) if failed else ""
+    never = cannot_open([file for file, one in both if not one.read and not one.why])
+    return "\n".join(filter(None, (words, never)))
+
+
+def below(files: Iterable[tuple[Sequence[Attachment], Sequence[SeenFile]]]) -> str:
+    """The sentences about files of several messages."""
+    return "\n".join(filter(None, (unread(attachments, seen) for attachments, seen in files)))
+
+
+def cannot_open(attachments: Sequence[Attachment]) -> str:
+    """A line that names them, but for voice notes, for which there is another; "" where nothing came along."""
+    if not attachments:
+        return ""
+    kinds: dict[str, list[str]] = {}
+    for attachment in attachments:
+        kinds.setdefault(attachment.kind, []).append(_named(attachment))
+    return paragraph(
+        *(
+            say(f"files.cannot_{kind}", count=len(named), names=_listed(named))
+            for kind, named in kinds.items()
+        )
+    )
+
+
+def _listed(named: Sequence[str]) -> str:
+    first = ", ".join(named[:NAMED])
+    return say("files.more", names=first, count=len(named) - NAMED) if len(named) > NAMED else first
+
+
+def _named(attachment: Attachment) -> str:
+    return f"“{attachment.name}”" if attachment.name else say("files.nameless")
+
+
+def _reason(seen: SeenFile) -> str:
+    """The reason why a file was not read, for people."""
+    if not seen.code:
+        return seen.why
+    return say(f"files.why_{seen.code}", count=seen.limit, size=size_in_words(seen.limit))
+
+
+def size_in_words(size: int) -> str:
+    """A number of bytes for people."""
+    if size < 1_000:
+        return f"{size} bytes"
+    return f"{size / 1_000_000:.3g} MB" if size >= 1_000_000 else f"{size / 1_000:.3g} kB"

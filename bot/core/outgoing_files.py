@@ -1,0 +1,179 @@
+"""Files on their way out: the bytes that people will get, kept from the moment a message is meant until its row has ended. What becomes
+of the original meanwhile is no matter.
+
+A file is named by the SHA-256 of what it holds, so that the same bytes are kept once, and is on disk before the event that names it. It
+stays while a row of an outbox has it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import contextlib
+import hashlib
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bot import errors, text
+from bot.contracts.channel import Channel, SendsFiles
+from bot.contracts.environment import Disk, Log, Redact
+from bot.contracts.outbound import OutgoingFile, StoredFile
+from bot.core.chats import Chats
+
+LONGEST_NAME = 120
+"""Max characters of a name."""
+PIECE = 32_768
+"""Bytes of a file that are searched for secrets at once."""
+LONGEST_SECRET = 8_192
+_UNSAFE = re.compile(
+    r'[\x00-\x1f\x7f-\x9f"\\/:*?<>|\u061c\u200b\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]'
+)
+"""Signs that mean something in paths or headers, and those that turn the order of others around."""
+
+
+def shown_name(name: str) -> str:
+    """A name of a file as platforms get it, in any script: one line, with its ending where it is shortened."""
+    name = _UNSAFE.sub("_", unicodedata.normalize("NFC", text.clean(name))).strip(" .")
+    stem, dot, ending = name.rpartition(".")
+    if len(name) > LONGEST_NAME and dot and len(ending) <= 20:
+        return f"{text.head(stem, LONGEST_NAME - len(ending) - 1)}.{ending}"
+    return text.head(name, LONGEST_NAME) or "file"
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingLimits:
+    """Bytes of one file, and of all that wait at once."""
+
+    file: int = 20_000_000
+    total: int = 200_000_000
+
+
+async def check(file: OutgoingFile, channel: object, most: int, redact: Redact) -> None:
+    """Raises `errors.FileRefused` for a file that must not leave, or that the chats of this channel cannot have."""
+    if not isinstance(channel, SendsFiles):
+        raise errors.FileRefused("this chat cannot show files")
+    most = min(most, channel.largest_file)
+    if not 0 < len(file.data) <= most:
+        raise errors.FileRefused(
+            f"{file.name} has {len(file.data):,} bytes, and a file that is sent has 1 to {most:,}"
+        )
+    name = redact(file.name)
+    if (name, redact(file.path)) != (file.name, file.path) or await _holds_secret(file.data, redact):
+        raise errors.FileRefused(f"{name} holds a secret of this installation")
+
+
+async def _holds_secret(data: bytes, redact: Redact) -> bool:
+    """True where our secrets stand in a file, as text in one of the usual encodings."""
+    wide = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}.get(data[:2])
+    for begin in range(0, len(data), PIECE):
+        # A search holds the interpreter to its end: it goes piece by piece, and a secret that is cut stands whole in the next.
+        piece = data[begin : begin + PIECE + LONGEST_SECRET]
+        if await asyncio.to_thread(_shows_secret, piece, wide, redact):
+            return True
+    return False
+
+
+def _shows_secret(piece: bytes, wide: str | None, redact: Redact) -> bool:
+    for encoding in (wide,) if wide is not None else ("utf-8", "latin-1"):
+        words = piece.decode(encoding, "replace")
+        if redact(words) != words:
+            return True
+        if "\ufffd" not in words[4:-4]:  # letters at the ends may be cut
+            return False
+    return False
+
+
+class OutgoingFiles:
+    """The store in `folder`. `disk` may block; it is used on other threads."""
+
+    def __init__(
+        self,
+        folder: Path,
+        channels: Mapping[str, Channel],
+        chats: Chats,
+        *,
+        disk: Disk,
+        redact: Redact,
+        log: Log,
+        limits: OutgoingLimits,
+    ) -> None:
+        self._folder = folder
+        self._channels = channels
+        self._chats = chats
+        self._disk = disk
+        self._redact = redact
+        self._log = log
+        self._limits = limits
+        self._keeping = Counter[str]()
+        """Files whose rows are about to be queued."""
+        self._alone = asyncio.Lock()
+        """Held while a file is written or removed."""
+        self._started = False
+
+    async def start(self) -> None:
+        """Every chat with an open row is in memory: what no row has goes, now and from now on."""
+        self._started = True
+        await self.sweep()
+
+    async def check(self, channel: str, file: OutgoingFile) -> None:
+        """Raises `errors.FileRefused` for a file that must not leave, or that the chats of this channel cannot have."""
+        await check(file, self._channels[channel], self._limits.file, self._redact)
+
+    @contextlib.asynccontextmanager
+    async def kept(self, files: Sequence[OutgoingFile]) -> AsyncIterator[list[StoredFile]]:
+        """Keep these for the block, which queues the rows that have them. Raises `errors.FileRefused`."""
+        found = [
+            StoredFile(shown_name(one.name), one.mime_type, len(one.data), await _digest(one.data), one.path)
+            for one in files
+        ]
+        if sum(self._sizes().values()) + sum(one.size for one in found) > self._limits.total:
+            raise errors.FileRefused("too many files wait for their platforms")
+        names = [one.sha256 for one in found]
+        self._keeping.update(names)
+        try:
+            for name, one in zip(names, files, strict=True):
+                async with self._alone:
+                    await asyncio.to_thread(self._disk.replace, self._folder / name, one.data)
+        except OSError as error:
+            self._keeping.subtract(names)
+            self._log.write("storage", "a file cannot be kept for sending", level="error", cause=str(error))
+            raise errors.FileRefused("the disk does not take the file") from error
+        try:
+            yield found
+        finally:
+            self._keeping.subtract(names)
+
+    async def load(self, stored: StoredFile) -> OutgoingFile:
+        """The file of a row, as it was kept. Raises `errors.FileRefused` where it is gone or damaged."""
+        try:
+            data = await asyncio.to_thread(self._disk.read, self._folder / stored.sha256)
+        except OSError as error:
+            raise errors.FileRefused(f"the kept file cannot be read: {error.strerror}") from error
+        if await _digest(data) != stored.sha256:
+            raise errors.FileRefused("the kept file is gone or damaged")
+        return OutgoingFile(stored.name, stored.mime_type, data, stored.path)
+
+    async def sweep(self) -> None:
+        """Remove the files that no row has any more."""
+        if not self._started:
+            return
+        try:
+            for name in await asyncio.to_thread(self._disk.names, self._folder):
+                async with self._alone:
+                    if not self._keeping[name] and name not in self._sizes():
+                        await asyncio.to_thread(self._disk.remove, self._folder / name)
+        except OSError as error:
+            self._log.write("storage", "a file that was sent stays", level="warn", cause=str(error))
+
+    def _sizes(self) -> dict[str, int]:
+        """The bytes of the files that rows have, by name."""
+        rows = (row for chat in self._chats for row in chat.outbox.values())
+        return {row.file.sha256: row.file.size for row in rows if row.file is not None}
+
+
+async def _digest(data: bytes) -> str:
+    return await asyncio.to_thread(lambda: hashlib.sha256(data).hexdigest())
