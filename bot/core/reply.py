@@ -93,6 +93,7 @@ class ChatReply:
                 part_of=names[0] if name != names[0] else None,
                 last=name == names[-1],
                 ends=step == self._ending,
+                replaces=to.renews if name == names[0] and not rows else None,
                 language=to.language or "",
             )
             for name, part in zip(names, parts, strict=True)

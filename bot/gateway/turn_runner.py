@@ -16,6 +16,7 @@ from bot.contracts.inbound import Inbound, SeenFile
 from bot.contracts.journal import ANSWERED, FAILED, STOPPED, InboxEnd, InboxWrites, Journal
 from bot.contracts.outbound import Address
 from bot.core.chat import QueueMode
+from bot.features.jobs.job import merged
 from bot.gateway.approvals import ApprovalService
 from bot.gateway.attachments import UNSEEN, UNSEEN_BY_MODEL, FileReader, unseen
 from bot.gateway.background import BackgroundTasks
@@ -34,7 +35,6 @@ from bot.gateway.conversation import (
 from bot.gateway.deletions import DeletionService
 from bot.gateway.delivery import ChatReply, Delivery
 from bot.gateway.effects import EffectRunner, InboundOutcome, not_idempotent
-from bot.gateway.jobs.due import merged
 from bot.gateway.questions import QuestionService
 from bot.gateway.turn_inputs import TurnInputs
 from bot.gateway.turn_queue import TurnQueue
