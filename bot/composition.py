@@ -51,6 +51,7 @@ from bot.dashboard.console import Console, ConsoleSources, PartHealth
 from bot.dashboard.metrics import Figures, LogMetrics, MetricsPage
 from bot.dashboard.server import Dashboard
 from bot.disk_reserve import DiskReserve, ReservedDisk
+from bot.features.jobs.job import JobLimits
 from bot.features.live.preview_parts import Previewing
 from bot.gateway.builder import (
     AgentServices,
@@ -59,7 +60,6 @@ from bot.gateway.builder import (
     build_agent_services,
     build_gateway,
 )
-from bot.gateway.jobs.store import JobLimits
 from bot.gateway.lost_messages import LostMessages
 from bot.gateway.outbox.files import OutgoingFiles
 from bot.gateway.watchdog import ChannelWatchdog

@@ -87,6 +87,7 @@ from bot.lifecycle import (
     check_model,
 )
 from bot.llm.budgets import Spending
+from bot.periodic_jobs import PeriodicJobs
 from bot.reload import ConfigurationReload
 from bot.rss_monitor import RssMonitor
 from bot.telemetry import JsonlLog, context
@@ -166,7 +167,7 @@ async def serving(  # noqa: PLR0915 - the wiring of one process, in order
     # The agent asks it as any `contracts.approvals.Approvals`.
     approvals = cast("ApprovalService", door.approvals or Unattended())
     shared = dataclasses.replace(
-        shared, approvals=approvals, locales=locales, alerts=cast("OldAlerts", alerts)
+        shared, approvals=approvals, locales=locales, alerts=cast("OldAlerts", alerts), **door.ports
     )
     mcp = build_mcp(services, shared.questions)
     spending = Spending(configuration.prices_of(settings.llm))
@@ -179,7 +180,8 @@ async def serving(  # noqa: PLR0915 - the wiring of one process, in order
         return ReplyPorts(channels[channel].split, show, services.redact, long_blocks, files)
 
     reader = build_reader(services, channels, memory)
-    turns = Turns(pool, chats, event_log, reply, reader, door=door, boot=boot)
+    cleaner = InboundCleaner(services.redact, shared.access)
+    turns = Turns(pool, chats, event_log, reply, reader, door=door, cleaner=cleaner, boot=boot)
     runner = Runner(
         chats,
         event_log,
@@ -204,7 +206,6 @@ async def serving(  # noqa: PLR0915 - the wiring of one process, in order
         flush=lambda: exporter.flush(),  # noqa: PLW0108 - it is made below
     )
     exporter = Exporter(ArchiveExport(archive, event_log), event_log, clock=environment.clock, log=log)
-    cleaner = InboundCleaner(services.redact, shared.access)
     intake = Intake(
         chats,
         event_log,
@@ -268,6 +269,9 @@ async def serving(  # noqa: PLR0915 - the wiring of one process, in order
         around.push_async_callback(tasks.drain, 1.0)
         await runner.start()  # now that what it sends can go out
         await files.start()
+        periodic = PeriodicJobs(door.periodic, log)
+        periodic.start()
+        around.callback(periodic.stop)
         await asyncio.wait([checking], timeout=CHECK_SECONDS)
         if checking.done():
             checking.result()
@@ -306,6 +310,7 @@ def build_runtime(
         log=log,
     )
     return Runtime(
+        configuration=settings,
         name=settings.name,
         model=model_name(settings),
         chats=chats,
@@ -389,8 +394,11 @@ class Turns:
         files: FileReader,
         *,
         door: Door,
+        cleaner: InboundCleaner,
         boot: str,
     ) -> None:
+        self._door = door
+        self._cleaner = cleaner
         self._display = door.display
         self._agent = pool.deps
         self._chats = chats
@@ -441,7 +449,9 @@ class Turns:
             seen = [*chat.context.view(), *chat.context.current()]
             opens = not chat.context.current()
             wrong = chat.context.wrong if opens else ()
-            request = TurnRequest(inbound.request_id, chat.key, inbound, arrivals=Seen(files))
+            quoted = await self._door.before_turn(chat, inbound) if opens else ()
+            admitted = self._cleaner.admitted(inbound, quoted)
+            request = TurnRequest(inbound.request_id, chat.key, inbound, admitted, arrivals=Seen(files))
             said = await user_message(
                 request, agent, seen, wrong, news if opens else {}, begins=opens and not seen
             )

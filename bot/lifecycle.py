@@ -27,6 +27,7 @@ from bot.dashboard.metrics import Figures
 from bot.dashboard.server import Dashboard
 from bot.descriptors import RESERVE, limit
 from bot.disk_reserve import DiskReserve
+from bot.features.jobs.due import JOB_SECONDS
 from bot.gateway.builder import GatewayParts
 from bot.gateway.delivery import Delivery
 from bot.gateway.lost_messages import LostMessages
@@ -66,8 +67,6 @@ CHECK_SECONDS = 5.0
 LONGEST_RETRY = 30.0
 KEEP_LEARNED_SECONDS = 60.0
 KEEP_DESCRIPTORS_SECONDS = 30.0
-JOB_SECONDS = 1.0
-"""Between two looks at what is due."""
 KEEP_INDEX_SECONDS = 10.0
 """Also the time after a start before the search index catches up: until then everything goes to the start."""
 PART_SECONDS = 2.0

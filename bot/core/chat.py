@@ -300,6 +300,11 @@ class Chat:
         found = sorted((one for queue in self._people.values() for one in queue), key=lambda one: one.seq)
         return [one.inbound for one in found]
 
+    @property
+    def said(self) -> Sequence[Inbound]:
+        """Messages as last told, oldest first: those that its context rests on, and some before."""
+        return tuple(self._known.values())
+
     def joinable(self) -> list[Inbound]:
         """Messages that the running turn may take up now."""
         turn = self.turn
@@ -395,6 +400,10 @@ class Chat:
             # Taken up by the turn as anything that its person adds, or by one of its own.
             self._opened[edit.request_id] = event.seq
             self._wait(whole(said, edit), event)
+        else:
+            # Its message has its answer: features may have something to say to that.
+            self.beside[edit.request_id] = edit
+            self._opened[edit.request_id] = event.seq
 
     def _deleted(self, event: Event, data: events.Deleted) -> None:
         deletion = data.inbound

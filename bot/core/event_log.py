@@ -103,6 +103,10 @@ class EventLog(Protocol):
         """True where an event with one of these keys was taken in. Raises `errors.StorageError`."""
         ...
 
+    async def spoken_in(self, place: ChatKey, since: float = 0.0) -> list[ChatKey]:
+        """The conversations of a place in which something was taken in since then, the newest first. Raises `errors.StorageError`."""
+        ...
+
     async def facts(self) -> dict[tuple[str, str], Json]:
         """The facts that hold, by kind and key. Raises `errors.StorageError`."""
         ...
@@ -187,6 +191,12 @@ class MemoryLog:
 
     async def open_chats(self) -> list[ChatKey]:
         return [chat for chat, one in self.positions.items() if one.open is not None]
+
+    async def spoken_in(self, place: ChatKey, since: float = 0.0) -> list[ChatKey]:
+        self.write()
+        said = [one for events in self.on_disk.values() for one in events.values() if one.kind == "received"]
+        newest = {one.chat: one.id for one in sorted(said, key=lambda one: one.id) if one.at >= since}
+        return sorted(filter(place.contains, newest), key=lambda chat: newest[chat], reverse=True)
 
     async def facts(self) -> dict[tuple[str, str], Json]:
         self.write()

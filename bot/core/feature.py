@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from typing import Any, Protocol
 
-from bot import errors
+from bot import config, errors
 from bot.access_list import AccessList
 from bot.contracts.agent import CompactResult
 from bot.contracts.approvals import Approvals, OpenQuestion, QuestionButtons, Verdict
@@ -18,7 +18,7 @@ from bot.contracts.artifacts import Artifacts
 from bot.contracts.channel import Channel, ChannelSettings, Manifest
 from bot.contracts.environment import Clock, Ids, Log, OperatorNotices, Redact
 from bot.contracts.identity import ChatKey, UserRef
-from bot.contracts.inbound import Inbound
+from bot.contracts.inbound import Inbound, Quoted
 from bot.contracts.memory_files import MemoryFiles
 from bot.contracts.tasks import TaskEvents
 from bot.contracts.tools import ToolWatch
@@ -26,7 +26,7 @@ from bot.core.access import Access, Memberships
 from bot.core.chat import Chat, Turn
 from bot.core.chats import Chats, Fact
 from bot.core.event_log import EventLog
-from bot.core.events import Decided
+from bot.core.events import Decided, TurnEndState
 from bot.core.live_messages import LiveMessages
 from bot.core.locales import Locales
 from bot.core.operator_chats import OperatorChats
@@ -34,6 +34,7 @@ from bot.core.outgoing_files import OutgoingFiles
 from bot.core.question import Question
 from bot.core.rate_limit import RateLimiter
 from bot.core.saying import Saying
+from bot.periodic_jobs import PeriodicJob
 
 PACKAGE = "bot.features"
 GROUP = "shipmate.features"
@@ -53,6 +54,7 @@ class Runtime:
     asks for it.
     """
 
+    configuration: config.Settings
     name: str
     model: str
     chats: Chats
@@ -89,7 +91,7 @@ class Runtime:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What came of a command: words for its person, "" for none, and facts. These and the end of the command are one transaction, so that
+    """What came of a command or a turn: words for its person, "" for none, and facts. These and its end are one transaction, so that
     a command is never carried out twice.
     """
 
@@ -146,6 +148,18 @@ class Hooks:
     display: Display | None = None
     outcomes: Mapping[str, Callable[[Question], str]] = field(default_factory=dict)
     """The words below a question of a subject once it is decided."""
+    ports: Mapping[str, Any] = field(default_factory=dict)
+    """What tools ask, by the name of its field in the agent's services."""
+    periodic: Sequence[PeriodicJob] = ()
+    """What runs every so often, while the channels do."""
+    turn_ends: Callable[[Turn, TurnEndState], Done] | None = None
+    """What is so and said with the end of a turn; buttons stand below the notice that ends it, if there is one."""
+    before_intake: Callable[[Inbound], Awaitable[Sequence[Inbound]]] | None = None
+    """What is to be taken in of an inbound that somebody may send: itself as it is meant, with more; () where it is not for the bot."""
+    before_turn: Callable[[Chat, Inbound], Awaitable[Sequence[Quoted]]] | None = None
+    """Messages that the model sees beside the first one of a turn."""
+    hears_all: Callable[[ChatKey], Awaitable[bool]] | None = None
+    """True where every message of a chat is for the bot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +178,9 @@ class Door:
         self.signals: dict[str, Command] = {}
         self.approvals: Approvals | None = None
         self.display: Display | None = None
+        self.ports: dict[str, Any] = {}
+        self.periodic: list[PeriodicJob] = []
+        self._hooks: list[Hooks] = []
         self._outcomes: dict[str, Callable[[Question], str]] = {}
         self._settles: dict[str, Settle] = {}
         self.serves: list[Callable[[], Coroutine[Any, Any, None]]] = []
@@ -173,7 +190,12 @@ class Door:
         """Let these in. Raises `errors.ConfigError` where two claim one name."""
         for feature in features:
             hooks = feature.build(runtime)
-            for mine, theirs in ((self.commands, hooks.commands), (self.signals, hooks.signals)):
+            mine: dict[str, Any]
+            for mine, theirs in (
+                (self.commands, hooks.commands),
+                (self.signals, hooks.signals),
+                (self.ports, hooks.ports),
+            ):
                 if twice := mine.keys() & theirs.keys():
                     raise errors.ConfigError(
                         f"features: {feature.name} adds {min(twice)}, which another one has"
@@ -184,6 +206,8 @@ class Door:
             self._outcomes |= hooks.outcomes
             self._settles |= hooks.settles
             self.serves += hooks.serves
+            self.periodic += hooks.periodic
+            self._hooks.append(hooks)
             self._questions += [hooks.questions] if hooks.questions is not None else []
 
     def command(self, inbound: Inbound) -> Command | None:
@@ -198,6 +222,26 @@ class Door:
             return inbound.kind == "message"
         command = self.command(inbound)
         return command is not None and command.queued
+
+    def turn_ends(self, turn: Turn, state: TurnEndState) -> list[Done]:
+        """All that is so and said with the end of a turn."""
+        return [one.turn_ends(turn, state) for one in self._hooks if one.turn_ends is not None]
+
+    async def before_intake(self, inbound: Inbound) -> Sequence[Inbound]:
+        """What is to be taken in of an inbound; () where it is not for the bot."""
+        found: Sequence[Inbound] = (inbound,)
+        for before in [one.before_intake for one in self._hooks if one.before_intake is not None]:
+            found = [more for one in found for more in await before(one)]
+        return found
+
+    async def before_turn(self, chat: Chat, inbound: Inbound) -> list[Quoted]:
+        """Messages that the model sees beside the first one of a turn."""
+        hooks = [one.before_turn for one in self._hooks if one.before_turn is not None]
+        return [quoted for before in hooks for quoted in await before(chat, inbound)]
+
+    async def hears_all(self, chat: ChatKey) -> bool:
+        """True where every message of a chat is for the bot."""
+        return any([await one.hears_all(chat) for one in self._hooks if one.hears_all is not None])
 
     def questions(self, chat: ChatKey, person: UserRef) -> list[OpenQuestion]:
         """The open questions of a chat, as a person sees them who opens it."""

@@ -71,29 +71,21 @@ class Intake:
                 # Perhaps it is not on disk yet: then the platform must not be told that it arrived.
                 await self._event_log.committed(patient=False)
                 return False
-            chat = await self._chats.get(inbound.chat_key)
-            inbound = inbound.model_copy(update={"request_id": self._ids.ulid()})
-            inbound = self._meant(chat, inbound)
-            self._chats.append(
-                Fact(chat.key, self._event(inbound), person=inbound.user_id, id=inbound.request_id)
+            said = inbound.model_copy(
+                update={
+                    "request_id": self._ids.ulid(),
+                    "quoted": self._cleaner.admitted(inbound, inbound.quoted),
+                }
             )
-            self._log.write(
-                "inbound",
-                "message taken in",
-                chat_key=chat.key,
-                request_id=inbound.request_id,
-                channel=inbound.channel,
-                user_id=inbound.user_id,
-                message_id=inbound.message_id,
-                addressed=inbound.addressed,
-                command=inbound.command.name if inbound.command is not None else None,
-                length=len(inbound.text),
-                attachments=len(inbound.attachments),
-            )
-            await self._event_log.committed(patient=False)
+            said = self._meant(await self._chats.get(said.chat_key), said)
+            found = await self._door.before_intake(said) if verdict.allowed else (said,)
+            for one in found:
+                await self._take_in(one)
+            if found:
+                await self._event_log.committed(patient=False)
         finally:
             self._coming.difference_update(inbound.keys)
-        return verdict.allowed
+        return verdict.allowed and bool(found)
 
     def _refused(self, inbound: Inbound, reason: str) -> Inbound | None:
         """The request of a stranger to be let in, who has spoken to the bot. Nothing they wrote is kept."""
@@ -109,6 +101,27 @@ class Intake:
         )
         asks = inbound.addressed != "thread" and inbound.kind in {"message", "added"}
         return request_of(inbound, "", self._clock.now()) if reason == "stranger" and asks else None
+
+    async def _take_in(self, inbound: Inbound) -> None:
+        chat = await self._chats.get(inbound.chat_key)
+        if not inbound.request_id:
+            inbound = inbound.model_copy(update={"request_id": self._ids.ulid()})
+        self._chats.append(
+            Fact(chat.key, self._event(inbound), person=inbound.user_id, id=inbound.request_id)
+        )
+        self._log.write(
+            "inbound",
+            "message taken in",
+            chat_key=chat.key,
+            request_id=inbound.request_id,
+            channel=inbound.channel,
+            user_id=inbound.user_id,
+            message_id=inbound.message_id,
+            addressed=inbound.addressed,
+            command=inbound.command.name if inbound.command is not None else None,
+            length=len(inbound.text),
+            attachments=len(inbound.attachments),
+        )
 
     def _event(self, inbound: Inbound) -> events.EventData:
         if inbound.kind == "edit":
@@ -128,8 +141,7 @@ class Intake:
         return inbound
 
     async def hears_all(self, chat: ChatKey) -> bool:
-        del chat
-        return False
+        return await self._door.hears_all(chat)
 
     async def keep_dead_letter(self, channel: str, key: str, raw: str, reason: str) -> None:
         """Write down an event that cannot be read, in the log of what belongs to no chat."""

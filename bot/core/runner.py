@@ -291,13 +291,15 @@ class Runner:
         if task is not None and turn in self._loops:
             task.cancel()
             return
-        self._append(chat, events.TurnEnded("stopped"), turn)
+        self._chats.append(
+            *self._over(chat, turn, events.TurnEnded("stopped"), self._ending(chat, "stopped"))
+        )
         self._log.write(
             "turn_end", "the turn is stopped", chat_key=chat.key, request_id=turn, status="stopped"
         )
 
     def _end(self, chat: Chat, turn: str, end: _End, took: float | None = None) -> None:
-        facts = list(end.facts)
+        facts, dones = list(end.facts), self._ending(chat, end.state)
         wrong = (
             UNANSWERED + (f" ({end.cause.partition(':')[0]})" if end.cause else "")
             if end.notice and end.state != "handled"
@@ -306,9 +308,11 @@ class Runner:
         sent = chat.turn.rows.values() if chat.turn is not None else ()
         delivered = sum(one is not None and one.state == "sent" for one in sent)
         if end.notice and chat.turn is not None:
-            rows = self._saying.rows(f"{turn}/end", Address.of(chat.turn.first), end.notice, ends=True)
+            to = Address.of(chat.turn.first)
+            buttons = next((one.buttons for one in dones if one.buttons is not None), None)
+            rows = self._saying.rows(f"{turn}/end", to, end.notice, ends=True, buttons=buttons)
             facts += [Fact(chat.key, row, turn) for row in rows]
-        self._chats.append(*facts, Fact(chat.key, events.TurnEnded(end.state, wrong), turn))
+        self._chats.append(*facts, *self._over(chat, turn, events.TurnEnded(end.state, wrong), dones))
         self._turn_ended(chat)
         if end.state == "handled":
             return  # a command
@@ -324,6 +328,18 @@ class Runner:
             messages=len(chat.context),
             cause=end.cause or None,
         )
+
+    def _ending(self, chat: Chat, state: events.TurnEndState) -> list[Done]:
+        """What features add to the end of a turn."""
+        return self._door.turn_ends(chat.turn, state) if chat.turn is not None else []
+
+    def _over(self, chat: Chat, turn: str, end: events.TurnEnded, dones: Sequence[Done]) -> Iterator[Fact]:
+        for number, done in enumerate(dones):
+            yield from done.facts
+            if done.say and chat.turn is not None:
+                to, name = Address.of(chat.turn.first), f"{turn}/over/{number}"
+                yield from (Fact(chat.key, row, turn) for row in self._saying.rows(name, to, done.say))
+        yield Fact(chat.key, end, turn)
 
     def _append(self, chat: Chat, data: events.EventData, turn: str | None = None) -> None:
         self._chats.append(Fact(chat.key, data, turn))

@@ -42,6 +42,10 @@ AFTER = "SELECT id, seq, turn, person, kind, at, data, chat, n FROM events WHERE
 READ = "SELECT id, seq, turn, person, kind, at, data FROM events WHERE chat = ? AND seq >= ? ORDER BY seq"
 NAMING = "SELECT id, seq, turn, person, kind, at, data, chat FROM events WHERE (chat = ? OR substr(chat, 1, ?) = ?) AND (%s) ORDER BY n"
 BLANK = "UPDATE events SET data = ? WHERE id = ?"
+SPOKEN_IN = """
+    SELECT chat FROM events WHERE kind = 'received' AND at >= ? AND (chat = ? OR chat > ? || ':' AND chat < ? || ';')
+    GROUP BY chat ORDER BY max(n) DESC
+"""
 LINGER = 0.05
 """Max seconds before what nobody waits for is written: a kill costs no more than that."""
 RETRY_SECONDS = 2.0
@@ -284,6 +288,14 @@ class SqliteLog:
             lambda db: db.execute("SELECT chat FROM chats WHERE open IS NOT NULL").fetchall()
         )
         return [ChatKey.parse(chat) for (chat,) in rows]
+
+    async def spoken_in(self, place: ChatKey, since: float = 0.0) -> list[ChatKey]:
+        pending = [one.event for entries in self._pending for one in entries]
+        rows = await self._asked(
+            lambda db: db.execute(SPOKEN_IN, (since, str(place), str(place), str(place))).fetchall()
+        )
+        new = (one.chat for one in reversed(pending) if one.kind == "received" and place.contains(one.chat))
+        return list(dict.fromkeys([*new, *(ChatKey.parse(chat) for (chat,) in rows)]))
 
     async def facts(self) -> dict[tuple[str, str], Json]:
         await self.committed()

@@ -25,6 +25,9 @@ from bot.core.locales import Locales
 from bot.core.long_blocks import LongBlocks
 from bot.core.operator_chats import OperatorChats
 from bot.core.rate_limit import RateLimiter
+from bot.features.jobs.job import JobLimits
+from bot.features.jobs.service import JobService
+from bot.features.listening.participation import UnaddressedMessages
 from bot.features.live.preview_parts import Previewing
 from bot.gateway.admissions import AdmissionService
 from bot.gateway.approvals import ApprovalService
@@ -39,13 +42,12 @@ from bot.gateway.effects import EffectRunner
 from bot.gateway.inbound_archiver import InboundArchiver
 from bot.gateway.intake import GatewayIntake, InboundRouter
 from bot.gateway.jobs.due import DueJobs
-from bot.gateway.jobs.service import JobService
-from bot.gateway.jobs.store import JobLimits, JobStore
+from bot.gateway.jobs.store import JobStore
 from bot.gateway.live.message import NONE, LiveDeps, Previews, Progress
 from bot.gateway.operators import OperatorAlerts, QuestionCopies
 from bot.gateway.outbox.files import OutgoingFiles
 from bot.gateway.outbox.worker import OutboxWorker
-from bot.gateway.participation import Participation, UnaddressedMessages
+from bot.gateway.participation import Participation
 from bot.gateway.questions import QuestionService
 from bot.gateway.receipt import Receipts
 from bot.gateway.recovery import Recovery

@@ -25,12 +25,13 @@ from bot.core.saying import examples
 from bot.features.admissions.commands import AccessCommands
 from bot.features.approvals.wording import act
 from bot.features.basics.commands import Basics
+from bot.features.conversations.direct import OF_CONVERSATION
+from bot.features.jobs.service import JobService
 from bot.gateway.admissions import AdmissionService
 from bot.gateway.approvals import ApprovalService
 from bot.gateway.conversation import HANDLED, Turn
 from bot.gateway.deletions import DeletionService
 from bot.gateway.effects import InboundOutcome
-from bot.gateway.jobs.service import JobService
 from bot.gateway.participation import Participation
 from bot.gateway.receipt import Receipts
 from bot.gateway.retries import Retries
@@ -52,11 +53,6 @@ QUEUED = frozenset({"compact", "effort", "forget", "fork", "model", "new", "resu
 """Commands that change the conversation: they wait for what runs, which waits for its person no longer. All others, those that do
 not exist among them, are answered at once.
 """
-
-OF_CONVERSATION = frozenset(
-    {"compact", "effort", "forget", "fork", "history", "model", "new", "resume", "stats", "undo"}
-)
-"""Commands about one conversation of a chat."""
 
 
 MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}")

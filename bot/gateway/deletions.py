@@ -25,12 +25,12 @@ from bot.contracts.journal import InboxRecord, Journal
 from bot.contracts.memory_files import MemoryFiles, MemoryOwner
 from bot.contracts.outbound import OutboxRow
 from bot.core.access import Access
+from bot.features.conversations.earlier import RECENT_SECONDS
+from bot.features.jobs.service import JobService
+from bot.features.listening.participation import SKEW, UnaddressedMessages
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.conversation import Turn
 from bot.gateway.delivery import Delivery
-from bot.gateway.jobs.service import JobService
-from bot.gateway.participation import SKEW, UnaddressedMessages
-from bot.gateway.turn_inputs import RECENT_SECONDS
 from bot.words import say, speaking
 
 _R = TypeVar("_R")

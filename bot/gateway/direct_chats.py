@@ -1,54 +1,28 @@
-"""Direct chats in which each message outside of threads opens a conversation: quick messages in a row are one conversation."""
+"""Direct conversations as the journal and the queue have them."""
 
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 
-from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import Journal
-from bot.core.message_versions import plain
+from bot.features.conversations import direct
 from bot.gateway.backlog import InFlight
 from bot.gateway.turn_queue import TurnQueue
 
-QUICK = 10_000
-"""Max milliseconds between two messages of one conversation: people who have stopped to think open another one."""
 SKEW = 300.0
 """Seconds by which a platform may bring a message late."""
 MOST_LOOKED_AT = 200
-MOST_CHATS = 1_000
 
 
-class DirectConversations:
-    """Gives an inbound the conversation that it belongs to."""
+class DirectConversations(direct.DirectConversations):
+    """Looks for messages in the journal."""
 
     def __init__(self, journal: Journal, turn_queue: TurnQueue, in_flight: InFlight) -> None:
+        super().__init__()
         self._journal = journal
         self._turn_queue = turn_queue
         self._in_flight = in_flight
-        self._newest: OrderedDict[ChatKey, Inbound] = OrderedDict()
-
-    async def placed(self, inbound: Inbound) -> Inbound:
-        """A message that follows an unanswered one quickly goes on with that; a change is where its message is. Raises
-        `errors.StorageError`.
-        """
-        if not inbound.opens:
-            return inbound
-        if plain(inbound):
-            return self._message(inbound)
-        return await self._change(inbound) if inbound.kind in {"edit", "delete"} else inbound
-
-    def _message(self, inbound: Inbound) -> Inbound:
-        chat = inbound.chat_key.chat
-        before = self._newest.pop(chat, None)
-        if before is not None and abs(inbound.ts - before.ts) <= QUICK and self._unanswered(before):
-            place = {"chat_key": before.chat_key, "target": before.target}
-            inbound = inbound.model_copy(update=place)
-        self._newest[chat] = inbound
-        if len(self._newest) > MOST_CHATS:
-            self._newest.popitem(last=False)
-        return inbound
 
     def _unanswered(self, before: Inbound) -> bool:
         if before.request_id in self._in_flight.writing:

@@ -19,6 +19,7 @@ from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import WITHDRAWN, InboxRecord, Journal
 from bot.core.access import Access, InboundCleaner, Verdict, request_of
+from bot.features.listening.participation import UnaddressedMessages
 from bot.gateway.approvals import ApprovalService
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.backlog import Backlog, InFlight
@@ -30,7 +31,7 @@ from bot.gateway.effects import AppliedEffects, EffectRunner
 from bot.gateway.inbound_archiver import InboundArchiver
 from bot.gateway.message_versions import as_changed, edits_of, on_file, withdrawn
 from bot.gateway.operators import DAY, OperatorAlerts
-from bot.gateway.participation import Participation, UnaddressedMessages
+from bot.gateway.participation import Participation
 from bot.gateway.stops import Stops
 from bot.gateway.turn_inputs import TurnInputs
 from bot.words import Sentence, sentence

@@ -11,6 +11,7 @@ from bot.contracts.journal import InboxRecord, InboxState, Journal
 from bot.contracts.outbound import OutboxRow
 from bot.core.access import Access
 from bot.core.message_versions import plain
+from bot.features.retries.past_turn import as_one
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.backlog import InFlight
 from bot.gateway.conversation import Turn
@@ -118,17 +119,8 @@ class Retries:
         parts = [one for one in current if one is not None]
         if not parts:
             return None
-        return first.model_copy(
-            update={
-                "request_id": self._ids.ulid(),
-                "ts": int(self._clock.now() * 1000),
-                "text": "\n".join(one.text for one in parts if one.text),
-                "attachments": tuple(file for one in parts for file in one.attachments),
-                "quoted": tuple(quoted for one in parts for quoted in one.quoted),
-                "links": tuple(link for one in parts for link in one.links),
-                "mentioned": dict(pair for one in parts for pair in one.mentioned.items()),
-            }
-        )
+        fresh = {"request_id": self._ids.ulid(), "ts": int(self._clock.now() * 1000)}
+        return as_one(first, parts).model_copy(update=fresh)
 
     async def _taken_in(self, inbound: Inbound, amended: OutboxRow | None = None) -> bool:
         """True where it is new. It is written down before it is queued, as what a channel brings; between them a message is

@@ -19,20 +19,15 @@ from bot.contracts.journal import InboxRecord, Journal
 from bot.core.access import InboundCleaner
 from bot.core.attachments import FileReader
 from bot.core.file_words import unread
+from bot.features.conversations.earlier import RECENT_SECONDS
+from bot.features.listening.before import CONTEXT_SECONDS, PlatformHistory, around
+from bot.features.listening.participation import UnaddressedMessages
 from bot.gateway.conversation import Turn
 from bot.gateway.message_versions import original, outdated
-from bot.gateway.participation import UnaddressedMessages
 from bot.words import say, sentence
 
-CONTEXT_SECONDS = 20.0
-"""The time for a platform to show the earlier messages of a thread; after that the turn begins without them."""
-FIRST_REST, LONGEST_REST = 60.0, 3_600.0
-"""Seconds for which a platform that has refused to show the messages of a chat is not asked again: doubled each time."""
-MOST_RESTING = 1_000
 MOST_UNEDITED = 4_096
 DAY = 24 * 3_600.0
-RECENT_SECONDS = 3_600.0
-"""Age of the last exchange that a new conversation of a direct chat begins with, at the most."""
 _AS_A_RULE = 2
 """Inbounds among which the one before a message is found, where no more has come."""
 _LOOKED_AT = 20
@@ -64,7 +59,6 @@ class TurnInputs:
         log: Log,
     ) -> None:
         self._agent = agent
-        self._channels = channels
         self._journal = journal
         self._archive = archive
         self._clock = clock
@@ -74,8 +68,7 @@ class TurnInputs:
         self._alerts = alerts
         self._log = log
         self._tasks: dict[str, asyncio.Future[Any]] = {}
-        self._refused: dict[ChatKey, tuple[float, float]] = {}
-        """Chats that their platform does not show: until when it is left alone (monotonic), and for how long that was."""
+        self._platforms = PlatformHistory(channels, clock)
         self._unedited: OrderedDict[ChatKey, bool] = OrderedDict()
         """Conversations whose edits were asked for, in which none came since; True where there were none, so that the next turn
         need not wait for the disk to say so again.
@@ -183,32 +176,11 @@ class TurnInputs:
         if await self._journal.once(key, self._clock.now(), DAY):
             turn.below.append(say("turn.unseen"))
 
-    async def _shown(self, inbound: Inbound) -> tuple[Quoted, ...]:
-        """The messages that a platform shows of before an inbound; () while it is left alone after a refusal."""
-        chat, now = inbound.chat_key.chat, self._clock.monotonic()
-        until, rest = self._refused.pop(chat, (0.0, FIRST_REST / 2))
-        if now < until:
-            self._refused[chat] = until, rest
-            return ()
-        try:
-            return await self._channels[inbound.channel].context(inbound)
-        except errors.ChannelRefused:
-            rest = min(rest * 2, LONGEST_REST)
-            self._refused[chat] = now + rest, rest
-            if len(self._refused) > MOST_RESTING:
-                del self._refused[next(iter(self._refused))]
-            raise
-
     async def _around(self, inbound: Inbound, *, known: bool) -> tuple[Quoted, ...]:
-        """Collect messages from before an inbound, by its channel and by what was heard; in a `known` conversation since its last turn."""
-        quoted = {one.message_id for one in inbound.quoted}
-        told = await self._shown(inbound)
-        told = tuple(one for one in told if one.message_id is None or one.message_id not in quoted)
-        shown = quoted | {one.message_id for one in told}
-        if inbound.addressed == "mention":
-            told += tuple(one for one in self._heard.before(inbound) if one.message_id not in shown)
-        since = await self._newest(inbound) if known else 0
-        return tuple(one for one in told if not known or ((one.ts or 0) > since and not one.from_self))
+        """Collect messages from before an inbound; in a `known` conversation since its last turn."""
+        told = await self._platforms.before(inbound)
+        since = await self._newest(inbound) if known else None
+        return around(inbound, told, self._heard.before(inbound), since)
 
     async def _newest(self, inbound: Inbound) -> int:
         """The time of the last message of a person in a conversation before an inbound (ms)."""

@@ -18,6 +18,7 @@ from bot.contracts.outbound import Address
 from bot.core.attachments import FileReader
 from bot.core.chat import QueueMode
 from bot.core.file_words import UNSEEN, UNSEEN_BY_MODEL, unseen
+from bot.features.jobs.job import merged
 from bot.gateway.approvals import ApprovalService
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.backlog import InFlight
@@ -35,7 +36,6 @@ from bot.gateway.conversation import (
 from bot.gateway.deletions import DeletionService
 from bot.gateway.delivery import ChatReply, Delivery
 from bot.gateway.effects import EffectRunner, InboundOutcome, not_idempotent
-from bot.gateway.jobs.due import merged
 from bot.gateway.questions import QuestionService
 from bot.gateway.turn_inputs import TurnInputs
 from bot.gateway.turn_queue import TurnQueue

@@ -94,6 +94,20 @@ class EventLogContract(ABC):
                 await log.committed()
             assert len(await log.read(ONE)) == 1
 
+    async def test_the_conversations_of_a_place_in_which_something_was_said_come_newest_first(
+        self, place: Any
+    ) -> None:
+        places = [ChatKey("slack", "C1", "1.1"), ChatKey("slack", "C1"), ChatKey("slack", "C12"), OTHER]
+        async with self.opened(place) as log:
+            for number, chat in enumerate(places, 1):
+                log.append([entry(1, received(f"k{number}"), chat, name=f"{number}")])
+            log.append([entry(2, events.TurnStarted(("r",), "boot"), places[0], name="5")])
+            for _ in ("pending", "on disk"):
+                assert await log.spoken_in(places[1]) == [OTHER, places[1], places[0]]
+                assert await log.spoken_in(OTHER) == [OTHER]
+                await log.committed()
+            assert await log.spoken_in(places[1], 1_700_000_001.0) == []
+
     async def test_keys_of_what_people_did_are_known(self, place: Any) -> None:
         said = received().inbound
         kinds = [events.Received, events.Edited, events.Deleted, events.Stop]

@@ -16,7 +16,7 @@ from typing import Any
 from bot import errors, text
 from bot.contracts.base import Json
 from bot.contracts.inbound import Due
-from bot.gateway.jobs.due import merged
+from bot.features.jobs.job import merged
 from bot.testing.anthropic_script import Failure, Frame, reply, tool_use
 from bot.testing.faults import Fault
 from bot.words import say

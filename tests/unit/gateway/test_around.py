@@ -13,8 +13,9 @@ from bot import errors
 from bot.contracts.channel import Manifest
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Attachment, Command, Inbound, Origin, Quoted
-from bot.gateway import deletions, participation
-from bot.gateway.turn_inputs import FIRST_REST, LONGEST_REST
+from bot.features.listening import participation
+from bot.features.listening.before import FIRST_REST, LONGEST_REST
+from bot.gateway import deletions
 from bot.journal.personal import of_person
 from bot.words import say
 from tests.unit.gateway.conftest import SECRET, Bench, killed, manifest

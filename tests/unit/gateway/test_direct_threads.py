@@ -13,8 +13,8 @@ from bot.contracts.archive import HistoryQuery
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Command, Quoted
 from bot.contracts.provenance import ANYBODYS, Provenance
+from bot.features.conversations.earlier import RECENT_SECONDS
 from bot.gateway import commands
-from bot.gateway.turn_inputs import RECENT_SECONDS
 from bot.words import say
 from tests.unit.gateway.conftest import Bench
 from tests.unit.gateway.outgoing import until

@@ -12,11 +12,12 @@ from bot.contracts.outbound import Address
 from bot.contracts.provenance import Provenance
 from bot.core.access import Access, Memberships
 from bot.core.locales import Locales
+from bot.features.jobs.job import JobLimits
+from bot.features.jobs.service import JobService
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.delivery import Delivery
 from bot.gateway.jobs.due import DueJobs
-from bot.gateway.jobs.service import JobService
-from bot.gateway.jobs.store import JobLimits, JobStore
+from bot.gateway.jobs.store import JobStore
 from bot.system import UlidSource
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog

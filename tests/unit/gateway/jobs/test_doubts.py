@@ -9,7 +9,7 @@ import pytest
 from bot import errors
 from bot.contracts.identity import ChatKey
 from bot.contracts.recall import MembershipAnswer
-from bot.gateway.jobs.due import MOST_DOUBTS
+from bot.features.jobs.rights import MOST_DOUBTS
 from bot.testing.journal import FaultyJournal, JournalFailure
 from tests.unit.gateway.jobs.rig import Rig
 

@@ -11,7 +11,7 @@ import pytest
 from bot.contracts.identity import ChatKey
 from bot.contracts.journal import ANSWERED, FAILED, STOPPED, Job
 from bot.core.plans import Plan
-from bot.gateway.jobs.due import FAILURES
+from bot.features.jobs.job import FAILURES
 from bot.testing.clock import FakeClock
 from bot.testing.journal import FaultyJournal, JournalFailure
 from bot.testing.memory_journal import MemoryJournal

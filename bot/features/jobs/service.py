@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
 
 from bot import errors, text
 from bot.contracts.channel import Channel
@@ -15,7 +17,7 @@ from bot.contracts.provenance import Provenance, Taint
 from bot.core import plans
 from bot.core.access import Access
 from bot.core.locales import Locales, zone_named
-from bot.gateway.jobs.store import ASK_SECONDS, JobLimits, JobStore, ScheduledJob
+from bot.features.jobs.job import ASK_SECONDS, JobLimits, ScheduledJob
 from bot.words import DEFAULT, UTC, say, speaking, times
 
 SHORT = 6
@@ -28,12 +30,39 @@ UNKNOWN = "the default here; ask the person if theirs may differ"
 IN_A_JOB = "A job is what runs now, and jobs neither make nor change jobs. Say what you would plan; the person can ask for it."
 
 
+class JobBook(Protocol):
+    """The jobs, by name. What changes one raises `errors.StorageError`."""
+
+    @property
+    def lock(self) -> AbstractAsyncContextManager[object]:
+        """Whoever changes a job holds it."""
+        ...
+
+    async def load(self) -> None:
+        """Have all jobs there, to change them."""
+        ...
+
+    async def read(self) -> None:
+        """Have all jobs there, to read them."""
+        ...
+
+    def all(self) -> Sequence[ScheduledJob]:
+        """In the order in which they were made."""
+        ...
+
+    def get(self, name: str) -> ScheduledJob | None: ...
+
+    async def put(self, made: ScheduledJob, /) -> ScheduledJob: ...
+
+    async def remove(self, job: ScheduledJob, /) -> None: ...
+
+
 class JobService:
     """`contracts.jobs.Jobs`, and the command `/jobs`."""
 
     def __init__(
         self,
-        book: JobStore,
+        book: JobBook,
         *,
         access: Access,
         channels: Mapping[str, Channel],
@@ -287,11 +316,12 @@ def _line(job: ScheduledJob, when: Callable[[ScheduledJob, float], str]) -> str:
     who = job.user_name or job.user_id
     if job.paused:
         state = say("jobs.state_failed") if job.paused == "failed" else say("jobs.state_paused")
-    elif job.open is not None and job.next is None:
-        state = say("jobs.state_running")
     else:
-        due = job.next
-        state = say("jobs.state_due") if due is None else say("jobs.state_next", time=when(job, due))
+        state = (
+            say("jobs.state_running")
+            if job.next is None
+            else say("jobs.state_next", time=when(job, job.next))
+        )
     return say(
         "jobs.line",
         id=job.id,

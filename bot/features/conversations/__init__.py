@@ -1,0 +1,12 @@
+"""Conversations: direct chats in which each message outside of threads opens one."""
+
+from bot.core.feature import Feature, Hooks, Runtime
+from bot.features.conversations.earlier import LogConversations
+
+
+def _build(runtime: Runtime) -> Hooks:
+    conversations = LogConversations(runtime)
+    return Hooks(before_intake=conversations.found, before_turn=conversations.before)
+
+
+FEATURE = Feature("conversations", _build)

@@ -1,0 +1,124 @@
+"""Direct conversations on the log: where a message belongs, and the exchange that a new one begins with."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+from bot import text
+from bot.contracts.base import Message
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Inbound, Quoted
+from bot.core import blocks
+from bot.core.chat import STOPPABLE, Chat, Phase
+from bot.core.context import KeptTurn
+from bot.core.feature import Runtime
+from bot.core.loop import SEND
+from bot.core.message_versions import plain
+from bot.features.conversations.direct import OF_CONVERSATION, DirectConversations
+from bot.tools.permissions import taint
+
+RECENT_SECONDS = 3_600.0
+"""Max age of the last exchange that a new conversation of a direct chat begins with."""
+LONGEST = 4_000
+"""Max characters of one message of it."""
+
+
+class LogConversations(DirectConversations):
+    """Finds conversations of a direct chat in the log."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        super().__init__()
+        self._run = runtime
+
+    async def found(self, inbound: Inbound) -> Sequence[Inbound]:
+        """An inbound in the conversation that it belongs to. A command about one is about the one in which something was said last."""
+        chat = inbound.chat_key
+        if inbound.is_stop and (inbound.opens or chat.thread is None):
+            return self._stops(inbound)
+        about = inbound.command is not None and inbound.command.name in OF_CONVERSATION
+        if about and inbound.chat_type == "direct" and chat.thread is None:
+            last = await self._last_said(chat)
+            return (inbound.model_copy(update={"chat_key": last if last.kind == chat.kind else chat}),)
+        return (await self.placed(inbound),)
+
+    def _stops(self, stop: Inbound) -> Sequence[Inbound]:
+        """A stop outside of threads, for each conversation below in which something of its person goes on, of a direct chat for all."""
+        busy = [
+            chat.key
+            for chat in self._run.chats
+            if stop.chat_key.chat.shows(chat.key)
+            and any(
+                stop.chat_type == "direct" or one.person == stop.person
+                for one in (*chat.waiting, *(chat.turn.members if chat.turn is not None else ()))
+            )
+        ]
+        first, *others = busy or [stop.chat_key]
+        silent = {"kind": "stop", "command": None, "request_id": ""}
+        below = [stop.model_copy(update={**silent, "chat_key": key}) for key in others]
+        return [stop.model_copy(update={"chat_key": first}), *below]
+
+    async def _last_said(self, chat: ChatKey) -> ChatKey:
+        for place in await self._run.event_log.spoken_in(chat):
+            if any(map(plain, (await self._run.chats.get(place)).said)):
+                return place
+        return chat
+
+    def _unanswered(self, before: Inbound) -> bool:
+        chat = self._run.chats.loaded(before.chat_key)
+        if chat is None or before not in chat.said or before in chat.waiting:
+            return True
+        turn = chat.turn
+        runs = turn is not None and turn.phase in STOPPABLE - {Phase.SUSPENDED} and not turn.acted
+        return runs and turn is not None and before in turn.members
+
+    async def _change(self, change: Inbound) -> Inbound:
+        for chat in self._run.chats:
+            if change.chat_key.chat.contains(chat.key) and any(
+                one.message_id == change.message_id for one in chat.said
+            ):
+                return change.model_copy(update={"chat_key": chat.key})
+        return change
+
+    async def before(self, chat: Chat, inbound: Inbound) -> Sequence[Quoted]:
+        """The newest turn of the last hour in the same direct chat; none where the newest conversation was begun anew since."""
+        if not inbound.opens or chat.context.head is not None or len(chat.context):
+            return ()
+        since = self._run.clock.now() - RECENT_SECONDS
+        for place in await self._run.event_log.spoken_in(inbound.chat_key.chat, since):
+            if place == chat.key:
+                continue
+            other = await self._run.chats.get(place)
+            if other.context.turns:
+                return self._exchange(other, other.context.turns[-1])
+            if other.turn is None and not other.waiting:
+                return ()
+        return ()
+
+    def _exchange(self, chat: Chat, turn: KeptTurn) -> list[Quoted]:
+        origin = taint.seen(entry.message for entry in turn.entries)
+        quote = functools.partial(Quoted, words_of=tuple(sorted(origin.people)), taint=origin.taint)
+        asked = [one for one in chat.said if one.request_id in turn.sources and one.command is None]
+        found = [
+            quote(
+                user_id=one.user_id,
+                text=text.shorten_middle(one.text, LONGEST),
+                user_name=one.user_name,
+                ts=one.ts,
+                message_id=one.message_id,
+            )
+            for one in asked
+        ]
+        answers = (words for entry in turn.entries for words in _said(entry.message))
+        return found + [
+            quote(user_id=None, text=text.shorten_middle(words, LONGEST), from_self=True) for words in answers
+        ]
+
+
+def _said(message: Message) -> list[str]:
+    """What a message of the model says to people."""
+    if message["role"] != "assistant":
+        return []
+    calls = blocks.tool_calls(message["content"])
+    said = [str(call.input.get("text", "")) for call in calls if call.name == SEND]
+    return said if calls else [blocks.plain_text(message["content"])]

@@ -1,0 +1,43 @@
+"""Jobs: what a person has planned becomes a message of theirs once it is due."""
+
+from bot.contracts.inbound import Inbound
+from bot.core.feature import Command, Done, Feature, Hooks, Runtime
+from bot.features.jobs.book import FactBook
+from bot.features.jobs.due import JOB_SECONDS, DueJobs
+from bot.features.jobs.job import JobLimits
+from bot.features.jobs.service import JobService
+from bot.periodic_jobs import PeriodicJob
+
+
+def _build(runtime: Runtime) -> Hooks:
+    planned = runtime.configuration.schedule
+    limits = JobLimits(planned.max_per_chat, 60.0 * planned.min_minutes, 60.0 * planned.grace_minutes)
+    book = FactBook(runtime.chats)
+    due = DueJobs(runtime, book, limits)
+    service = JobService(
+        book,
+        access=runtime.access,
+        channels=runtime.channels,
+        limits=limits,
+        locales=runtime.locales,
+        timezone=planned.timezone,
+        redact=runtime.redact,
+        clock=runtime.clock,
+        ids=runtime.ids,
+        log=runtime.log,
+    )
+
+    async def jobs(inbound: Inbound) -> Done:
+        with book.drafting(inbound.chat_key) as facts:
+            words = await service.command(inbound, runtime.manifests[inbound.channel].command_prefix)
+        return Done(words, facts)
+
+    return Hooks(
+        commands={"jobs": Command(jobs)},
+        ports={"jobs": service},
+        periodic=(PeriodicJob("look at what is due", JOB_SECONDS, due.look),),
+        turn_ends=due.turn_ends,
+    )
+
+
+FEATURE = Feature("jobs", _build)

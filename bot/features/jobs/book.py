@@ -1,0 +1,83 @@
+"""The jobs as facts of the core's log."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from bot.contracts.base import Json
+from bot.contracts.identity import ChatKey
+from bot.core.chats import Chats, Fact
+from bot.core.events import FactSet
+from bot.features.jobs.job import ScheduledJob
+
+JOB = "job"
+"""The kind of fact."""
+
+
+class FactBook:
+    """`service.JobBook`. A change is true as soon as it is appended: nothing has to be locked or read before."""
+
+    def __init__(self, chats: Chats) -> None:
+        self.lock = contextlib.nullcontext()
+        self._chats = chats
+        self._read: dict[str, tuple[Json | None, ScheduledJob | None]] = {}
+        self._draft: tuple[ChatKey, list[Fact]] | None = None
+
+    async def load(self) -> None:
+        """Nothing: facts are in memory."""
+
+    read = load
+
+    def all(self) -> list[ScheduledJob]:
+        """The jobs that can be read, in the order in which they were made."""
+        found = [job for name in self._chats.facts.all(JOB) if (job := self.get(name)) is not None]
+        return sorted(found, key=lambda job: job.made_by)
+
+    def get(self, name: str) -> ScheduledJob | None:
+        spec = self._chats.facts.get(JOB, name)
+        before, job = self._read.get(name, (None, None))
+        if spec is not before:
+            job = None if spec is None else _job(spec)
+            self._read[name] = (spec, job)
+        return job
+
+    @contextlib.contextmanager
+    def drafting(self, chat: ChatKey) -> Iterator[list[Fact]]:
+        """Give what is changed in the block, which waits for nothing, to the end of a command in this chat."""
+        self._draft = (chat, [])
+        try:
+            yield self._draft[1]
+        finally:
+            self._draft = None
+
+    def fact(self, job: ScheduledJob, *, over: bool = False) -> Fact:
+        """A job as it is from now on; one that is `over` is gone."""
+        return Fact(
+            job.chat_key, FactSet(JOB, job.id, None if over else job.model_dump(by_alias=True, mode="json"))
+        )
+
+    async def put(self, job: ScheduledJob, /) -> ScheduledJob:
+        await self._append(self.fact(job))
+        return job
+
+    async def remove(self, job: ScheduledJob, /) -> None:
+        await self._append(self.fact(job, over=True))
+
+    async def _append(self, fact: Fact) -> None:
+        if self._draft is not None:
+            chat, facts = self._draft
+            facts.append(Fact(chat, fact.data))
+            return
+        await self._chats.get(fact.chat)
+        self._chats.append(fact)
+
+
+def _job(spec: Json) -> ScheduledJob | None:
+    """A job as it was written down; None where this version cannot read it."""
+    try:
+        job = ScheduledJob.model_validate(spec)
+        job.plan.following(0.0)  # a zone or an expression that is none is found here
+    except (ValueError, KeyError):
+        return None
+    return job

@@ -1,0 +1,95 @@
+"""Retries on the log: the messages of a turn become one new message, once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from bot.contracts.approvals import Choice, QuestionButtons
+from bot.contracts.inbound import Inbound
+from bot.core.chat import Turn
+from bot.core.chats import Fact
+from bot.core.events import Queued, Received, TurnEndState
+from bot.core.feature import Done, Runtime
+from bot.core.message_versions import plain
+from bot.features.retries.past_turn import PastTurns, with_buttons
+from bot.words import say
+
+AGAIN: tuple[Choice, ...] = ("again",)
+RENEW: tuple[Choice, ...] = ("renew",)
+
+
+class Retries:
+    """Each failed turn is tried again once, and each edit answered once: the new message has a key that is named after it."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._run = runtime
+        self._begun = set[str]()
+        """Keys of the messages that this process has made."""
+
+    def turn_ends(self, turn: Turn, state: TurnEndState) -> Done:
+        """Offer to try a failed turn again."""
+        offered = state == "failed" and plain(turn.first)
+        return Done(buttons=QuestionButtons(turn.id, AGAIN) if offered else None)
+
+    async def run(self, press: Inbound) -> Done:
+        """Try the turn again whose notice has the button. It has the rights of whoever asked, so nobody else may press but operators."""
+        turn = (await self._past(press)).turns.get(press.args)
+        if turn is None or turn.end != "failed" or turn.first is None or not plain(turn.first):
+            return Done(say("retry.unknown"))
+        if not self._may(press, turn.first):
+            return Done(say("retry.not_yours"))
+        if (whole := turn.whole()) is None:
+            return Done(say("retry.unknown"))
+        key = f"{press.channel}:again:{turn.id}"
+        if await self._is_begun(key):
+            return Done(say("retry.begun"))
+        bare = (with_buttons(one, QuestionButtons(turn.id, ())) for one in turn.notices)
+        return Done(say("retry.trying"), self._facts(whole, key, bare))
+
+    async def offer(self, edit: Inbound) -> Done:
+        """Offer an answer to the new words of a message below the one that it has."""
+        turn = (await self._past(edit)).about(edit)
+        if turn is None or turn.end != "answered" or turn.answer is None or not edit.says:
+            return Done()
+        shown = with_buttons(turn.answer, QuestionButtons(edit.request_id, RENEW))
+        return Done(facts=(Fact(edit.chat_key, shown),))
+
+    async def renew(self, press: Inbound) -> Done:
+        """Answer the turn anew whose question was edited, in the place of its answer; as `run`."""
+        past = await self._past(press)
+        edit = past.edits.get(press.args)
+        turn = past.about(edit) if edit is not None else None
+        if turn is None or turn.first is None or not plain(turn.first):
+            return Done(say("retry.unknown"))
+        if not self._may(press, turn.first):
+            return Done(say("retry.renew_not_yours"))
+        key = f"{press.channel}:renew:{press.args}"
+        if await self._is_begun(key):
+            return Done(say("retry.renewed"))
+        whole = turn.whole()
+        if turn.answer is None or whole is None:
+            return Done(say("retry.unknown"))
+        bare = with_buttons(turn.answer, QuestionButtons(press.args, ()))
+        whole = whole.model_copy(update={"renews": bare.replaces})
+        return Done(say("retry.renewing"), self._facts(whole, key, (bare,)))
+
+    async def _past(self, inbound: Inbound) -> PastTurns:
+        return PastTurns(await self._run.event_log.read(inbound.chat_key))
+
+    def _may(self, press: Inbound, asked: Inbound) -> bool:
+        theirs = press.person == asked.person or self._run.access.is_operator(press.person)
+        return theirs and self._run.access.judge(asked).allowed
+
+    async def _is_begun(self, key: str) -> bool:
+        """True where there was a press before this one, which has its answer in the step in which this returns."""
+        if await self._run.event_log.known((key,)) or key in self._begun:
+            return True
+        self._begun.add(key)
+        return False
+
+    def _facts(self, whole: Inbound, key: str, shown: Iterable[Queued]) -> list[Fact]:
+        """Messages that change, and the new message behind them."""
+        name, now = self._run.ids.ulid(), int(self._run.clock.now() * 1000)
+        inbound = whole.model_copy(update={"request_id": name, "ts": now, "keys": (key,)})
+        asked = Fact(inbound.chat_key, Received(inbound), person=inbound.user_id, id=name)
+        return [*(Fact(inbound.chat_key, one) for one in shown), asked]
