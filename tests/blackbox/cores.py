@@ -78,7 +78,6 @@ ON_THE_LOG = frozenset(
         "test_model_wire::test_a_bad_value_ends_the_start_with_the_line_that_mends_it",
         "test_model_wire::test_a_reply_that_is_all_thinking_gets_twice_the_room_once_and_then_it_is_told",
         "test_odd_files::test_as_instructions_or_a_skill_it_is_left_out_and_people_are_answered",
-        "test_odd_files::test_in_the_place_of_the_lists_it_is_told_and_holds_up_no_command",
         "test_operators::test_a_stranger_reads_that_operators_were_asked_only_where_one_was",
         "test_operators::test_a_stranger_who_adds_it_asks_to_be_let_in_and_the_group_hears_nothing",
         "test_operators::test_added_to_a_chat_it_says_once_how_it_is_spoken_to_over_a_kill_too",
