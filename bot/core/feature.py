@@ -183,6 +183,7 @@ class Door:
         self._hooks: list[Hooks] = []
         self._outcomes: dict[str, Callable[[Question], str]] = {}
         self._settles: dict[str, Settle] = {}
+        self._settling = set[str]()
         self.serves: list[Callable[[], Coroutine[Any, Any, None]]] = []
         self._questions: list[Callable[[ChatKey, UserRef], list[OpenQuestion]]] = []
 
@@ -248,11 +249,18 @@ class Door:
         return [one for asked in self._questions for one in asked(chat, person)]
 
     async def settle(self, question: Question, verdict: Verdict) -> Sequence[Fact] | None:
-        """Carry out what is decided about a question (`Settle`)."""
+        """Carry out what is decided about a question (`Settle`), by the first who has decided."""
         settle = self._settles.get(question.record.asked.subject)
-        if settle is not None:
+        if question.verdict is not None or question.id in self._settling:
+            return None
+        if settle is None:
+            return (Fact(question.record.asked.chat_key, Decided(question.id, verdict), question.turn),)
+        self._settling.add(question.id)
+        try:
             return await settle(question, verdict)
-        return (Fact(question.record.asked.chat_key, Decided(question.id, verdict), question.turn),)
+        finally:
+            # Its facts are appended before anything else runs.
+            self._settling.discard(question.id)
 
     def outcome(self, question: Question) -> str:
         """The words below a question that is decided."""
