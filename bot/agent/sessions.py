@@ -15,6 +15,7 @@ from bot.context import deletions
 from bot.contracts.agent import SessionChange, SessionInfo
 from bot.contracts.base import Json
 from bot.contracts.transcript import MessageEvent, Meta, TranscriptLine
+from bot.core import removal
 
 LISTED = 10
 SHORTEST = 4
@@ -104,7 +105,7 @@ class Sessions:
         if first is None or not isinstance(first.event, MessageEvent):
             return ""
         if gone.names(first.event, [first.request_id or ""]):
-            return deletions.REMOVED
+            return removal.REMOVED
         return self._deps.redact(rendering.said(first.event.message))
 
 

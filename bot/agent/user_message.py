@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bot import errors, tags, text
 from bot.agent.deps import AgentDeps
-from bot.context.deletions import REMOVED, ids_of
+from bot.context.deletions import ids_of
 from bot.contracts.agent import TurnRequest
 from bot.contracts.archive import Archive, ArchiveLine, HistoryQuery
 from bot.contracts.base import Json, Message
@@ -20,6 +20,7 @@ from bot.contracts.tools import PICTURES
 from bot.contracts.transcript import MessageEvent
 from bot.core import blocks, found_tools, prompt
 from bot.core.instructions import Contents, Nested
+from bot.core.removal import REMOVED
 from bot.tools.builtin.memory import CHAT, ME, SESSION, origin_of
 from bot.tools.permissions import taint
 from bot.words import zone

@@ -9,14 +9,10 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from bot.contracts.archive import ArchiveKey, ArchiveLine
-from bot.contracts.base import Json, Message
+from bot.contracts.base import Message
 from bot.contracts.transcript import UNCHANGED, Boundary, MessageEvent, TranscriptLine, TurnStart
 from bot.core import blocks, quotes
-
-REMOVED = "[message removed]"
-_REMOVED: Json = {"type": "text", "text": REMOVED}
-SENDS = "chat_send"
-"""The tool whose input is what people read."""
+from bot.core.removal import REMOVED
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,26 +147,6 @@ def summed_up(lines: Iterable[TranscriptLine], since: int) -> bool:
     return bool(told) and told[-1] >= since
 
 
-def without(message: Message) -> Message:
-    """A message without what was said in it. Calls and results stay, but for the words of an answer."""
-    if message["role"] == "user":
-        return redacted(message)
-    content: list[Json] = []
-    for block in message["content"]:
-        if block.get("type") == "text":
-            content.append(_REMOVED)
-        elif block.get("type") == "tool_use" and block.get("name") == SENDS:
-            content.append({**block, "input": {"text": REMOVED}})
-        elif block.get("type") not in blocks.THINKING:
-            content.append(block)
-    return {**message, "content": content or [_REMOVED]}
-
-
 def unquoted(message: Message, ids: Collection[str]) -> Message:
     """A message without the words of those that it quotes and that have these ids."""
     return quotes.without(message, ids, REMOVED)
-
-
-def redacted(message: Message) -> Message:
-    """The same without what it says."""
-    return {**message, "content": [_REMOVED]}

@@ -26,7 +26,7 @@ from bot.contracts.transcript import (
     TurnEnd,
     TurnStart,
 )
-from bot.core import blocks, quotes
+from bot.core import blocks, quotes, removal
 from bot.core.compaction import api_rounds
 from bot.core.repair import Entry, without_thinking
 
@@ -114,7 +114,7 @@ class RunningTurn:
             self.older = ()
             return
         self.older = tuple(
-            one._replace(message=deletions.redacted(one.message)) if gone.names_line(one.key) else one
+            one._replace(message=removal.redacted(one.message)) if gone.names_line(one.key) else one
             for one in self.older
         )
 
@@ -352,7 +352,7 @@ def with_redactions(
     found = []
     for one in entries:
         if one.uuid in gone:
-            message = deletions.without(one.message)  # it quotes nothing any more
+            message = removal.without(one.message)  # it quotes nothing any more
             found.append(replace(one, message=message, redacted=True, unquoted=frozenset()))
         elif quoted := quotes.ids(one.message) & hidden:
             message = deletions.unquoted(one.message, quoted)

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapp
 from functools import partial
 
 from bot import text
-from bot.context.deletions import REMOVED
 from bot.contracts.agent import Agent, TurnRequest
 from bot.contracts.channel import TITLE, Manifest
 from bot.contracts.environment import Clock, Log, storage_errors_logged
@@ -18,6 +17,7 @@ from bot.contracts.outbound import Address
 from bot.core.attachments import FileReader
 from bot.core.chat import QueueMode
 from bot.core.file_words import UNSEEN, UNSEEN_BY_MODEL, unseen
+from bot.core.removal import REMOVED
 from bot.features.jobs.job import merged
 from bot.gateway.approvals import ApprovalService
 from bot.gateway.background import BackgroundTasks

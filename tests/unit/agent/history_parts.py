@@ -11,7 +11,6 @@ from typing import Any
 
 from bot.agent.deps import Limits
 from bot.agent.ledger import ParentChain
-from bot.context import deletions
 from bot.context.store import AgentContextStore
 from bot.contracts.base import Json, Message
 from bot.contracts.inbound import Quoted
@@ -23,7 +22,7 @@ from bot.contracts.transcript import (
     MessageEvent,
     TranscriptLine,
 )
-from bot.core import quotes
+from bot.core import quotes, removal
 from bot.core.repair import Entry
 from bot.llm.body import body_of, headers_of
 from bot.llm.prices import PriceTable
@@ -177,7 +176,7 @@ class Sayings:
         ids = rng.sample(QUOTABLE, rng.choice([1, 2]))
         hidden = sorted(one for one in ids if rng.random() < 0.3)
         quoted = [
-            Quoted(user_id="U2", message_id=one, text=deletions.REMOVED if one in hidden else words_of(one))
+            Quoted(user_id="U2", message_id=one, text=removal.REMOVED if one in hidden else words_of(one))
             for one in ids
         ]
         content = [first, *quotes.blocks(quoted, str, ""), text(self.words())]

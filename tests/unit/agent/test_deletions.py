@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.context.deletions import REMOVED
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
 from bot.core import validate
 from bot.core.memory import SessionMemory
+from bot.core.removal import REMOVED
 from bot.history.memory import provenance
 from bot.history.memory.memories import Memories
 from bot.system import SystemDisk

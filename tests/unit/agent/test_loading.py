@@ -10,14 +10,13 @@ from typing import Any
 
 import pytest
 
-from bot.context import deletions
 from bot.contracts.agent import TurnRequest
 from bot.contracts.environment import OpenFile
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.model import ModelRequest
 from bot.contracts.transcript import Boundary, TranscriptLine
-from bot.core import jsonl
+from bot.core import jsonl, removal
 from bot.history.transcript import reading
 from bot.system import SystemDisk
 from bot.testing.model import reply, text, tool_use
@@ -229,7 +228,7 @@ async def test_what_was_removed_stays_so_and_is_no_reason_to_read_more(bench: Be
     await restarted(bench)
     assert bench.pool.runtime(KEY).ledger.begins_at is not None
     said = json.dumps(bench.pool.runtime(KEY).store.messages())
-    assert deletions.REMOVED in said
+    assert removal.REMOVED in said
     assert "question 1" not in said
 
 

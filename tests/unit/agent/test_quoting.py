@@ -11,13 +11,13 @@ import pytest
 
 from bot import errors
 from bot.context import checkpoint, replay
-from bot.context.deletions import REMOVED
 from bot.context.store import AgentContextStore
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Quoted
 from bot.contracts.transcript import Boundary
 from bot.core import memory, validate
+from bot.core.removal import REMOVED
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Added, Bench, each
 from tests.unit.agent.keeping import Answers

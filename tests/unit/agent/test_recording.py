@@ -17,8 +17,8 @@ from bot.agent import recording
 from bot.agent.recording import Call, RecordedTurn
 from bot.cli import recorded
 from bot.cli.recorded import Found
-from bot.context.deletions import REMOVED
 from bot.contracts.transcript import TranscriptLine
+from bot.core.removal import REMOVED
 from bot.history.transcript import requests, sessions
 from bot.history.transcript.lines import parsed
 from bot.llm.body import prefix_digest, wire

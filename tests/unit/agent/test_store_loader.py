@@ -12,11 +12,11 @@ import pytest
 
 from bot import errors
 from bot.context import deletions as removals
-from bot.context.deletions import REMOVED
 from bot.contracts.agent import TurnRequest
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Quoted
 from bot.contracts.transcript import LineType, TranscriptLine
+from bot.core.removal import REMOVED
 from bot.history.transcript import lines as transcript_lines
 from bot.history.transcript import reading
 from bot.testing.model import reply, text, tool_use

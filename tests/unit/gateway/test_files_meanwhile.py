@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bot.context.deletions import REMOVED
 from bot.core.attachments import UNDER_WAY, Limits
+from bot.core.removal import REMOVED
 from tests.unit.gateway.conftest import Bench
 from tests.unit.gateway.test_files import TEXT, file, seen
 
