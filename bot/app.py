@@ -157,17 +157,21 @@ async def started(
     """The gateway of a folder, serving for the block; all that it stands on as in `prepared`."""
     ready = prepared(root, say, stop, environment=environment, only=only, defaults=defaults, signals=signals)
     async with ready as own:
+        load = functools.partial(configuration.load, root, defaults=defaults)
         if os.environ.get("SHIPMATE_CORE") == "log":
             from bot import core_process  # built beside the gateway, whose place it is going to take
 
-            async with core_process.serving(
-                own.settings,
-                own.environment,
-                own.log,
-                own.names,
-                say=say,
-                counted=own.counted if only is None else None,
-            ) as served:
+            async with (
+                core_process.serving(
+                    own.settings,
+                    own.environment,
+                    own.log,
+                    own.names,
+                    say=say,
+                    counted=own.counted if only is None else None,
+                ) as served,
+                _running(served.reload.serve(own.hung_up, load, lambda line: say(own.redact(line)))),
+            ):
                 settle_memory()
                 own.log.write("ready", ready_line(served), channels=sorted(served.channels))
                 yield served
@@ -181,14 +185,13 @@ async def started(
             spending=own.spending,
             dashboard=only is None,
         )
-        load = functools.partial(configuration.load, root, defaults=defaults)
         async with (
             gateway_serving(gateway, say, stop),
             _running(gateway.reload.serve(own.hung_up, load, lambda line: say(own.redact(line)))),
         ):
             settle_memory()
             turns, most = gateway.parts.turn_queue, own.settings.queue.max_concurrent_turns
-            made = Serving(gateway.channels, lambda: turns.free < most, gateway.dashboard)
+            made = Serving(gateway.channels, lambda: turns.free < most, gateway.reload, gateway.dashboard)
             if not stop.is_set():
                 own.log.write("ready", ready_line(made), channels=sorted(made.channels))
             yield made

@@ -12,6 +12,7 @@ from typing import cast
 
 from bot import config, configuration, errors, text
 from bot.agent import reattach
+from bot.agent.deps import AgentDeps
 from bot.agent.pool import AgentPool
 from bot.agent.user_message import instructions, said_by_servers, user_message
 from bot.composition import (
@@ -34,7 +35,7 @@ from bot.contracts.environment import Clock
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound, SeenFile
 from bot.contracts.provenance import unpacked
-from bot.core import events, feature, prompt
+from bot.core import events, feature, prompt, quotes
 from bot.core.access import InboundCleaner
 from bot.core.alerts import OperatorAlerts
 from bot.core.archive.export import ArchiveExport
@@ -134,7 +135,17 @@ async def serving(  # noqa: PLR0915 - the wiring of one process, in order
         log=log,
         limits=OutgoingLimits(file=settings.delivery.max_file_mb * 1_000_000),
     )
-    outbox = Outbox(channels, chats, event_log, files, limits, boot=boot, clock=environment.clock, log=log)
+    outbox = Outbox(
+        channels,
+        chats,
+        event_log,
+        files,
+        limits,
+        alert=lambda subject, words: alerts.tell(subject, words),  # noqa: PLW0108 - it is made below
+        boot=boot,
+        clock=environment.clock,
+        log=log,
+    )
     live = LiveMessages(
         outbox,
         channels,
@@ -275,7 +286,7 @@ async def serving(  # noqa: PLR0915 - the wiring of one process, in order
         await asyncio.wait([checking], timeout=CHECK_SECONDS)
         if checking.done():
             checking.result()
-        yield Serving(channels, lambda: runner.running > 0, dashboard)
+        yield Serving(channels, lambda: runner.running > 0, reload, dashboard)
 
 
 def build_runtime(
@@ -400,7 +411,7 @@ class Turns:
         self._door = door
         self._cleaner = cleaner
         self._display = door.display
-        self._agent = pool.deps
+        self._pool = pool
         self._chats = chats
         self._event_log = event_log
         self._reply = reply
@@ -429,6 +440,11 @@ class Turns:
         )
         self._frames = Frames(freeze, clock=self._agent.clock, log=self._agent.log)
 
+    @property
+    def _agent(self) -> AgentDeps:
+        """What turns get that begin now."""
+        return self._pool.deps
+
     def loop(self, chat: Chat, turn: str) -> Loop:
         """The loop of a turn that has begun."""
         agent = self._agent
@@ -442,20 +458,22 @@ class Turns:
         if display is not None:
             display.begin(chat.turn)
 
-        async def tell(inbound: Inbound) -> Message | None:
+        async def tell(inbound: Inbound) -> events.Told | None:
             files = await self._seen(chat, turn, inbound)
             if files is None or not (inbound.says or any(one.read for one in files)):
                 return None
             seen = [*chat.context.view(), *chat.context.current()]
             opens = not chat.context.current()
             wrong = chat.context.wrong if opens else ()
-            quoted = await self._door.before_turn(chat, inbound) if opens else ()
+            edits = chat.untold_edits if opens else []
+            quoted = [quotes.edited(one) for one in edits]
+            quoted += await self._door.before_turn(chat, inbound) if opens else []
             admitted = self._cleaner.admitted(inbound, quoted)
             request = TurnRequest(inbound.request_id, chat.key, inbound, admitted, arrivals=Seen(files))
             said = await user_message(
                 request, agent, seen, wrong, news if opens else {}, begins=opens and not seen
             )
-            return said.message
+            return events.Told(said.message, (inbound.request_id,), tuple(one.request_id for one in edits))
 
         async def found(results: Message, touched: Sequence[Path]) -> Sequence[Message]:
             seen = [*chat.context.view(), *chat.context.current()]

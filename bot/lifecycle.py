@@ -275,6 +275,7 @@ class Serving:
 
     channels: Mapping[str, Channel]
     busy: Callable[[], bool]
+    reload: ConfigurationReload
     dashboard: Dashboard | None = None
 
 

@@ -50,6 +50,8 @@ MOST_EARLY = 10
 """Limit of messages of which an edit or deletion came first: the platforms bring them within seconds."""
 MOST_FILES = 50
 """Limit of files sent that are told from one whose outcome is not known: its platform is asked for the newest."""
+MOST_EDITS = 20
+"""Limit of edits, newest first, that the next turn is told of."""
 KNOWN = 500
 """Limit of messages, newest first, whose edits and deletions are recognised after they were answered."""
 
@@ -107,6 +109,8 @@ class Turn:
     """People have seen something of its answer, or a tool with effects has begun."""
     restarts: int = 0
     withdrawn: set[str] = field(default_factory=set)
+    edits: set[str] = field(default_factory=set)
+    """The edits of earlier messages that the model was told of."""
     rows: dict[str, events.RowEnded | None] = field(default_factory=dict)
     """Its messages by row, with their ends; None while one may still go out."""
     seen: dict[str, tuple[SeenFile, ...]] = field(default_factory=dict)
@@ -284,6 +288,10 @@ class Chat:
         """Messages as last told, by request id."""
         self._changes: dict[str, list[tuple[int, Inbound]]] = {}
         """Edits and deletions of messages that have not come yet, with the numbers of their events, by message id."""
+        self._edits: dict[str, tuple[int, Inbound]] = {}
+        """Edits of messages that were answered, with the numbers of their events, by the request id of the message, until a turn in view
+        tells of them.
+        """
         self._opened: dict[str, int] = {}
         """The number of the event that began what is not at its end, by request id or row."""
 
@@ -330,8 +338,17 @@ class Chat:
     @property
     def position(self) -> Position:
         """The position from which this chat can be folded."""
-        rests_on = [self.context.base, *(seq for changes in self._changes.values() for seq, _ in changes)]
+        rests_on = [
+            self.context.base,
+            *(seq for changes in self._changes.values() for seq, _ in changes),
+            *(seq for seq, _ in self._edits.values()),
+        ]
         return Position(min((one for one in rests_on if one is not None), default=self.seq), self.open_since)
+
+    @property
+    def untold_edits(self) -> list[Inbound]:
+        """The newest edits of messages that were answered before, which the model has not been told of."""
+        return [edit for _, edit in self._edits.values()]
 
     @property
     def untold(self) -> list[Inbound]:
@@ -401,7 +418,12 @@ class Chat:
             self._opened[edit.request_id] = event.seq
             self._wait(whole(said, edit), event)
         else:
-            # Its message has its answer: features may have something to say to that.
+            # Its message has its answer: the next turn is told of it, and features may have something to say.
+            self._edits.pop(known.request_id, None)
+            if plain(known) and edit.text.strip():
+                self._edits[known.request_id] = event.seq, edit
+            while len(self._edits) > MOST_EDITS:
+                del self._edits[next(iter(self._edits))]
             self.beside[edit.request_id] = edit
             self._opened[edit.request_id] = event.seq
 
@@ -409,6 +431,8 @@ class Chat:
         deletion = data.inbound
         # The model does not see it from now on; its words leave the log as soon as they are found there.
         said = [one for one in self._known.values() if same_message(one, deletion)]
+        for one in said:
+            self._edits.pop(one.request_id, None)
         ids = {deletion.message_id or "", *(name for one in said for name in one.items)}
         self.context.remove(
             Gone(frozenset(one.request_id for one in said), messages=frozenset(ids)), head=False
@@ -481,9 +505,12 @@ class Chat:
             turn.seen[data.request] = data.files
             turn.unread.append((said.attachments[: len(data.files)], data.files))
 
-    def _told(self, event: Event, _: events.Told) -> None:
+    def _told(self, event: Event, data: events.Told) -> None:
         turn = self._running(event)
-        if turn is not None and turn.phase is Phase.STARTING:
+        if turn is None:
+            return
+        turn.edits.update(data.edits)
+        if turn.phase is Phase.STARTING:
             turn.phase = Phase.RUNNING
 
     def _asked(self, event: Event, data: events.Asked) -> None:
@@ -523,11 +550,19 @@ class Chat:
             return
         turn.phase, turn.end, self.turn = Phase.ENDED, data.end, None
         self._decide_all(turn, Verdict("stopped"), event.at)
+        if data.end != "withdrawn":  # what was told stays in view
+            self._edits = {
+                name: one for name, one in self._edits.items() if one[1].request_id not in turn.edits
+            }
         for one in turn.members:
             self._opened.pop(one.request_id, None)
         if (who := turn.first.person) in self._people:
             # Behind the others of the chat, those included who came while this turn ran.
             self._people[who] = self._people.pop(who)
+
+    def _cut(self, _: Event, data: events.Cut) -> None:
+        if data.dropped == "all":
+            self._edits.clear()
 
     # ------------------------------------------------------------ questions
 

@@ -190,13 +190,14 @@ class FactSet(EventData):
 @dataclass(frozen=True, slots=True)
 class Told(EventData):
     """The gateway tells the model something as the user: a person's message as the model gets it, instructions, a line that
-    asks it to go on. `sources` are the requests whose words it carries.
+    asks it to go on. `sources` are the requests whose words it carries, `edits` those of edits of earlier messages that it tells of.
     """
 
     kind: ClassVar[str] = "told"
     words: ClassVar[frozenset[str]] = frozenset({"message"})
     message: Message
     sources: tuple[str, ...] = ()
+    edits: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,7 @@ class LoopPorts:
 
     model: Model
     frame: Callable[[], Awaitable[Frame]]
-    tell: Callable[[Inbound], Awaitable[Message | None]]
+    tell: Callable[[Inbound], Awaitable[events.Told | None]]
     """A person's message as the model gets it; None where it says nothing."""
     found: Callable[[Message, Sequence[Path]], Awaitable[Sequence[Message]]]
     """What is told of these results: pictures, notes of servers, the instructions for paths that tools have touched."""
@@ -114,8 +114,8 @@ class Loop:
         if (more := self._chat.joinable()) and not self._about_to_speak(more):
             self._append(events.Joined(tuple(one.request_id for one in more)))
         for inbound in self._chat.untold:
-            if (message := await self._ports.tell(inbound)) is not None:
-                self._append(events.Told(message, (inbound.request_id,)))
+            if (told := await self._ports.tell(inbound)) is not None:
+                self._append(told)
 
     def _about_to_speak(self, more: Sequence[Inbound]) -> bool:
         """True where words of the model are about to be said, and nothing that they answer was changed."""

@@ -20,7 +20,7 @@ from bot.core.event_log import EventLog
 from bot.core.outbox_row import OutboxRow
 from bot.core.outgoing_files import OutgoingFiles
 from bot.core.rate_limit import RateLimiter
-from bot.words import say, speaking
+from bot.words import Sentence, say, sentence, speaking
 
 PLAIN = LiveForm()
 SEND_SECONDS = 120.0
@@ -46,6 +46,7 @@ class Outbox:
         files: OutgoingFiles,
         limits: RateLimiter,
         *,
+        alert: Callable[[str, Sentence], object],
         boot: str,
         clock: Clock,
         log: OperatorLog,
@@ -55,6 +56,7 @@ class Outbox:
         self._event_log = event_log
         self._files = files
         self._limits = limits
+        self._alert = alert
         self._boot = boot
         self._clock = clock
         self._log = log
@@ -227,6 +229,11 @@ class Outbox:
             state="failed",
             cause=str(error),
         )
+        if row.form == "reply":
+            words = sentence(
+                "operators.delivery", channel=row.channel, cause=error, request=row.turn or row.id
+            )
+            self._alert(f"deliveries of {row.channel}", words)
 
     def _repeat(self, row: OutboxRow) -> None:
         """Queue the words of a row of unknown outcome once more."""

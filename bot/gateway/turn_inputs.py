@@ -16,6 +16,7 @@ from bot.contracts.environment import Clock, Log, OperatorNotices
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound, Quoted, SeenFile
 from bot.contracts.journal import InboxRecord, Journal
+from bot.core import quotes
 from bot.core.access import InboundCleaner
 from bot.core.attachments import FileReader
 from bot.core.file_words import unread
@@ -32,8 +33,6 @@ _AS_A_RULE = 2
 """Inbounds among which the one before a message is found, where no more has come."""
 _LOOKED_AT = 20
 """Inbounds, and lines of one turn, that are looked at for it."""
-EDITED = "earlier message, as its author has edited it since"
-"""The kind of a quote that tells of an edit."""
 _LONGEST = 4_000
 """Characters of one message of it."""
 _ANEW = frozenset({"fork", "new", "resume"})
@@ -204,18 +203,7 @@ class TurnInputs:
         if edits is None:
             edits = await self._edits_since_turn(inbound, _LOOKED_AT) or []
         newest = [edit for edit in edits if await self._counts(edit)]
-        return tuple(
-            Quoted(
-                user_id=edit.user_id,
-                text=text.shorten_middle(edit.text, _LONGEST),
-                user_name=edit.user_name,
-                ts=edit.ts,
-                message_id=edit.message_id,
-                kind=EDITED,
-                words_of=(edit.user_id,),
-            )
-            for edit in newest
-        )
+        return tuple(map(quotes.edited, newest))
 
     async def _edits_since_turn(self, inbound: Inbound, limit: int) -> list[Inbound] | None:
         """The edits among the newest inbounds since the turn before this one began that covers them; None where that is not

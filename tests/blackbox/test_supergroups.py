@@ -25,6 +25,7 @@ async def begun(world: World, *, admitted: int = OLD) -> None:
     world.telegram.say("@shipmate_bot the code is 7731", chat_id=OLD, user_id=PERSON)
     await world.heard("answer 1", chat_id=OLD)
     await world.turns(1)
+    await world.sent()
 
 
 Told = tuple[Literal["to", "from"], ...]
@@ -44,6 +45,7 @@ async def test_history_and_admission_stay(world: World, told: Told, *, kill: boo
     await world.heard("answer 2", chat_id=NEW)
     assert "7731" in json.dumps(world.model.bodies[-1]["messages"])
     await world.turns(2)
+    await world.sent()
     await world.process.kill()
     await world.start()
     world.telegram.say("@shipmate_bot and again?", chat_id=NEW, user_id=PERSON)
@@ -63,6 +65,7 @@ async def test_a_job_of_the_group_is_answered_in_the_supergroup(world: World) ->
     world.telegram.say("@shipmate_bot remind me", chat_id=OLD, user_id=PERSON)
     await world.heard("I will.", chat_id=OLD)
     await world.turns(1)
+    await world.sent()
     await world.process.kill()
     world.process.module = ["bot.testing.run", "--clock", str(world.root / "clock")]
     world.telegram.upgrade(OLD, NEW, told=("from",))

@@ -15,9 +15,9 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Command
 from bot.contracts.journal import ANSWERED, STOPPED, InboxEnd, InboxRecord
 from bot.contracts.provenance import Provenance
+from bot.core.quotes import EDITED
 from bot.gateway import deletions
 from bot.gateway.conversation import UNKNOWN_MESSAGE
-from bot.gateway.turn_inputs import EDITED
 from bot.testing.journal import FaultyJournal
 from bot.words import say
 from tests.contracts.journal_rig import still_open
