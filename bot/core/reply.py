@@ -15,6 +15,7 @@ from bot.core.chats import Chats, Fact
 from bot.core.long_blocks import LongBlocks
 from bot.core.outgoing_files import OutgoingFiles
 from bot.telemetry import redaction
+from bot.tools.permissions.display import named
 
 LONGEST_WAIT = 10.0
 """Max seconds for which a message that was put off is waited for: it goes out by itself later."""
@@ -33,6 +34,13 @@ class ReplyPorts:
     redact: Redact
     long_blocks: LongBlocks
     files: OutgoingFiles
+
+
+def question(asked: Inbound) -> str:
+    """The question as a quote with who asked, for a group that has not seen it: it came by a command of the platform."""
+    if asked.chat_type != "group" or asked.message_id is not None or asked.due is not None or not asked.text:
+        return ""
+    return f"> `{named(asked.user_name or asked.user_id)}`: {text.preview(asked.text, 500)}\n\n"
 
 
 class ChatReply:
@@ -92,7 +100,9 @@ class ChatReply:
         return await self._chats.until(self._chat.key, lambda: self._outcome(step))
 
     def _with_notes(self, words: str) -> str:
-        """Words with what their person has still to hear below them."""
+        """Words with what their person has still to hear below them, and the question above the first of them."""
+        if all(end is not None and end.state == "failed" for end in self._rows.values()):
+            words = question(self._to) + words
         turn, running = self._chat.turn, self._chat.context.running
         notes = running.untold_notes if running is not None else ()
         return "\n\n".join(filter(None, (words, *notes, file_words.below(turn.unread) if turn else "")))

@@ -18,6 +18,7 @@ from bot.core.attachments import FileReader
 from bot.core.chat import QueueMode
 from bot.core.file_words import UNSEEN, UNSEEN_BY_MODEL, unseen
 from bot.core.removal import REMOVED
+from bot.core.reply import question
 from bot.features.jobs.job import merged
 from bot.gateway.approvals import ApprovalService
 from bot.gateway.background import BackgroundTasks
@@ -40,7 +41,6 @@ from bot.gateway.questions import QuestionService
 from bot.gateway.turn_inputs import TurnInputs
 from bot.gateway.turn_queue import TurnQueue
 from bot.telemetry.context import on_waiting_for_model
-from bot.tools.permissions.display import named
 from bot.words import say
 
 SHOWN_AFTER = 0.4
@@ -300,7 +300,7 @@ class TurnRunner:
                 turn.below,
                 arrivals.effect_begins,
                 place=None if begun else first.renews,
-                above="" if begun else _question(first),
+                above="" if begun else question(first),
             )
             turn.written = reply.written
             request = TurnRequest(
@@ -334,13 +334,6 @@ class TurnRunner:
             await self._deletions.settled(turn.first.chat_key)
             more = bool(arrivals.take())
         return says
-
-
-def _question(asked: Inbound) -> str:
-    """The question as a quote with who asked, for a group that has not seen it: it came by a command of the platform."""
-    if asked.chat_type != "group" or asked.message_id is not None or asked.due is not None or not asked.text:
-        return ""
-    return f"> `{named(asked.user_name or asked.user_id)}`: {text.preview(asked.text, 500)}\n\n"
 
 
 def _unanswered(turn: Turn, words: str) -> InboundOutcome:

@@ -12,6 +12,7 @@ from bot.contracts.inbound import Inbound, Quoted
 from bot.core import blocks
 from bot.core.chat import STOPPABLE, Chat, Phase
 from bot.core.context import KeptTurn
+from bot.core.events import Received
 from bot.core.feature import Runtime
 from bot.core.loop import SEND
 from bot.core.message_versions import plain
@@ -78,6 +79,9 @@ class LogConversations(DirectConversations):
                 one.message_id == change.message_id for one in chat.said
             ):
                 return change.model_copy(update={"chat_key": chat.key})
+        for event in await self._run.event_log.naming(change.chat_key.chat, {change.message_id or ""}):
+            if isinstance(event.data, Received) and event.data.inbound.message_id == change.message_id:
+                return change.model_copy(update={"chat_key": event.chat})
         return change
 
     async def before(self, chat: Chat, inbound: Inbound) -> Sequence[Quoted]:

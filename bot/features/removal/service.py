@@ -136,23 +136,26 @@ class Removal:
         """Take all of these out of what they have left: the facts of each chat that has something of them."""
         facts = list[Fact]()
         for target in targets:
-            facts += await self._facts(inbound, target)
+            found = await self._facts(inbound, target)
+            facts += found
             made = [*target.related, *target.gone.requests]
             person = UserRef(inbound.channel, target.person)
             owners = (MemoryOwner("chat", str(inbound.chat_key)), MemoryOwner("person", str(person)))
             notes = sum([await self._run.notes.forget(owner, made) for owner in owners])
             artifacts = await self._run.artifacts.forget(inbound.chat_key, made)
-            self._run.log.write(
-                "removal",
-                "a message was removed",
-                chat_key=inbound.chat_key,
-                request_id=inbound.request_id,
-                message_id=target.message,
-                role=target.role,
-                by=inbound.user_id,
-                artifacts=artifacts,
-                notes=notes,
-            )
+            own = inbound.chat_key
+            for chat in dict.fromkeys([own, *(one.chat for one in found)]):
+                self._run.log.write(
+                    "removal",
+                    "a message was removed",
+                    chat_key=chat,
+                    request_id=inbound.request_id,
+                    message_id=target.message,
+                    role=target.role,
+                    by=inbound.user_id,
+                    artifacts=artifacts if chat == own else 0,
+                    notes=notes if chat == own else 0,
+                )
         return facts
 
     async def _facts(self, inbound: Inbound, target: Target) -> list[Fact]:
