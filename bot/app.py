@@ -168,12 +168,14 @@ async def started(
                     own.log,
                     own.names,
                     say=say,
+                    stop=stop,
                     counted=own.counted if only is None else None,
                 ) as served,
                 _running(served.reload.serve(own.hung_up, load, lambda line: say(own.redact(line)))),
             ):
                 settle_memory()
-                own.log.write("ready", ready_line(served), channels=sorted(served.channels))
+                if not stop.is_set():
+                    own.log.write("ready", ready_line(served), channels=sorted(served.channels))
                 yield served
             return
         gateway = assemble(

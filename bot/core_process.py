@@ -86,6 +86,7 @@ from bot.lifecycle import (
     Services,
     Serving,
     check_model,
+    connect_all,
 )
 from bot.llm.budgets import Spending
 from bot.periodic_jobs import PeriodicJobs
@@ -106,6 +107,7 @@ async def serving(  # noqa: PLR0915 - the wiring of one process, in order
     names: Iterable[str],
     *,
     say: Say,
+    stop: asyncio.Event,
     counted: LogMetrics | None = None,
 ) -> AsyncIterator[Serving]:
     """Serve these channels for the block, and the dashboard where there are figures that it has `counted`."""
@@ -271,18 +273,16 @@ async def serving(  # noqa: PLR0915 - the wiring of one process, in order
         around.push_async_callback(turns.summaries.stop)
         checking = asyncio.create_task(check_model(services, pool.deps.models.name, say, trouble))
         around.callback(checking.cancel)
-        for name, channel in channels.items():
-            await channel.start(intake)
-            log.write("channel", f"{name} connected")
         for serve in door.serves:
             tasks.serve(serve())
         tasks.serve(_watch(memory, environment.clock))
         around.push_async_callback(tasks.drain, 1.0)
-        await runner.start()  # now that what it sends can go out
+        await runner.start()
         await files.start()
         periodic = PeriodicJobs(door.periodic, log)
         periodic.start()
         around.callback(periodic.stop)
+        await connect_all(channels, intake, runner.open, say=say, stop=stop, clock=environment.clock, log=log)
         await asyncio.wait([checking], timeout=CHECK_SECONDS)
         if checking.done():
             checking.result()

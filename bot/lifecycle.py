@@ -14,8 +14,8 @@ from bot import config, errors
 from bot.access_list import AccessList, Operators
 from bot.agent.pool import AgentPool
 from bot.connections import Connections
-from bot.contracts.channel import Channel, Manifest
-from bot.contracts.environment import Clock, Disk, Ids
+from bot.contracts.channel import Channel, Intake, Manifest
+from bot.contracts.environment import Clock, Disk, Ids, Log
 from bot.contracts.journal import Journal
 from bot.contracts.leadership import Leadership, SoleLeader
 from bot.core.artifacts import ArtifactStore
@@ -327,7 +327,15 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
         housekeeping.start()
         checking = asyncio.create_task(check_model(services, gateway.model_name, say, lines.tell))
         watching = asyncio.create_task(gateway.watch.run(), name="watch")
-        await _connect_all(gateway, say, stop)
+        await connect_all(
+            gateway.channels,
+            gateway.parts.intake,
+            lambda name: _opened(gateway, name, say),
+            say=say,
+            stop=stop,
+            clock=services.environment.clock,
+            log=services.log,
+        )
         await asyncio.wait([checking], timeout=CHECK_SECONDS)
         if checking.done():
             checking.result()
@@ -426,13 +434,26 @@ async def _keep_descriptors(gateway: Gateway) -> None:
         )
 
 
-async def _connect_all(gateway: Gateway, say: Say, stop: asyncio.Event) -> None:
-    """Start every channel, side by side; those that cannot be reached are waited for until `stop`."""
+async def connect_all(
+    channels: Mapping[str, Channel],
+    intake: Intake,
+    opened: Callable[[str], Awaitable[None]],
+    *,
+    say: Say,
+    stop: asyncio.Event,
+    clock: Clock,
+    log: Log,
+) -> None:
+    """Start every channel, side by side; those that cannot be reached are waited for until `stop`. `opened` is told of each that is
+    connected.
+    """
+
+    async def connect(name: str, channel: Channel) -> None:
+        await _connect(name, channel, intake, say=say, clock=clock, log=log)
+        await opened(name)
+
     stopped = asyncio.create_task(stop.wait())
-    tasks = [
-        asyncio.create_task(_connect(gateway, name, channel, say))
-        for name, channel in gateway.channels.items()
-    ]
+    tasks = [asyncio.create_task(connect(name, channel)) for name, channel in channels.items()]
     try:
         pending: set[asyncio.Task[Any]] = set(tasks)
         while pending and not stopped.done():
@@ -446,11 +467,11 @@ async def _connect_all(gateway: Gateway, say: Say, stop: asyncio.Event) -> None:
         await asyncio.gather(*tasks, stopped, return_exceptions=True)
 
 
-async def _connect(gateway: Gateway, name: str, channel: Channel, say: Say) -> None:
+async def _connect(name: str, channel: Channel, intake: Intake, *, say: Say, clock: Clock, log: Log) -> None:
     wait, told = 1.0, ""
     while True:
         try:
-            await channel.start(gateway.parts.intake)
+            await channel.start(intake)
         except errors.ChannelRefused as error:
             raise errors.ConfigError(
                 f"channels.{name}: {error}; expected tokens that it accepts; check them in .env or the environment"
@@ -459,19 +480,23 @@ async def _connect(gateway: Gateway, name: str, channel: Channel, say: Say) -> N
             if str(error) != told:
                 told = str(error)
                 say(f"{name}: cannot be reached ({told}); I keep trying")
-                gateway.services.log.write("channel", f"{name} cannot be reached", level="warn", cause=told)
-            await gateway.services.environment.clock.sleep(wait)
+                log.write("channel", f"{name} cannot be reached", level="warn", cause=told)
+            await clock.sleep(wait)
             wait = min(wait * 2, LONGEST_RETRY)
         else:
-            if told:
-                say(f"{name}: connected")
-            gateway.services.log.write("channel", f"{name} connected")
-            gateway.watch.opened(name)
-            if again := await gateway.parts.recovery.open(name):
-                say(f"{name}: {again} unfinished {'message goes' if again == 1 else 'messages go'} on")
-            gateway.parts.tasks.start(gateway.losses.tell(name))
-            gateway.parts.tasks.start(gateway.parts.approvals.recover())
-            return
+            break
+    if told:
+        say(f"{name}: connected")
+    log.write("channel", f"{name} connected")
+
+
+async def _opened(gateway: Gateway, name: str, say: Say) -> None:
+    """A channel is connected: its unfinished messages go on."""
+    gateway.watch.opened(name)
+    if again := await gateway.parts.recovery.open(name):
+        say(f"{name}: {again} unfinished {'message goes' if again == 1 else 'messages go'} on")
+    gateway.parts.tasks.start(gateway.losses.tell(name))
+    gateway.parts.tasks.start(gateway.parts.approvals.recover())
 
 
 async def _close(gateway: Gateway, beside: list[asyncio.Task[None]]) -> None:

@@ -103,6 +103,8 @@ class Runner:
         self._alarms: dict[ChatKey, asyncio.TimerHandle] = {}
         self._due: dict[ChatKey, Chat] = {}
         self._open = self._closing = False
+        self._channels = set[str]()
+        """Those that are connected: what belongs to others waits."""
         chats.watch(self._look_at)
         event_log.watch(self._on_disk)
 
@@ -115,6 +117,12 @@ class Runner:
         self._open = True
         for chat in self._chats:
             self._committed.setdefault(chat.key, chat.seq)
+            self._look_at(chat)
+
+    async def open(self, channel: str) -> None:
+        """A channel is connected: what is due in its chats, and what goes out there, is carried out from now on."""
+        self._channels.add(channel)
+        for chat in self._chats:
             self._look_at(chat)
 
     @property
@@ -158,10 +166,19 @@ class Runner:
         for chat in due.values() if self._open else ():
             effects = chat.due(self._clock.now(), self._boot, self._committed.get(chat.key, 0))
             for effect in effects:
-                if not (self._closing and isinstance(effect, life.StartTurn | life.Handle)):
+                if self._may_begin(chat, effect):
                     self._perform(chat, effect)
             if times := [one.at for one in effects if isinstance(one, life.WakeAt)]:
                 self._wake(chat, min(times))
+
+    def _may_begin(self, chat: Chat, effect: life.Effect) -> bool:
+        match effect:
+            case life.StartTurn() | life.Handle():
+                return not self._closing and chat.key.channel in self._channels
+            case life.Send(row) | life.Find(row) | life.EndLive(row) | life.Revise(row):
+                return row.channel in self._channels
+            case _:
+                return True
 
     def _perform(self, chat: Chat, effect: life.Effect) -> None:
         match effect:
