@@ -455,9 +455,13 @@ class Chat:
         def reached(other: Inbound) -> bool:
             return other.request_id < stop.request_id and (data.since is None or other.ts <= data.since)
 
-        taken = self._take(lambda other: stops(stop, other) and reached(other))
-        outcome = Stopped(tuple(one.command.name for one in taken if one.command is not None), bool(taken))
         turn = self.turn
+        # A turn that is about to begin is nobody's yet: where it is an operator's to stop, it does not begin.
+        anybodys = data.everyones and turn is None
+        taken = self._take(
+            lambda other: (stops(stop, other) or (anybodys and reaches(stop, other))) and reached(other)
+        )
+        outcome = Stopped(tuple(one.command.name for one in taken if one.command is not None), bool(taken))
         if turn is not None and any(reaches(stop, one) and reached(one) for one in turn.members):
             if data.everyones or stop.chat_type == "direct" or stop.person == turn.first.person:
                 outcome = replace(outcome, anything=outcome.anything or turn.phase in STOPPABLE)
@@ -493,10 +497,11 @@ class Chat:
         turn = self._running(event)
         if turn is None:
             return
-        turn.members += self._taken(data.members)
+        taken = self._taken(data.members)
+        turn.members += taken
         if turn.call is not None:
             turn.call = None
-            turn.restarts += 1
+            turn.restarts += all(one.kind != "edit" for one in taken)
 
     def _files_read(self, event: Event, data: events.FilesRead) -> None:
         turn = self._running(event)
@@ -709,7 +714,7 @@ class Chat:
             found.append(StopTurn(turn.id))
         elif turn.boot != boot:
             found.append(StartTurn(tuple(turn.members), turn.attempts))
-        elif turn.call is not None and turn.may_restart_model_call and self.joinable():
+        elif turn.call is not None and self._asks_anew(turn):
             found.append(AskAnew(turn.id, turn.call))
         return found
 
@@ -760,6 +765,12 @@ class Chat:
                 yield WakeAt(question.record.expires_at)
 
     # ------------------------------------------------------------ inside
+
+    def _asks_anew(self, turn: Turn) -> bool:
+        """True where its question has changed: what is being said answers words that an edit has changed, or nobody has seen anything of it."""
+        more = self.joinable()
+        edited = turn.phase is Phase.RUNNING and any(one.kind == "edit" for one in more)
+        return edited or (turn.may_restart_model_call and bool(more))
 
     def _running(self, event: Event) -> Turn | None:
         return self.turn if self.turn is not None and self.turn.id == event.turn else None
