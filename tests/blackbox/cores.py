@@ -97,7 +97,11 @@ ON_THE_LOG = frozenset(
         "test_hangup::test_a_bare_start_writes_the_schemas",
         "test_hangup::test_a_terminal_that_closes_takes_nothing_with_it",
         "test_hangup::test_sighup_gives_a_changed_configuration_to_new_turns",
+        "test_instances::test_a_second_gateway_with_the_same_token_is_refused_with_the_pid_even_if_the_first_is_frozen",
+        "test_instances::test_a_second_stop_while_it_drains_changes_nothing",
         "test_instances::test_a_stop_before_anything_can_be_reached_ends_at_once",
+        "test_instances::test_a_stop_while_libraries_are_imported_exits_with_0",
+        "test_instances::test_after_a_kill_token_and_folder_are_free_at_once",
         "test_languages::test_a_zone_is_found_by_its_offset_a_place_or_a_short_name_and_never_the_inverse",
         "test_languages::test_an_example_below_the_greeting_is_tapped_and_is_a_message_of_the_person",
         "test_languages::test_notices_are_in_the_language_of_the_last_message",
@@ -147,6 +151,7 @@ ON_THE_LOG = frozenset(
         "test_operators::test_in_slack_too_every_operator_sees_how_it_ended",
         "test_places::test_a_channel_that_is_to_wait_holds_no_other",
         "test_places::test_an_answer_for_a_topic_that_is_gone_comes_in_its_chat",
+        "test_places::test_what_is_said_in_a_thread_before_its_mention_is_heard_of_is_answered",
         "test_providers::test_an_address_with_its_version_and_half_of_the_tokens_are_findings",
         "test_providers::test_doctor_finds_an_address_that_takes_no_messages",
         "test_quick_messages::test_a_fourth_line_waits_for_the_next_step_and_none_is_lost",
@@ -173,6 +178,8 @@ ON_THE_LOG = frozenset(
         "test_retries::test_in_slack_too_it_is_offered_and_answered_in_its_place",
         "test_retries::test_in_telegram_a_press_tries_it_again_and_takes_the_button_away",
         "test_retries::test_in_telegram_an_edit_after_the_answer_offers_one_in_its_place_over_a_kill",
+        "test_run_lines::test_a_run_says_how_it_began_and_how_the_one_before_ended",
+        "test_run_lines::test_a_run_that_cannot_begin_says_so_at_its_end",
         "test_schedules::test_a_clock_set_forward_by_years_is_no_work",
         "test_schedules::test_a_time_of_a_clock_waits_until_the_persons_zone_is_known",
         "test_schedules::test_in_slack_it_comes_in_its_thread_and_at_the_time_of_the_persons_clock",
@@ -219,6 +226,8 @@ ON_THE_LOG = frozenset(
         "test_web_doors::test_the_user_who_started_it_talks_and_is_no_operator_without_the_link",
         "test_web_doors::test_whoever_has_opened_the_link_is_an_operator_to_the_rules_at_once",
         "test_web_doors::test_whoever_is_blocked_is_no_operator_any_more",
+        "test_webhooks::test_a_kill_loses_nothing_of_what_was_posted_or_came_meanwhile",
+        "test_webhooks::test_without_socket_and_poll_both_platforms_are_answered_and_forgeries_refused",
     }
 )
 """Tests by module and name, without parameters."""
