@@ -333,7 +333,7 @@ class Turns:
         *,
         boot: str,
     ) -> None:
-        self._display = door.display
+        self._door = door
         self._agent = pool.deps
         self._chats = chats
         self._event_log = event_log
@@ -371,7 +371,7 @@ class Turns:
 
         news = dict[str, str]()
 
-        display = self._display
+        display = self._door.display
         if display is not None:
             display.begin(chat.turn)
 
@@ -405,13 +405,14 @@ class Turns:
             show=_nothing if display is None else functools.partial(display.preview, chat),
             redact=agent.redact,
         )
+        wrapped = self._door.wrapped(chat, reply, agent.registry)
         calls = ToolCalls(
             chat,
             turn,
             self._chats,
             self._event_log,
             agent.dispatcher,
-            reply=reply,
+            reply=wrapped,
             boot=self._boot,
             undeclared=lambda: agent.registry.behind(fit.tools),
             injection=OlderMessages(chat, turn, agent.limits.max_injected, append, agent.ids),
@@ -424,6 +425,7 @@ class Turns:
             self.summaries,
             calls,
             reply,
+            wrapped,
             fit,
             agent.ids.ulid,
             agent.redact,

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from bot import errors
 from bot.access_list import AccessList
-from bot.contracts.agent import CompactResult
+from bot.contracts.agent import CompactResult, Reply
 from bot.contracts.approvals import Approvals, OpenQuestion, QuestionButtons, Verdict
 from bot.contracts.artifacts import Artifacts
 from bot.contracts.channel import Channel, ChannelSettings, Manifest
@@ -33,6 +33,7 @@ from bot.core.operator_chats import OperatorChats
 from bot.core.question import Question
 from bot.core.rate_limit import RateLimiter
 from bot.core.saying import Saying
+from bot.tools.registry import Registry
 
 PACKAGE = "bot.features"
 GROUP = "shipmate.features"
@@ -42,6 +43,9 @@ UNKNOWN = ""
 """The name of the command that answers those which nobody knows."""
 Settle = Callable[[Question, Verdict], Awaitable[Sequence[Fact] | None]]
 """Carries out a verdict; the facts of it, None where it does not hold any more."""
+
+WrapReply = Callable[[Chat, Reply, Registry], Reply]
+"""Stands around what the turn of a chat says. Called in the task of each turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +148,7 @@ class Hooks:
     display: Display | None = None
     outcomes: Mapping[str, Callable[[Question], str]] = field(default_factory=dict)
     """The words below a question of a subject once it is decided."""
+    wrap_reply: WrapReply | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +167,7 @@ class Door:
         self.signals: dict[str, Command] = {}
         self.approvals: Approvals | None = None
         self.display: Display | None = None
+        self._wraps: list[WrapReply] = []
         self._outcomes: dict[str, Callable[[Question], str]] = {}
         self._settles: dict[str, Settle] = {}
         self.serves: list[Callable[[], Coroutine[Any, Any, None]]] = []
@@ -179,10 +185,17 @@ class Door:
                 mine.update(theirs)
             self.approvals = hooks.approvals or self.approvals
             self.display = hooks.display or self.display
+            self._wraps += [hooks.wrap_reply] if hooks.wrap_reply is not None else []
             self._outcomes |= hooks.outcomes
             self._settles |= hooks.settles
             self.serves += hooks.serves
             self._questions += [hooks.questions] if hooks.questions is not None else []
+
+    def wrapped(self, chat: Chat, reply: Reply, registry: Registry) -> Reply:
+        """A turn's way back to its chat, with what features put around it."""
+        for wrap in self._wraps:
+            reply = wrap(chat, reply, registry)
+        return reply
 
     def command(self, inbound: Inbound) -> Command | None:
         """The command that an inbound is; None where it is a message, or one that nobody knows."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bot import errors, text
-from bot.contracts.agent import is_silent
+from bot.contracts.agent import Reply, is_silent
 from bot.contracts.base import Message
 from bot.contracts.environment import Log, Redact, off_loop
 from bot.contracts.inbound import Inbound
@@ -65,6 +65,8 @@ class LoopPorts:
     summaries: Summaries
     calls: ToolCalls
     reply: ChatReply
+    wrapped: Reply
+    """The reply as features let things through it."""
     fit: Fit
     new_id: Callable[[], str]
     redact: Redact
@@ -164,7 +166,7 @@ class Loop:
         name = str(running.entries[-1].seq)
         self._ports.reply.end_with(name)
         with contextlib.suppress(errors.DeliveryFailed):  # it is in the log already
-            await self._ports.reply.send(words, name)
+            await self._ports.wrapped.send(words, name)
 
     # ------------------------------------------------------------ what its person has
 

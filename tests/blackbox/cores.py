@@ -11,6 +11,8 @@ ON_THE_LOG = frozenset(
         "test_approvals::test_several_that_wait_are_named_with_what_each_of_them_shows",
         "test_approvals::test_what_is_denied_reaches_the_model_with_its_rule",
         "test_approvals::test_where_no_operator_can_be_asked_nobody_is_waited_for",
+        "test_claims::test_a_claim_that_a_tool_bears_out_is_said",
+        "test_claims::test_what_was_shown_of_an_unfounded_claim_becomes_the_correction",
         "test_console::test_every_page_comes_within_a_second_beside_a_million_lines_and_has_no_secret",
         "test_console::test_what_runs_now_is_shown_until_it_is_over",
         "test_content::test_an_address_behind_words_that_are_passed_on_reaches_the_model",
