@@ -167,6 +167,7 @@ async def started(
                 own.names,
                 say=say,
                 counted=own.counted if only is None else None,
+                spending=own.spending,
             ) as served:
                 settle_memory()
                 own.log.write("ready", ready_line(served), channels=sorted(served.channels))

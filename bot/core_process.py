@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from pathlib import Path
 from typing import cast
 
-from bot import config, configuration, errors, text
+from bot import config, errors, text
 from bot.agent import reattach
 from bot.agent.pool import AgentPool
 from bot.agent.user_message import instructions, said_by_servers, user_message
@@ -98,8 +98,9 @@ async def serving(  # noqa: PLR0915 - the wiring of one process, in order
     *,
     say: Say,
     counted: LogMetrics | None = None,
+    spending: Spending,
 ) -> AsyncIterator[Serving]:
-    """Serve these channels for the block, and the dashboard where there are figures that it has `counted`."""
+    """Serve these channels for the block, and the dashboard where there are figures that it has `counted`. `spending` has the log's lines."""
     services = build_services(settings, environment, log)
     channels = build_channels(services, names)
     shared = build_agent_services(gateway_deps(services, channels))
@@ -151,8 +152,7 @@ async def serving(  # noqa: PLR0915 - the wiring of one process, in order
     shared = dataclasses.replace(
         shared, approvals=approvals, locales=locales, alerts=cast("OldAlerts", alerts)
     )
-    mcp = build_mcp(services, shared.questions)
-    spending = Spending(configuration.prices_of(settings.llm))
+    mcp = build_mcp(services, door.asks)
     pool = build_agent(services, shared, mcp, spending, door.display.work if door.display else None)
     turns = Turns(pool, chats, event_log, channels, door, boot=boot)
     runner = Runner(
@@ -226,6 +226,8 @@ async def serving(  # noqa: PLR0915 - the wiring of one process, in order
         around.push_async_callback(event_log.close)
         around.push_async_callback(exporter.close)
         around.push_async_callback(services.model.close)
+        mcp.start()
+        around.push_async_callback(mcp.close)
         # Request ids tell the order of messages, even where the clock was set back while nobody ran.
         environment.ids.after(await event_log.newest())
         await chats.start()

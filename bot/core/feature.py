@@ -20,6 +20,8 @@ from bot.contracts.environment import Clock, Ids, Log, OperatorNotices, Redact
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.memory_files import MemoryFiles
+from bot.contracts.questions import Answer, Questions
+from bot.contracts.questions import Question as ToolQuestion
 from bot.contracts.tasks import TaskEvents
 from bot.contracts.tools import ToolWatch
 from bot.core.access import Access, Memberships
@@ -149,6 +151,8 @@ class Hooks:
     outcomes: Mapping[str, Callable[[Question], str]] = field(default_factory=dict)
     """The words below a question of a subject once it is decided."""
     wrap_reply: WrapReply | None = None
+    asks: Questions | None = None
+    """Asks the person of a turn what a tool wants to know; without one nobody is asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +163,14 @@ class Feature:
     build: Callable[[Runtime], Hooks]
 
 
+class NobodyAnswers:
+    """`contracts.questions.Questions` where no feature asks."""
+
+    async def ask(self, question: ToolQuestion) -> Answer:
+        del question
+        return Answer("nobody")
+
+
 class Door:
     """All that features have added."""
 
@@ -167,6 +179,7 @@ class Door:
         self.signals: dict[str, Command] = {}
         self.approvals: Approvals | None = None
         self.display: Display | None = None
+        self.asks: Questions = NobodyAnswers()
         self._wraps: list[WrapReply] = []
         self._outcomes: dict[str, Callable[[Question], str]] = {}
         self._settles: dict[str, Settle] = {}
@@ -189,6 +202,7 @@ class Door:
             self._outcomes |= hooks.outcomes
             self._settles |= hooks.settles
             self.serves += hooks.serves
+            self.asks = hooks.asks or self.asks
             self._questions += [hooks.questions] if hooks.questions is not None else []
 
     def wrapped(self, chat: Chat, reply: Reply, registry: Registry) -> Reply:

@@ -356,7 +356,7 @@ class ApprovalService:
     def _named(self, inbound: Inbound, name: str) -> Question | str:
         """The question that is meant: by name, or the only one that stands in this chat, or in its threads; else what to say."""
         waiting = [one for chat in self._run.chats for one in chat.questions.values()]
-        open_ones = [one for one in waiting if one.verdict is None]
+        open_ones = [one for one in waiting if one.verdict is None and not one.of_tool]
         if wanted := name.upper():
             found = [one for one in open_ones if is_called(one.record, wanted)]
             return found[0] if len(found) == 1 else self._unknown(name, waiting)
