@@ -72,7 +72,8 @@ class Intake:
                 await self._event_log.committed(patient=False)
                 return False
             chat = await self._chats.get(inbound.chat_key)
-            inbound = inbound.model_copy(update={"request_id": self._ids.ulid()})
+            quoted = self._cleaner.admitted(inbound, inbound.quoted)
+            inbound = inbound.model_copy(update={"request_id": self._ids.ulid(), "quoted": quoted})
             inbound = self._meant(chat, inbound)
             self._chats.append(
                 Fact(chat.key, self._event(inbound), person=inbound.user_id, id=inbound.request_id)

@@ -11,13 +11,15 @@ import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from bot import errors, text
 from bot.contracts.agent import Reply, is_silent
-from bot.contracts.base import Message
+from bot.contracts.base import Json, Message
 from bot.contracts.environment import Log, Redact, off_loop
 from bot.contracts.inbound import Inbound
 from bot.contracts.model import Model, ModelReply, ModelRequest
+from bot.contracts.provenance import ORIGIN
 from bot.contracts.tools import ToolCall
 from bot.core import blocks, continuation, events
 from bot.core.chat import Chat, Phase
@@ -31,6 +33,7 @@ from bot.core.tool_calls import ToolCalls
 from bot.telemetry import redaction
 from bot.telemetry.context import step_scope
 from bot.tools.builtin.chat_send import promises_more
+from bot.tools.permissions import taint
 from bot.words import say
 
 SEND = "chat_send"
@@ -267,7 +270,7 @@ class Loop:
             return
         kept = {"type": "text", "text": f"{words}\n\n{STOPPED}"}
         spoke = self._spoke()
-        self._append(events.Answered(turn.call, [kept], "stopped"))
+        self._append(events.Answered(turn.call, [kept], "stopped", origin=self._origin([kept])))
         if not spoke:
             ports.reply.leave(f"{text.with_code_closed(words)}\n\n{say('turn.stopped')}", "stopped")
 
@@ -298,8 +301,15 @@ class Loop:
                 },
                 cost_usd=reply.cost_usd,
                 note=reply.note,
+                origin=self._origin(content),
             )
         )
+
+    def _origin(self, content: list[Json]) -> Any:
+        """Whose words an answer may repeat, as it is kept."""
+        context = self._chat.context
+        seen = [*context.view(), *context.older(), *context.current()]
+        return taint.stamped({"role": "assistant", "content": content}, seen)[ORIGIN] or None
 
     async def _say_what_came(self, running: RunningTurn, error: errors.ModelError) -> bool:
         """The model failed. Where it did so while it went on with an answer, what had come of that is said; False where it did not."""
