@@ -230,6 +230,8 @@ async def serving(  # noqa: PLR0915 - the wiring of one process, in order
         around.push_async_callback(mcp.close)
         # Request ids tell the order of messages, even where the clock was set back while nobody ran.
         environment.ids.after(await event_log.newest())
+        # What a command of before has left instructs nobody, whatever happens to it from now on.
+        await asyncio.to_thread(services.vetting.find_instruction_files)
         await chats.start()
         await locales.load()
         exporter.start()
