@@ -170,6 +170,7 @@ async def started(
                     say=say,
                     stop=stop,
                     counted=own.counted if only is None else None,
+                    spending=own.spending,
                 ) as served,
                 _running(served.reload.serve(own.hung_up, load, lambda line: say(own.redact(line)))),
             ):

@@ -19,7 +19,6 @@ from zoneinfo import ZoneInfo
 from bot import config, configuration, descriptors, discovery, errors, ports
 from bot.access_list import FILE as ACCESS_FILE
 from bot.access_list import AccessList, Operators
-from bot.agent.claims.performed_actions import ActionRecorder
 from bot.agent.deps import AgentDeps, HistoryDeps, Limits
 from bot.agent.pool import AgentPool
 from bot.agent.recording import RecordedModel
@@ -51,6 +50,7 @@ from bot.dashboard.console import Console, ConsoleSources, PartHealth
 from bot.dashboard.metrics import Figures, LogMetrics, MetricsPage
 from bot.dashboard.server import Dashboard
 from bot.disk_reserve import DiskReserve, ReservedDisk
+from bot.features.claims.performed_actions import ActionRecorder
 from bot.features.jobs.job import JobLimits
 from bot.features.live.preview_parts import Previewing
 from bot.gateway.builder import (

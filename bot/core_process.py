@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from pathlib import Path
 from typing import cast
 
-from bot import config, configuration, errors, text
+from bot import config, errors, text
 from bot.agent import reattach
 from bot.agent.deps import AgentDeps
 from bot.agent.pool import AgentPool
@@ -109,8 +109,9 @@ async def serving(  # noqa: PLR0915 - the wiring of one process, in order
     say: Say,
     stop: asyncio.Event,
     counted: LogMetrics | None = None,
+    spending: Spending,
 ) -> AsyncIterator[Serving]:
-    """Serve these channels for the block, and the dashboard where there are figures that it has `counted`."""
+    """Serve these channels for the block, and the dashboard where there are figures that it has `counted`. `spending` has the log's lines."""
     services = build_services(settings, environment, log)
     channels = build_channels(services, names)
     shared = build_agent_services(gateway_deps(services, channels))
@@ -182,8 +183,7 @@ async def serving(  # noqa: PLR0915 - the wiring of one process, in order
     shared = dataclasses.replace(
         shared, approvals=approvals, locales=locales, alerts=cast("OldAlerts", alerts), **door.ports
     )
-    mcp = build_mcp(services, shared.questions)
-    spending = Spending(configuration.prices_of(settings.llm))
+    mcp = build_mcp(services, door.asks)
     pool = build_agent(services, shared, mcp, spending, door.display.work if door.display else None)
     long_blocks = LongBlocks(channels, on=settings.delivery.long_as_files)
     memory = RssMonitor(settings.memory.limit_mb, [], reports=shared.alerts, clock=environment.clock, log=log)
@@ -264,8 +264,12 @@ async def serving(  # noqa: PLR0915 - the wiring of one process, in order
         around.push_async_callback(event_log.close)
         around.push_async_callback(exporter.close)
         around.push_async_callback(services.model.close)
+        mcp.start()
+        around.push_async_callback(mcp.close)
         # Request ids tell the order of messages, even where the clock was set back while nobody ran.
         environment.ids.after(await event_log.newest())
+        # What a command of before has left instructs nobody, whatever happens to it from now on.
+        await asyncio.to_thread(services.vetting.find_instruction_files)
         await chats.start()
         await locales.load()
         exporter.start()
@@ -410,7 +414,6 @@ class Turns:
     ) -> None:
         self._door = door
         self._cleaner = cleaner
-        self._display = door.display
         self._pool = pool
         self._chats = chats
         self._event_log = event_log
@@ -454,7 +457,7 @@ class Turns:
 
         news = dict[str, str]()
 
-        display = self._display
+        display = self._door.display
         if display is not None:
             display.begin(chat.turn)
 
@@ -487,13 +490,15 @@ class Turns:
         fit = self._fit(chat, turn, "overheard" if quiet else "turn")
         models = fit.models
         reply = ChatReply(chat, turn, first, self._chats, self._reply(chat, first.channel))
+        wrapped = self._door.wrapped(chat, reply, agent.registry)
         calls = ToolCalls(
             chat,
             turn,
             self._chats,
             self._event_log,
             agent.dispatcher,
-            reply=reply,
+            reply=wrapped,
+            queued=reply.queued,
             boot=self._boot,
             undeclared=lambda: agent.registry.behind(fit.tools),
             injection=OlderMessages(chat, turn, agent.limits.max_injected, append, agent.ids),
@@ -506,6 +511,7 @@ class Turns:
             self.summaries,
             calls,
             reply,
+            wrapped,
             fit,
             agent.ids.ulid,
             agent.redact,

@@ -29,9 +29,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bot import config, discovery
-from bot.agent.claims import detection
 from bot.config import schema
 from bot.contracts.tools import ToolInput
+from bot.features.claims import detection
 from bot.journal import schema as journal_schema
 from bot.tools import builtin, registry
 

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from bot.agent.claims.checked import CheckedReply
-from bot.agent.claims.performed_actions import PerformedActions, recorded_actions
+from bot import errors
 from bot.agent.deps import AgentDeps
 from bot.agent.runtime import AgentRuntime
 from bot.agent.sessions import Sessions
@@ -26,8 +25,16 @@ from bot.contracts.agent import (
 from bot.contracts.base import Message
 from bot.contracts.identity import ChatKey
 from bot.contracts.manner import Effort
+from bot.contracts.tools import ToolCall
 from bot.contracts.transcript import TranscriptLine
 from bot.core import quotes
+from bot.features.claims.checked import CheckedReply
+from bot.features.claims.performed_actions import (
+    PerformedAction,
+    PerformedActions,
+    action_of,
+    recorded_actions,
+)
 from bot.identity_cache import MessageFact, forget_messages
 from bot.sizes import size_of
 
@@ -96,8 +103,28 @@ class AgentPool:
     def _checked(self, request: TurnRequest, reply: Reply, done: PerformedActions) -> Reply:
         """The way back to the chat, behind a look at what is claimed on it."""
         deps = self._deps
+
+        def person() -> str:
+            inbounds = (request.inbound, *request.also)
+            return request.prompt or "\n".join(one.text for one in inbounds if one is not None)
+
+        async def recorded() -> list[PerformedAction]:
+            try:
+                steps = await deps.history.steps.steps(request.request_id)
+            except errors.StorageError:
+                return []
+            return [
+                action_of(
+                    ToolCall(step.id, step.name),
+                    deps.registry,
+                    failed=bool((step.result or {}).get("is_error")),
+                )
+                for step in steps
+                if step.kind == "tool" and step.ended_at is not None
+            ]
+
         return CheckedReply(
-            reply, request, done, registry=deps.registry, steps=deps.history.steps, log=deps.log
+            reply, done, person=person, recorded=recorded, registry=deps.registry, log=deps.log
         )
 
     async def cut_off(self, chat_key: ChatKey) -> tuple[str, ...]:

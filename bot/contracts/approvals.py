@@ -17,9 +17,9 @@ ApprovalState = Literal["waiting", "approved", "denied", "steered", "stopped", "
 OPEN_APPROVAL: tuple[ApprovalState, ...] = ("waiting",)
 GIVEN: tuple[ApprovalState, ...] = ("approved",)
 """The states of questions whose calls may run."""
-Subject = Literal["call", "task", "budget", "person"]
+Subject = Literal["call", "task", "budget", "person", "question"]
 """What a question is about: a tool call, a subagent's task whose calls are refused, a budget that is spent, somebody who wants to
-be let in.
+be let in, something that a tool wants to know of the person of its turn.
 """
 Reason = Literal[
     "tainted",

@@ -313,6 +313,15 @@ class Chat:
         """Messages as last told, oldest first: those that its context rests on, and some before."""
         return tuple(self._known.values())
 
+    def asks(self, person: UserRef) -> bool:
+        """True where a tool waits for what this person says next."""
+        turn = self.turn
+        return turn is not None and turn.first.person == person and bool(self._asked_by_tools(turn))
+
+    def _asked_by_tools(self, turn: Turn) -> list[Question]:
+        found = [one for one in self.questions.values() if one.turn == turn.id and one.of_tool]
+        return [one for one in found if one.verdict is None]
+
     def joinable(self) -> list[Inbound]:
         """Messages that the running turn may take up now."""
         turn = self.turn
@@ -379,8 +388,11 @@ class Chat:
         self._people.setdefault(who, []).append(Waiting(inbound, event.seq, burst))
         turn = self.turn
         if turn is not None and turn.phase is Phase.SUSPENDED and inbound.person == turn.first.person:
-            # Its person goes on: what it waits for is off.
-            self._decide_all(turn, Verdict("steered"), event.at)
+            # Its person goes on: what it waits for is off, or this answers it.
+            asked = self.asks(inbound.person)
+            self._decide_all(turn, Verdict("steered", request_id=inbound.request_id), event.at)
+            if asked:
+                return
         if (
             turn is not None
             and self._mode.interrupts
@@ -490,6 +502,8 @@ class Chat:
             since = [self._opened[one.request_id] for one in members if one.request_id in self._opened]
             self.context.begin(turn.id, event.at, min([event.seq, *since]))
         if event.turn == turn.id:
+            for question in self._asked_by_tools(turn) if turn.boot != data.boot else ():
+                self._decide(question, Verdict("nobody"), event.at)
             turn.boot, turn.call = data.boot, None
             turn.attempts += 1
 
@@ -688,7 +702,9 @@ class Chat:
         question = self.questions.get(row.question or "") if row is not None else None
         if row is not None and question is not None:
             question.rows[name] = arrived
-            if arrived and row.file is None:
+            if arrived and question.of_tool:
+                self._outdate(row.turn or "", row)
+            elif arrived and row.file is None:
                 question.copies[name] = replace(row, message_id=message_id)
             self._forget(question)
         return row

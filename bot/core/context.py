@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from bot import text
 from bot.contracts.base import Json, Message
+from bot.contracts.provenance import ORIGIN
 from bot.contracts.tools import ToolCall, ToolResult
 from bot.core import blocks, events
 from bot.core.compaction import api_rounds
@@ -239,6 +240,8 @@ class AgentContextStore:
             running.untold_notes += (data.note,)
         if data.content:
             message: Message = {"role": "assistant", "content": list(data.content)}
+            if data.origin is not None:
+                message |= {ORIGIN: data.origin}
             kept += (
                 ContextEntry(
                     event.seq,

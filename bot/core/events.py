@@ -231,6 +231,8 @@ class Answered(EventData):
     blind: bool = False
     note: str = ""
     """What its person is told below the next message."""
+    origin: Json | list[str] | None = None
+    """Whose words it may repeat (`Provenance.packed`): all that was in view when it was written. None: nobody's."""
 
 
 @dataclass(frozen=True, slots=True)

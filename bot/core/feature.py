@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from bot import config, errors
 from bot.access_list import AccessList
-from bot.contracts.agent import CompactResult
+from bot.contracts.agent import CompactResult, Reply
 from bot.contracts.approvals import Approvals, OpenQuestion, QuestionButtons, Verdict
 from bot.contracts.artifacts import Artifacts
 from bot.contracts.channel import Channel, ChannelSettings, Manifest
@@ -20,6 +20,8 @@ from bot.contracts.environment import Clock, Ids, Log, OperatorNotices, Redact
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound, Quoted
 from bot.contracts.memory_files import MemoryFiles
+from bot.contracts.questions import Answer, Questions
+from bot.contracts.questions import Question as ToolQuestion
 from bot.contracts.tasks import TaskEvents
 from bot.contracts.tools import ToolWatch
 from bot.core.access import Access, Memberships
@@ -35,6 +37,7 @@ from bot.core.question import Question
 from bot.core.rate_limit import RateLimiter
 from bot.core.saying import Saying
 from bot.periodic_jobs import PeriodicJob
+from bot.tools.registry import Registry
 
 PACKAGE = "bot.features"
 GROUP = "shipmate.features"
@@ -44,6 +47,9 @@ UNKNOWN = ""
 """The name of the command that answers those which nobody knows."""
 Settle = Callable[[Question, Verdict], Awaitable[Sequence[Fact] | None]]
 """Carries out a verdict; the facts of it, None where it does not hold any more."""
+
+WrapReply = Callable[[Chat, Reply, Registry], Reply]
+"""Stands around what the turn of a chat says. Called in the task of each turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +166,9 @@ class Hooks:
     """Messages that the model sees beside the first one of a turn."""
     hears_all: Callable[[ChatKey], Awaitable[bool]] | None = None
     """True where every message of a chat is for the bot."""
+    wrap_reply: WrapReply | None = None
+    asks: Questions | None = None
+    """Asks the person of a turn what a tool wants to know; without one nobody is asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +177,14 @@ class Feature:
 
     name: str
     build: Callable[[Runtime], Hooks]
+
+
+class NobodyAnswers:
+    """`contracts.questions.Questions` where no feature asks."""
+
+    async def ask(self, question: ToolQuestion) -> Answer:
+        del question
+        return Answer("nobody")
 
 
 class Door:
@@ -181,6 +198,8 @@ class Door:
         self.ports: dict[str, Any] = {}
         self.periodic: list[PeriodicJob] = []
         self._hooks: list[Hooks] = []
+        self.asks: Questions = NobodyAnswers()
+        self._wraps: list[WrapReply] = []
         self._outcomes: dict[str, Callable[[Question], str]] = {}
         self._settles: dict[str, Settle] = {}
         self._settling = set[str]()
@@ -204,12 +223,20 @@ class Door:
                 mine.update(theirs)
             self.approvals = hooks.approvals or self.approvals
             self.display = hooks.display or self.display
+            self._wraps += [hooks.wrap_reply] if hooks.wrap_reply is not None else []
             self._outcomes |= hooks.outcomes
             self._settles |= hooks.settles
             self.serves += hooks.serves
             self.periodic += hooks.periodic
             self._hooks.append(hooks)
+            self.asks = hooks.asks or self.asks
             self._questions += [hooks.questions] if hooks.questions is not None else []
+
+    def wrapped(self, chat: Chat, reply: Reply, registry: Registry) -> Reply:
+        """A turn's way back to its chat, with what features put around it."""
+        for wrap in self._wraps:
+            reply = wrap(chat, reply, registry)
+        return reply
 
     def command(self, inbound: Inbound) -> Command | None:
         """The command that an inbound is; None where it is a message, or one that nobody knows."""

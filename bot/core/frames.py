@@ -32,7 +32,9 @@ class Frames:
         before = context.frame
         known = before.frozen if before is not None and before.model == models.name else None
         asked_at = context.asked_at
-        if known is not None and asked_at is not None and self._clock.now() - asked_at <= COLD_AFTER:
+        shows = len(context) > 0 or bool(context.current())
+        warm = shows and asked_at is not None and self._clock.now() - asked_at <= COLD_AFTER
+        if known is not None and warm:
             return known, {}
         fresh = await self._freeze(chat.key, first.channel, models)
         if before is None or not len(context):

@@ -135,6 +135,8 @@ class Intake:
     def _meant(self, chat: Chat, inbound: Inbound) -> Inbound:
         """A message as what it means: “stop” alone is the command in a thread, elsewhere while a turn runs there."""
         runs = chat.turn is not None and chat.turn.phase in STOPPABLE
+        if chat.asks(inbound.person):
+            return inbound  # to a question of a tool it is an answer like any other
         alone = plain(inbound) and not inbound.attachments and not inbound.brought
         if alone and (runs or inbound.chat_key.thread is not None) and asks_to_stop(inbound.text):
             return inbound.model_copy(update={"command": Command(name="stop")})

@@ -11,13 +11,15 @@ import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from bot import errors, text
-from bot.contracts.agent import is_silent
-from bot.contracts.base import Message
+from bot.contracts.agent import Reply, is_silent
+from bot.contracts.base import Json, Message
 from bot.contracts.environment import Log, Redact, off_loop
 from bot.contracts.inbound import Inbound
 from bot.contracts.model import Model, ModelReply, ModelRequest
+from bot.contracts.provenance import ORIGIN
 from bot.contracts.tools import ToolCall
 from bot.core import blocks, continuation, events, file_words
 from bot.core.chat import Chat, Phase
@@ -31,6 +33,7 @@ from bot.core.tool_calls import ToolCalls
 from bot.telemetry import redaction
 from bot.telemetry.context import step_scope
 from bot.tools.builtin.chat_send import promises_more
+from bot.tools.permissions import taint
 from bot.words import say
 
 SEND = "chat_send"
@@ -65,6 +68,8 @@ class LoopPorts:
     summaries: Summaries
     calls: ToolCalls
     reply: ChatReply
+    wrapped: Reply
+    """The reply as features let things through it."""
     fit: Fit
     new_id: Callable[[], str]
     redact: Redact
@@ -166,7 +171,7 @@ class Loop:
         name = str(running.entries[-1].seq)
         self._ports.reply.end_with(name)
         with contextlib.suppress(errors.DeliveryFailed):  # it is in the log already
-            await self._ports.reply.send(words, name)
+            await self._ports.wrapped.send(words, name)
 
     # ------------------------------------------------------------ what its person has
 
@@ -267,7 +272,7 @@ class Loop:
             return
         kept = {"type": "text", "text": f"{words}\n\n{STOPPED}"}
         spoke = self._spoke()
-        self._append(events.Answered(turn.call, [kept], "stopped"))
+        self._append(events.Answered(turn.call, [kept], "stopped", origin=self._origin([kept])))
         if not spoke:
             ports.reply.leave(f"{text.with_code_closed(words)}\n\n{say('turn.stopped')}", "stopped")
 
@@ -300,8 +305,15 @@ class Loop:
                 unshown=tuple(sorted(reply.unshown)),
                 blind=reply.blind,
                 note=reply.note,
+                origin=self._origin(content),
             )
         )
+
+    def _origin(self, content: list[Json]) -> Any:
+        """Whose words an answer may repeat, as it is kept."""
+        context = self._chat.context
+        seen = [*context.view(), *context.older(), *context.current()]
+        return taint.stamped({"role": "assistant", "content": content}, seen)[ORIGIN] or None
 
     async def _say_what_came(self, running: RunningTurn, error: errors.ModelError) -> bool:
         """The model failed. Where it did so while it went on with an answer, what had come of that is said; False where it did not."""

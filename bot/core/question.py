@@ -43,6 +43,11 @@ class Question:
             self.record = replace(self.record, verdict=verdict, decided_at=at)
 
     @property
+    def of_tool(self) -> bool:
+        """True of one that the person of the turn answers in words: it stands as it is afterwards, and ends with its process."""
+        return self.record.asked.subject == "question"
+
+    @property
     def over(self) -> bool:
         """True once it is decided and every copy says so."""
         return self.verdict is not None and not self.copies and None not in self.rows.values()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from bot.contracts.agent import Reply
 from bot.contracts.base import Json
 from bot.contracts.inbound import Inbound
 from bot.contracts.tools import Effect, ToolCall, ToolResult
@@ -14,7 +15,6 @@ from bot.core.chat import Chat
 from bot.core.chats import Chats, Fact
 from bot.core.context import INTERRUPTED
 from bot.core.event_log import EventLog
-from bot.core.reply import ChatReply
 from bot.tools.builtin.chat_send import without_files
 from bot.tools.context import Injection, NoOlderTurns, ToolExecutionContext, tool_scope
 from bot.tools.dispatch import Dispatcher
@@ -34,7 +34,8 @@ class ToolCalls:
         event_log: EventLog,
         dispatcher: Dispatcher,
         *,
-        reply: ChatReply,
+        reply: Reply,
+        queued: Callable[[str], bool],
         boot: str,
         undeclared: Callable[[], Sequence[Json]] = tuple,
         injection: Injection | None = None,
@@ -45,6 +46,7 @@ class ToolCalls:
         self._event_log = event_log
         self._dispatcher = dispatcher
         self._reply = reply
+        self._queued = queued
         self._boot = boot
         self._undeclared = undeclared
         self._injection = injection or NoOlderTurns()
@@ -65,7 +67,7 @@ class ToolCalls:
             self.finished(call, ToolResult(call.id, INTERRUPTED, failed=True))
         left = [
             # What a message that is queued had with it may be gone by now.
-            replace(call, input=without_files(call.input)) if self._reply.queued(call.id) else call
+            replace(call, input=without_files(call.input)) if self._queued(call.id) else call
             for call in calls
             if call not in begun
         ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from bot.testing.anthropic_script import reply, tool_use
-from tests.blackbox.conftest import World
+from tests.blackbox.conftest import World, eventually
 from tests.blackbox.test_streaming import goes_on, streaming, told
 
 CLAIM = "I've saved the list to notes.md for you, and it is all there, down to the very last line of it. "
@@ -22,6 +22,7 @@ async def test_what_was_shown_of_an_unfounded_claim_becomes_the_correction(world
     gate.set()
     await world.telegram.until(lambda: world.texts() == [TRUTH])
     await world.turns(1)
+    await eventually(lambda: len(world.archive()) == 2)
     assert [line["text"] for line in world.archive()] == ["save the list to notes.md", TRUTH]
     (line,) = [line for line in world.log() if line["kind"] == "claim"]
     assert (line["level"], line["details"]["action"], line["details"]["claims"]) == (

@@ -12,7 +12,7 @@ from bot.contracts.inbound import Inbound
 from bot.contracts.outbound import ABOUT, ONLY_TO, Address
 from bot.core import events
 from bot.core.access import EVERY
-from bot.core.chat import Chat
+from bot.core.chat import STOPPABLE, Chat
 from bot.core.chats import Fact
 from bot.core.feature import Done, Runtime
 from bot.core.question import Question
@@ -193,6 +193,7 @@ class AdmissionService:
             if rules != self._rules:
                 self._rules = rules
                 await self._look()
+            self._stop_blocked()
 
     async def _look(self) -> None:
         open_ones = {one.id: (chat, one) for chat, one in self._waiting()}
@@ -203,6 +204,18 @@ class AdmissionService:
                 verdict = Verdict("approved") if standing.allowed else Verdict("denied", scope="always")
                 chat = await self._run.chats.get(inbound.chat_key)
                 self._run.chats.append(*self._decided(chat, name, verdict))
+
+    def _stop_blocked(self) -> None:
+        """Stop what runs for people who are kept out by now, as if they had said so."""
+        for chat in self._run.chats:
+            first = chat.turn.first if chat.turn is not None and chat.turn.phase in STOPPABLE else None
+            if first is None:
+                continue
+            if self._run.access.standing(first.person, first.chat_id, first.chat_type).reason == "blocked":
+                # Its id comes after every other.
+                gone = {"request_id": "Z" * 26, "keys": (), "text": "", "quoted": (), "attachments": ()}
+                stop = first.model_copy(update=gone | {"kind": "stop", "command": None})
+                self._run.chats.append(Fact(chat.key, events.Stop(stop, everyones=True)))
 
     def _ephemeral(self, channel: str) -> bool:
         """True where one person of a group can be told something that the others do not see."""

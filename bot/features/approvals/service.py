@@ -330,14 +330,20 @@ class ApprovalService:
         chat = self._run.chats.loaded(chat_key)
         found = list[OpenQuestion]()
         for one in chat.questions.values() if chat is not None else ():
-            row = next((row for row in one.copies.values() if row.chat == chat_key), None)
-            if one.verdict is None and row is not None:
-                choices = self._choices(one.record.asked, person)
-                found.append(
-                    OpenQuestion(
-                        row.id, row.text, int(one.record.asked_at * 1000), buttons_of(one.record, choices)
-                    )
-                )
+            name = f"{one.id}/{chat_key}"
+            copy = [row for row in one.copies.values() if row.id == name or row.id.startswith(f"{name}/")]
+            if chat is None or one.verdict is not None or not copy:
+                continue
+            choices = self._choices(one.record.asked, person)
+            offered = bool(copy[-1].buttons and copy[-1].buttons.choices)
+            for row in copy if offered else copy[-1:]:
+                words = row.text
+                if not offered and choices and chat.turn is not None:
+                    # It was shown to somebody who might not decide, and now may.
+                    with speaking(row.language, row.zone, row.own_zone):
+                        words = self._words(one.record, chat.turn.first, chat_key, choices, cut=False).words
+                buttons = buttons_of(one.record, choices if row is copy[-1] else ())
+                found.append(OpenQuestion(row.id, words, int(one.record.asked_at * 1000), buttons))
         return found
 
     # ------------------------------------------------------------ the person who decides
@@ -415,7 +421,7 @@ class ApprovalService:
     def _named(self, inbound: Inbound, name: str) -> Question | str:
         """The question that is meant: by name, or the only one that stands in this chat, or in its threads; else what to say."""
         waiting = [one for chat in self._run.chats for one in chat.questions.values()]
-        open_ones = [one for one in waiting if one.verdict is None]
+        open_ones = [one for one in waiting if one.verdict is None and not one.of_tool]
         if wanted := name.upper():
             found = [one for one in open_ones if is_called(one.record, wanted)]
             return found[0] if len(found) == 1 else self._unknown(name, waiting)

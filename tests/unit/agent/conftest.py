@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.agent.claims.performed_actions import ActionRecorder
 from bot.agent.deps import AgentDeps, HistoryDeps
 from bot.agent.pool import AgentPool
 from bot.agent.recording import RecordedModel
@@ -29,6 +28,7 @@ from bot.core.file_names import encode
 from bot.core.instructions import InstructionFiles
 from bot.core.models import ModelDeps
 from bot.core.skills import SkillFolder
+from bot.features.claims.performed_actions import ActionRecorder
 from bot.history.archive import store as archive
 from bot.history.archive.store import ChatStore
 from bot.history.line_stream import LineStream

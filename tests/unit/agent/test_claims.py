@@ -12,12 +12,12 @@ from typing import Any, ClassVar
 import pytest
 from pydantic import BaseModel
 
-from bot.agent.claims import checked, detection
-from bot.agent.claims.performed_actions import ActionRecorder, PerformedAction
 from bot.contracts.agent import TurnRequest
 from bot.contracts.journal import StepRecord
 from bot.contracts.model import ModelReply, ModelRequest
 from bot.contracts.tools import Effect, ToolCall, ToolResult
+from bot.features.claims import checked, detection
+from bot.features.claims.performed_actions import ActionRecorder, PerformedAction
 from bot.testing.model import reply, text, tool_use
 from bot.tools.dispatch import Dispatcher, unwrapped
 from tests.tool_calls import run_blocks

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from bot import errors, text
-from bot.agent.claims import detection, performed_actions
-from bot.agent.claims.detection import Claim
-from bot.agent.claims.performed_actions import PerformedAction, PerformedActions
-from bot.contracts.agent import Reply, TurnRequest
+from bot.contracts.agent import Reply
 from bot.contracts.base import Message
 from bot.contracts.environment import Log
-from bot.contracts.journal import StepRecord, Steps
 from bot.contracts.outbound import OutgoingFile, Sent
-from bot.contracts.tools import ToolCall
 from bot.core import memory
+from bot.features.claims import detection, performed_actions
+from bot.features.claims.detection import Claim
+from bot.features.claims.performed_actions import PerformedAction, PerformedActions
 from bot.tools import context
 from bot.tools.registry import Registry
 
@@ -29,24 +27,25 @@ class CheckedReply:
     """`contracts.agent.Reply` that lets nothing out which says that something was done when no tool did it.
 
     The first time the model is told instead (`errors.ClaimUnfounded`), where it is a tool that sends and so can be told;
-    after that such a message goes out with a note.
+    after that such a message goes out with a note. `person` gives the words that the turn answers, `recorded` the actions of the turn
+    before a crash cut it off.
     """
 
     def __init__(
         self,
         inner: Reply,
-        request: TurnRequest,
         done: PerformedActions,
         *,
+        person: Callable[[], str],
+        recorded: Callable[[], Awaitable[list[PerformedAction]]],
         registry: Registry,
-        steps: Steps,
         log: Log,
     ) -> None:
         self._inner = inner
-        self._request = request
         self._done = done
+        self._person = person
+        self._recorded = recorded
         self._registry = registry
-        self._steps = steps
         self._log = log
         self._corrected = False
 
@@ -95,11 +94,6 @@ class CheckedReply:
             action=action,
         )
 
-    def _person(self) -> str:
-        """Return the words that the turn answers."""
-        inbounds = (self._request.inbound, *self._request.also)
-        return self._request.prompt or "\n".join(one.text for one in inbounds if one is not None)
-
     async def _unfounded(self, words: str) -> list[Claim]:
         """The claims that nothing bears out."""
         left = await asyncio.to_thread(unfounded, words, self._person(), tuple(self._done.done))
@@ -110,20 +104,6 @@ class CheckedReply:
             found = _without(left, before, admits=True)
             return [claim for claim in left if not claim.earlier or claim in found]
         return [claim for claim in left if not claim.earlier]
-
-    async def _recorded(self) -> list[PerformedAction]:
-        """Return the actions of the turn before a crash cut it off, from its steps."""
-        try:
-            steps: Sequence[StepRecord] = await self._steps.steps(self._request.request_id)
-        except errors.StorageError:
-            return []
-        return [
-            performed_actions.action_of(
-                ToolCall(step.id, step.name), self._registry, failed=bool((step.result or {}).get("is_error"))
-            )
-            for step in steps
-            if step.kind == "tool" and step.ended_at is not None
-        ]
 
     def _before(self) -> list[PerformedAction] | None:
         """Return the actions of turns that are in view; None if some of them can no longer be known."""

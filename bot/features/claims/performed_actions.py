@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 import regex
 
-from bot.agent.claims.detection import Kind
 from bot.contracts.base import Json, Message
 from bot.contracts.tools import MCP, Effect, ToolCall, ToolResult
+from bot.features.claims.detection import Kind
 from bot.tools.builtin.chat_send import ChatSend
 from bot.tools.dispatch import CallWrapper
 from bot.tools.permissions.defaults import SCHEDULING
@@ -91,6 +91,13 @@ def recorded_actions() -> Iterator[PerformedActions]:
         yield actions
     finally:
         _current.reset(token)
+
+
+def record_here() -> PerformedActions:
+    """Collect the actions of the running task, which is that of a turn."""
+    actions = PerformedActions()
+    _current.set(actions)
+    return actions
 
 
 @dataclass(frozen=True, slots=True)

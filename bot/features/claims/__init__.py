@@ -1,0 +1,32 @@
+"""Claim check: compares what a reply says was done with what the tools of its turn did.
+
+`detection` finds claims in a text, with the words of one file a language; `performed_actions` is what was done; `checked` stands
+around the reply.
+"""
+
+from __future__ import annotations
+
+from bot.contracts.agent import Reply
+from bot.core.chat import Chat
+from bot.core.feature import Feature, Hooks, Runtime
+from bot.features.claims.checked import CheckedReply
+from bot.features.claims.performed_actions import PerformedAction, performed_in, record_here
+from bot.tools.registry import Registry
+
+
+def _build(runtime: Runtime) -> Hooks:
+    def wrap(chat: Chat, reply: Reply, registry: Registry) -> Reply:
+        def person() -> str:
+            return "\n".join(one.text for one in chat.turn.members) if chat.turn is not None else ""
+
+        async def recorded() -> list[PerformedAction]:
+            return performed_in(chat.context.current(), registry)
+
+        return CheckedReply(
+            reply, record_here(), person=person, recorded=recorded, registry=registry, log=runtime.log
+        )
+
+    return Hooks(wrap_reply=wrap)
+
+
+FEATURE = Feature("claims", _build)

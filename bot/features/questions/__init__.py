@@ -1,0 +1,89 @@
+"""Questions of tools: the turn is suspended, and what its person writes next is the answer."""
+
+from __future__ import annotations
+
+import asyncio
+from weakref import WeakValueDictionary
+
+from bot.contracts.approvals import Approval, Verdict
+from bot.contracts.identity import ChatKey
+from bot.contracts.outbound import Address
+from bot.contracts.questions import Answer, Question
+from bot.core import events
+from bot.core.chat import Chat, Turn
+from bot.core.chats import Fact
+from bot.core.feature import Feature, Hooks, Runtime
+from bot.core.question import Question as Asked
+
+
+class QuestionService:
+    """`contracts.questions.Questions` in the chats. A question ends with its process, as the call does that it belongs to."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._run = runtime
+        self._alone = WeakValueDictionary[ChatKey, asyncio.Lock]()
+
+    async def ask(self, question: Question) -> Answer:
+        """As `contracts.questions.Questions`. One question at a time in a chat."""
+        async with self._alone.setdefault(question.chat_key, asyncio.Lock()):
+            chat = await self._run.chats.get(question.chat_key)
+            turn = chat.turn
+            if turn is None or turn.id != question.request_id or turn.first.due is not None:
+                return Answer("nobody")
+            asked = self._asked(chat, turn, question)
+            self._run.log.write("question", "the person is asked something", request_id=turn.id)
+            async with self._run.suspended():
+                arrives = await self._run.chats.until(chat.key, lambda: _settled(asked))
+            if not arrives:
+                self._run.log.write("question", "a question did not arrive", level="warn")
+                self._append(chat, turn, events.Decided(asked.id, Verdict("nobody")))
+            return _answer(chat, asked)
+
+    def _asked(self, chat: Chat, turn: Turn, question: Question) -> Asked:
+        """Ask it in the chat of its turn."""
+        first, name = turn.first, self._run.ids.ulid()
+        asked = Approval(
+            turn.id,
+            call_id="",
+            chat_key=chat.key,
+            tool="",
+            fingerprint="",
+            shown=question.words,
+            why="",
+            rule="",
+            channel=first.channel,
+            user_id=first.user_id,
+            granted=True,
+            lasting=False,
+            own=True,
+            subject="question",
+        )
+        rows = self._run.saying.rows(name, Address.of(first), question.words, question=name)
+        self._append(chat, turn, events.QuestionAsked(name, asked), *rows)
+        return chat.questions[name]
+
+    def _append(self, chat: Chat, turn: Turn, *data: events.EventData) -> None:
+        self._run.chats.append(*(Fact(chat.key, one, turn.id) for one in data))
+
+
+def _settled(asked: Asked) -> bool | None:
+    """True once it has its verdict, False where it does not reach the chat, None while it waits."""
+    if asked.verdict is not None:
+        return True
+    return False if False in asked.rows.values() else None
+
+
+def _answer(chat: Chat, asked: Asked) -> Answer:
+    verdict = asked.verdict
+    if verdict is None or verdict.ended != "steered":
+        return Answer("expired" if verdict is not None and verdict.ended == "expired" else "nobody")
+    members = chat.turn.members if chat.turn is not None else []
+    said = next((one for one in [*chat.waiting, *members] if one.request_id == verdict.request_id), None)
+    return Answer("nobody") if said is None or said.command is not None else Answer("answered", said.text)
+
+
+def _build(runtime: Runtime) -> Hooks:
+    return Hooks(asks=QuestionService(runtime))
+
+
+FEATURE = Feature("questions", _build)
