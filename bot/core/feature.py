@@ -29,6 +29,7 @@ from bot.core.event_log import EventLog
 from bot.core.events import Decided
 from bot.core.live_messages import LiveMessages
 from bot.core.locales import Locales
+from bot.core.models import ModelDeps
 from bot.core.operator_chats import OperatorChats
 from bot.core.question import Question
 from bot.core.rate_limit import RateLimiter
@@ -48,12 +49,12 @@ Settle = Callable[[Question, Verdict], Awaitable[Sequence[Fact] | None]]
 class Runtime:
     """What the core gives to features. `operators` are those of now; `suspended` frees the turn's place among those that run, for a
     block in which it waits for a person; `settle` carries out what is decided about a question, whatever its subject.
-    `settled` gives the part of words that go on which cannot become a secret. `compact` makes the history of a chat smaller, as a command
+    `models` gives those of a chat, with what was chosen for it. `settled` gives the part of words that go on which cannot become a secret. `compact` makes the history of a chat smaller, as a command
     asks for it.
     """
 
     name: str
-    model: str
+    models: Callable[[ChatKey], ModelDeps]
     chats: Chats
     event_log: EventLog
     channels: Mapping[str, Channel]
@@ -98,19 +99,23 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command of people. One that is `queued` changes the conversation: it waits for what runs."""
+    """A command of people. One that is `queued` changes the conversation: it waits for what runs, but for one that `tells` something
+    where it has no arguments. These and those that are `about` a conversation are carried out in the one that is meant.
+    """
 
     run: Callable[[Inbound], Awaitable[Done]]
     queued: bool = False
+    tells: bool = False
+    about: bool = False
 
     @classmethod
-    def saying(cls, words: Callable[[Inbound], Awaitable[str]]) -> Command:
+    def saying(cls, words: Callable[[Inbound], Awaitable[str]], *, about: bool = False) -> Command:
         """A command that answers, and changes no conversation."""
 
         async def run(inbound: Inbound) -> Done:
             return Done(await words(inbound))
 
-        return cls(run)
+        return cls(run, about=about)
 
 
 class WorkWatch(ToolWatch, TaskEvents, Protocol):
@@ -195,7 +200,12 @@ class Door:
         if inbound.command is None:
             return inbound.kind == "message"
         command = self.command(inbound)
-        return command is not None and command.queued
+        return command is not None and command.queued and bool(inbound.args or not command.tells)
+
+    def is_about_conversation(self, inbound: Inbound) -> bool:
+        """True for a command about one conversation of a chat."""
+        command = self.command(inbound) if inbound.command is not None else None
+        return command is not None and (command.queued or command.about)
 
     def questions(self, chat: ChatKey, person: UserRef) -> list[OpenQuestion]:
         """The open questions of a chat, as a person sees them who opens it."""

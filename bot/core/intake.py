@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 from bot.contracts.approvals import OpenQuestion
 from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.channel import HomeSection
@@ -17,10 +19,13 @@ from bot.core.chats import NO_CHAT, Chats, Fact
 from bot.core.event_log import EventLog
 from bot.core.feature import Door
 from bot.core.message_versions import plain
+from bot.core.models import ModelDeps
 from bot.core.stop_words import asks_to_stop
 from bot.words import Sentence, sentence
 
 DAY = 24 * 3600.0
+SAID_LAST = "said_last"
+"""The kind of the facts that tell the thread of a direct chat in which something was said last."""
 
 
 class Intake:
@@ -36,7 +41,7 @@ class Intake:
         *,
         alerts: OperatorNotices,
         archive: ChatStore,
-        model: str,
+        models: Callable[[ChatKey], ModelDeps],
         clock: Clock,
         ids: Ids,
         log: OperatorLog,
@@ -48,7 +53,7 @@ class Intake:
         self._door = door
         self._alerts = alerts
         self._archive = archive
-        self._model = model
+        self._models = models
         self._clock = clock
         self._ids = ids
         self._log = log
@@ -71,11 +76,13 @@ class Intake:
                 # Perhaps it is not on disk yet: then the platform must not be told that it arrived.
                 await self._event_log.committed(patient=False)
                 return False
+            inbound = self._of_conversation(inbound)
             chat = await self._chats.get(inbound.chat_key)
             inbound = inbound.model_copy(update={"request_id": self._ids.ulid()})
             inbound = self._meant(chat, inbound)
             self._chats.append(
-                Fact(chat.key, self._event(inbound), person=inbound.user_id, id=inbound.request_id)
+                Fact(chat.key, self._event(inbound), person=inbound.user_id, id=inbound.request_id),
+                *self._newest(inbound),
             )
             self._log.write(
                 "inbound",
@@ -119,6 +126,25 @@ class Intake:
             return events.Stop(inbound, everyones=self._access.is_operator(inbound.person))
         return events.Received(inbound, beside=not self._door.needs_turn(inbound))
 
+    def _of_conversation(self, inbound: Inbound) -> Inbound:
+        """A command about one conversation, from a direct chat outside of its threads, with the key of the one in which something was said
+        last; any other inbound as it is.
+        """
+        place = inbound.chat_key
+        known = self._chats.facts.get(SAID_LAST, str(place))
+        if known is None or inbound.chat_type != "direct" or not self._door.is_about_conversation(inbound):
+            return inbound
+        return inbound.model_copy(update={"chat_key": ChatKey.parse(known["chat"])})
+
+    def _newest(self, inbound: Inbound) -> Iterator[Fact]:
+        """The fact that a conversation of a direct chat is the one in which something was said last, where another one was."""
+        chat = inbound.chat_key
+        if inbound.chat_type != "direct" or inbound.kind != "message" or inbound.command is not None:
+            return
+        place, value = str(chat.chat), {"chat": str(chat)} if chat.thread is not None else None
+        if chat.chat.shows(chat) and self._chats.facts.get(SAID_LAST, place) != value:
+            yield Fact(chat, events.FactSet(SAID_LAST, place, value))
+
     def _meant(self, chat: Chat, inbound: Inbound) -> Inbound:
         """A message as what it means: “stop” alone is the command in a thread, elsewhere while a turn runs there."""
         runs = chat.turn is not None and chat.turn.phase in STOPPABLE
@@ -160,8 +186,7 @@ class Intake:
         return ()
 
     async def model(self, chat_key: ChatKey) -> str:
-        del chat_key
-        return self._model
+        return self._models(chat_key).name
 
     async def questions(self, chat_key: ChatKey, person: UserRef) -> list[OpenQuestion]:
         return self._door.questions(chat_key, person)
