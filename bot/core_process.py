@@ -23,7 +23,6 @@ from bot.composition import (
     build_services,
     build_transcriber,
     gateway_deps,
-    model_name,
     view_limits,
     with_settings,
 )
@@ -174,7 +173,9 @@ async def serving(  # noqa: PLR0915 - the wiring of one process, in order
         files=files,
         limits=limits,
         boot=boot,
-        compact=lambda inbound: turns.compact(inbound),  # noqa: PLW0108 - made below, of what features add
+        # Made below, of what features add.
+        models=lambda chat: turns.models(chat),  # noqa: PLW0108
+        compact=lambda inbound: turns.compact(inbound),  # noqa: PLW0108
     )
     saying, locales, alerts = runtime.saying, runtime.locales, runtime.alerts
     door.open(feature.found(), runtime)
@@ -227,7 +228,7 @@ async def serving(  # noqa: PLR0915 - the wiring of one process, in order
         door,
         alerts=alerts,
         archive=archive,
-        model=pool.deps.models.name,
+        models=turns.models,
         clock=environment.clock,
         ids=environment.ids,
         log=log,
@@ -307,6 +308,7 @@ def build_runtime(
     files: OutgoingFiles,
     limits: RateLimiter,
     boot: str,
+    models: Callable[[ChatKey], ModelDeps],
     compact: Callable[[Inbound], Awaitable[CompactResult]],
 ) -> Runtime:
     """What the core gives to features."""
@@ -327,7 +329,7 @@ def build_runtime(
     return Runtime(
         configuration=settings,
         name=settings.name,
-        model=model_name(settings),
+        models=models,
         chats=chats,
         event_log=event_log,
         channels=channels,
@@ -542,11 +544,15 @@ class Turns:
         fit.take(await self._frame(chat, inbound, fit.models, {}))
         return await self.summaries.compact(fit, inbound.args)
 
+    def models(self, chat: ChatKey, purpose: str = "turn") -> ModelDeps:
+        """As `Runtime.models`."""
+        return self._agent.models.in_chat(chat, self._chats.facts, purpose)
+
     def _fit(self, chat: Chat, turn: str, purpose: str) -> Fit:
         agent = self._agent
         return Fit(
             chat,
-            dataclasses.replace(agent.models, chosen=None, purpose=purpose),
+            self.models(chat.key, purpose),
             agent.limits,
             ages=lambda name: (tool := agent.registry.get(name)) is not None and tool.ages,
             append=lambda data: self._chats.append(Fact(chat.key, data, turn)),

@@ -11,7 +11,7 @@ from enum import Enum, auto
 from typing import Any
 
 from bot import errors
-from bot.agent import rendering, view_changes
+from bot.agent import view_changes
 from bot.agent.active_turn import ActiveTurn
 from bot.agent.compactor import Compactor
 from bot.agent.deletion_runner import DeletionRunner
@@ -40,7 +40,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.journal import FinalTurnState
 from bot.contracts.manner import Effort
 from bot.contracts.transcript import Boundary, Meta, TurnEnd, TurnStart
-from bot.core import blocks, prompt
+from bot.core import blocks, prompt, rendering
 from bot.core.assembly import Frozen
 from bot.core.fit import HistoryCleared, TurnTooLarge
 from bot.core.loop import Refused

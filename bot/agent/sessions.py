@@ -8,19 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from bot.agent import rendering
 from bot.agent.deps import AgentDeps
 from bot.agent.runtime import AgentRuntime
 from bot.context import deletions
 from bot.contracts.agent import SessionChange, SessionInfo
 from bot.contracts.base import Json
 from bot.contracts.transcript import MessageEvent, Meta, TranscriptLine
-from bot.core import removal
+from bot.core import removal, rendering
+from bot.features.conversation.sessions import SHORTEST, short
 
 LISTED = 10
-SHORTEST = 4
-"""Letters of the shortest id; more where two sessions end alike."""
-ULID = 26
 
 
 class Sessions:
@@ -107,12 +104,3 @@ class Sessions:
         if gone.names(first.event, [first.request_id or ""]):
             return removal.REMOVED
         return self._deps.redact(rendering.said(first.event.message))
-
-
-def short(session: str, known: Sequence[str]) -> str:
-    """The shortest end of an id that no other session ends with."""
-    others = [one for one in known if one != session]
-    for length in range(SHORTEST, ULID):
-        if not any(one.endswith(session[-length:]) for one in others):
-            return session[-length:]
-    return session

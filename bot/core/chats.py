@@ -18,6 +18,8 @@ from bot.core.events import Codec, Event, EventData, fact_of
 
 MOST_IDLE = 2_000
 """Limit of chats without anything unfinished that stay in memory: a fold of one from the disk takes some 10 ms."""
+BATCH = 500
+"""Events that are folded at once: other chats go on in between."""
 NO_CHAT = ChatKey("shipmate", "gateway")
 """The key of the log of what belongs to no chat."""
 
@@ -117,10 +119,25 @@ class Chats:
         chat = self._make(key)
         position = await self._log.position(key)
         if position is not None:
+            chat.context.left = {}
             for event in await self._log.read(key, position.first):
                 chat.apply(event)
+            chat.context.left = None
         self._chats[key] = chat
         self._evict()
+        return chat
+
+    async def whole(self, key: ChatKey, seen: Callable[[Event, Chat], None]) -> Chat:
+        """Fold all events of a chat anew, with the turns that have left its view; `seen` gets each with the chat as it is after it. Raises
+        `errors.StorageError`.
+        """
+        chat = self._make(key)
+        chat.context.left = {}
+        for number, event in enumerate(await self._log.read(key), 1):
+            chat.apply(event)
+            seen(event, chat)
+            if not number % BATCH:
+                await asyncio.sleep(0)
         return chat
 
     def append(self, *facts: Fact) -> None:

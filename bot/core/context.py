@@ -138,6 +138,12 @@ class AgentContextStore:
         """The time of the last request (epoch seconds)."""
         self.wrong: tuple[str, ...] = ()
         """What became of the turns since the last that went well, in words for the model."""
+        self.stood_in = ""
+        """The model that gave the last answer in the place of the chat's own."""
+        self.left: dict[str, KeptTurn] | None = None
+        """The turns that have left the view, by id: kept while the log is read, since a conversation that goes on brings some back."""
+        self.recalled: dict[str, KeptTurn] = {}
+        """Those of a conversation that is about to go on, in a chat whose log was read long ago."""
         self._view: tuple[Message, ...] | None = ()
 
     def __len__(self) -> int:
@@ -194,6 +200,8 @@ class AgentContextStore:
         match data:
             case events.Cut():
                 self._cut(data)
+            case events.SessionMoved():
+                self._move(data)
             case events.Masked():
                 self._mask(data.results)
             case events.Removed():
@@ -230,6 +238,7 @@ class AgentContextStore:
         if data.continues and kept and kept[-1].message["role"] == "assistant":
             kept = kept[:-1]  # an answer that went on is one message
         running.results, running.last = {}, data
+        self.stood_in = data.model if data.note else ""
         thought = not data.content and data.stop_reason in LENGTH
         running.cuts += bool(data.cut) or thought
         running.thoughts += thought
@@ -306,11 +315,35 @@ class AgentContextStore:
             self._view = None
         self.frame, self._stated[data.kind] = data, event.seq
 
+    def _leave(self) -> None:
+        """Keep the turns in view, should they come back; of one that had lost messages before, the whole."""
+        left = self.left
+        for turn in self.turns if left is not None else ():
+            if left is not None and len(turn.entries) >= len(getattr(left.get(turn.id), "entries", ())):
+                left[turn.id] = turn
+
+    def _forget_memory(self) -> None:
+        self.memory = None
+        self._stated.pop(events.Remembered.kind, None)
+
+    def _move(self, data: events.SessionMoved) -> None:
+        self._leave()
+        self._forget_memory()
+        known = {**(self.left or {}), **self.recalled}
+        self.head, self.masked, self.wrong, self.recalled = data.head, dict(data.masked), (), {}
+        self.turns = [
+            replace(turn, entries=without_thinking(turn.entries))
+            for turn in map(known.get, data.turns)
+            if turn is not None
+        ]
+        self._view = None
+
     def _cut(self, data: events.Cut) -> None:
+        self._leave()
         self.head = data.head
         if data.reason == "new":
-            self.memory = None
-            self._stated.pop(events.Remembered.kind, None)
+            self._forget_memory()
+            self.wrong = ()
         gone = None if data.dropped == "all" else frozenset(data.dropped)
         kept = list[KeptTurn]()
         for turn in self.turns if gone is not None else ():

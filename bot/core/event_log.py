@@ -7,9 +7,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from bot.contracts.agent import ChatStats
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
-from bot.core.events import Event, fact_of, keys_of
+from bot.core.events import Answered, Event, TurnEnded, fact_of, keys_of
 
 Committed = Callable[[Mapping[ChatKey, int]], None]
 """Hears, on the event loop, the number of the newest event on disk of each chat that a commit has brought further."""
@@ -97,6 +98,10 @@ class EventLog(Protocol):
         """The events of a chat and of its threads that speak of one of these ids of requests, turns or messages, in the order of
         commits. Raises `errors.StorageError`.
         """
+        ...
+
+    async def usage(self, chat: ChatKey) -> ChatStats:
+        """The totals of a chat since its beginning, without its present state. Raises `errors.StorageError`."""
         ...
 
     async def known(self, keys: Collection[str]) -> bool:
@@ -211,6 +216,27 @@ class MemoryLog:
         return [
             one for one in found if any(name == one.turn or f"'{name}'" in repr(one.data) for name in names)
         ]
+
+    async def usage(self, chat: ChatKey) -> ChatStats:
+        self.write()
+        data = [one.data for one in self.on_disk[chat].values()]
+        calls = [one for one in data if isinstance(one, Answered) and one.usage]
+        counted = {
+            field: sum(one.usage.get(name, 0) for one in calls)
+            for field, name in (
+                ("input_tokens", "input"),
+                ("output_tokens", "output"),
+                ("cache_read_tokens", "cacheRead"),
+                ("cache_write_tokens", "cacheWrite"),
+            )
+        }
+        return ChatStats(
+            sum(isinstance(one, TurnEnded) and one.end == "answered" for one in data),
+            calls=len(calls),
+            unpriced=sum(one.cost_usd is None for one in calls),
+            cost_usd=sum(one.cost_usd or 0.0 for one in calls),
+            **counted,
+        )
 
     async def known(self, keys: Collection[str]) -> bool:
         pending = (key for entry in self._pending for key in keys_of(entry.event.data))

@@ -367,6 +367,21 @@ class Cut(EventData):
 
 
 @dataclass(frozen=True, slots=True)
+class SessionMoved(EventData):
+    """Another conversation of the chat goes on, or a new one that is the present one up to the turn `forked_at`: `session` is its name,
+    `turns` are in view, with these `masked` results and this `head`. What the turns hold stands in the log: nothing is copied.
+    """
+
+    kind: ClassVar[str] = "session_moved"
+    words: ClassVar[frozenset[str]] = frozenset({"head"})
+    session: str
+    turns: tuple[str, ...]
+    head: Message | None = None
+    masked: Mapping[str, str] = field(default_factory=dict)
+    forked_at: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Masked(EventData):
     """Tool results are shown as these words from now on, by the id of their call."""
 
@@ -488,6 +503,7 @@ CORE: tuple[type[EventData], ...] = (
     Shown,
     RowEnded,
     Cut,
+    SessionMoved,
     Masked,
     Injected,
     Framed,

@@ -31,6 +31,7 @@ from bot.core.event_log import EventLog
 from bot.core.events import Decided, TurnEndState
 from bot.core.live_messages import LiveMessages
 from bot.core.locales import Locales
+from bot.core.models import ModelDeps
 from bot.core.operator_chats import OperatorChats
 from bot.core.outgoing_files import OutgoingFiles
 from bot.core.question import Question
@@ -56,13 +57,13 @@ WrapReply = Callable[[Chat, Reply, Registry], Reply]
 class Runtime:
     """What the core gives to features. `operators` are those of now; `suspended` frees the turn's place among those that run, for a
     block in which it waits for a person; `settle` carries out what is decided about a question, whatever its subject.
-    `settled` gives the part of words that go on which cannot become a secret. `compact` makes the history of a chat smaller, as a command
+    `models` gives those of a chat, with what was chosen for it. `settled` gives the part of words that go on which cannot become a secret. `compact` makes the history of a chat smaller, as a command
     asks for it.
     """
 
     configuration: config.Settings
     name: str
-    model: str
+    models: Callable[[ChatKey], ModelDeps]
     chats: Chats
     event_log: EventLog
     channels: Mapping[str, Channel]
@@ -108,10 +109,13 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command of people. One that is `queued` changes the conversation: it waits for what runs."""
+    """A command of people. One that is `queued` changes the conversation: it waits for what runs, but for one that `tells` something
+    where it has no arguments.
+    """
 
     run: Callable[[Inbound], Awaitable[Done]]
     queued: bool = False
+    tells: bool = False
 
     @classmethod
     def saying(cls, words: Callable[[Inbound], Awaitable[str]]) -> Command:
@@ -249,7 +253,7 @@ class Door:
         if inbound.command is None:
             return inbound.kind == "message"
         command = self.command(inbound)
-        return command is not None and command.queued
+        return command is not None and command.queued and bool(inbound.args or not command.tells)
 
     def turn_ends(self, turn: Turn, state: TurnEndState) -> list[Done]:
         """All that is so and said with the end of a turn."""

@@ -21,7 +21,7 @@ from bot.core.budget import Budget
 from bot.core.chat import Chat
 from bot.core.context import RunningTurn
 from bot.core.memory import condensed, in_plain_words
-from bot.core.models import ContextLimits, ModelDeps
+from bot.core.models import MODEL, ContextLimits, ModelDeps
 from bot.llm import body
 from bot.words import say
 
@@ -78,6 +78,18 @@ class PromptFillsWindow(TurnTooLarge):
     @property
     def person(self) -> str:
         return say("turn.prompt_too_large")
+
+
+class ModelGone(errors.ShipmateError):
+    """The model that was chosen for the chat is not there any more: from now on the default one answers."""
+
+    def __init__(self, chosen: str, default: str) -> None:
+        super().__init__(f"the provider has no {chosen}")
+        self._named = {"model": chosen, "default": default}
+
+    @property
+    def person(self) -> str:
+        return say("turn.model_gone", **self._named)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,12 +226,15 @@ class Fit:
 
     def refused(self, request: ModelRequest, error: errors.ModelError) -> None:
         """The provider has refused a request: make the next one such as it may take. Raises the error where that cannot help,
-        `TurnTooLarge` or `HistoryCleared` where nothing helps any more.
+        `TurnTooLarge` or `HistoryCleared` where nothing helps any more, `ModelGone` where it has not the model that was chosen.
         """
         if isinstance(error, errors.RequestInvalid | errors.SummaryUnavailable):
             if not self._without_what_is_bound(error):
                 raise error
             return
+        if isinstance(error, errors.ModelUnknown) and request.model == self.models.chosen:
+            self._append(events.FactSet(MODEL, str(self.chat.key), None))
+            raise ModelGone(request.model, self.models.default_model) from error
         if not isinstance(error, errors.ContextOverflow):
             raise error
         self.models.windows.refused(request.model, error)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 
+from bot import errors
 from bot.contracts.environment import Clock, Log
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
@@ -28,6 +30,10 @@ class Frames:
 
     async def of(self, chat: Chat, first: Inbound, models: ModelDeps) -> tuple[Frozen, Mapping[str, str]]:
         """The prompt, and the surroundings that are others than the model knows."""
+        if models.chosen is not None:
+            # What it takes is part of the frame, and is asked once: another process may have been told.
+            with suppress(errors.ModelError):
+                await models.windows.ask(models.model, models.chosen)
         context = chat.context
         before = context.frame
         known = before.frozen if before is not None and before.model == models.name else None

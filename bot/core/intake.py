@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from bot.contracts.approvals import OpenQuestion
 from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.channel import HomeSection
@@ -17,6 +19,7 @@ from bot.core.chats import NO_CHAT, Chats, Fact
 from bot.core.event_log import EventLog
 from bot.core.feature import Door
 from bot.core.message_versions import plain
+from bot.core.models import ModelDeps
 from bot.core.stop_words import asks_to_stop
 from bot.words import Sentence, sentence
 
@@ -36,7 +39,7 @@ class Intake:
         *,
         alerts: OperatorNotices,
         archive: ChatStore,
-        model: str,
+        models: Callable[[ChatKey], ModelDeps],
         clock: Clock,
         ids: Ids,
         log: OperatorLog,
@@ -48,7 +51,7 @@ class Intake:
         self._door = door
         self._alerts = alerts
         self._archive = archive
-        self._model = model
+        self._models = models
         self._clock = clock
         self._ids = ids
         self._log = log
@@ -174,8 +177,7 @@ class Intake:
         return ()
 
     async def model(self, chat_key: ChatKey) -> str:
-        del chat_key
-        return self._model
+        return self._models(chat_key).name
 
     async def questions(self, chat_key: ChatKey, person: UserRef) -> list[OpenQuestion]:
         return self._door.questions(chat_key, person)

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from bot.contracts.base import Json
-from bot.contracts.manner import Effort, Manner, SentManner
+from bot.contracts.identity import ChatKey
+from bot.contracts.manner import Effort, Manner, SentManner, effort_of
 from bot.contracts.model import Model, ModelReply, ModelRequest
 from bot.core import blocks
 from bot.core.budget import SOFT_TOKENS, Budget
+from bot.core.chats import Facts
 from bot.core.compaction import Policy
 from bot.core.estimate import Estimator
 from bot.core.memory import in_plain_words
@@ -19,6 +21,8 @@ from bot.llm.windows import ContextWindows
 
 TOOLS = 0.5
 """The part of a window that definitions of tools may take."""
+MODEL, EFFORT = "model", "effort"
+"""The kinds of the facts that an operator chose for a chat."""
 
 
 @dataclass(slots=True)
@@ -50,6 +54,13 @@ class ModelDeps:
     def name(self) -> str:
         """The model that answers."""
         return self.of(self.purpose).model or self.chosen or self.default_model
+
+    def in_chat(self, chat: ChatKey, facts: Facts, purpose: str = "turn") -> ModelDeps:
+        """The same with what was chosen for a chat."""
+        model, effort = (facts.get(kind, str(chat)) or {} for kind in (MODEL, EFFORT))
+        return replace(
+            self, chosen=model.get("name"), chosen_effort=effort_of(effort.get("name")), purpose=purpose
+        )
 
     def of(self, purpose: str) -> Manner:
         """Return the effort, thinking and model for a purpose."""

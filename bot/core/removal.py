@@ -68,7 +68,7 @@ def blanked(event: Event, gone: Gone) -> EventData:  # noqa: PLR0911 - one `matc
         case events.Injected() if data.messages:
             # Whose words each of them is cannot be told any more.
             return replace(data, messages=tuple(map(redacted, data.messages)))
-        case events.Cut() if data.head is not None:
+        case events.Cut() | events.SessionMoved() if data.head is not None:
             return replace(data, head=None)
         case _:
             pass

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bot import errors
+from bot.contracts.agent import ChatStats
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock
 from bot.contracts.environment import Log as OperatorLog
@@ -27,6 +28,22 @@ CREATE TABLE IF NOT EXISTS events (
 CREATE TABLE IF NOT EXISTS keys (key TEXT PRIMARY KEY, chat TEXT NOT NULL, seq INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS chats (chat TEXT PRIMARY KEY, base INTEGER NOT NULL, open INTEGER) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS open_chats ON chats (chat) WHERE open IS NOT NULL;
+CREATE TABLE IF NOT EXISTS usage (
+  day TEXT, chat TEXT, model TEXT, turns INTEGER NOT NULL, calls INTEGER NOT NULL, unpriced INTEGER NOT NULL, input INTEGER NOT NULL,
+  output INTEGER NOT NULL, cache_read INTEGER NOT NULL, cache_write INTEGER NOT NULL, cost REAL NOT NULL,
+  PRIMARY KEY (chat, day, model)) WITHOUT ROWID;
+CREATE TRIGGER IF NOT EXISTS used AFTER INSERT ON events
+WHEN CASE WHEN NEW.kind NOT IN ('answered', 'turn_ended') OR NOT json_valid(NEW.data) THEN 0
+     WHEN NEW.kind = 'answered' THEN NEW.data ->> '$.usage' IS NOT NULL ELSE NEW.data ->> '$.end' = 'answered' END BEGIN
+  INSERT INTO usage VALUES (
+    date(NEW.at, 'unixepoch'), NEW.chat, coalesce(NEW.data ->> '$.model', ''), NEW.kind = 'turn_ended', NEW.kind = 'answered',
+    NEW.kind = 'answered' AND NEW.data ->> '$.cost_usd' IS NULL, coalesce(NEW.data ->> '$.usage.input', 0),
+    coalesce(NEW.data ->> '$.usage.output', 0), coalesce(NEW.data ->> '$.usage.cacheRead', 0),
+    coalesce(NEW.data ->> '$.usage.cacheWrite', 0), coalesce(NEW.data ->> '$.cost_usd', 0))
+  ON CONFLICT DO UPDATE SET turns = turns + excluded.turns, calls = calls + excluded.calls, unpriced = unpriced + excluded.unpriced,
+    input = input + excluded.input, output = output + excluded.output, cache_read = cache_read + excluded.cache_read,
+    cache_write = cache_write + excluded.cache_write, cost = cost + excluded.cost;
+END;
 CREATE TABLE IF NOT EXISTS facts (kind TEXT, key TEXT, value TEXT NOT NULL, PRIMARY KEY (kind, key)) WITHOUT ROWID;
 """
 PRAGMAS = ("journal_mode = wal", "synchronous = full", "busy_timeout = 5000", "journal_size_limit = 67108864")
@@ -41,6 +58,8 @@ FORGET = "DELETE FROM facts WHERE kind = ? AND key = ?"
 AFTER = "SELECT id, seq, turn, person, kind, at, data, chat, n FROM events WHERE n > ? ORDER BY n LIMIT ?"
 READ = "SELECT id, seq, turn, person, kind, at, data FROM events WHERE chat = ? AND seq >= ? ORDER BY seq"
 NAMING = "SELECT id, seq, turn, person, kind, at, data, chat FROM events WHERE (chat = ? OR substr(chat, 1, ?) = ?) AND (%s) ORDER BY n"
+USAGE = """SELECT coalesce(sum(turns), 0), 0, coalesce(sum(calls), 0), coalesce(sum(unpriced), 0), coalesce(sum(input), 0),
+coalesce(sum(cache_read), 0), coalesce(sum(cache_write), 0), coalesce(sum(output), 0), coalesce(sum(cost), 0.0) FROM usage WHERE chat = ?"""
 BLANK = "UPDATE events SET data = ? WHERE id = ?"
 SPOKEN_IN = """
     SELECT chat FROM events WHERE kind = 'received' AND at >= ? AND (chat = ? OR chat > ? || ':' AND chat < ? || ';')
@@ -305,6 +324,10 @@ class SqliteLog:
     async def newest(self) -> str:
         row = await self._asked(lambda db: db.execute("SELECT coalesce(max(id), '') FROM events").fetchone())
         return str(row[0])
+
+    async def usage(self, chat: ChatKey) -> ChatStats:
+        await self.committed()
+        return ChatStats(*await self._asked(lambda db: db.execute(USAGE, (str(chat),)).fetchone()))
 
     async def known(self, keys: Collection[str]) -> bool:
         if any(

@@ -4,14 +4,13 @@ never does.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 from bot import errors, text
 from bot.access_list import AccessList
-from bot.contracts.agent import Agent, ChatStats, ModelInfo, SessionChange, SessionInfo
+from bot.contracts.agent import Agent
 from bot.contracts.channel import Channel, HomeSection, Manifest
 from bot.contracts.environment import Clock, Log, OperatorNotices
 from bot.contracts.identity import ChatKey, UserRef
@@ -25,6 +24,8 @@ from bot.core.saying import examples
 from bot.features.admissions.commands import AccessCommands
 from bot.features.approvals.wording import act
 from bot.features.basics.commands import Basics
+from bot.features.conversation.models import DEFAULT_MODEL, MODEL_NAME
+from bot.features.conversation.wording import answering, session_line, stats_text, way_back, working
 from bot.features.conversations.direct import OF_CONVERSATION
 from bot.features.jobs.service import JobService
 from bot.gateway.admissions import AdmissionService
@@ -55,8 +56,6 @@ not exist among them, are answered at once.
 """
 
 
-MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}")
-DEFAULT_MODEL = "default"
 MOST_JOBS = 10
 """Jobs that a person's page shows; `/jobs` shows the others in their chats."""
 MOST_QUESTIONS = 5
@@ -271,7 +270,7 @@ class Commands:
 
     async def _stats(self, inbound: Inbound) -> str:
         details = self._access.is_operator(inbound.person)
-        return status_text(await self._agent.stats(inbound.chat_key), details=details)
+        return stats_text(await self._agent.stats(inbound.chat_key), details=details)
 
     async def _history(self, inbound: Inbound) -> str:
         kept = await self._agent.history(inbound.chat_key)
@@ -309,7 +308,7 @@ class Commands:
     async def _model(self, inbound: Inbound) -> str:
         asked = inbound.args
         if not asked:
-            return _answering(await self._agent.describe(inbound.chat_key))
+            return answering(await self._agent.describe(inbound.chat_key))
         if not self._access.is_operator(inbound.person):
             return say("commands.operators_model")
         name = None if asked.casefold() == DEFAULT_MODEL else asked
@@ -323,18 +322,18 @@ class Commands:
         except errors.ModelUnknown:
             return say("commands.model_missing", name=shown)
         unsure = [] if info.confirmed else [say("commands.model_unsure")]
-        return paragraph(_answering(info), *unsure)
+        return paragraph(answering(info), *unsure)
 
     async def _effort(self, inbound: Inbound) -> str:
         asked = inbound.args.casefold()
         if not asked:
-            return _working(await self._agent.describe(inbound.chat_key))
+            return working(await self._agent.describe(inbound.chat_key))
         if not self._access.is_operator(inbound.person):
             return say("commands.operators_effort")
         effort = effort_of(asked)
         if effort is None and asked != DEFAULT_MODEL:
             return say("commands.effort_name", name=text.preview(inbound.args, 60))
-        return _working(await self._agent.choose_effort(inbound.chat_key, effort, inbound.request_id))
+        return working(await self._agent.choose_effort(inbound.chat_key, effort, inbound.request_id))
 
     async def _listen(self, inbound: Inbound) -> str:
         """Say what is listened to in a group; operators change it."""
@@ -369,7 +368,7 @@ class Commands:
         change = await self._agent.resume(inbound.chat_key, asked)
         prefix, shown = self._manifests[inbound.channel].command_prefix, text.preview(asked, 40)
         if change.outcome == "done":
-            return paragraph(say("sessions.back", id=change.id, prefix=prefix), *_way_back(change, prefix))
+            return paragraph(say("sessions.back", id=change.id, prefix=prefix), *way_back(change, prefix))
         if change.outcome == "here":
             return say("sessions.here", id=shown)
         if change.outcome == "ambiguous":
@@ -390,7 +389,7 @@ class Commands:
         if change.outcome == "done":
             left = change.turns
             done = say("sessions.forked_without", count=left) if left else say("sessions.forked")
-            return paragraph(done, *_way_back(change, prefix))
+            return paragraph(done, *way_back(change, prefix))
         if request_id is not None:
             return say("sessions.fork_elsewhere", prefix=prefix)
         if not change.turns:
@@ -402,7 +401,7 @@ class Commands:
         if not found:
             return say("sessions.none")
         now = self._clock.now()
-        lines = [_session_line(one, now) for one in found]
+        lines = [session_line(one, now) for one in found]
         end = say("sessions.list_end", prefix=self._manifests[inbound.channel].command_prefix)
         return "\n".join([say("sessions.list"), *lines, end])
 
@@ -475,58 +474,3 @@ def runs_at_once(inbound: Inbound) -> bool:
     if command is None:
         return False
     return command.name not in QUEUED or (command.name in {"effort", "model"} and not inbound.args)
-
-
-def _answering(info: ModelInfo) -> str:
-    """Names the model that answers in a chat, for a person."""
-    key = "commands.model_chosen" if info.chosen else "commands.model_default"
-    window, price = info.window, info.price
-    reads = say("commands.model_window", window=window) if window else say("commands.model_window_unknown")
-    costs = say("commands.model_price_unknown")
-    if price is not None:
-        costs = say("commands.model_price", read=price[0], written=price[1])
-    return paragraph(say(key, model=info.model, default=info.default), reads, costs)
-
-
-def _working(info: ModelInfo) -> str:
-    """Names the effort of answers in a chat, for a person."""
-    if info.effort is None:
-        return say("commands.effort_none", model=info.model)
-    return say(
-        "commands.effort_chosen" if info.effort_chosen else "commands.effort_default", effort=info.effort
-    )
-
-
-def status_text(stats: ChatStats, *, details: bool) -> str:
-    """The state of a conversation, for a person; `details` are for operators."""
-    cost = text.dollars(stats.cost_usd)
-    if stats.unpriced and not stats.cost_usd:
-        cost = say("stats.price_unknown")
-    elif stats.unpriced:
-        cost = say("stats.unpriced", count=stats.unpriced, cost=cost)
-    lines = [say("stats.answers", count=stats.turns, cost=cost)]
-    if details:
-        read, written = stats.cache_read_tokens, stats.output_tokens
-        prompts = stats.input_tokens + read + stats.cache_write_tokens
-        share = f"{read / prompts:.0%}" if prompts else "0%"
-        view = {"tokens": stats.tokens, "masked": stats.masked_tokens}
-        lines += [
-            say("stats.calls", count=stats.calls, read=prompts, share=share, written=written),
-            say("stats.view", count=stats.messages, **view),
-        ]
-    return "\n".join(lines)
-
-
-def _way_back(change: SessionChange, prefix: str) -> list[str]:
-    return [say("sessions.return", id=change.left_id, prefix=prefix)] if change.left_id else []
-
-
-def _session_line(one: SessionInfo, now: float) -> str:
-    return say(
-        "sessions.line",
-        id=one.id,
-        time=times.recent(one.last_ts / 1000, now),
-        count=one.messages,
-        here=say("sessions.current") if one.current else "",
-        words=say("sessions.words", words=one.words) if one.words else "",
-    )

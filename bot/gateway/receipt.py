@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,15 +13,9 @@ from bot.contracts.environment import Clock
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import Inbox, InboxRecord, Outbox, StepRecord, Steps, TurnRecord
 from bot.contracts.outbound import OutboxRow
-from bot.core.attachments import STEP as FILE
+from bot.features.receipts import wording
 from bot.gateway.message_versions import as_changed, on_file
-from bot.tools.permissions.display import named
-from bot.words import CATALOGUES, DEFAULT, paragraph, say, times
-
-QUOTED = 200
-"""Characters of the message that asked."""
-MOST_TOOLS = 12
-"""Tools that are named, those that failed once more where they did."""
+from bot.words import CATALOGUES, DEFAULT, say
 
 
 class Records(Inbox, Steps, Outbox, Protocol):
@@ -122,9 +115,9 @@ class Receipts:
             lines.append(await self._question(reader, found.asked))
         lines += [
             _state(found),
-            *_tools([step for step in found.steps if step.kind != "model"]),
-            *_model([step for step in found.steps if step.kind == "model"]),
-            *_delivered(found.rows),
+            *wording.tools([_tool_run(step) for step in found.steps if step.kind != "model"]),
+            *wording.model([_model_call(step) for step in found.steps if step.kind == "model"]),
+            *wording.delivered([_row(row) for row in found.rows]),
             say("receipt.id", id=found.request_id),
         ]
         return "\n".join(filter(None, lines))
@@ -132,24 +125,10 @@ class Receipts:
     async def _question(self, reader: Inbound, record: InboxRecord) -> str:
         asked = as_changed(record.inbound, await on_file(self._journal, record.inbound))
         removed = [line.meta or {} for line in await self._archive.removals(record.inbound.chat_key)]
-        if asked is None or any(record.inbound.request_id in meta.get("of", ()) for meta in removed):
-            words = say("marks.removed")
-        else:
-            words = text.preview(_words(asked), QUOTED) or say("receipt.no_words")
-        when = times.recent(record.received_at, self._clock.now())
-        if record.inbound.due is not None:
-            return say("receipt.due", time=when, words=words)
-        if record.inbound.person == reader.person:
-            return say("receipt.asked", time=when, words=words)
-        name = named(record.inbound.user_name or "").strip()
-        who = f"`{name}`" if name else str(record.inbound.person)
-        return say("receipt.asked_by", who=who, time=when, words=words)
-
-
-def _words(asked: Inbound) -> str:
-    if asked.text.strip() or asked.command is None:
-        return asked.text.strip()
-    return f"{asked.command.name} {asked.args}".strip()
+        gone = asked is None or any(record.inbound.request_id in meta.get("of", ()) for meta in removed)
+        return wording.question(
+            reader, asked or record.inbound, record.received_at, self._clock.now(), removed=gone
+        )
 
 
 def _state(found: TurnRecords) -> str:
@@ -167,106 +146,31 @@ def _state(found: TurnRecords) -> str:
         arrived is None or any((step.ended_at or arrived + 1) > arrived for step in found.steps)
     ):
         return say("receipt.running")
-    took = duration((arrived if arrived is not None else record.changed_at) - record.received_at)
+    took = wording.duration((arrived if arrived is not None else record.changed_at) - record.received_at)
     key = f"receipt.state_{record.state}"
     return say(key, time=took) if key in CATALOGUES[DEFAULT] else say("receipt.took", time=took)
 
 
-def duration(seconds: float) -> str:
-    """A time that something took, in words."""
-    whole = round(seconds)
-    if whole < 10:
-        return say("receipt.seconds", seconds=f"{max(0.0, seconds):.1f}")
-    if whole < 60:
-        return say("receipt.seconds", seconds=whole)
-    return say("receipt.minutes", minutes=whole // 60, seconds=whole % 60)
-
-
-def _tools(steps: Sequence[StepRecord]) -> Iterator[str]:
-    """The tools that ran, each with its result; those of one name and one result are one line."""
-    count, seconds = Counter[tuple[str, str]](), defaultdict[tuple[str, str], float](float)
-    for step in steps:
-        outcome = "unfinished" if step.ended_at is None else "failed" if _is_error(step) else "done"
-        count[step.name, outcome] += 1
-        seconds[step.name, outcome] += max(0.0, (step.ended_at or step.began_at) - step.began_at)
-    if not count:
-        return
-    yield say("receipt.tools")
-    for name, outcome in list(count)[:MOST_TOOLS]:
-        what = say("receipt.file") if name == FILE else f"`{name}`"
-        times_run = count[name, outcome]
-        what = say("receipt.repeatedly", what=what, count=times_run) if times_run > 1 else what
-        took = duration(seconds[name, outcome])
-        yield "- " + say("receipt.outcome", what=what, state=say(f"receipt.tool_{outcome}", time=took))
-    if len(count) > MOST_TOOLS:
-        yield "- " + say("progress.more", count=len(count) - MOST_TOOLS)
-
-
-def _is_error(step: StepRecord) -> bool:
+def _tool_run(step: StepRecord) -> wording.ToolRun:
     result = step.result or {}
-    return bool(result.get("is_error")) or result.get("read") is False
+    failed = bool(result.get("is_error")) or result.get("read") is False
+    return wording.ToolRun(step.name, step.began_at, step.ended_at, failed)
 
 
-def _model(steps: Sequence[StepRecord]) -> Iterator[str]:
-    """The requests to the model: tokens, and the cost where it is known and not nothing."""
-    answers = [step.result or {} for step in steps if step.ended_at is not None]
-    used: list[Json] = [usage for one in answers if (usage := one.get("usage"))]
-    if not used:
-        return
-    cached = sum(int(one.get("cacheReadTokens") or 0) for one in used)
-    fresh = sum(int(one.get(name) or 0) for one in used for name in ("inputTokens", "cacheWriteTokens"))
-    names = [str((step.result or {}).get("model") or step.name) for step in steps]
-    figures = {
-        "count": len(used),
-        "model": ", ".join(dict.fromkeys(names)),
-        "read": cached + fresh,
-        "written": sum(int(one.get("outputTokens") or 0) for one in used),
-    }
-    told = (
-        say("receipt.model_cached", cached=cached, **figures) if cached else say("receipt.model", **figures)
+def _model_call(step: StepRecord) -> wording.ModelCall:
+    result = step.result or {}
+    usage: Json = {name: int(count or 0) for name, count in (result.get("usage") or {}).items()}
+    ended = step.ended_at is not None
+    return wording.ModelCall(
+        str(result.get("model") or step.name),
+        usage.get("inputTokens", 0) + usage.get("cacheWriteTokens", 0),
+        usage.get("cacheReadTokens", 0),
+        usage.get("outputTokens", 0),
+        counted=ended and bool(usage),
+        ended=ended,
+        cost_usd=result.get("costUsd") if ended else None,
     )
-    costs = [float(one["costUsd"]) for one in answers if one.get("costUsd") is not None]
-    cost, unpriced = sum(costs), len(answers) - len(costs)
-    if cost <= 0:
-        yield told
-        return
-    shown = text.dollars(cost)
-    shown = say("stats.unpriced", cost=shown, count=unpriced) if unpriced else shown
-    yield paragraph(told, say("receipt.cost", cost=shown))
 
 
-def _delivered(rows: Sequence[OutboxRow]) -> Iterator[str]:
-    """The answer in the chat; of a turn without one, what else was said."""
-    shown = [row for row in rows if row.kind == "reply"] or [row for row in rows if row.kind == "notice"]
-    if not shown:
-        return
-    if all(row.state == "sent" and row.repeat_of is None and not row.delayed for row in shown):
-        kind = shown[0].kind
-        yield say("receipt.sent_reply" if kind == "reply" else "receipt.sent_notice", count=len(shown))
-        return
-    parts = {
-        original: number for number, original in enumerate(dict.fromkeys(row.original for row in shown), 1)
-    }
-    repeated = {row.repeat_of for row in shown}
-    for row in shown:
-        what = say(f"receipt.{row.kind}")
-        if row.kind == "reply" and len(parts) > 1:
-            what = say("receipt.part", part=parts[row.original], parts=len(parts))
-        if row.repeat_of is not None:
-            what = say("receipt.repeated", what=what)
-        yield say("receipt.outcome", what=what, state=_row_state(row, repeated=row.id in repeated))
-
-
-def _row_state(row: OutboxRow, *, repeated: bool) -> str:
-    """The outcome of one message, in words."""
-    until = row.not_before if row.delayed else None
-    if row.state == "sent":
-        return say("receipt.sent" if until is None else "receipt.sent_late")
-    if row.state == "unknown":
-        return say("receipt.unknown_again" if repeated else "receipt.unknown_state")
-    if row.state == "failed":
-        key = f"receipt.why_{row.reason or 'unknown'}"
-        return say("receipt.failed", reason=say(key) if key in CATALOGUES[DEFAULT] else row.reason)
-    if until is not None:
-        return say("receipt.asking" if row.state == "sending" else "receipt.deferred", time=times.hour(until))
-    return say("receipt.sending" if row.state == "sending" else "receipt.ready")
+def _row(row: OutboxRow) -> wording.Row:
+    return wording.Row(row.id, row.kind, row.state, row.reason, row.repeat_of, row.delayed, row.not_before)

@@ -30,8 +30,19 @@ async def test_a_conversation_goes_on_after_another_one_and_from_its_past(world:
     asked = json.dumps(world.model.bodies[-1]["messages"], ensure_ascii=False)
     assert "東京" in asked
     assert "something else" not in asked
+    await world.sent()
+    await world.process.kill()
+    await world.start()
     assert "last 2 messages" in await said(world, "/fork 2")
     await said(world, "and now?")
     asked = json.dumps(world.model.bodies[-1]["messages"], ensure_ascii=False)
     assert "東京" in asked
     assert "大阪" not in asked
+    await world.sent()
+    await world.process.kill()
+    await world.start()
+    await said(world, "and behind a kill?")
+    asked = json.dumps(world.model.bodies[-1]["messages"], ensure_ascii=False)
+    assert [asked.count(words) for words in ("東京", "and now?", "大阪", "something else")] == [1, 1, 0, 0]
+    listed = (await said(world, "/resume")).splitlines()
+    assert [line.count("東京") for line in listed[1:4]] == [1, 1, 0]

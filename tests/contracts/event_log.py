@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from bot.contracts.agent import ChatStats
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.core import events
@@ -138,6 +139,20 @@ class EventLogContract(ABC):
                 await log.move_cursor("archive", value)
         async with self.opened(place) as log:
             assert await log.cursor("archive") == 2
+
+    async def test_what_a_chat_used_is_counted_once(self, place: Any) -> None:
+        used = {"input": 5, "output": 2, "cacheRead": 3, "cacheWrite": 1}
+        async with self.opened(place) as log:
+            priced = events.Answered("a", [], "end_turn", "one", usage=used, cost_usd=0.25)
+            known = [entry(1, priced), entry(2, events.TurnEnded("answered"))]
+            log.append(known)
+            await log.committed()
+            log.append([*known, entry(3, replace(priced, model="two", cost_usd=None))])
+            log.append([entry(4, events.TurnEnded("failed")), entry(5, events.Answered("b", [], "stopped"))])
+            log.append([entry(6, replace(priced, usage={}), OTHER)])
+            await log.committed()
+            found = await log.usage(ONE)
+            assert found == ChatStats(1, 0, 2, 1, 10, 6, 2, 4, cost_usd=0.25)
 
     async def test_events_lose_words_with_the_event_that_removes_them(self, place: Any) -> None:
         async with self.opened(place) as log:

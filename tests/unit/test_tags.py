@@ -10,7 +10,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bot import tags
-from bot.agent import rendering
 from bot.context import replay
 from bot.contracts.agent import TurnRequest
 from bot.contracts.archive import ArchiveLine
@@ -18,7 +17,7 @@ from bot.contracts.base import Message
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Inbound, Quoted, SeenFile
 from bot.contracts.provenance import ANYBODYS, NOBODYS, Provenance
-from bot.core import file_previews, memory, prompt, quotes
+from bot.core import file_previews, memory, prompt, quotes, rendering
 from bot.core.found_tools import PutBack
 from bot.testing.model import text, tool_use
 from bot.tools.builtin.memory import NoteSources

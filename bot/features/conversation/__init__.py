@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from bot import tags, text
+from collections.abc import Sequence
+from dataclasses import replace
+
+from bot import text
+from bot.contracts.base import Message
 from bot.contracts.inbound import Inbound
-from bot.core import events
+from bot.core import blocks, events, rendering
 from bot.core.chat import Phase
 from bot.core.chats import Fact
 from bot.core.feature import Command, Done, Feature, Hooks, Runtime
+from bot.features.conversation.models import Models
+from bot.features.conversation.sessions import SessionCommands
+from bot.features.conversation.wording import stats_text
 from bot.tools.permissions.display import named
 from bot.words import paragraph, say
 
@@ -32,11 +39,9 @@ class Conversation:
         if not context.turns:
             return Done(say("commands.undo_nothing"))
         turn = context.turns[-1]
-        message = turn.entries[0].message
-        both = zip(message["content"], tags.of(message), strict=True)
-        said = " ".join(block["text"] for block, tag in both if block["type"] == "text" and tag is None)
+        said = self._run.redact(rendering.said(turn.entries[0].message))
         gone = events.Cut(tuple(entry.seq for entry in turn.entries), context.head, "undo")
-        return Done(say("commands.undone", said=text.preview(said, 80)), (Fact(inbound.chat_key, gone),))
+        return Done(say("commands.undone", said=said), (Fact(inbound.chat_key, gone),))
 
     async def stop(self, inbound: Inbound) -> Done:
         """`/stop`, or a platform's button, which shows by itself what became of it."""
@@ -68,11 +73,35 @@ class Conversation:
             doing = first + (say("status.waiting", count=waiting) if waiting else "")
         else:
             doing = say("status.not_begun", count=waiting) if waiting else say("status.ready")
-        words = [say("status.line", doing=doing, model=self._run.model)]
+        context = (await self._run.chats.get(inbound.chat_key)).context
+        model = context.stood_in or self._run.models(inbound.chat_key).name
+        words = [say("status.line", doing=doing, model=model)]
         if inbound.person in self._run.operators:
-            context = (await self._run.chats.get(inbound.chat_key)).context
             words.append(say("status.memory", messages=len(context.view()), most=context.max_messages))
         return paragraph(*words)
+
+    async def stats(self, inbound: Inbound) -> str:
+        """`/stats`: what the conversations of this chat came to so far; for operators also what the model sees of the present one."""
+        context = (await self._run.chats.get(inbound.chat_key)).context
+        models, usage = self._run.models(inbound.chat_key), await self._run.event_log.usage(inbound.chat_key)
+
+        def count(messages: Sequence[Message]) -> int:
+            return models.estimator.messages(models.name, messages)
+
+        whole = [entry.message for turn in context.turns for entry in turn.entries]
+        hidden = count(whole) - count([blocks.masked(one, context.masked) for one in whole])
+        now = replace(
+            usage,
+            messages=len(context.view()),
+            tokens=count(context.view()) + hidden,
+            masked_tokens=hidden,
+        )
+        return stats_text(now, details=self._run.access.is_operator(inbound.person))
+
+    async def history(self, inbound: Inbound) -> str:
+        """`/history`: what the model sees of the conversation."""
+        context = (await self._run.chats.get(inbound.chat_key)).context
+        return rendering.history(context.view(), self._run.redact) or say("commands.history_empty")
 
 
 def _whose(message: Inbound) -> str:
@@ -81,13 +110,19 @@ def _whose(message: Inbound) -> str:
 
 
 def _build(runtime: Runtime) -> Hooks:
-    conversation = Conversation(runtime)
+    conversation, models, sessions = Conversation(runtime), Models(runtime), SessionCommands(runtime)
     return Hooks(
         commands={
             "new": Command(conversation.new, queued=True),
             "undo": Command(conversation.undo, queued=True),
             "stop": Command(conversation.stop),
             "status": Command.saying(conversation.status),
+            "resume": Command(sessions.resume, queued=True),
+            "fork": Command(sessions.fork, queued=True),
+            "stats": Command.saying(conversation.stats),
+            "history": Command.saying(conversation.history),
+            "model": Command(models.model, queued=True, tells=True),
+            "effort": Command(models.effort, queued=True, tells=True),
         },
         signals={"stop": Command(conversation.stop)},
     )

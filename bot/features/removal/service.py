@@ -195,7 +195,7 @@ class Removal:
         return [
             replace(one, data=replace(one.data, head=None))
             for one in found
-            if one.chat == chat and isinstance(one.data, events.Cut)
+            if one.chat == chat and isinstance(one.data, events.Cut | events.SessionMoved)
         ]
 
 

@@ -7,12 +7,11 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from bot.agent import rendering
 from bot.agent.reattach import DroppedMessages
 from bot.contracts.agent import TurnRequest
 from bot.contracts.inbound import Attachment, Inbound, SeenFile, ShownFile
 from bot.contracts.provenance import Taint
-from bot.core import blocks, masking
+from bot.core import blocks, masking, rendering
 from bot.core.removal import REMOVED
 from bot.testing.model import reply, tool_use
 from bot.tools.permissions import taint

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from bot import errors
-from bot.agent.sessions import SHORTEST, short
 from bot.contracts.agent import SessionChange
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
 from bot.contracts.transcript import Meta, TranscriptLine
+from bot.features.conversation.sessions import SHORTEST, short
 from bot.system import SystemDisk
 from bot.testing.disk import Failure, FaultyDisk, Kind
 from bot.testing.model import reply, text, tool_use

@@ -1,0 +1,121 @@
+"""Finds the turn that a person means: by its id, by a message of ours or of theirs, or the newest one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Inbound
+from bot.core import events
+from bot.core.chats import Chats
+from bot.core.event_log import EventLog
+from bot.core.events import Event
+
+NEWEST = 500
+"""Events that are looked through for the newest answer, at first: where there is none among them, all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRef:
+    """A turn of a chat; `about` is the request that led to it, where it is another one than the turn's own."""
+
+    chat: ChatKey
+    id: str
+    about: str | None = None
+
+
+class TurnLookup:
+    """Looks through the log. A chat is shown its own turns, and a person theirs in its threads; never those of another chat."""
+
+    def __init__(self, chats: Chats, event_log: EventLog) -> None:
+        self._chats = chats
+        self._log = event_log
+
+    async def found(self, inbound: Inbound, asked: str | None) -> TurnRef | None:
+        """The turn with this id, of a message with this id; without one the newest that answered. Raises `errors.StorageError`."""
+        if asked is not None:
+            place = inbound.chat_key.chat
+            named = await self._log.naming(place, {asked})
+            for one in self._called(named, asked):
+                if (turn := await self._shown(inbound, one)) is not None:
+                    return turn
+            return None
+        return await self._newest(inbound.chat_key) or await self._near(inbound)
+
+    async def of_message(self, chat: ChatKey, message: str) -> str | None:
+        """The turn that sent this message to a chat. Raises `errors.StorageError`."""
+        named = await self._log.naming(chat, {message})
+        return next((one.turn for one in named if one.chat == chat and _is_sent(one, message)), None)
+
+    @staticmethod
+    def _called(named: Iterable[Event], asked: str) -> list[TurnRef]:
+        """Those that the id may mean, by what it is the id of."""
+        sent, turns, said = list[TurnRef](), list[TurnRef](), list[TurnRef]()
+        for one in named:
+            match one.data:
+                case _ if one.turn is not None and _is_sent(one, asked):
+                    sent.append(TurnRef(one.chat, one.turn))
+                case events.TurnStarted() | events.Joined() if one.turn is not None and (
+                    asked in (one.turn, *one.data.members)
+                ):
+                    turns.append(TurnRef(one.chat, one.turn, asked))
+                case events.Received(inbound) | events.Edited(inbound) if asked in {
+                    inbound.request_id,
+                    inbound.message_id,
+                    *inbound.items,
+                }:
+                    said.append(TurnRef(one.chat, inbound.request_id))
+        return [*turns, *sent, *said]
+
+    async def _shown(self, reader: Inbound, found: TurnRef) -> TurnRef | None:
+        """The turn, where the reader may see it."""
+        here = reader.chat_key
+        named = await self._log.naming(found.chat, {found.id})
+        start = next(
+            (
+                one
+                for one in named
+                if isinstance(one.data, events.TurnStarted | events.Joined)
+                and found.id in (one.turn, *one.data.members)
+            ),
+            None,
+        )
+        turn = start.turn if start is not None and start.turn is not None else found.id
+        if found.chat != here:
+            own = any(
+                isinstance(one.data, events.Received)
+                and one.data.inbound.person == reader.person
+                and (here.contains(one.chat) or one.data.inbound.target == reader.target)
+                for one in named
+            )
+            if not own:
+                return None
+        return TurnRef(found.chat, turn, found.about or found.id)
+
+    async def _newest(self, chat: ChatKey) -> TurnRef | None:
+        newest = (await self._chats.get(chat)).seq
+        for since in (max(0, newest - NEWEST), 0):
+            for one in reversed(await self._log.read(chat, since)):
+                match one.data:
+                    case events.Queued(form="reply") if one.turn is not None:
+                        return TurnRef(chat, one.turn)
+                    case events.TurnEnded(end) if end != "handled" and one.turn is not None:
+                        return TurnRef(chat, one.turn)
+        return None
+
+    async def _near(self, inbound: Inbound) -> TurnRef | None:
+        """The newest that its person was answered in the threads of this place, or in it as the thread of a message."""
+        named = await self._log.naming(inbound.chat_key.chat, {inbound.user_id})
+        for one in reversed(named):
+            match one.data:
+                case events.Received(said) if said.command is None and said.kind == "message":
+                    ref = TurnRef(one.chat, said.request_id)
+                    if said.person == inbound.person and (turn := await self._shown(inbound, ref)):
+                        return turn
+        return None
+
+
+def _is_sent(event: Event, message: str) -> bool:
+    """True where an event says that our message with this id is in the chat."""
+    return isinstance(event.data, events.RowEnded | events.Shown) and event.data.message_id == message

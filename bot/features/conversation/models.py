@@ -1,0 +1,96 @@
+"""The model of one chat and its effort: what operators choose are facts, which each turn reads."""
+
+from __future__ import annotations
+
+import re
+
+from bot import errors, text
+from bot.contracts.agent import ModelInfo
+from bot.contracts.inbound import Inbound
+from bot.contracts.manner import effort_of
+from bot.core import events
+from bot.core.chats import Fact
+from bot.core.feature import Done, Runtime
+from bot.core.models import EFFORT, MODEL, ModelDeps
+from bot.features.conversation.wording import answering, working
+from bot.words import paragraph, say
+
+MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}")
+DEFAULT_MODEL = "default"
+
+
+class Models:
+    """`/model` and `/effort`: tell everybody, and let operators choose."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._run = runtime
+
+    async def model(self, inbound: Inbound) -> Done:
+        """`/model`."""
+        asked, models = inbound.args, self._run.models(inbound.chat_key)
+        if not asked:
+            return Done(answering(described(models)))
+        if not self._run.access.is_operator(inbound.person):
+            return Done(say("commands.operators_model"))
+        name = None if asked.casefold() == DEFAULT_MODEL else asked
+        shown = text.preview(asked, 60)
+        if name is not None and MODEL_NAME.fullmatch(name) is None:
+            return Done(say("commands.model_name", name=shown))
+        unsure = list[str]()
+        try:
+            if name is not None:
+                await models.windows.ask(models.model, name)
+        except errors.OneModel as error:
+            return Done(error.person)
+        except errors.ModelUnknown:
+            return Done(say("commands.model_missing", name=shown))
+        except errors.ModelError as error:
+            self._run.log.write(
+                "model", "the provider does not say whether it has the model", cause=str(error)
+            )
+            unsure = [say("commands.model_unsure")]
+        before, models.chosen = models.name, name
+        self._run.log.write(
+            "model",
+            "a model was chosen for the chat",
+            level="action",
+            chat_key=inbound.chat_key,
+            model=models.name,
+            chosen=name is not None,
+            before=before,
+        )
+        words = paragraph(answering(described(models)), *unsure)
+        return Done(words, (_chosen(inbound, MODEL, name),))
+
+    async def effort(self, inbound: Inbound) -> Done:
+        """`/effort`."""
+        asked, models = inbound.args.casefold(), self._run.models(inbound.chat_key)
+        if not asked:
+            return Done(working(described(models)))
+        if not self._run.access.is_operator(inbound.person):
+            return Done(say("commands.operators_effort"))
+        models.chosen_effort = effort_of(asked)
+        if models.chosen_effort is None and asked != DEFAULT_MODEL:
+            return Done(say("commands.effort_name", name=text.preview(inbound.args, 60)))
+        return Done(working(described(models)), (_chosen(inbound, EFFORT, models.chosen_effort),))
+
+
+def described(models: ModelDeps) -> ModelInfo:
+    """The model that answers in a chat, as people are told of it."""
+    name = models.name
+    return ModelInfo(
+        name,
+        chosen=models.chosen is not None,
+        default=models.default_model,
+        window=models.windows.window(name),
+        price=models.prices.million(name),
+        messages=0,
+        max_messages=0,
+        effort=models.sent().effort,
+        effort_chosen=models.chosen_effort is not None,
+    )
+
+
+def _chosen(inbound: Inbound, kind: str, name: str | None) -> Fact:
+    value = None if name is None else {"name": name}
+    return Fact(inbound.chat_key, events.FactSet(kind, str(inbound.chat_key), value))

@@ -1,0 +1,209 @@
+"""Going back to an earlier conversation of a chat, and going on from a point in the past of the present one.
+
+Nothing that was said is lost by either: the conversation that is left stays in the log and can be gone back to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from bot import text
+from bot.contracts.agent import SessionChange, SessionInfo
+from bot.contracts.base import Message
+from bot.contracts.inbound import Inbound
+from bot.core import events, rendering
+from bot.core.chat import Chat
+from bot.core.chats import Fact
+from bot.core.context import AgentContextStore, KeptTurn
+from bot.core.events import Event
+from bot.core.feature import Done, Runtime
+from bot.core.turn_lookup import TurnLookup
+from bot.features.conversation.wording import session_line, way_back
+from bot.words import paragraph, say
+
+LISTED = 10
+SHORTEST = 4
+"""Letters of the shortest id; more where two conversations end alike."""
+ULID = 26
+MOST_BACK = 6
+"""Digits of the number of turns; what is longer is an id."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a conversation has in view: its turns, what stands for older ones, and the masks."""
+
+    turns: tuple[str, ...] = ()
+    head: Message | None = None
+    masked: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, context: AgentContextStore) -> View:
+        """The view of a context."""
+        return cls(tuple(turn.id for turn in context.turns), context.head, dict(context.masked))
+
+
+@dataclass(slots=True)
+class Session:
+    """One conversation. `points` are the turns that ended in it, each with the view behind it; `last` is epoch seconds."""
+
+    id: str
+    view: View = field(default_factory=View)
+    points: list[tuple[KeptTurn, View]] = field(default_factory=list)
+    last: float = 0.0
+
+
+class Sessions:
+    """The conversations of a chat, a fold of its events."""
+
+    def __init__(self) -> None:
+        self.all: dict[str, Session] = {}
+        self.current = Session("")
+
+    def apply(self, event: Event, chat: Chat) -> None:
+        """Take in an event, with the chat as it is after it."""
+        context, before = chat.context, self.current
+        match data := event.data:
+            case _ if not before.id:
+                self._begin(event.id)
+            case events.Cut(reason="new"):
+                self._begin(event.id)
+            case events.SessionMoved():
+                self._begin(data.session)
+                if data.forked_at:
+                    ids = [turn.id for turn, _ in before.points]
+                    self.current.points = before.points[: ids.index(data.forked_at) + 1]
+                    self.current.last = event.at
+            case events.TurnEnded() if context.turns and context.turns[-1].id == event.turn:
+                before.points.append((context.turns[-1], View.of(context)))
+                before.last = event.at
+            case events.Cut(reason="undo"):
+                before.points = before.points[:-1]
+            case events.Cut() | events.Masked() | events.Removed():
+                pass
+            case _:
+                return
+        self.current.view = View.of(context)
+
+    def _begin(self, name: str) -> None:
+        self.current = self.all.setdefault(name, Session(name))
+
+    @property
+    def listed(self) -> list[Session]:
+        """Those in which something was said, the newest first."""
+        return sorted((one for one in self.all.values() if one.points), key=lambda one: -one.last)
+
+    def short(self, name: str) -> str:
+        """The shortest end of an id that no other one ends with."""
+        return short(name, self.all)
+
+
+class SessionCommands:
+    """`/resume` and `/fork`."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._run = runtime
+        self._turns = TurnLookup(runtime.chats, runtime.event_log)
+
+    async def resume(self, inbound: Inbound) -> Done:
+        """Go on with an earlier conversation, or show which there are."""
+        sessions = Sessions()
+        past = await self._run.chats.whole(inbound.chat_key, sessions.apply)
+        asked = next(iter(inbound.args.split()), "")
+        if not asked:
+            return Done(self._list(inbound, sessions))
+        prefix, shown = self._run.manifests[inbound.channel].command_prefix, text.preview(asked, 40)
+        found = [one for one in sessions.all.values() if one.points and one.id.endswith(asked.upper())]
+        found = found if len(asked) >= SHORTEST else []
+        if len(found) != 1:
+            return Done(
+                say("sessions.ambiguous", id=shown)
+                if found
+                else say("sessions.unknown", id=shown, prefix=prefix)
+            )
+        if found[0] is sessions.current:
+            return Done(say("sessions.here", id=shown))
+        back = sessions.short(found[0].id)
+        words = paragraph(say("sessions.back", id=back, prefix=prefix), *self._way_back(sessions, prefix))
+        return Done(words, (await self._moved(inbound, past, sessions, found[0].id, found[0].view),))
+
+    async def fork(self, inbound: Inbound) -> Done:
+        """Go on from a turn of the past in a new conversation."""
+        asked = next(iter(inbound.args.split()), "")
+        prefix = self._run.manifests[inbound.channel].command_prefix
+        sessions = Sessions()
+        past = await self._run.chats.whole(inbound.chat_key, sessions.apply)
+        points, back = sessions.current.points, 0
+        at = len(points) - 1
+        if asked.isdecimal() and len(asked) <= MOST_BACK:
+            back = int(asked)
+            at -= back
+        elif wanted := asked or inbound.answers:
+            ref = await self._turns.found(inbound, wanted)
+            if ref is None:
+                return Done(say("sessions.fork_unknown", asked=text.preview(wanted, 40)))
+            at = next((at for at, (turn, _) in enumerate(points) if turn.id == ref.id), -1)
+            if at < 0:
+                return Done(say("sessions.fork_elsewhere", prefix=prefix))
+        if not points:
+            return Done(say("sessions.fork_nothing"))
+        if at < 0:
+            return Done(say("sessions.fork_short", count=len(points), back=back))
+        left, (turn, view) = len(points) - 1 - at, points[at]
+        words = say("sessions.forked_without", count=left) if left else say("sessions.forked")
+        name = self._run.ids.ulid()
+        moved = await self._moved(inbound, past, sessions, name, view, forked_at=turn.id)
+        return Done(paragraph(words, *self._way_back(sessions, prefix)), (moved,))
+
+    async def _moved(
+        self, inbound: Inbound, past: Chat, sessions: Sessions, name: str, view: View, *, forked_at: str = ""
+    ) -> Fact:
+        """The fact that a conversation goes on with this view; the chat has the turns at hand that it brings back."""
+        left = sessions.current.id
+        what = "a fork of the session begins" if forked_at else "an earlier session goes on"
+        self._run.log.write("session", what, chat_key=inbound.chat_key, session=name, left=left)
+        here = (await self._run.chats.get(inbound.chat_key)).context
+        kept = {turn.id: turn for turn in past.context.turns}
+        here.recalled = {
+            one: turn for one, turn in ((past.context.left or {}) | kept).items() if one in view.turns
+        }
+        return Fact(
+            inbound.chat_key, events.SessionMoved(name, view.turns, view.head, view.masked, forked_at)
+        )
+
+    def _list(self, inbound: Inbound, sessions: Sessions) -> str:
+        if not sessions.listed:
+            return say("sessions.none")
+        now = self._run.clock.now()
+        lines = [
+            session_line(
+                SessionInfo(
+                    sessions.short(one.id),
+                    one is sessions.current,
+                    sum(len(turn.entries) for turn, _ in one.points),
+                    int(one.last * 1000),
+                    self._run.redact(rendering.said(one.points[0][0].entries[0].message)),
+                ),
+                now,
+            )
+            for one in sessions.listed[:LISTED]
+        ]
+        end = say("sessions.list_end", prefix=self._run.manifests[inbound.channel].command_prefix)
+        return "\n".join([say("sessions.list"), *lines, end])
+
+    @staticmethod
+    def _way_back(sessions: Sessions, prefix: str) -> list[str]:
+        left = sessions.current
+        return way_back(
+            SessionChange("done", left_id=sessions.short(left.id) if left.points else None), prefix
+        )
+
+
+def short(name: str, known: Collection[str]) -> str:
+    """The shortest end of an id that no other one ends with."""
+    others = [one for one in known if one != name]
+    for length in range(SHORTEST, ULID):
+        if not any(one.endswith(name[-length:]) for one in others):
+            return name[-length:]
+    return name

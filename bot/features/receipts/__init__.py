@@ -1,0 +1,15 @@
+"""Receipts: what became of one turn, and what people think of its answer."""
+
+from bot.core.feature import Command, Feature, Hooks, Runtime
+from bot.features.receipts.account import Receipts
+
+
+def _build(runtime: Runtime) -> Hooks:
+    receipts = Receipts(runtime)
+    return Hooks(
+        commands={"receipt": Command.saying(receipts.receipt)},
+        signals={"rating": Command.saying(receipts.rate)},
+    )
+
+
+FEATURE = Feature("receipts", _build)

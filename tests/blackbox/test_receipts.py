@@ -1,0 +1,53 @@
+"""What became of a turn and what a chat has used, as people ask for it, over a kill."""
+
+from __future__ import annotations
+
+import re
+
+from bot.testing.anthropic_script import reply, tool_use
+from tests.blackbox.conftest import PERSON, World
+
+OTHER = 1002
+
+
+async def said(world: World, words: str, chat_id: int = PERSON, reply_to: int | None = None) -> str:
+    """What is answered to it."""
+    count = len(world.texts(chat_id))
+    world.telegram.say(words, chat_id=chat_id, user_id=chat_id, reply_to=reply_to)
+    await world.telegram.until(lambda: len(world.texts(chat_id)) == count + 1)
+    return str(world.texts(chat_id)[-1])
+
+
+async def test_a_turn_is_accounted_for_in_its_chat_alone_and_what_it_used_is_counted(world: World) -> None:
+    world.only("telegram")
+    world.config["operators"] = [f"telegram:{PERSON}"]
+    world.config["channels"]["telegram"]["allow"] = [str(PERSON), str(OTHER)]
+    await world.start()
+    assert await said(world, "/receipt") == "I haven't answered anything here yet."
+    world.model.then(reply(tool_use("list_files", {"path": "."})), reply("Done."))
+    assert await said(world, "look 東京") == "Done."
+    answer = world.telegram.visible(PERSON)[-1].message_id
+    world.model.then(reply("Again."))
+    assert await said(world, "and again") == "Again."
+    await world.turns(2)
+    await world.sent()
+    for _ in range(2):
+        last = (await said(world, "/receipt")).splitlines()
+        assert re.fullmatch(r"You asked today .*: “and again”", last[0])
+        first = await said(world, "/receipt", reply_to=answer)
+        lines = [line.strip() for line in first.splitlines()]
+        assert re.fullmatch(r"You asked today .*: “look 東京”", lines[0])
+        assert re.fullmatch(r"It took [\d.]+ s\.", lines[1])
+        assert re.fullmatch(r"• list_files: \w+ \([\d.]+ s\)", lines[3])
+        assert lines[4].startswith("2 requests to claude-sonnet-5-5: ")
+        assert lines[5] == "My answer was delivered."
+        name = lines[6].rpartition(" ")[2]
+        assert await said(world, f"/receipt {name}") == first
+        assert (await said(world, f"/receipt {name}", OTHER)).startswith("I know nothing of mine")
+        stats = (await said(world, "/stats")).splitlines()
+        assert stats[0].startswith("2 answers")
+        assert stats[1].startswith("3 ")
+        assert len((await said(world, "/usage", OTHER)).splitlines()) == 1
+        await world.sent()
+        await world.process.kill()
+        await world.start()
