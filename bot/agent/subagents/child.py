@@ -12,9 +12,6 @@ from bot import errors
 from bot.agent.chat_totals import ChatTotals
 from bot.agent.continuation import ContinuationPolicy
 from bot.agent.deps import AgentDeps
-from bot.agent.subagents import limits, report, wording
-from bot.agent.subagents.limits import Allowance, LimitReached, TaskLimits, TaskStopped
-from bot.agent.subagents.report import Order, Report
 from bot.agent.user_message import fresh_nonce, instructions, said_by_servers
 from bot.contracts.approvals import Approval, Approvals, Verdict
 from bot.contracts.archive import ArchiveKey, ArchiveLine
@@ -26,6 +23,9 @@ from bot.contracts.tools import ToolCall, ToolResult
 from bot.core import blocks, estimate, masking, prompt, repair, view
 from bot.core.continuation import joined
 from bot.core.injection import MOST_TOKENS, fitted
+from bot.core.tasks import limits, report, wording
+from bot.core.tasks.limits import Allowance, LimitReached, TaskLimits, TaskStopped
+from bot.core.tasks.report import Order, Report
 from bot.llm.wrapper import reply_of
 from bot.tools.context import Injection, ToolExecutionContext, tool_scope
 from bot.tools.dispatch import CallWrapper

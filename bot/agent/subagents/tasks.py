@@ -12,11 +12,7 @@ from bot import errors
 from bot.agent.active_turn import ActiveTurn
 from bot.agent.deps import AgentDeps
 from bot.agent.steps import SUBAGENT
-from bot.agent.subagents import limits, merging, wording
 from bot.agent.subagents.child import Child, Root, Start
-from bot.agent.subagents.limits import Allowance, LimitReached
-from bot.agent.subagents.merging import Result, Status
-from bot.agent.subagents.report import Order, Report
 from bot.agent.user_message import fresh_nonce
 from bot.contracts.agent import TurnRequest
 from bot.contracts.base import Json
@@ -24,6 +20,10 @@ from bot.contracts.environment import ends_within
 from bot.contracts.provenance import ANYBODYS, NOBODYS
 from bot.contracts.tools import ToolCall, ToolResult
 from bot.core import blocks, prompt
+from bot.core.tasks import limits, merging, wording
+from bot.core.tasks.limits import Allowance, LimitReached
+from bot.core.tasks.merging import Result, Status
+from bot.core.tasks.report import Order, Report
 from bot.telemetry.context import task_scope
 from bot.tools import context
 from bot.tools.context import TaskMode
@@ -109,7 +109,15 @@ class Tasks:
         self._results.clear()
         if sum(one.status in {"whole", "cut"} for one in found) < 2:
             return list(results)
-        words = await merging.merged(found, self._allowance, self._turn.view_changes.chat_totals, self._deps)
+        deps, chat_totals = self._deps, self._turn.view_changes.chat_totals
+        ports = merging.MergePorts(
+            deps.models,
+            lambda reply: chat_totals.asked(reply.usage, reply.cost_usd),
+            deps.redact,
+            deps.clock,
+            deps.log,
+        )
+        words = await merging.merged(found, self._allowance, ports)
         last, names = found[-1].call_id, {one.call_id for one in found}
         whose = NOBODYS
         for one in results:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -11,14 +11,13 @@ from typing import Literal
 from pydantic import BaseModel, ValidationError
 
 from bot import errors, text
-from bot.agent.chat_totals import ChatTotals
-from bot.agent.deps import AgentDeps
-from bot.agent.subagents import limits
-from bot.agent.subagents.limits import Allowance
-from bot.contracts.environment import ends_within
+from bot.contracts.environment import Clock, Log, Redact, ends_within
 from bot.contracts.manner import Manner
 from bot.contracts.model import ModelReply, ModelRequest
 from bot.core import blocks
+from bot.core.models import ModelDeps
+from bot.core.tasks import limits
+from bot.core.tasks.limits import Allowance
 from bot.llm.wrapper import reply_of
 
 Status = Literal["whole", "cut", "silent", "failed"]
@@ -61,6 +60,17 @@ class Result:
     tokens: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class MergePorts:
+    """Collaborators of a synthesis. `answered` hears of each answer, which costs."""
+
+    models: ModelDeps
+    answered: Callable[[ModelReply], object]
+    redact: Redact
+    clock: Clock
+    log: Log
+
+
 class Synthesis(BaseModel):
     """The fast model's view of several results."""
 
@@ -71,14 +81,12 @@ class Synthesis(BaseModel):
     confidence: str = ""
 
 
-async def merged(
-    results: Sequence[Result], allowance: Allowance, chat_totals: ChatTotals, deps: AgentDeps
-) -> str:
+async def merged(results: Sequence[Result], allowance: Allowance, ports: MergePorts) -> str:
     """All results as one text: what the fast model makes of them, else their labels; then what became of each task."""
     try:
-        words = _markdown(await _asked(results, allowance, chat_totals, deps))
+        words = _markdown(await _asked(results, allowance, ports))
     except errors.ShipmateError as error:
-        deps.log.write(
+        ports.log.write(
             "synthesis",
             "several results could not be brought together; they stand side by side",
             level="warn",
@@ -111,16 +119,15 @@ def coverage(results: Sequence[Result]) -> str:
     return said + "."
 
 
-async def _asked(
-    results: Sequence[Result], allowance: Allowance, chat_totals: ChatTotals, deps: AgentDeps
-) -> Synthesis:
+async def _asked(results: Sequence[Result], allowance: Allowance, ports: MergePorts) -> Synthesis:
     """Ask the fast model. Raises `errors.ModelError`, `LimitReached`."""
+    models = ports.models
     budget = min(MOST_TOKENS, LEAST_TOKENS + EACH_TOKENS * len(results))
-    model = deps.models.fast_model or deps.models.name
-    sent = Manner("low", "off").sent(partial(deps.models.windows.takes, model))
+    model = models.fast_model or models.name
+    sent = Manner("low", "off").sent(partial(models.windows.takes, model))
     request = ModelRequest(
         model=model,
-        max_tokens=min(budget + sent.room, deps.models.windows.max_tokens(model, sent.room)),
+        max_tokens=min(budget + sent.room, models.windows.max_tokens(model, sent.room)),
         system=({"type": "text", "text": SYSTEM.format(budget=budget)},),
         messages=({"role": "user", "content": [{"type": "text", "text": _question(results)}]},),
         purpose=PURPOSE,
@@ -128,23 +135,23 @@ async def _asked(
         thinking=sent.thinking,
     )
     room = limits.expected(
-        deps.models.prices, request.model, deps.models.estimator.request(request), request.max_tokens
+        models.prices, request.model, models.estimator.request(request), request.max_tokens
     )
     async with allowance.room(room) as bill:
-        reply = await _in_time(request, deps)
-        bill.charge(deps.models.prices, request.model, reply)
-    deps.models.learn(request, reply)
-    chat_totals.asked(reply.usage, reply.cost_usd)
-    words = deps.redact(blocks.plain_text(reply.content)).strip()
+        reply = await _in_time(request, ports)
+        bill.charge(models.prices, request.model, reply)
+    models.learn(request, reply)
+    ports.answered(reply)
+    words = ports.redact(blocks.plain_text(reply.content)).strip()
     if not words or reply.stop_reason == "refusal":
         raise errors.StreamBroken("the fast model said nothing of the results")
     return read(words)
 
 
-async def _in_time(request: ModelRequest, deps: AgentDeps) -> ModelReply:
-    answering = asyncio.create_task(reply_of(deps.models.model.stream(request)))
+async def _in_time(request: ModelRequest, ports: MergePorts) -> ModelReply:
+    answering = asyncio.create_task(reply_of(ports.models.model.stream(request)))
     try:
-        if not await ends_within(SECONDS, answering, deps.clock):
+        if not await ends_within(SECONDS, answering, ports.clock):
             raise errors.StreamBroken("the fast model took too long")
         return answering.result()
     finally:

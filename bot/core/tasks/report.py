@@ -6,14 +6,14 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from bot.agent.subagents import limits
-from bot.agent.subagents.limits import TaskLimits
 from bot.contracts.base import Json, Message
 from bot.contracts.environment import Clock, Log
 from bot.contracts.identity import ChatKey
 from bot.contracts.model import ModelReply
 from bot.contracts.tasks import TaskEvent, TaskEventKind, TaskEvents, TaskTotals
 from bot.core import blocks
+from bot.core.tasks import limits
+from bot.core.tasks.limits import TaskLimits
 from bot.llm.log import usage_object
 from bot.words import say
 
