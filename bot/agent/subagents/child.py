@@ -13,7 +13,7 @@ from bot.agent.chat_totals import ChatTotals
 from bot.agent.continuation import ContinuationPolicy
 from bot.agent.deps import AgentDeps
 from bot.agent.user_message import fresh_nonce, instructions, said_by_servers
-from bot.contracts.approvals import Approval, Approvals, Verdict
+from bot.contracts.approvals import Approval, Verdict
 from bot.contracts.archive import ArchiveKey, ArchiveLine
 from bot.contracts.base import Json, Message
 from bot.contracts.identity import ChatKey
@@ -26,6 +26,7 @@ from bot.core.injection import MOST_TOKENS, fitted
 from bot.core.tasks import limits, report, wording
 from bot.core.tasks.limits import Allowance, LimitReached, TaskLimits, TaskStopped
 from bot.core.tasks.report import Order, Report
+from bot.core.tasks.worker import NOT_WANTED, PURPOSE, REFUSALS, STEERED, TaskApprovals
 from bot.llm.wrapper import reply_of
 from bot.tools.context import Injection, ToolExecutionContext, tool_scope
 from bot.tools.dispatch import CallWrapper
@@ -33,14 +34,9 @@ from bot.tools.permissions import taint
 from bot.tools.permissions.display import visible
 from bot.tools.registry import Registry
 
-REFUSALS = 3
-"""Refused calls after which a person is asked whether a task should go on."""
 MAX_TRIES = 3
 SHORT_RESULT = 500
 """Characters to which a tool result may be cut where nothing else helps."""
-PURPOSE = "subagent"
-STEERED = "the person wrote something new, which comes first"
-NOT_WANTED = "its calls were refused again and again"
 CUTS = "its answers kept reaching the length limit"
 WINDOW = "it does not fit into what the language model can read"
 
@@ -316,7 +312,7 @@ class Child:
             view=lambda: [*self._loading.messages, *self._root.context.view(), *self._own[1:]],
             touched=self._touched.append,
             tasks=None,
-            approvals=lambda one: _TaskApprovals(one, self),
+            approvals=lambda one: TaskApprovals(one, self.label, self.waiting, self.decided),
         )
 
     @contextlib.contextmanager
@@ -392,20 +388,6 @@ class Child:
         except errors.StorageError as error:
             self.kept = False
             deps.log.write("storage", "a task's transcript is not kept", level="error", cause=str(error))
-
-
-class _TaskApprovals:
-    """`contracts.approvals.Approvals` as a task asks: the person is told which task it is for."""
-
-    def __init__(self, approvals: Approvals, child: Child) -> None:
-        self._approvals = approvals
-        self._child = child
-
-    async def decide(self, *asked: Approval) -> Verdict:
-        with self._child.waiting():
-            verdict = await self._approvals.decide(*(replace(one, task=self._child.label) for one in asked))
-        self._child.decided(verdict)
-        return verdict
 
 
 class HistoryLoader:

@@ -18,22 +18,17 @@ from bot.contracts.agent import TurnRequest
 from bot.contracts.base import Json
 from bot.contracts.environment import ends_within
 from bot.contracts.provenance import ANYBODYS, NOBODYS
+from bot.contracts.tasks import TaskMode
 from bot.contracts.tools import ToolCall, ToolResult
 from bot.core import blocks, prompt
 from bot.core.tasks import limits, merging, wording
 from bot.core.tasks.limits import Allowance, LimitReached
 from bot.core.tasks.merging import Result, Status
 from bot.core.tasks.report import Order, Report
+from bot.core.tasks.turn_tasks import BROKEN, STOPPED
+from bot.core.tasks.worker import allowed
 from bot.telemetry.context import task_scope
 from bot.tools import context
-from bot.tools.context import TaskMode
-from bot.tools.permissions.defaults import SCHEDULING
-from bot.tools.registry import Registry
-
-BARRED = frozenset({"task", "chat_send"}) | SCHEDULING
-"""Tools that a task never has."""
-BROKEN = "Something went wrong in it."
-STOPPED = "It was stopped."
 
 
 class Tasks:
@@ -213,8 +208,3 @@ class Tasks:
         prefix = (*shown, wording.placeholders(blocks.tool_calls(shown[-1]["content"])))
         first, tools = wording.directive(order.prompt), self._turn.view_changes.tools
         return Start(self._system, tools, prefix, first)
-
-
-def allowed(registry: Registry) -> Registry:
-    """The tools of a task: those of its turn, without what is barred."""
-    return registry.without(BARRED)

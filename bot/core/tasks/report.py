@@ -34,13 +34,23 @@ class Order:
 class Report:
     """Counts what a task comes to, and tells each thing once. Time in which people are waited for does not count."""
 
-    def __init__(self, order: Order, most: TaskLimits, *, events: TaskEvents, clock: Clock, log: Log) -> None:
+    def __init__(
+        self,
+        order: Order,
+        most: TaskLimits,
+        *,
+        events: TaskEvents,
+        clock: Clock,
+        log: Log,
+        before: TaskTotals | None = None,
+    ) -> None:
+        """`before` is what an earlier process has come to with it."""
         self._order = order
         self._limits = most
         self._events = events
         self._clock = clock
         self._log = log
-        self._totals = TaskTotals()
+        self._totals = before or TaskTotals()
         self._began: float | None = None
         self._waits = 0
         self._waits_since = 0.0
