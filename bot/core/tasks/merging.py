@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
@@ -14,6 +14,8 @@ from bot import errors, text
 from bot.contracts.environment import Clock, Log, Redact, ends_within
 from bot.contracts.manner import Manner
 from bot.contracts.model import ModelReply, ModelRequest
+from bot.contracts.provenance import ANYBODYS, NOBODYS
+from bot.contracts.tools import ToolResult
 from bot.core import blocks
 from bot.core.models import ModelDeps
 from bot.core.tasks import limits
@@ -96,6 +98,26 @@ async def merged(results: Sequence[Result], allowance: Allowance, ports: MergePo
         labels = [f"{number}. {one.label}" for number, one in enumerate(results, 1)]
         words = "\n".join(["Nobody has compared these results: read each of them above.", *labels])
     return f"# All {len(results)} tasks together\n\n{words}\n\nCoverage: {coverage(results)}"
+
+
+async def added(
+    results: Sequence[ToolResult], known: dict[str, Result], allowance: Allowance, ports: MergePorts
+) -> list[ToolResult]:
+    """The results of a step; those of several tasks, which are `known` by their call, are brought together behind the last one of them."""
+    found = [known[one.call_id] for one in results if one.call_id in known]
+    known.clear()
+    if sum(one.status in {"whole", "cut"} for one in found) < 2:
+        return list(results)
+    words = await merged(found, allowance, ports)
+    last, names = found[-1].call_id, {one.call_id for one in found}
+    whose = NOBODYS
+    for one in results:
+        if one.call_id in names:
+            whose |= ANYBODYS if one.origin is None else one.origin
+    return [
+        replace(one, content=f"{one.content}\n\n{words}", origin=whose) if one.call_id == last else one
+        for one in results
+    ]
 
 
 def read(words: str) -> Synthesis:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 
 from bot import errors
-from bot.contracts.environment import ends_within
 from bot.contracts.inbound import Inbound
-from bot.contracts.provenance import ANYBODYS, NOBODYS
 from bot.contracts.tasks import TaskMode
 from bot.contracts.tools import ToolCall, ToolResult
 from bot.core import events
@@ -102,22 +99,9 @@ class TurnTasks:
 
     async def merged(self, results: Sequence[ToolResult]) -> list[ToolResult]:
         """The results of a step; those of several tasks are brought together behind the last one of them."""
-        found = [self._results[one.call_id] for one in results if one.call_id in self._results]
-        self._results.clear()
-        if sum(one.status in {"whole", "cut"} for one in found) < 2:
-            return list(results)
         ports = self._ports
         asked = MergePorts(ports.parent.models, _uncounted, ports.redact, ports.clock, ports.log)
-        words = await merging.merged(found, self._allowance, asked)
-        last, names = found[-1].call_id, {one.call_id for one in found}
-        whose = NOBODYS
-        for one in results:
-            if one.call_id in names:
-                whose |= ANYBODYS if one.origin is None else one.origin
-        return [
-            replace(one, content=f"{one.content}\n\n{words}", origin=whose) if one.call_id == last else one
-            for one in results
-        ]
+        return await merging.added(results, self._results, self._allowance, asked)
 
     # ------------------------------------------------------------ one task
 
@@ -127,7 +111,7 @@ class TurnTasks:
         try:
             async with self._slots:
                 report.started()
-                words = await self._within(worker, report)
+                words = await report.within(worker.work())
         except LimitReached as error:
             words, limit = worker.words, error.words
         except errors.ShipmateError as error:
@@ -136,7 +120,7 @@ class TurnTasks:
             await worker.keep()
             self._results[order.call_id] = _result(worker, order, report, cause, "failed")
             raise errors.ToolError(
-                f"The task failed: {cause}\n{wording.footer(order.id, report.totals, kept=worker.kept)}"
+                f"The task failed: {cause}\n{wording.footer(order.id, report.totals, kept=report.kept)}"
             ) from error
         report.ended(f"It was {limit}." if limit else "")
         await worker.keep()
@@ -144,7 +128,7 @@ class TurnTasks:
         shown = wording.stopped(limit, words) if limit else wording.summary(words)
         status: Status = "cut" if limit else "silent" if shown == wording.NO_SUMMARY else "whole"
         self._results[order.call_id] = _result(worker, order, report, shown, status)
-        return f"{shown}\n\n{wording.footer(order.id, report.totals, kept=worker.kept)}"
+        return f"{shown}\n\n{wording.footer(order.id, report.totals, kept=report.kept)}"
 
     def _cache(self, mode: TaskMode) -> tuple[asyncio.Event, bool]:
         """Return the event after which a task may begin, and True if this task sets it for others: forks of one step begin
@@ -157,23 +141,6 @@ class TurnTasks:
         if mode == "fork":
             self._warm[step] = warm
         return warm, True
-
-    async def _within(self, worker: Worker, report: Report) -> str:
-        """Let it work within its time. Raises `LimitReached`."""
-        seconds, clock = self._ports.limits.seconds, self._ports.clock
-        task = asyncio.create_task(worker.work())
-        try:
-            while not task.done():
-                left = seconds - report.seconds
-                if left <= 0:
-                    raise LimitReached(limits.seconds(self._ports.limits))
-                # While a person is waited for no time passes for it: looked at again after a while.
-                await ends_within(max(left, 1.0), task, clock)
-            return task.result()
-        finally:
-            if not task.done():
-                task.cancel()
-                await asyncio.wait([task])
 
 
 def _inbound(turn: Turn, name: str, words: str) -> Inbound:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from bot import errors, tags
+from bot import tags
 from bot.contracts.agent import TurnRequest
 from bot.contracts.approvals import Approval, Approvals, Verdict
 from bot.contracts.archive import ArchiveLine
@@ -33,7 +33,7 @@ from bot.core.loop import Loop, LoopPorts
 from bot.core.memory import in_plain_words
 from bot.core.models import ContextLimits, ModelDeps
 from bot.core.reply import NoReply
-from bot.core.tasks import limits, report, wording
+from bot.core.tasks import limits, wording
 from bot.core.tasks.limits import Allowance, LimitReached, TaskLimits, TaskStopped
 from bot.core.tasks.report import Order, Report
 from bot.core.tool_calls import ToolCalls
@@ -148,8 +148,6 @@ class Worker:
         self._ports = ports
         self._refused: list[str] = []
         self._over = ""
-        self.kept = False
-        """True if its transcript is on disk."""
         models = replace(ports.parent.models, purpose="task")
         shown = [*parent.context.view(), *parent.context.older(), *parent.context.current()]
         if forked := order.mode == "fork":
@@ -251,22 +249,9 @@ class Worker:
         return [*context.older(), *self._around.view(), *context.current()[1:]]
 
     async def keep(self) -> None:
-        """Bring the transcript to the disk. A disk that refuses does not stop the task."""
-        ports, order = self._ports, self._order
-        head = f"Task “{order.label}” ({order.mode}) of the turn {order.request_id}"
-        try:
-            await ports.artifacts.put(
-                ports.redact(report.rendered(head, [one.message for one in self._entries])),
-                chat_key=order.chat_key,
-                request_id=order.request_id,
-                tool="task",
-                tool_use_id=order.call_id,
-                artifact_id=order.id,
-                origin=self.origin,
-            )
-            self.kept = True
-        except errors.StorageError as error:
-            ports.log.write("storage", "a task's transcript is not kept", level="error", cause=str(error))
+        """Bring the transcript to the disk."""
+        said, ports = [one.message for one in self._entries], self._ports
+        await self._report.keep(said, self.origin, ports.artifacts, ports.redact)
 
     # ------------------------------------------------------------ what its loop is given
 
@@ -325,23 +310,7 @@ class Worker:
             raise TaskStopped(self._over)
         if len(self._refused) < REFUSALS:
             return
-        order, context = self._order, self._around
-        name = f"{order.id}:{self._report.totals.tool_calls}"
-        question = Approval(
-            request_id=order.request_id,
-            call_id=name,
-            chat_key=order.chat_key,
-            tool="task",
-            fingerprint=name,
-            shown=f"task\ndescription: {self.label}\nrefused: {', '.join(self._refused)}",
-            why="refused",
-            rule="",
-            channel=context.channel,
-            user_id=context.user_id,
-            granted=True,
-            lasting=False,
-            subject="task",
-        )
+        question = refused_again(self._order, self._refused, self._around, self._report.totals.tool_calls)
         with self.waiting():
             verdict = await self._ports.approvals.decide(question)
         self._refused.clear()
@@ -361,6 +330,28 @@ class Worker:
         """A person was asked. One who wrote something instead is answered first."""
         if verdict.ended == "steered":
             self._over = STEERED
+
+
+def refused_again(
+    order: Order, refused: Sequence[str], context: ToolExecutionContext, calls: int
+) -> Approval:
+    """The question whether a task goes on whose calls, of so many, were refused."""
+    name = f"{order.id}:{calls}"
+    return Approval(
+        request_id=order.request_id,
+        call_id=name,
+        chat_key=order.chat_key,
+        tool="task",
+        fingerprint=name,
+        shown=f"task\ndescription: {visible(order.label)}\nrefused: {', '.join(refused)}",
+        why="refused",
+        rule="",
+        channel=context.channel,
+        user_id=context.user_id,
+        granted=True,
+        lasting=False,
+        subject="task",
+    )
 
 
 class TaskCalls(ToolCalls):
