@@ -22,7 +22,6 @@ from bot.access_list import AccessList, Operators
 from bot.agent.deps import AgentDeps, HistoryDeps, Limits
 from bot.agent.pool import AgentPool
 from bot.agent.recording import RecordedModel
-from bot.agent.subagents.limits import TaskLimits
 from bot.connections import Connections
 from bot.contracts.approvals import Approvals
 from bot.contracts.channel import Channel, ChannelDeps
@@ -46,6 +45,7 @@ from bot.core.instructions import InstructionFiles, operator_files
 from bot.core.models import ModelDeps
 from bot.core.outgoing_files import OutgoingLimits
 from bot.core.skills import SkillFolder
+from bot.core.tasks.limits import TaskLimits
 from bot.dashboard.console import Console, ConsoleSources, PartHealth
 from bot.dashboard.metrics import Figures, LogMetrics, MetricsPage
 from bot.dashboard.server import Dashboard

@@ -67,6 +67,8 @@ from bot.core.runner import Runner, Slots
 from bot.core.saying import Saying
 from bot.core.sqlite_log import SqliteLog
 from bot.core.summaries import Summaries
+from bot.core.tasks.turn_tasks import TurnTasks
+from bot.core.tasks.worker import TaskPorts
 from bot.core.tool_calls import ToolCalls
 from bot.dashboard.console import ActiveChat
 from bot.dashboard.metrics import LogMetrics, MetricsPage
@@ -480,8 +482,9 @@ class Turns:
             )
             return events.Told(said.message, (inbound.request_id,), tuple(one.request_id for one in edits))
 
-        async def found(results: Message, touched: Sequence[Path]) -> Sequence[Message]:
-            seen = [*chat.context.view(), *chat.context.current()]
+        async def found(
+            seen: Sequence[Message], results: Message, touched: Sequence[Path]
+        ) -> Sequence[Message]:
             told = await instructions(list(touched), agent, seen) if touched else None
             return [one for one in (said_by_servers(results, agent, seen), told) if one is not None]
 
@@ -493,6 +496,26 @@ class Turns:
         models = fit.models
         reply = ChatReply(chat, turn, first, self._chats, self._reply(chat, first.channel))
         wrapped = self._door.wrapped(chat, reply, agent.registry)
+        tasks = TaskPorts(
+            self._chats,
+            self._event_log,
+            fit,
+            agent.limits,
+            agent.limits.tasks,
+            agent.registry,
+            agent.dispatcher,
+            agent.approvals,
+            agent.history.artifacts,
+            agent.task_events,
+            found,
+            agent.root,
+            self._boot,
+            agent.clock,
+            agent.ids,
+            agent.log,
+            agent.redact,
+            agent.settled,
+        )
         calls = ToolCalls(
             chat,
             turn,
@@ -504,13 +527,15 @@ class Turns:
             boot=self._boot,
             undeclared=lambda: agent.registry.behind(fit.tools),
             injection=OlderMessages(chat, turn, agent.limits.max_injected, append, agent.ids),
+            tasks=TurnTasks(chat, tasks),
         )
         ports = LoopPorts(
             models.model,
             functools.partial(self._frame, chat, first, models, news),
             tell,
-            found,
-            self.summaries,
+            lambda results, touched: found([*chat.context.view(), *chat.context.current()], results, touched),
+            self.summaries.before_turn,
+            self.summaries.before_asking,
             calls,
             reply,
             wrapped,

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from bot.agent.subagents.limits import TaskLimits
 from bot.contracts.approvals import Approvals, Unattended
 from bot.contracts.archive import Archive
 from bot.contracts.artifacts import Artifacts
@@ -19,6 +18,7 @@ from bot.contracts.tasks import NullTaskEvents, TaskEvents
 from bot.core.assembly import LEAST_BUDGET, MOST_BUDGET, SHARE, Frozen, Prompts
 from bot.core.budget import Budget
 from bot.core.models import ContextLimits, ModelDeps
+from bot.core.tasks.limits import TaskLimits
 from bot.history.memory.memories import Memories
 from bot.history.retention import Retention
 from bot.history.transcript.requests import RequestLog

@@ -86,7 +86,7 @@ async def _act(
         raise Refused(words, detail.get("category"))
     if calls:
         results = await continuation.deps.dispatcher.run(calls, reply.cut, turn, known)
-        turn.add_results(await tasks.merged(calls, results))
+        turn.add_results(await tasks.merged(results))
         await turn.instruct()
         if not continuation.after_tools(cut=bool(reply.cut)):
             return _outcome(turn, say("turn.too_many_cuts"))

@@ -7,6 +7,7 @@ from typing import Literal, Protocol
 
 from bot.contracts.model import Usage
 
+TaskMode = Literal["fresh", "fork"]
 TaskEventKind = Literal["queued", "started", "model", "tool", "ended", "failed", "stopped"]
 
 

@@ -105,6 +105,8 @@ class Turn:
     """The call of the model that is awaited; an answer to any other is ignored."""
     tools: dict[str, str] = field(default_factory=dict)
     """Boots of the tool calls that have begun and not ended, by the id of the call."""
+    tasks: dict[str, str] = field(default_factory=dict)
+    """Tasks that were given out and have not reported, by the id of the call."""
     acted: bool = False
     """People have seen something of its answer, or a tool with effects has begun."""
     restarts: int = 0
@@ -270,6 +272,8 @@ class Chat:
         self.seq = 0
         self.context = AgentContextStore(max_messages)
         self.turn: Turn | None = None
+        self.task: events.Ordered | None = None
+        """The order, where this is the chat of a task: the turn that gave it out runs it, and nothing is due here."""
         self.outbox: dict[str, OutboxRow] = {}
         """Messages that may still go out or change, in the order in which they were queued."""
         self.beside: dict[str, Inbound] = {}
@@ -381,6 +385,11 @@ class Chat:
             self.beside[inbound.request_id] = inbound
             return
         self._wait(inbound, event)
+
+    def _ordered(self, event: Event, data: events.Ordered) -> None:
+        self.task = data
+        self._opened[data.inbound.request_id] = event.seq
+        self._wait(data.inbound, event)
 
     def _wait(self, inbound: Inbound, event: Event) -> None:
         who = inbound.person
@@ -555,12 +564,15 @@ class Chat:
         turn = self._running(event)
         if turn is not None:
             turn.tools[data.call] = data.boot
+            if data.task:
+                turn.tasks[data.call] = data.task
             turn.acted = True
 
     def _tool_ended(self, event: Event, data: events.ToolEnded) -> None:
         turn = self._running(event)
         if turn is not None:
             turn.tools.pop(data.call, None)
+            turn.tasks.pop(data.call, None)
             turn.progress()
 
     def _turn_ended(self, event: Event, data: events.TurnEnded) -> None:
@@ -720,6 +732,8 @@ class Chat:
         """Return the effects that are due. `committed` is the number of the newest event on disk: what is behind it starts nothing. What is
         in flight already may be named again.
         """
+        if self.task is not None:
+            return []
         found: list[Effect] = [*self._due_rows(now, boot)]
         found += [Handle(one) for name, one in self.beside.items() if self._opened[name] <= committed]
         found += self._due_questions(now, committed)
@@ -869,6 +883,11 @@ class Chat:
         burst.until = max(burst.until, min(at + quiet, burst.began + LONGEST_BURST * quiet))
         burst.album = inbound.of_album
         return burst.number
+
+
+def chat_of_task(asked_in: ChatKey, task: str) -> ChatKey:
+    """The key of a task's chat, below the chat that it was given out in."""
+    return ChatKey(asked_in.channel, asked_in.chat_id, task, "task")
 
 
 def _of_question(name: str) -> str:

@@ -190,6 +190,10 @@ class AgentContextStore:
 
     # ------------------------------------------------------------ the fold
 
+    def recall(self, turns: Mapping[str, KeptTurn]) -> None:
+        """Have these turns at hand for a conversation that is about to go on."""
+        self.recalled = dict(turns)
+
     def begin(self, turn: str, at: float, since: int) -> None:
         """A turn begins; the oldest event that it rests on has the number `since`."""
         self.running = RunningTurn(turn, at, since)

@@ -18,6 +18,7 @@ from bot.contracts.base import ChatType, Json, Message, Role
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound, SeenFile
 from bot.contracts.outbound import OutboundKind, StoredFile
+from bot.contracts.tasks import TaskMode
 from bot.core.assembly import Frozen
 from bot.words import DEFAULT, UTC
 
@@ -64,6 +65,19 @@ class Received(EventData):
     inbound: Inbound
     beside: bool = False
     """It needs no turn: a command that passes the queues, a signal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered(EventData):
+    """A turn has given out a task: its chat begins with this. `inbound` has the words of the order in the name of the person whose turn it
+    is, `label` names the task for people. A `fork` begins with what the turn has sent.
+    """
+
+    kind: ClassVar[str] = "ordered"
+    words: ClassVar[frozenset[str]] = frozenset({"inbound", "label"})
+    inbound: Inbound
+    label: str
+    mode: TaskMode
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,12 +251,15 @@ class Answered(EventData):
 
 @dataclass(frozen=True, slots=True)
 class ToolStarted(EventData):
-    """A tool has begun: without a `ToolEnded` of the same boot nobody knows whether it took effect."""
+    """A tool has begun: without a `ToolEnded` of the same boot nobody knows whether it took effect. What it does for a `task` stands in the
+    chat of that, so it goes on.
+    """
 
     kind: ClassVar[str] = "tool_started"
     call: str
     name: str
     boot: str
+    task: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -478,6 +495,7 @@ def keys_of(data: EventData) -> tuple[str, ...]:
 
 CORE: tuple[type[EventData], ...] = (
     Received,
+    Ordered,
     Edited,
     Deleted,
     Stop,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from bot import errors
@@ -115,7 +115,10 @@ class Fit:
         clock: Clock,
         log: Log,
         redact: Redact = str,
+        prefix: Sequence[Message] = (),
+        purpose: str = "turn",
     ) -> None:
+        """`prefix` stands before the messages of the chat, and is never made smaller; `purpose` is what the operator's log says."""
         self.models = models
         self.chat = chat
         self.context = chat.context
@@ -127,6 +130,8 @@ class Fit:
         self._clock = clock
         self.log = log
         self.redact = redact
+        self._prefix = prefix
+        self._purpose = purpose
         self._frame = Frame(Frozen(""), (), ((),))
         self._output: int | None = None
         self._lowered = 0
@@ -191,12 +196,13 @@ class Fit:
             max_tokens=self._room(running),
             system=self._frame.system,
             tools=self.tools,
-            history=context.view(),
+            history=[*self._prefix, *context.view()],
             injected=context.older(),
             current=[*context.current(), *tail],
         )
         sent, wrong = repair.sound(
-            self.models.fitted(whole), paused=running is not None and continuation.paused(running)
+            self.models.fitted(replace(whole, purpose=self._purpose)),
+            paused=running is not None and continuation.paused(running),
         )
         if wrong is not None:  # a fault of ours
             self.log.write("repair", "a request that was not valid was mended", level="error", cause=wrong)
@@ -365,7 +371,7 @@ class Fit:
     def tokens(self) -> int:
         """Estimated tokens of the view with the frame."""
         frame = self.models.estimator.frame(self.models.name, self._frame.system, self.tools)
-        return frame + self.measure(self._shown())
+        return frame + self.measure([*self._prefix, *self._shown()])
 
     def measure(self, messages: Sequence[Message]) -> int:
         """Estimated tokens of messages."""

@@ -27,8 +27,7 @@ from bot.core.chats import Chats, Fact
 from bot.core.context import LENGTH, RunningTurn
 from bot.core.fit import Fit, Frame, Withdrawn
 from bot.core.partial_reply import PartialReply
-from bot.core.reply import ChatReply
-from bot.core.summaries import Summaries
+from bot.core.reply import ChatReply, NoReply
 from bot.core.tool_calls import ToolCalls
 from bot.telemetry import redaction
 from bot.telemetry.context import step_scope
@@ -38,7 +37,7 @@ from bot.words import say
 
 SEND = "chat_send"
 MOST_STEPS = 50
-"""Limit of model calls in one turn."""
+"""Limit of model calls in one turn, where it has no other one."""
 STOPPED = "(stopped)"
 """Marks for the model what a stop cut off."""
 
@@ -65,10 +64,12 @@ class LoopPorts:
     """A person's message as the model gets it; None where it says nothing."""
     found: Callable[[Message, Sequence[Path]], Awaitable[Sequence[Message]]]
     """What is told of these results: pictures, notes of servers, the instructions for paths that tools have touched."""
-    summaries: Summaries
+    before_turn: Callable[[Fit], Awaitable[None]]
+    before_asking: Callable[[Fit], Awaitable[None]]
+    """Make room in the view of the model."""
     calls: ToolCalls
-    reply: ChatReply
-    wrapped: Reply
+    reply: ChatReply | NoReply
+    wrapped: Reply | NoReply
     """The reply as features let things through it."""
     fit: Fit
     new_id: Callable[[], str]
@@ -77,10 +78,11 @@ class LoopPorts:
     """The part of words that go on which cannot become a secret."""
     boot: str
     log: Log
+    most_steps: int = MOST_STEPS
 
 
 class Loop:
-    """Runs one turn of a chat."""
+    """Runs one turn of a chat, or a task."""
 
     def __init__(self, chat: Chat, turn: str, chats: Chats, ports: LoopPorts) -> None:
         self._chat = chat
@@ -92,9 +94,9 @@ class Loop:
 
     async def run(self) -> str:
         """Run until nothing is left to do; a sentence for the person where that is no answer, else "". Raises `errors.ShipmateError`."""
-        await self._ports.summaries.before_turn(self._ports.fit)
+        await self._ports.before_turn(self._ports.fit)
         self._ports.fit.begin(await self._ports.frame())
-        for step in range(1, MOST_STEPS + 1):
+        for step in range(1, self._ports.most_steps + 1):
             with step_scope(step):
                 await self._take_up()
                 running = self._chat.context.running
@@ -110,7 +112,7 @@ class Loop:
                     return say("turn.too_many_cuts")
                 else:
                     await self._ask(running)
-        return say("turn.too_many_steps", count=MOST_STEPS)
+        return say("turn.too_many_steps", count=self._ports.most_steps)
 
     # ------------------------------------------------------------ one step
 
@@ -210,7 +212,7 @@ class Loop:
 
     async def _ask(self, running: RunningTurn) -> None:
         """Ask the model, with less where the provider says that it is too much."""
-        await self._ports.summaries.before_asking(self._ports.fit)
+        await self._ports.before_asking(self._ports.fit)
         while True:
             request = self._ports.fit.request()
             self._append(events.Asked(self._ports.new_id(), self._ports.boot, request.model))

@@ -180,3 +180,21 @@ class ChatReply:
         if missing:
             raise errors.FilesMissing(names=missing)
         return sent
+
+
+class NoReply:
+    """The way back of a task: nobody reads along, and its last words are its report."""
+
+    def end_with(self, step_id: str | None) -> None: ...
+
+    def said(self, step_id: str) -> bool:
+        del step_id
+        return False
+
+    def preview(self, words: Callable[[], str]) -> None: ...
+
+    def leave(self, words: str, step: str) -> None: ...
+
+    async def send(self, words: str, step_id: str) -> list[Sent]:
+        del words, step_id
+        return []

@@ -351,6 +351,10 @@ class Runner:
         return self._door.turn_ends(chat.turn, state) if chat.turn is not None else []
 
     def _over(self, chat: Chat, turn: str, end: events.TurnEnded, dones: Sequence[Done]) -> Iterator[Fact]:
+        """The end of a turn, with what features add, and with that of the tasks that it has given out and that have not reported."""
+        for task in chat.turn.tasks.values() if chat.turn is not None else ():
+            if self._chats.loaded(key := life.chat_of_task(chat.key, task)) is not None:
+                yield Fact(key, events.TurnEnded("stopped"), task)
         for number, done in enumerate(dones):
             yield from done.facts
             if done.say and chat.turn is not None:

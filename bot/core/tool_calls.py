@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bot.contracts.agent import Reply
 from bot.contracts.base import Json
@@ -18,6 +19,9 @@ from bot.core.event_log import EventLog
 from bot.tools.builtin.chat_send import without_files
 from bot.tools.context import Injection, NoOlderTurns, ToolExecutionContext, tool_scope
 from bot.tools.dispatch import Dispatcher
+
+if TYPE_CHECKING:
+    from bot.core.tasks.turn_tasks import TurnTasks
 
 MESSAGE = frozenset[Effect]({"message"})
 """Effects of a tool whose doing is an event of its own: its message is queued, and sent once however often it is called."""
@@ -34,11 +38,12 @@ class ToolCalls:
         event_log: EventLog,
         dispatcher: Dispatcher,
         *,
-        reply: Reply,
+        reply: Reply | None,
         queued: Callable[[str], bool],
         boot: str,
         undeclared: Callable[[], Sequence[Json]] = tuple,
         injection: Injection | None = None,
+        tasks: TurnTasks | None = None,
     ) -> None:
         self._chat = chat
         self._turn = turn
@@ -50,6 +55,7 @@ class ToolCalls:
         self._boot = boot
         self._undeclared = undeclared
         self._injection = injection or NoOlderTurns()
+        self._tasks = tasks
         self._touched: list[Path] = []
 
     def take_touched(self) -> list[Path]:
@@ -62,7 +68,8 @@ class ToolCalls:
         turn = self._chat.turn
         if turn is None:
             return
-        begun = [call for call in calls if turn.tools.get(call.id, self._boot) != self._boot]
+        cut_off = turn.tools.keys() - turn.tasks.keys()
+        begun = [call for call in calls if call.id in cut_off and turn.tools[call.id] != self._boot]
         for call in begun:
             self.finished(call, ToolResult(call.id, INTERRUPTED, failed=True))
         left = [
@@ -73,20 +80,22 @@ class ToolCalls:
         ]
         with tool_scope(self._context(turn.first, [one.user_id for one in turn.members])):
             results = await self._dispatcher.run(left, cut, self)
-        shown = {one.call_id: one for one in results}
-        self._append(
-            *(events.ToolEnded(name, one.block) for name, one in shown.items() if name in self._open()),
-        )
+        if self._tasks is not None:
+            results = await self._tasks.merged(results)
+        ended = {one.call_id: one.block for one in results if one.call_id in self._open()}
+        over = self._tasks.over(ended) if self._tasks is not None else ()
+        self._append(*(events.ToolEnded(name, block) for name, block in ended.items()), over=over)
 
     async def started(self, call: ToolCall, *, wait: bool) -> None:
         """A call with effects begins. Raises `errors.StorageError` where that cannot be written: it must not run then."""
         if wait:
-            self._append(events.ToolStarted(call.id, call.name, self._boot))
+            task = self._tasks.name(call) if self._tasks is not None else ""
+            self._append(events.ToolStarted(call.id, call.name, self._boot, task))
             await self._event_log.committed(patient=False)
 
     def finished(self, call: ToolCall, result: ToolResult) -> None:
-        """It has its result."""
-        if call.id in self._open():
+        """It has its result; a task reports with the others of its step."""
+        if call.id in self._open() and (self._tasks is None or not self._tasks.has(call.id)):
             self._append(events.ToolEnded(call.id, result.block))
 
     def looked(self, call: ToolCall, result: ToolResult, began_at: float) -> None:
@@ -96,9 +105,9 @@ class ToolCalls:
         running = self._chat.context.running
         return frozenset(call.id for call in running.open_calls) if running is not None else frozenset()
 
-    def _append(self, *data: events.EventData) -> None:
+    def _append(self, *data: events.EventData, over: Iterable[Fact] = ()) -> None:
         if data:
-            self._chats.append(*(Fact(self._chat.key, one, self._turn) for one in data))
+            self._chats.append(*over, *(Fact(self._chat.key, one, self._turn) for one in data))
 
     def _context(self, first: Inbound, people: Sequence[str]) -> ToolExecutionContext:
         context = self._chat.context
@@ -115,5 +124,6 @@ class ToolCalls:
             flush=self._event_log.committed,
             touched=self._touched.append,
             undeclared=self._undeclared,
+            tasks=self._tasks,
             inbound=first,
         )

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from bot import errors
 from bot.contracts.agent import Reply
@@ -18,10 +18,10 @@ from bot.contracts.base import Json, Message
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.provenance import Provenance
+from bot.contracts.tasks import TaskMode
 from bot.contracts.tools import ToolCall
 
 T = TypeVar("T")
-TaskMode = Literal["fresh", "fork"]
 
 
 class Injection(Protocol):
@@ -59,7 +59,7 @@ class NoOlderTurns:
 
 
 class Tasks(Protocol):
-    """Work that is done in a conversation of its own (`bot.agent.subagents`)."""
+    """Work that is done in a conversation of its own (`bot.core.tasks`)."""
 
     async def run(self, words: str, description: str, mode: TaskMode) -> str:
         """Carry out what these words ask for, as the tool call that runs; a summary of what came of it. Raises

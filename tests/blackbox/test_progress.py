@@ -7,7 +7,7 @@ import json
 
 from bot.contracts.base import Json
 from bot.testing.anthropic_script import Reply, reply, tool_use
-from tests.blackbox.conftest import ANN, PERSON, World
+from tests.blackbox.conftest import ANN, PERSON, World, eventually
 
 COUNT = 4
 
@@ -52,7 +52,8 @@ async def test_telegram_shows_tasks_side_by_side_in_one_message(world: World) ->
     tally = world.telegram.tally(PERSON)
     assert (tally.posted, tally.deleted) == (2, 1)
     await world.turns(1)
-    assert [line["text"] for line in world.archive()] == ["please look at everything", "Everything is fine."]
+    said = ["please look at everything", "Everything is fine."]
+    await eventually(lambda: [line["text"] for line in world.archive()] == said)
 
 
 async def test_slack_shows_them_as_task_cards(world: World) -> None:

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from bot import cli
-from bot.agent.subagents import wording
 from bot.contracts.base import Json
+from bot.core.tasks import wording
 from bot.history.transcript import requests
 from bot.system import SystemDisk
 from bot.testing.anthropic_script import Reply, reply, tool_use

@@ -7,6 +7,8 @@ import json
 from functools import partial
 from typing import Any
 
+import pytest
+
 from bot.contracts.base import Json
 from bot.testing.anthropic_script import Reply, reply, tool_use
 from tests import quick
@@ -136,7 +138,8 @@ async def test_several_tasks_work_side_by_side_ask_and_come_back_as_one(world: W
     assert await world.process.stop() == 0
 
 
-async def test_a_stop_ends_tasks_and_a_kill_leaves_them_interrupted(world: World) -> None:
+def hold(world: World) -> None:
+    """Give out four tasks whose answers never come."""
     world.only("telegram")
     never = asyncio.Event()
 
@@ -148,6 +151,10 @@ async def test_a_stop_ends_tasks_and_a_kill_leaves_them_interrupted(world: World
         return reply(*(tool_use("task", {"prompt": f"part {n}"}) for n in range(4)))
 
     world.model.script(script)
+
+
+async def test_a_stop_ends_tasks(world: World) -> None:
+    hold(world)
     await world.start()
     world.telegram.say("Work on it")
     await eventually(lambda: sum(map(is_task, world.model.bodies)) == 4)
@@ -162,9 +169,64 @@ async def test_a_stop_ends_tasks_and_a_kill_leaves_them_interrupted(world: World
         lambda: len(ended()) == 4
     )  # a turn that is stopped waits for its tasks a few seconds only
     assert ended() == ["It was stopped."] * 4
+    assert await world.process.stop() == 0
 
-    world.telegram.say("Once more")
-    await eventually(lambda: sum(map(is_task, world.model.bodies)) == 8)
+
+@pytest.mark.parametrize("core_name", ["log"])
+async def test_a_task_goes_on_where_a_kill_has_cut_it_off(world: World) -> None:
+    """One waits for an operator, one has reported: no step of them is asked for or done again, and there is one question."""
+    world.only("telegram")
+    world.config["operators"] = [f"telegram:{PERSON}"]
+    (world.root / "a.txt").write_text("NOISE", encoding="utf-8")
+
+    def script(body: Json) -> Reply:
+        if is_synthesis(body):
+            return reply(json.dumps({"view": "Both are done."}))
+        if not is_task(body):
+            named = (tool_use("task", {"prompt": f"Look at {name}"}) for name in "ab")
+            return reply("Written.") if results(body) else reply(*named)
+        calls = [
+            tool_use("read_file", {"path": "a.txt"}),
+            tool_use("write_file", {"path": "out.md", "content": "x"}),
+        ]
+        if asked(body).endswith("b") or steps(body) == len(calls):
+            return reply(f"- {asked(body)[-1]} is done")
+        return reply(calls[steps(body)])
+
+    def questions() -> list[int]:
+        messages = world.telegram.chats[PERSON].messages if PERSON in world.telegram.chats else {}
+        return [number for number, one in messages.items() if "reply_markup" in one]
+
+    world.model.script(script)
+    await world.start()
+    world.telegram.say("Write it down")
+    await world.telegram.until(lambda: len(questions()) == 1)
+    await eventually(lambda: any(one["message"] == "the task has ended" for one in world.log()))
+    shown = world.telegram.chats[PERSON].messages[questions()[0]]["reply_markup"]
+    await world.process.kill()
+    await world.start()
+    world.telegram.press(questions()[0], shown["inline_keyboard"][0][0]["callback_data"], user_id=PERSON)
+    await world.telegram.until(lambda: "Written." in world.texts())
+    assert (world.root / "out.md").read_text() == "x"
+    tasks = [body for body in world.model.bodies if is_task(body)]
+    assert sorted((asked(body)[-1], steps(body)) for body in tasks) == [
+        ("a", 0),
+        ("a", 1),
+        ("a", 2),
+        ("b", 0),
+    ]
+    told = results(world.model.bodies[-1])
+    assert ["is done" in one["content"] for one in told] == [True, True]
+    assert "Both are done." in told[1]["content"]
+    assert "3 model calls, 2 tool calls" in told[0]["content"]
+    assert await world.process.stop() == 0
+
+
+async def test_a_kill_leaves_tasks_interrupted(world: World) -> None:
+    hold(world)
+    await world.start()
+    world.telegram.say("Work on it")
+    await eventually(lambda: sum(map(is_task, world.model.bodies)) == 4)
     await world.process.kill()
     await world.start()
     await world.telegram.until(lambda: "It was interrupted." in world.texts())
@@ -173,7 +235,7 @@ async def test_a_stop_ends_tasks_and_a_kill_leaves_them_interrupted(world: World
     for one in last:
         name = one["content"].partition("read_artifact ")[2].rstrip(".")
         assert list((world.root / ".ship" / "artifacts").glob(f"*/{name}.txt"))
-    assert sum(map(is_task, world.model.bodies)) == 8
+    assert sum(map(is_task, world.model.bodies)) == 4
     assert await world.process.stop() == 0
 
 

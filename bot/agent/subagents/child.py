@@ -12,11 +12,8 @@ from bot import errors
 from bot.agent.chat_totals import ChatTotals
 from bot.agent.continuation import ContinuationPolicy
 from bot.agent.deps import AgentDeps
-from bot.agent.subagents import limits, report, wording
-from bot.agent.subagents.limits import Allowance, LimitReached, TaskLimits, TaskStopped
-from bot.agent.subagents.report import Order, Report
 from bot.agent.user_message import fresh_nonce, instructions, said_by_servers
-from bot.contracts.approvals import Approval, Approvals, Verdict
+from bot.contracts.approvals import Verdict
 from bot.contracts.archive import ArchiveKey, ArchiveLine
 from bot.contracts.base import Json, Message
 from bot.contracts.identity import ChatKey
@@ -26,6 +23,10 @@ from bot.contracts.tools import ToolCall, ToolResult
 from bot.core import blocks, estimate, masking, prompt, repair, view
 from bot.core.continuation import joined
 from bot.core.injection import MOST_TOKENS, fitted
+from bot.core.tasks import limits, wording
+from bot.core.tasks.limits import Allowance, LimitReached, TaskLimits, TaskStopped
+from bot.core.tasks.report import Order, Report
+from bot.core.tasks.worker import NOT_WANTED, PURPOSE, REFUSALS, STEERED, TaskApprovals, refused_again
 from bot.llm.wrapper import reply_of
 from bot.tools.context import Injection, ToolExecutionContext, tool_scope
 from bot.tools.dispatch import CallWrapper
@@ -33,14 +34,9 @@ from bot.tools.permissions import taint
 from bot.tools.permissions.display import visible
 from bot.tools.registry import Registry
 
-REFUSALS = 3
-"""Refused calls after which a person is asked whether a task should go on."""
 MAX_TRIES = 3
 SHORT_RESULT = 500
 """Characters to which a tool result may be cut where nothing else helps."""
-PURPOSE = "subagent"
-STEERED = "the person wrote something new, which comes first"
-NOT_WANTED = "its calls were refused again and again"
 CUTS = "its answers kept reaching the length limit"
 WINDOW = "it does not fit into what the language model can read"
 
@@ -98,8 +94,6 @@ class Child:
         self._deps = deps
         self.tools_used: list[str] = []
         self.errors = 0
-        self.kept = False
-        """True if its transcript is on disk."""
         self._own: list[Message] = [start.first]
         self._masked = set[str]()
         """Calls whose results have given way to a line."""
@@ -283,23 +277,7 @@ class Child:
     async def _whether_to_go_on(self) -> None:
         """Ask the person, who knows what this is for: a task that is refused again and again gets nowhere by itself."""
         order, context = self._order, self._root.context
-        refused = ", ".join(self._refused)
-        name = f"{order.id}:{self._report.totals.tool_calls}"
-        question = Approval(
-            request_id=order.request_id,
-            call_id=name,
-            chat_key=order.chat_key,
-            tool="task",
-            fingerprint=name,
-            shown=f"task\ndescription: {self.label}\nrefused: {refused}",
-            why="refused",
-            rule="",
-            channel=context.channel,
-            user_id=context.user_id,
-            granted=True,
-            lasting=False,
-            subject="task",
-        )
+        question = refused_again(order, self._refused, context, self._report.totals.tool_calls)
         with self.waiting():
             verdict = await self._deps.approvals.decide(question)
         self._refused.clear()
@@ -316,7 +294,7 @@ class Child:
             view=lambda: [*self._loading.messages, *self._root.context.view(), *self._own[1:]],
             touched=self._touched.append,
             tasks=None,
-            approvals=lambda one: _TaskApprovals(one, self),
+            approvals=lambda one: TaskApprovals(one, self.label, self.waiting, self.decided),
         )
 
     @contextlib.contextmanager
@@ -375,37 +353,8 @@ class Child:
         return tool is not None and tool.ages
 
     async def keep(self) -> None:
-        """Bring the transcript to the disk, as far as it has come. A disk that refuses does not stop the task."""
-        deps, order = self._deps, self._order
-        head = f"Task “{order.label}” ({order.mode}) of the turn {order.request_id}"
-        try:
-            await deps.history.artifacts.put(
-                deps.redact(report.rendered(head, self._all)),
-                chat_key=order.chat_key,
-                request_id=order.request_id,
-                tool="task",
-                tool_use_id=order.call_id,
-                artifact_id=order.id,
-                origin=self.origin,
-            )
-            self.kept = True
-        except errors.StorageError as error:
-            self.kept = False
-            deps.log.write("storage", "a task's transcript is not kept", level="error", cause=str(error))
-
-
-class _TaskApprovals:
-    """`contracts.approvals.Approvals` as a task asks: the person is told which task it is for."""
-
-    def __init__(self, approvals: Approvals, child: Child) -> None:
-        self._approvals = approvals
-        self._child = child
-
-    async def decide(self, *asked: Approval) -> Verdict:
-        with self._child.waiting():
-            verdict = await self._approvals.decide(*(replace(one, task=self._child.label) for one in asked))
-        self._child.decided(verdict)
-        return verdict
+        """Bring the transcript to the disk, as far as it has come."""
+        await self._report.keep(self._all, self.origin, self._deps.history.artifacts, self._deps.redact)
 
 
 class HistoryLoader:

@@ -3,37 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from bot import errors
 from bot.agent.active_turn import ActiveTurn
 from bot.agent.deps import AgentDeps
 from bot.agent.steps import SUBAGENT
-from bot.agent.subagents import limits, merging, wording
 from bot.agent.subagents.child import Child, Root, Start
-from bot.agent.subagents.limits import Allowance, LimitReached
-from bot.agent.subagents.merging import Result, Status
-from bot.agent.subagents.report import Order, Report
 from bot.agent.user_message import fresh_nonce
 from bot.contracts.agent import TurnRequest
 from bot.contracts.base import Json
-from bot.contracts.environment import ends_within
-from bot.contracts.provenance import ANYBODYS, NOBODYS
-from bot.contracts.tools import ToolCall, ToolResult
+from bot.contracts.tasks import TaskMode
+from bot.contracts.tools import ToolResult
 from bot.core import blocks, prompt
+from bot.core.tasks import limits, merging, wording
+from bot.core.tasks.limits import Allowance, LimitReached
+from bot.core.tasks.merging import Result, Status
+from bot.core.tasks.report import Order, Report
+from bot.core.tasks.turn_tasks import BROKEN, STOPPED
+from bot.core.tasks.worker import allowed
 from bot.telemetry.context import task_scope
 from bot.tools import context
-from bot.tools.context import TaskMode
-from bot.tools.permissions.defaults import SCHEDULING
-from bot.tools.registry import Registry
-
-BARRED = frozenset({"task", "chat_send"}) | SCHEDULING
-"""Tools that a task never has."""
-BROKEN = "Something went wrong in it."
-STOPPED = "It was stopped."
 
 
 class Tasks:
@@ -103,22 +95,17 @@ class Tasks:
                 self._turn.steps.end(order.id, report.spent)
                 child.release()
 
-    async def merged(self, calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> list[ToolResult]:
+    async def merged(self, results: Sequence[ToolResult]) -> list[ToolResult]:
         """The results of a step; those of several tasks are brought together behind the last one of them."""
-        found = [self._results[call.id] for call in calls if call.id in self._results]
-        self._results.clear()
-        if sum(one.status in {"whole", "cut"} for one in found) < 2:
-            return list(results)
-        words = await merging.merged(found, self._allowance, self._turn.view_changes.chat_totals, self._deps)
-        last, names = found[-1].call_id, {one.call_id for one in found}
-        whose = NOBODYS
-        for one in results:
-            if one.call_id in names:
-                whose |= ANYBODYS if one.origin is None else one.origin
-        return [
-            replace(one, content=f"{one.content}\n\n{words}", origin=whose) if one.call_id == last else one
-            for one in results
-        ]
+        deps, chat_totals = self._deps, self._turn.view_changes.chat_totals
+        ports = merging.MergePorts(
+            deps.models,
+            lambda reply: chat_totals.asked(reply.usage, reply.cost_usd),
+            deps.redact,
+            deps.clock,
+            deps.log,
+        )
+        return await merging.added(results, self._results, self._allowance, ports)
 
     # ------------------------------------------------------------ one task
 
@@ -128,21 +115,21 @@ class Tasks:
         try:
             async with self._slots:
                 report.started()
-                words = await self._within(child.work(), report)
+                words = await report.within(child.work(), self._running)
         except LimitReached as error:
             words, limit = child.words, error.words
         except errors.ShipmateError as error:
             report.failed(error.for_model, error.person)
             self._results[order.call_id] = self._result(child, order, report, error.for_model, "failed")
             raise errors.ToolError(
-                f"The task failed: {error.for_model}\n{wording.footer(order.id, report.totals, kept=child.kept)}"
+                f"The task failed: {error.for_model}\n{wording.footer(order.id, report.totals, kept=report.kept)}"
             ) from error
         report.ended(f"It was {limit}." if limit else "")
         words = self._deps.redact(words)
         shown = wording.stopped(limit, words) if limit else wording.summary(words)
         status: Status = "cut" if limit else "silent" if shown == wording.NO_SUMMARY else "whole"
         self._results[order.call_id] = self._result(child, order, report, shown, status)
-        return f"{shown}\n\n{wording.footer(order.id, report.totals, kept=child.kept)}"
+        return f"{shown}\n\n{wording.footer(order.id, report.totals, kept=report.kept)}"
 
     @staticmethod
     def _result(child: Child, order: Order, report: Report, words: str, status: Status) -> Result:
@@ -170,25 +157,6 @@ class Tasks:
             self._warm[step] = warm
         return warm, True
 
-    async def _within(self, work: Coroutine[Any, Any, str], report: Report) -> str:
-        """Let it work within its time. Raises `LimitReached`."""
-        seconds, clock = self._deps.limits.tasks.seconds, self._deps.clock
-        task = asyncio.create_task(work)
-        self._running.add(task)
-        try:
-            while not task.done():
-                left = seconds - report.seconds
-                if left <= 0:
-                    raise LimitReached(limits.seconds(self._deps.limits.tasks))
-                # While a person is waited for no time passes for it: looked at again after a while.
-                await ends_within(max(left, 1.0), task, clock)
-            return task.result()
-        finally:
-            if not task.done():
-                task.cancel()
-                await asyncio.wait([task])
-            self._running.discard(task)
-
     # ------------------------------------------------------------ what it begins with
 
     def _fresh(self, order: Order) -> Start:
@@ -205,8 +173,3 @@ class Tasks:
         prefix = (*shown, wording.placeholders(blocks.tool_calls(shown[-1]["content"])))
         first, tools = wording.directive(order.prompt), self._turn.view_changes.tools
         return Start(self._system, tools, prefix, first)
-
-
-def allowed(registry: Registry) -> Registry:
-    """The tools of a task: those of its turn, without what is barred."""
-    return registry.without(BARRED)

@@ -165,9 +165,8 @@ class SessionCommands:
         self._run.log.write("session", what, chat_key=inbound.chat_key, session=name, left=left)
         here = (await self._run.chats.get(inbound.chat_key)).context
         kept = {turn.id: turn for turn in past.context.turns}
-        here.recalled = {
-            one: turn for one, turn in ((past.context.left or {}) | kept).items() if one in view.turns
-        }
+        known = (past.context.left or {}) | kept
+        here.recall({one: turn for one, turn in known.items() if one in view.turns})
         return Fact(
             inbound.chat_key, events.SessionMoved(name, view.turns, view.head, view.masked, forked_at)
         )

@@ -64,6 +64,8 @@ class LiveTurns:
             await asyncio.wait(self._signs, timeout=CLOSE_SECONDS)
 
     def _look_at(self, chat: Chat) -> None:
+        if chat.task is not None:
+            return  # what it comes to is told of the turn that gave it out
         turn = chat.turn
         if turn is not None and turn.boot == self._boot:
             if turn.id not in self._turns:

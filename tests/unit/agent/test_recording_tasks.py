@@ -14,10 +14,10 @@ import pytest
 from bot import errors
 from bot.agent import recording
 from bot.agent.recording import RecordedTurn, rerun
-from bot.agent.subagents import wording
-from bot.agent.subagents.limits import TaskLimits
 from bot.contracts.base import Json
 from bot.contracts.model import ModelReply, ModelRequest
+from bot.core.tasks import wording
+from bot.core.tasks.limits import TaskLimits
 from bot.history.transcript import requests
 from bot.llm.body import wire
 from bot.llm.client import AnthropicModel

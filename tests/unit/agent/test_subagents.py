@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from bot import config, errors
-from bot.agent.subagents import child, wording
-from bot.agent.subagents.limits import TaskLimits
+from bot.agent.subagents import child
 from bot.composition import limits_of
 from bot.contracts.identity import ChatKey
 from bot.contracts.model import ModelReply, ModelRequest
+from bot.core.tasks import wording
+from bot.core.tasks.limits import TaskLimits
 from bot.system_role import LAST_STEP
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench

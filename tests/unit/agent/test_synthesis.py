@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 from bot import errors
-from bot.agent.subagents import merging
-from bot.agent.subagents.limits import TaskLimits
 from bot.contracts.model import ModelReply, ModelRequest
+from bot.core.tasks import merging
+from bot.core.tasks.limits import TaskLimits
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench
 from tests.unit.agent.tasking import Fake, Routed, asked, priced, told, work

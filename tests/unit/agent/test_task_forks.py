@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.agent.subagents import wording
 from bot.contracts.base import Json
 from bot.contracts.model import ModelReply, ModelRequest
+from bot.core.tasks import wording
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench
 from tests.unit.agent.provider import MODEL, Look, Provider, thinking

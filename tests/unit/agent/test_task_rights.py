@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from bot.agent.subagents.limits import TaskLimits
 from bot.contracts.agent import TurnRequest
 from bot.contracts.approvals import Approval, Verdict
 from bot.contracts.identity import UserRef
 from bot.contracts.tools import ToolCall, ToolResult
+from bot.core.tasks.limits import TaskLimits
 from bot.system import read_link
 from bot.testing.model import reply, text, tool_use
 from bot.tools import context

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from bot.agent.subagents.limits import TaskLimits
+from bot.core.tasks.limits import TaskLimits
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench
 from tests.unit.agent.tasking import Fake, asked, events, priced, told, work

@@ -84,6 +84,12 @@ RULES: dict[str, tuple[str, str]] = {
         "turn.unread.append((said.attachments[: len(data.files)], data.files))",
         "pass",
     ),
+    "a task that has begun goes on in its chat": ("turn.tasks[data.call] = data.task", "pass"),
+    "a task's chat is unfinished until it has reported": (
+        "self._opened[data.inbound.request_id] = event.seq\n        self._wait",
+        "self._wait",
+    ),
+    "nothing is due in the chat of a task": ("if self.task is not None:", "if False:"),
     "a tool that has begun is not run again": ("turn.tools[data.call] = data.boot", "pass"),
 }
 """A rule of the fold, with its text and what stands there where it is taken away."""

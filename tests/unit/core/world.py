@@ -42,8 +42,8 @@ ASKED = "restart"
 WITH_FILE = "m3"
 """The message with a file that cannot be read, which its answer says."""
 UNREAD = " [file unread]"
-TOOLS = {"restart it": "restart", "note it": "write"}
-"""Tools with effects that the model calls once for words that hold these."""
+TOOLS = {"restart it": "restart", "note it": "write", "and-now": "task"}
+"""Tools with effects that the model calls once for words that hold these. A task does one thing with effects, and reports."""
 
 
 class Killed(Exception):
@@ -130,7 +130,7 @@ class Process:
         self.tasks: dict[tuple[str, ...], Steps] = {}
         self.reading = set[str]()
         self.awake = {name for name, one in world.disk.positions.items() if one.open is not None}
-        for name in {key(one) for one, *_ in FEED}:
+        for name in {*(key(one) for one, *_ in FEED), *world.disk.on_disk}:
             self.chats[name] = Chat(name)
             position = world.disk.positions.get(name)
             for event in world.disk.on_disk[name].values():
@@ -245,7 +245,7 @@ class Process:
                     words = events.Queued(
                         f"{turn}/failed", {"chat_id": name.chat_id}, "I was cut off several times.", ends=True
                     )
-                    self.append((name, words, turn), (name, events.TurnEnded("failed"), turn))
+                    self.append((name, words, turn), *self.over(name, chat, events.TurnEnded("failed")))
                 elif ("turn", turn) not in self.tasks:
                     named = tuple(one.request_id for one in members)
                     self.append((name, events.TurnStarted(named, self.boot), turn))
@@ -258,7 +258,7 @@ class Process:
                 self.take_up(name, chat, turn)
             case life.StopTurn(turn):
                 self.tasks.pop(("turn", turn), None)
-                self.append((name, events.TurnEnded("stopped"), turn))
+                self.append(*self.over(name, chat, events.TurnEnded("stopped")))
             case life.Send(row) if ("row", row.id) not in self.tasks:
                 self.tasks["row", row.id] = self.send(name, chat, row.id)
             case life.Find(row) if ("row", row.id) not in self.tasks:
@@ -400,18 +400,52 @@ class Process:
         assert chat.context.running is not None
         for call in chat.context.running.open_calls:
             words = "done"
-            if call.id in chat.turn.tools:
+            task = chat.turn.tasks.get(call.id, "")
+            if call.id in chat.turn.tools and not task:
                 words = "interrupted: may have taken effect"
             elif call.name == ASKED and not (yield from self.allowed(name, chat, turn, call.id)):
                 words = "refused"
             else:
-                self.append((name, events.ToolStarted(call.id, call.name, self.boot), turn))
+                task = task or (self.world.fresh() if call.name == "task" else "")
+                self.append((name, events.ToolStarted(call.id, call.name, self.boot, task), turn))
                 yield from self.committed()  # wait 2: before a tool with effects
-                self.world.effects.append(call.id)
+                if task:
+                    yield from self.work(life.chat_of_task(name, task), task)
+                else:
+                    self.world.effects.append(call.id)
                 self.world.tick()
                 yield
             result = {"type": "tool_result", "tool_use_id": call.id, "content": words}
-            self.append((name, events.ToolEnded(call.id, result), turn))
+            over = [(life.chat_of_task(name, task), events.TurnEnded("answered"), task)] if task else []
+            self.append(*over, (name, events.ToolEnded(call.id, result), turn))
+
+    def work(self, place: ChatKey, task: str) -> Steps:
+        """A task, in a chat of its own: what an earlier process has done of it stands there."""
+        chat = self.chats.setdefault(place, Chat(place))
+        order = inbound(self.world, 0).model_copy(update={"request_id": task})
+        begin = [] if chat.turn is not None else [events.Ordered(order, "", "fresh")]
+        self.append(*((place, one, task) for one in (*begin, events.TurnStarted((task,), self.boot))))
+        running = chat.context.running
+        assert running is not None
+        while running.open_calls or not running.speaks:
+            if running.open_calls:
+                yield from self.tools(place, chat, task)
+                continue
+            call, dig = (
+                self.world.fresh(),
+                {"type": "tool_use", "id": f"{task}:dig", "name": "dig", "input": {}},
+            )
+            self.append((place, events.Asked(call, self.boot, "model"), task))
+            yield
+            said = {"type": "text", "text": "dug"} if running.entries else dig
+            self.append((place, events.Answered(call, [said], "end_turn"), task))
+
+    def over(self, name: ChatKey, chat: Chat, end: events.TurnEnded) -> list[tuple[ChatKey, EventData, str]]:
+        """The end of a turn, and of the tasks that it has given out."""
+        assert chat.turn is not None
+        tasks = [one for one in chat.turn.tasks.values() if life.chat_of_task(name, one) in self.chats]
+        ended = [(life.chat_of_task(name, one), events.TurnEnded("stopped"), one) for one in tasks]
+        return [*ended, (name, end, chat.turn.id)]
 
     def allowed(self, name: ChatKey, chat: Chat, turn: str, call: str) -> Generator[None, None, bool]:
         """Ask the operator, and wait for the verdict."""
@@ -490,6 +524,8 @@ def check(world: World) -> None:
     known = dict[str, str]()
     for name, entries in world.disk.on_disk.items():
         ends = _replay(name, entries.values(), known)
+        if name.kind == "task":
+            continue
         shown = [
             (row.split("/")[0], row, words, marked)
             for row, words, marked in world.shown

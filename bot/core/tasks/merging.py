@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
 from pydantic import BaseModel, ValidationError
 
 from bot import errors, text
-from bot.agent.chat_totals import ChatTotals
-from bot.agent.deps import AgentDeps
-from bot.agent.subagents import limits
-from bot.agent.subagents.limits import Allowance
-from bot.contracts.environment import ends_within
+from bot.contracts.environment import Clock, Log, Redact, ends_within
 from bot.contracts.manner import Manner
 from bot.contracts.model import ModelReply, ModelRequest
+from bot.contracts.provenance import ANYBODYS, NOBODYS
+from bot.contracts.tools import ToolResult
 from bot.core import blocks
+from bot.core.models import ModelDeps
+from bot.core.tasks import limits
+from bot.core.tasks.limits import Allowance
 from bot.llm.wrapper import reply_of
 
 Status = Literal["whole", "cut", "silent", "failed"]
@@ -61,6 +62,17 @@ class Result:
     tokens: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class MergePorts:
+    """Collaborators of a synthesis. `answered` hears of each answer, which costs."""
+
+    models: ModelDeps
+    answered: Callable[[ModelReply], object]
+    redact: Redact
+    clock: Clock
+    log: Log
+
+
 class Synthesis(BaseModel):
     """The fast model's view of several results."""
 
@@ -71,14 +83,12 @@ class Synthesis(BaseModel):
     confidence: str = ""
 
 
-async def merged(
-    results: Sequence[Result], allowance: Allowance, chat_totals: ChatTotals, deps: AgentDeps
-) -> str:
+async def merged(results: Sequence[Result], allowance: Allowance, ports: MergePorts) -> str:
     """All results as one text: what the fast model makes of them, else their labels; then what became of each task."""
     try:
-        words = _markdown(await _asked(results, allowance, chat_totals, deps))
+        words = _markdown(await _asked(results, allowance, ports))
     except errors.ShipmateError as error:
-        deps.log.write(
+        ports.log.write(
             "synthesis",
             "several results could not be brought together; they stand side by side",
             level="warn",
@@ -88,6 +98,26 @@ async def merged(
         labels = [f"{number}. {one.label}" for number, one in enumerate(results, 1)]
         words = "\n".join(["Nobody has compared these results: read each of them above.", *labels])
     return f"# All {len(results)} tasks together\n\n{words}\n\nCoverage: {coverage(results)}"
+
+
+async def added(
+    results: Sequence[ToolResult], known: dict[str, Result], allowance: Allowance, ports: MergePorts
+) -> list[ToolResult]:
+    """The results of a step; those of several tasks, which are `known` by their call, are brought together behind the last one of them."""
+    found = [known[one.call_id] for one in results if one.call_id in known]
+    known.clear()
+    if sum(one.status in {"whole", "cut"} for one in found) < 2:
+        return list(results)
+    words = await merged(found, allowance, ports)
+    last, names = found[-1].call_id, {one.call_id for one in found}
+    whose = NOBODYS
+    for one in results:
+        if one.call_id in names:
+            whose |= ANYBODYS if one.origin is None else one.origin
+    return [
+        replace(one, content=f"{one.content}\n\n{words}", origin=whose) if one.call_id == last else one
+        for one in results
+    ]
 
 
 def read(words: str) -> Synthesis:
@@ -111,16 +141,15 @@ def coverage(results: Sequence[Result]) -> str:
     return said + "."
 
 
-async def _asked(
-    results: Sequence[Result], allowance: Allowance, chat_totals: ChatTotals, deps: AgentDeps
-) -> Synthesis:
+async def _asked(results: Sequence[Result], allowance: Allowance, ports: MergePorts) -> Synthesis:
     """Ask the fast model. Raises `errors.ModelError`, `LimitReached`."""
+    models = ports.models
     budget = min(MOST_TOKENS, LEAST_TOKENS + EACH_TOKENS * len(results))
-    model = deps.models.fast_model or deps.models.name
-    sent = Manner("low", "off").sent(partial(deps.models.windows.takes, model))
+    model = models.fast_model or models.name
+    sent = Manner("low", "off").sent(partial(models.windows.takes, model))
     request = ModelRequest(
         model=model,
-        max_tokens=min(budget + sent.room, deps.models.windows.max_tokens(model, sent.room)),
+        max_tokens=min(budget + sent.room, models.windows.max_tokens(model, sent.room)),
         system=({"type": "text", "text": SYSTEM.format(budget=budget)},),
         messages=({"role": "user", "content": [{"type": "text", "text": _question(results)}]},),
         purpose=PURPOSE,
@@ -128,23 +157,23 @@ async def _asked(
         thinking=sent.thinking,
     )
     room = limits.expected(
-        deps.models.prices, request.model, deps.models.estimator.request(request), request.max_tokens
+        models.prices, request.model, models.estimator.request(request), request.max_tokens
     )
     async with allowance.room(room) as bill:
-        reply = await _in_time(request, deps)
-        bill.charge(deps.models.prices, request.model, reply)
-    deps.models.learn(request, reply)
-    chat_totals.asked(reply.usage, reply.cost_usd)
-    words = deps.redact(blocks.plain_text(reply.content)).strip()
+        reply = await _in_time(request, ports)
+        bill.charge(models.prices, request.model, reply)
+    models.learn(request, reply)
+    ports.answered(reply)
+    words = ports.redact(blocks.plain_text(reply.content)).strip()
     if not words or reply.stop_reason == "refusal":
         raise errors.StreamBroken("the fast model said nothing of the results")
     return read(words)
 
 
-async def _in_time(request: ModelRequest, deps: AgentDeps) -> ModelReply:
-    answering = asyncio.create_task(reply_of(deps.models.model.stream(request)))
+async def _in_time(request: ModelRequest, ports: MergePorts) -> ModelReply:
+    answering = asyncio.create_task(reply_of(ports.models.model.stream(request)))
     try:
-        if not await ends_within(SECONDS, answering, deps.clock):
+        if not await ends_within(SECONDS, answering, ports.clock):
             raise errors.StreamBroken("the fast model took too long")
         return answering.result()
     finally:

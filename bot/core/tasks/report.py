@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
-from bot.agent.subagents import limits
-from bot.agent.subagents.limits import TaskLimits
+from bot import errors
+from bot.contracts.artifacts import Artifacts
 from bot.contracts.base import Json, Message
-from bot.contracts.environment import Clock, Log
+from bot.contracts.environment import Clock, Log, Redact, ends_within
 from bot.contracts.identity import ChatKey
 from bot.contracts.model import ModelReply
+from bot.contracts.provenance import Provenance
 from bot.contracts.tasks import TaskEvent, TaskEventKind, TaskEvents, TaskTotals
 from bot.core import blocks
+from bot.core.tasks import limits
+from bot.core.tasks.limits import LimitReached, TaskLimits
 from bot.llm.log import usage_object
 from bot.words import say
 
@@ -34,17 +39,29 @@ class Order:
 class Report:
     """Counts what a task comes to, and tells each thing once. Time in which people are waited for does not count."""
 
-    def __init__(self, order: Order, most: TaskLimits, *, events: TaskEvents, clock: Clock, log: Log) -> None:
+    def __init__(
+        self,
+        order: Order,
+        most: TaskLimits,
+        *,
+        events: TaskEvents,
+        clock: Clock,
+        log: Log,
+        before: TaskTotals | None = None,
+    ) -> None:
+        """`before` is what an earlier process has come to with it."""
         self._order = order
         self._limits = most
         self._events = events
         self._clock = clock
         self._log = log
-        self._totals = TaskTotals()
+        self._totals = before or TaskTotals()
         self._began: float | None = None
         self._waits = 0
         self._waits_since = 0.0
         self._over = False
+        self.kept = False
+        """True if its transcript is on disk."""
         self._tell("queued")
 
     @property
@@ -69,6 +86,27 @@ class Report:
             return 0.0
         now = self._waits_since if self._waits else self._clock.monotonic()
         return now - self._began
+
+    async def within(
+        self, work: Coroutine[Any, Any, str], running: set[asyncio.Task[str]] | None = None
+    ) -> str:
+        """Let it work within its time; `running` has the task of it meanwhile. Raises `LimitReached`."""
+        task = asyncio.create_task(work)
+        running = set() if running is None else running
+        running.add(task)
+        try:
+            while not task.done():
+                left = self._limits.seconds - self.seconds
+                if left <= 0:
+                    raise LimitReached(limits.seconds(self._limits))
+                # While a person is waited for no time passes for it: looked at again after a while.
+                await ends_within(max(left, 1.0), task, self._clock)
+            return task.result()
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.wait([task])
+            running.discard(task)
 
     def started(self) -> None:
         self._began = self._clock.monotonic()
@@ -96,6 +134,27 @@ class Report:
         self._waits -= 1
         if not self._waits and self._began is not None:
             self._began += self._clock.monotonic() - self._waits_since
+
+    async def keep(
+        self, messages: Iterable[Message], origin: Provenance, artifacts: Artifacts, redact: Redact
+    ) -> None:
+        """Bring the transcript to the disk. A disk that refuses does not stop the task."""
+        order = self._order
+        head = f"Task “{order.label}” ({order.mode}) of the turn {order.request_id}"
+        try:
+            await artifacts.put(
+                redact(rendered(head, messages)),
+                chat_key=order.chat_key,
+                request_id=order.request_id,
+                tool="task",
+                tool_use_id=order.call_id,
+                artifact_id=order.id,
+                origin=origin,
+            )
+            self.kept = True
+        except errors.StorageError as error:
+            self.kept = False
+            self._log.write("storage", "a task's transcript is not kept", level="error", cause=str(error))
 
     def ended(self, error: str = "") -> None:
         """It has come to its end, or (`error`) to a limit."""

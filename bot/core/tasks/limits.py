@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, replace
 
 from bot import errors
 from bot.contracts.model import ModelReply, Usage
 from bot.contracts.tasks import TaskTotals
+from bot.core import events
+from bot.core.events import Event
 from bot.llm.prices import PriceTable
 
 ANSWER_TOKENS = 1_024
@@ -83,6 +85,19 @@ def added(totals: TaskTotals, reply: ModelReply, charged_usd: float) -> TaskTota
         unpriced=totals.unpriced + (reply.cost_usd is None),
         charged_usd=totals.charged_usd + charged_usd,
     )
+
+
+def so_far(log: Iterable[Event], prices: PriceTable) -> TaskTotals:
+    """The totals of what the log has of a task."""
+    totals = TaskTotals()
+    for event in log:
+        if isinstance(data := event.data, events.Answered) and data.usage:
+            used = (data.usage.get(kind, 0) for kind in ("input", "output", "cacheRead", "cacheWrite"))
+            reply = ModelReply([], data.stop_reason, Usage(*used), data.model, cost_usd=data.cost_usd)
+            totals = added(totals, reply, prices.at_most(data.model, reply.usage, data.cost_usd))
+        elif isinstance(data, events.ToolEnded):
+            totals = replace(totals, tool_calls=totals.tool_calls + 1)
+    return totals
 
 
 def expected(prices: PriceTable, model: str, prompt: int, answer: int) -> Room:
@@ -163,6 +178,10 @@ class Allowance:
             self._under_way -= 1
             self._news.set()
             self._news = asyncio.Event()
+
+    def spend(self, totals: TaskTotals) -> None:
+        """Count what was spent before this process began."""
+        self._add(Room(tokens(totals.usage), totals.charged_usd), 1)
 
     def _fits(self, asked: Room) -> bool:
         limits = self._limits

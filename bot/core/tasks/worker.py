@@ -1,0 +1,448 @@
+"""One task at work: the loop in a chat of its own, with the tools and the rights of the turn that gave it out, and with limits."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from bot import tags
+from bot.contracts.agent import TurnRequest
+from bot.contracts.approvals import Approval, Approvals, Verdict
+from bot.contracts.archive import ArchiveLine
+from bot.contracts.artifacts import Artifacts
+from bot.contracts.base import Message
+from bot.contracts.environment import Clock, Ids, Log, Redact
+from bot.contracts.inbound import Inbound
+from bot.contracts.model import ModelReply, ModelRequest, TextDelta, ToolInputDelta
+from bot.contracts.provenance import Provenance
+from bot.contracts.tasks import TaskEvents
+from bot.contracts.tools import ToolCall, ToolResult
+from bot.core import blocks, events, prompt
+from bot.core.assembly import Frozen
+from bot.core.chat import Chat
+from bot.core.chats import Chats, Fact
+from bot.core.context import ContextEntry
+from bot.core.event_log import EventLog
+from bot.core.fit import Fit, Frame
+from bot.core.injection import OlderMessages
+from bot.core.loop import Loop, LoopPorts
+from bot.core.memory import in_plain_words
+from bot.core.models import ContextLimits, ModelDeps
+from bot.core.reply import NoReply
+from bot.core.tasks import limits, wording
+from bot.core.tasks.limits import Allowance, LimitReached, TaskLimits, TaskStopped
+from bot.core.tasks.report import Order, Report
+from bot.core.tool_calls import ToolCalls
+from bot.llm.wrapper import ModelWrapper
+from bot.tools.context import Injection, ToolExecutionContext
+from bot.tools.dispatch import CallWrapper, Dispatcher
+from bot.tools.permissions import taint
+from bot.tools.permissions.defaults import SCHEDULING
+from bot.tools.permissions.display import visible
+from bot.tools.registry import Registry
+
+BARRED = frozenset({"task", "chat_send"}) | SCHEDULING
+"""Tools that a task never has."""
+REFUSALS = 3
+"""Refused calls after which a person is asked whether a task should go on."""
+PURPOSE = "subagent"
+STEERED = "the person wrote something new, which comes first"
+NOT_WANTED = "its calls were refused again and again"
+
+
+def allowed(registry: Registry) -> Registry:
+    """The tools of a task: those of its turn, without what is barred."""
+    return registry.without(BARRED)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPorts:
+    """Collaborators of the tasks of a turn; `models`, `system` and `tools` are those of its requests."""
+
+    chats: Chats
+    event_log: EventLog
+    parent: Fit
+    view: ContextLimits
+    limits: TaskLimits
+    registry: Registry
+    dispatcher: Dispatcher
+    approvals: Approvals
+    artifacts: Artifacts
+    watch: TaskEvents
+    found: Callable[[Sequence[Message], Message, Sequence[Path]], Awaitable[Sequence[Message]]]
+    """As `LoopPorts.found`, behind the messages that the task has seen."""
+    root: Path
+    boot: str
+    clock: Clock
+    ids: Ids
+    log: Log
+    redact: Redact
+    settled: Redact
+
+
+class LimitedModel(ModelWrapper):
+    """A model for one task: it answers within the limits, and when no other call may follow it is told so. `last` names that limit then;
+    `heard` is told at each sign of the model.
+    """
+
+    def __init__(
+        self, most: TaskLimits, allowance: Allowance, told: Report, models: ModelDeps, clock: Clock
+    ) -> None:
+        super().__init__(models.model)
+        self._limits = most
+        self._allowance = allowance
+        self._report = told
+        self._models = models
+        self._clock = clock
+        self.heard: Callable[[], object] = bool
+        self.last = ""
+
+    def tell(self, heard: Callable[[], object]) -> None:
+        """Have this hear of each sign of the model."""
+        self.heard = heard
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
+        """As `contracts.model.Model`. Raises `LimitReached`."""
+        models, totals = self._models, self._report.totals
+        size, prices = models.estimator.request(request), models.prices
+        usd = limits.expected(prices, request.model, size, limits.ANSWER_TOKENS).usd
+        most, self.last = limits.next_call(self._limits, totals, usd, size, request.max_tokens)
+        request = replace(request, max_tokens=most)
+        if self.last and totals.model_calls:
+            *before, newest = request.messages
+            content = [*newest["content"], *wording.last_step()["content"]]
+            request = replace(request, messages=(*before, {**newest, "content": content}))
+        reply: ModelReply | None = None
+        async with self._allowance.room(limits.expected(prices, request.model, size, most)) as bill:
+            began = self._clock.monotonic()
+            async for piece in self._model.stream(request):
+                self.heard()
+                if isinstance(piece, ModelReply):
+                    reply = piece
+                    bill.charge(prices, request.model, piece)
+                    self._report.answered(piece, bill.usd, self._clock.monotonic() - began)
+                else:
+                    yield piece
+        if reply is not None:
+            yield reply
+
+
+class Worker:
+    """A task at work, for the call of its turn in which `around` is the context."""
+
+    def __init__(
+        self,
+        chat: Chat,
+        order: Order,
+        told: Report,
+        *,
+        around: ToolExecutionContext,
+        parent: Chat,
+        allowance: Allowance,
+        ports: TaskPorts,
+    ) -> None:
+        self._chat = chat
+        self._order = order
+        self._report = told
+        self._around = around
+        self._ports = ports
+        self._refused: list[str] = []
+        self._over = ""
+        models = replace(ports.parent.models, purpose="task")
+        shown = [*parent.context.view(), *parent.context.older(), *parent.context.current()]
+        if forked := order.mode == "fork":
+            shown.append(wording.placeholders(blocks.tool_calls(shown[-1]["content"])))
+            if models.name != ports.parent.models.name:
+                shown = blocks.without_thinking(map(in_plain_words, shown))
+            self._frame = Frame(Frozen(""), ports.parent.system, (tuple(ports.parent.tools),))
+        else:
+            self._frame = Frame(Frozen(""), wording.system(ports.root), allowed(ports.registry).forms)
+        self._prefix = shown if forked else []
+        fit = Fit(
+            chat,
+            models,
+            ports.view,
+            ages=lambda name: (tool := ports.registry.get(name)) is not None and tool.ages,
+            append=self._append,
+            clock=ports.clock,
+            log=ports.log,
+            redact=ports.redact,
+            prefix=self._prefix,
+            purpose=PURPOSE,
+        )
+        self.model = LimitedModel(ports.limits, allowance, told, models, ports.clock)
+        self._older = OlderMessagesOfTask(
+            chat,
+            order,
+            ports.view.max_injected,
+            self._append,
+            ids=ports.ids,
+            seen=around.injection if forked else None,
+        )
+        loop_ports = LoopPorts(
+            self.model,
+            self._begun,
+            self._told,
+            self._found,
+            _room_is_there,
+            _mask_results,
+            TaskCalls(self, chat, ports, self._older),
+            NoReply(),
+            NoReply(),
+            fit,
+            ports.ids.ulid,
+            ports.redact,
+            ports.settled,
+            ports.boot,
+            ports.log,
+            most_steps=ports.limits.calls + 1,
+        )
+        self._loop = Loop(chat, order.id, ports.chats, loop_ports)
+
+    async def work(self) -> str:
+        """Carry the task out; its last words. Raises `LimitReached`, or `errors.ShipmateError` where it has failed."""
+        await self._loop.run()
+        if self.model.last and len(self._entries) > 2:
+            raise LimitReached(self.model.last)
+        running = self._chat.context.running
+        return running.words if running is not None else ""
+
+    # ------------------------------------------------------------ what it has come to
+
+    @property
+    def words(self) -> str:
+        """Its last words."""
+        said = (
+            blocks.plain_text(one.message["content"])
+            for one in reversed(self._entries)
+            if one.message["role"] == "assistant"
+        )
+        return next((words for words in said if words.strip()), "")
+
+    @property
+    def origin(self) -> Provenance:
+        """The people whose words have led the task: its answer may hold theirs."""
+        return taint.seen(self._view())
+
+    @property
+    def tools_used(self) -> tuple[str, ...]:
+        """The names of the tools that it has called."""
+        return tuple(call.name for one in self._entries for call in blocks.tool_calls(one.message["content"]))
+
+    @property
+    def errors(self) -> int:
+        """The number of its calls that failed."""
+        return sum(bool(block.get("is_error")) for one in self._entries for block in one.message["content"])
+
+    @property
+    def label(self) -> str:
+        """Return the text as an approver sees it: nothing in it turns around what stands behind it."""
+        return visible(self._order.label)
+
+    @property
+    def _entries(self) -> Sequence[ContextEntry]:
+        running = self._chat.context.running
+        return running.entries if running is not None else ()
+
+    def _view(self) -> list[Message]:
+        # What it was asked follows from what the turn sees, and counts as that.
+        context = self._chat.context
+        return [*context.older(), *self._around.view(), *context.current()[1:]]
+
+    async def keep(self) -> None:
+        """Bring the transcript to the disk."""
+        said, ports = [one.message for one in self._entries], self._ports
+        await self._report.keep(said, self.origin, ports.artifacts, ports.redact)
+
+    # ------------------------------------------------------------ what its loop is given
+
+    async def _begun(self) -> Frame:
+        return self._frame
+
+    async def _told(self, inbound: Inbound) -> events.Told:
+        order, ports = self._order, self._ports
+        if order.mode == "fork":
+            message = wording.directive(inbound.text)
+        else:
+            request = TurnRequest(order.request_id, order.chat_key, prompt=inbound.text)
+            nonce = tags.nonce(ports.ids.ulid())
+            message = prompt.user_message(request, int(ports.clock.now() * 1000), nonce)
+        return events.Told(message, (inbound.request_id,))
+
+    async def _found(self, results: Message, touched: Sequence[Path]) -> Sequence[Message]:
+        return await self._ports.found([*self._prefix, *self._chat.context.current()], results, touched)
+
+    def _append(self, data: events.EventData) -> None:
+        self._ports.chats.append(Fact(self._chat.key, data, self._order.id))
+
+    # ------------------------------------------------------------ its tools
+
+    def context(self, touched: Callable[[Path], object]) -> ToolExecutionContext:
+        """The turn as the task's tools see it: the same person, chat and rights, and what they may have been led by."""
+        return replace(
+            self._around,
+            reply=None,
+            injection=self._older,
+            view=self._view,
+            touched=touched,
+            tasks=None,
+            approvals=lambda one: TaskApprovals(one, self.label, self.waiting, self.decided),
+        )
+
+    async def call(
+        self, around: CallWrapper, call: ToolCall, run: Callable[[], Awaitable[ToolResult]]
+    ) -> ToolResult:
+        """Wrap a call of the task as those of the turn are wrapped, and report it."""
+        began, ran = self._ports.clock.monotonic(), False
+
+        async def through() -> ToolResult:
+            nonlocal ran
+            ran = True
+            return await run()
+
+        result = await around(call, through)
+        if not ran:
+            self._refused.append(call.name)
+        self._report.called(call.name, self._ports.clock.monotonic() - began, failed=result.failed)
+        return result
+
+    async def may_go_on(self) -> None:
+        """Look whether it may go on behind a step. Raises `LimitReached`. A person is asked where calls were refused, who knows what this
+        is for: a task that is refused again and again gets nowhere by itself.
+        """
+        if self._over:
+            raise TaskStopped(self._over)
+        if len(self._refused) < REFUSALS:
+            return
+        question = refused_again(self._order, self._refused, self._around, self._report.totals.tool_calls)
+        with self.waiting():
+            verdict = await self._ports.approvals.decide(question)
+        self._refused.clear()
+        if verdict.ended != "approved":
+            raise TaskStopped(STEERED if verdict.ended == "steered" else NOT_WANTED)
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """A person is waited for: that time is not the task's."""
+        self._report.waits()
+        try:
+            yield
+        finally:
+            self._report.goes_on()
+
+    def decided(self, verdict: Verdict) -> None:
+        """A person was asked. One who wrote something instead is answered first."""
+        if verdict.ended == "steered":
+            self._over = STEERED
+
+
+def refused_again(
+    order: Order, refused: Sequence[str], context: ToolExecutionContext, calls: int
+) -> Approval:
+    """The question whether a task goes on whose calls, of so many, were refused."""
+    name = f"{order.id}:{calls}"
+    return Approval(
+        request_id=order.request_id,
+        call_id=name,
+        chat_key=order.chat_key,
+        tool="task",
+        fingerprint=name,
+        shown=f"task\ndescription: {visible(order.label)}\nrefused: {', '.join(refused)}",
+        why="refused",
+        rule="",
+        channel=context.channel,
+        user_id=context.user_id,
+        granted=True,
+        lasting=False,
+        subject="task",
+    )
+
+
+class TaskCalls(ToolCalls):
+    """The calls of a task, in the stead of its turn."""
+
+    def __init__(self, worker: Worker, chat: Chat, ports: TaskPorts, injection: Injection) -> None:
+        self._worker = worker
+        dispatcher = ports.dispatcher.narrowed(
+            allowed(ports.registry), lambda around: partial(worker.call, around)
+        )
+        super().__init__(
+            chat,
+            chat.turn.id if chat.turn is not None else "",
+            ports.chats,
+            ports.event_log,
+            dispatcher,
+            reply=None,
+            queued=lambda _: False,
+            boot=ports.boot,
+            injection=injection,
+        )
+
+    async def run(self, calls: Sequence[ToolCall], cut: frozenset[str]) -> None:
+        """As `ToolCalls`. Raises `LimitReached` where the task may not go on."""
+        if self._worker.model.last:
+            raise LimitReached(self._worker.model.last)
+        await super().run(calls, cut)
+        await self._worker.may_go_on()
+
+    def _context(self, first: Inbound, people: Sequence[str]) -> ToolExecutionContext:
+        del first, people
+        return self._worker.context(self._touched.append)
+
+
+class TaskApprovals:
+    """`contracts.approvals.Approvals` as a task asks: the person is told which task it is for."""
+
+    def __init__(
+        self,
+        approvals: Approvals,
+        label: str,
+        waiting: Callable[[], AbstractContextManager[None]],
+        decided: Callable[[Verdict], object],
+    ) -> None:
+        self._approvals = approvals
+        self._label = label
+        self._waiting = waiting
+        self._decided = decided
+
+    async def decide(self, *asked: Approval) -> Verdict:
+        with self._waiting():
+            verdict = await self._approvals.decide(*(replace(one, task=self._label) for one in asked))
+        self._decided(verdict)
+        return verdict
+
+
+class OlderMessagesOfTask(OlderMessages):
+    """`tools.context.Injection` of a task. `seen` is that of the turn where the task sees what the turn does."""
+
+    def __init__(
+        self,
+        chat: Chat,
+        order: Order,
+        most: int,
+        append: Callable[[events.EventData], None],
+        *,
+        ids: Ids,
+        seen: Injection | None,
+    ) -> None:
+        super().__init__(chat, order.id, most, append, ids)
+        self._asked_by = order.request_id
+        self._seen = seen
+
+    def in_view(self, line: ArchiveLine) -> bool:
+        if line.request_id >= self._asked_by or super().in_view(line):
+            return True
+        return self._seen is not None and self._seen.in_view(line)
+
+
+async def _room_is_there(_: Fit) -> None:
+    """A task begins with what it was given."""
+
+
+async def _mask_results(fit: Fit) -> None:
+    """Old results of a task give way where it has many: its transcript has them."""
+    fit.mask_old("size", above=fit.budget().limit)
