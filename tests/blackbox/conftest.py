@@ -226,7 +226,7 @@ class World:
 
     def results_on_disk(self) -> int:
         """The number of results of tools that a process which dies now leaves behind, or more."""
-        if self.process.env.get("SHIPMATE_CORE") != "log":
+        if os.environ.get("SHIPMATE_CORE") != "log":
             return self.everything_on_disk().count(b'"tool_result"')
         with contextlib.closing(sqlite3.connect(self.root / ".ship" / "shipmate.db", timeout=5)) as file:
             (count,) = file.execute("SELECT count(*) FROM events WHERE kind = 'tool_ended'").fetchone()
@@ -251,7 +251,7 @@ class World:
 
     def _leaving(self) -> int:
         name, query = "journal.db", "SELECT count(*) FROM outbox WHERE state IN ('ready', 'sending')"
-        if self.process.env.get("SHIPMATE_CORE") == "log":
+        if os.environ.get("SHIPMATE_CORE") == "log":
             name, query = "shipmate.db", LEAVING
         with contextlib.closing(sqlite3.connect(self.root / ".ship" / name, timeout=5)) as file:
             (count,) = file.execute(query).fetchone()
@@ -276,10 +276,14 @@ def core_name() -> str:
     return os.environ.get("SHIPMATE_CORE", "gateway")
 
 
+@pytest.fixture(autouse=True)
+def _core(core_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHIPMATE_CORE", core_name)
+
+
 @pytest.fixture
-async def world(tmp_path: Path, core_name: str) -> AsyncIterator[World]:
+async def world(tmp_path: Path) -> AsyncIterator[World]:
     async with World(tmp_path) as made:
-        made.process.env["SHIPMATE_CORE"] = core_name
         yield made
 
 

@@ -45,12 +45,17 @@ def answer(body: dict[str, Any]) -> Any:
 
 async def begin(world: World, *faults: Fault) -> None:
     world.process.module = ["bot.testing.run", "--trace", str(world.root.parent / "trace")]
-    world.process.env |= {"SHIPMATE_CORE": "log", VARIABLE: json.dumps([vars_of(one) for one in faults])}
+    world.process.env |= {VARIABLE: json.dumps([vars_of(one) for one in faults])}
     await world.start(command=())
 
 
 def vars_of(fault: Fault) -> dict[str, Any]:
     return {name: getattr(fault, name) for name in ("seam", "kind", "at", "when")}
+
+
+@pytest.fixture
+def core_name() -> str:
+    return "log"
 
 
 @pytest.fixture
@@ -93,7 +98,6 @@ async def test_a_prompt_stays_over_a_kill_while_the_provider_may_have_it(core: W
     instructions = core.root / "Agent.md"
     for turns, words in enumerate(("Be kind 親切に.", "Be brief."), start=1):
         instructions.write_text(words, encoding="utf-8")
-        core.process.env |= {"SHIPMATE_CORE": "log"}
         core.process.module = ["bot.testing.run", "--clock", str(core.root / "clock")]
         await core.start(command=())
         core.telegram.say("say it")

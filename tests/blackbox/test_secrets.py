@@ -140,9 +140,7 @@ async def test_known_secrets_are_nowhere_plain_or_encoded(
         "SMA_LOG_LLM_PAYLOAD": "1",
     }
     secrets = [
-        value
-        for name, value in world.process.env.items()
-        if name not in {"NO_PROXY", "SMA_LOG_LLM_PAYLOAD", "SHIPMATE_CORE"}
+        value for name, value in world.process.env.items() if name not in {"NO_PROXY", "SMA_LOG_LLM_PAYLOAD"}
     ]
     assert len(secrets) == 7
     await world.start()
