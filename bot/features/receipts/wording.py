@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from bot import text
 from bot.contracts.inbound import Inbound
 from bot.contracts.outbound import OutboundKind
+from bot.core.attachments import STEP as FILE
 from bot.tools.permissions.display import named
 from bot.words import CATALOGUES, DEFAULT, paragraph, say, times
 
@@ -16,8 +17,6 @@ QUOTED = 200
 """Characters of the message that asked."""
 MOST_TOOLS = 12
 """Tools that are named, those that failed once more where they did."""
-FILE = "attachment"
-"""The name under which the reading of a person's file is told."""
 
 
 @dataclass(frozen=True, slots=True)
