@@ -588,6 +588,16 @@ class Chat:
         if data.dropped == "all":
             self._edits.clear()
 
+    def _removed(self, _: Event, data: events.Removed) -> None:
+        # The event of an edit has lost its words: nobody is told them.
+        gone = {*data.requests, *data.messages}
+        self._edits = {
+            name: one
+            for name, one in self._edits.items()
+            if gone.isdisjoint({name, one[1].request_id, one[1].message_id})
+        }
+        self.missed = [one for one in self.missed if one.turn not in data.turns]
+
     # ------------------------------------------------------------ questions
 
     def _question_asked(self, event: Event, data: events.QuestionAsked) -> None:
