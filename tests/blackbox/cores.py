@@ -112,6 +112,7 @@ ON_THE_LOG = frozenset(
         "test_forwarded::test_a_share_of_the_bots_own_words_is_quoted_as_such",
         "test_forwarded::test_a_shared_message_is_quoted_with_its_files_and_the_comment_is_the_persons",
         "test_forwarded::test_an_edit_of_a_forward_is_no_word_of_the_person",
+        "test_forwarded::test_it_stays_quoted_in_the_archive_and_where_that_is_loaded_after_a_restart",
         "test_forwarded::test_what_is_picked_out_or_quoted_from_elsewhere_is_named",
         "test_hangup::test_a_bare_start_writes_the_schemas",
         "test_hangup::test_a_terminal_that_closes_takes_nothing_with_it",
