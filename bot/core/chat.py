@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
+from bot import errors
 from bot.contracts.approvals import ApprovalRecord, Verdict
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Attachment, Inbound, SeenFile
@@ -50,6 +51,8 @@ MOST_EARLY = 10
 """Limit of messages of which an edit or deletion came first: the platforms bring them within seconds."""
 MOST_FILES = 50
 """Limit of files sent that are told from one whose outcome is not known: its platform is asked for the newest."""
+MOST_MISSED = 5
+"""Limit of answers, newest first, of which the next one says that they did not arrive."""
 MOST_EDITS = 20
 """Limit of edits, newest first, that the next turn is told of."""
 KNOWN = 500
@@ -296,6 +299,8 @@ class Chat:
         """Edits of messages that were answered, with the numbers of their events, by the request id of the message, until a turn in view
         tells of them.
         """
+        self.missed: list[OutboxRow] = []
+        """Answers that will not arrive, until the next one tells of them."""
         self._opened: dict[str, int] = {}
         """The number of the event that began what is not at its end, by request id or row."""
 
@@ -595,6 +600,16 @@ class Chat:
         if data.dropped == "all":
             self._edits.clear()
 
+    def _removed(self, _: Event, data: events.Removed) -> None:
+        # The event of an edit has lost its words: nobody is told them.
+        gone = {*data.requests, *data.messages}
+        self._edits = {
+            name: one
+            for name, one in self._edits.items()
+            if gone.isdisjoint({name, one[1].request_id, one[1].message_id})
+        }
+        self.missed = [one for one in self.missed if one.turn not in data.turns]
+
     # ------------------------------------------------------------ questions
 
     def _question_asked(self, event: Event, data: events.QuestionAsked) -> None:
@@ -657,6 +672,8 @@ class Chat:
             return
         if turn is None:
             return
+        if data.form == "reply":
+            self.missed = [one for one in self.missed if one.turn == turn.id]
         turn.acted = turn.acted or data.form in {"reply", "preview"}
         if not row.live:
             turn.rows[data.row] = None
@@ -698,6 +715,9 @@ class Chat:
             self.files_sent = [*self.files_sent, data.message_id][-MOST_FILES:]
         if row is None or data.state == "sent":
             return
+        late = data.reason == errors.TargetGone.code or row.delayed
+        if row.form == "reply" and data.state == "failed" and late:
+            self.missed = [*self.missed, row][-MOST_MISSED:]
         if (
             turn is not None
             and row.turn == turn.id

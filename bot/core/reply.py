@@ -16,11 +16,14 @@ from bot.core.long_blocks import LongBlocks
 from bot.core.outgoing_files import OutgoingFiles
 from bot.telemetry import redaction
 from bot.tools.permissions.display import named
+from bot.words import say
 
 LONGEST_WAIT = 10.0
 """Max seconds for which a message that was put off is waited for: it goes out by itself later."""
 
 
+MISSED_CHARS = 60
+"""Max characters that are shown of an answer that did not arrive."""
 SHORT = 2_000
 """Max characters that are split where everything else runs: that takes a few milliseconds."""
 
@@ -102,7 +105,10 @@ class ChatReply:
     def _with_notes(self, words: str) -> str:
         """Words with what their person has still to hear below them, and the question above the first of them."""
         if all(end is not None and end.state == "failed" for end in self._rows.values()):
+            lost = [one.text for one in self._chat.missed if one.turn != self._turn]
+            which = ", ".join(f"“{text.preview(one, MISSED_CHARS)}”" for one in lost)
             words = question(self._to) + words
+            words = f"{say('delivery.missed', which=which)}\n\n{words}" if lost else words
         turn, running = self._chat.turn, self._chat.context.running
         notes = running.untold_notes if running is not None else ()
         return "\n\n".join(filter(None, (words, *notes, file_words.below(turn.unread) if turn else "")))

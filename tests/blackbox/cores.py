@@ -196,6 +196,7 @@ ON_THE_LOG = frozenset(
         "test_operators::test_in_a_channel_a_stranger_alone_learns_that_they_have_to_be_let_in_and_once",
         "test_operators::test_in_slack_too_every_operator_sees_how_it_ended",
         "test_places::test_a_channel_that_is_to_wait_holds_no_other",
+        "test_places::test_a_chat_that_refused_an_answer_hears_of_it_next_time_and_operators_at_once",
         "test_places::test_an_answer_for_a_topic_that_is_gone_comes_in_its_chat",
         "test_places::test_what_is_said_in_a_thread_before_its_mention_is_heard_of_is_answered",
         "test_progress::test_slack_shows_them_as_task_cards",
