@@ -80,11 +80,17 @@ class TurnTasks:
             report = Report(
                 order, ports.limits, events=ports.watch, clock=ports.clock, log=ports.log, before=before
             )
-            worker = Worker(
-                chat, order, report, around=around, parent=self._chat, allowance=self._allowance, ports=ports
-            )
             warm, leads = self._cache(mode)
-            worker.model.tell(warm.set)
+            worker = Worker(
+                chat,
+                order,
+                report,
+                around=around,
+                parent=self._chat,
+                allowance=self._allowance,
+                heard=warm.set,
+                ports=ports,
+            )
             try:
                 if not leads:
                     await warm.wait()

@@ -90,7 +90,14 @@ class LimitedModel(ModelWrapper):
     """
 
     def __init__(
-        self, most: TaskLimits, allowance: Allowance, told: Report, models: ModelDeps, clock: Clock
+        self,
+        most: TaskLimits,
+        allowance: Allowance,
+        told: Report,
+        models: ModelDeps,
+        *,
+        heard: Callable[[], object],
+        clock: Clock,
     ) -> None:
         super().__init__(models.model)
         self._limits = most
@@ -98,12 +105,8 @@ class LimitedModel(ModelWrapper):
         self._report = told
         self._models = models
         self._clock = clock
-        self.heard: Callable[[], object] = bool
+        self._heard = heard
         self.last = ""
-
-    def tell(self, heard: Callable[[], object]) -> None:
-        """Have this hear of each sign of the model."""
-        self.heard = heard
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
         """As `contracts.model.Model`. Raises `LimitReached`."""
@@ -120,7 +123,7 @@ class LimitedModel(ModelWrapper):
         async with self._allowance.room(limits.expected(prices, request.model, size, most)) as bill:
             began = self._clock.monotonic()
             async for piece in self._model.stream(request):
-                self.heard()
+                self._heard()
                 if isinstance(piece, ModelReply):
                     reply = piece
                     bill.charge(prices, request.model, piece)
@@ -143,6 +146,7 @@ class Worker:
         around: ToolExecutionContext,
         parent: Chat,
         allowance: Allowance,
+        heard: Callable[[], object],
         ports: TaskPorts,
     ) -> None:
         self._chat = chat
@@ -174,7 +178,7 @@ class Worker:
             prefix=self._prefix,
             purpose=PURPOSE,
         )
-        self.model = LimitedModel(ports.limits, allowance, told, models, ports.clock)
+        self.model = LimitedModel(ports.limits, allowance, told, models, heard=heard, clock=ports.clock)
         self._older = OlderMessagesOfTask(
             chat,
             order,
