@@ -38,7 +38,7 @@ from bot.core.assembly import Prompts
 from bot.core.attachments import Limits as FileLimits
 from bot.core.compaction import Policy
 from bot.core.estimate import Estimator
-from bot.core.fallback import Fallback, FallbackModel
+from bot.core.fallback import Fallback, FallbackModel, ProviderFallbacks
 from bot.core.feature import WorkWatch
 from bot.core.file_names import encode
 from bot.core.instructions import InstructionFiles, operator_files
@@ -531,7 +531,10 @@ def build_agent(
     recorded = functools.partial(
         RecordedModel, requests=services.requests, ids=environment.ids, redact=services.redact
     )
-    model: Model = SystemRoleModel(recorded(services.model), services.windows)
+    first: Model = recorded(services.model)
+    if settings.llm.provider_fallbacks:
+        first = ProviderFallbacks(first)
+    model: Model = SystemRoleModel(first, services.windows)
     if services.fallbacks:
         others = [(recorded(one), name) for one, name in services.fallbacks]
         model = FallbackModel(model, others, clock=clock, log=log, operators=gateway.alerts)

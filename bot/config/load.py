@@ -56,6 +56,7 @@ class Llm:
     purposes: Mapping[Purpose, ship_file.ModelUse]
     prices: Mapping[str, ship_file.ModelPrice]
     retry_seconds: float
+    provider_fallbacks: bool
     fallback: tuple[ship_file.Fallback, ...]
     log_messages: bool
     log_payload: bool

@@ -131,6 +131,8 @@ class Llm(StrictModel):
     """Seconds for which a request is repeated while the provider is overloaded, failing or cut off; 0: never."""
     fallback: tuple[Fallback, ...] = ()
     """Models that are asked in turn where the first is overloaded for five seconds, refuses or is gone; the first again after five minutes."""
+    provider_fallbacks: bool = False
+    """Where the model refuses, the provider may answer with another of its models instead."""
     log_messages: bool = True
     """Write words of people and of the model to log lines."""
 

@@ -35,6 +35,8 @@ class ModelRequest:
     effort: str | None = None
     thinking: Json | None = None
     """Effort and thinking as they are sent; None is not sent (`bot.contracts.manner`)."""
+    provider_fallbacks: bool = False
+    """The provider may answer with another of its models where this one refuses."""
     wire: list[bytes] = field(default_factory=list, init=False, repr=False, compare=False)
     """Its body as it is sent, once that was made (`bot.llm.body`): the same bytes are sent, hashed and recorded."""
 

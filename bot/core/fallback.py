@@ -110,6 +110,26 @@ class FallbackModel(ModelWrapper):
         return replace(reply, content=content, note=note)
 
 
+class ProviderFallbacks(ModelWrapper):
+    """A model for which the provider may answer with another of its own where it refuses (`llm.providerFallbacks`)."""
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
+        """As `contracts.model.Model`."""
+        allowed = request if request.summarize is not None else replace(request, provider_fallbacks=True)
+        async with aclosing(self._model.stream(allowed)) as stream:
+            async for event in stream:
+                yield _of_another(request, event) if isinstance(event, ModelReply) else event
+
+
+def _of_another(request: ModelRequest, reply: ModelReply) -> ModelReply:
+    """The answer; that of another model without what it thought, and with whose it is."""
+    if reply.model.startswith(request.model):
+        return reply
+    content = [block for block in reply.content if block.get("type") not in blocks.THINKING]
+    note = say("turn.fallback_declined", model=reply.model, first=request.model)
+    return replace(reply, content=content, note=note)
+
+
 def _for_another(request: ModelRequest, name: str | None) -> ModelRequest:
     """The request without what only the model or the account can read that made it: thoughts, and a summary of the provider's."""
     messages = [memory.in_plain_words(one) for one in blocks.without_thinking(request.messages)]

@@ -12,8 +12,10 @@ from bot.contracts.model import ModelRequest
 from bot.identity_cache import IdentityCache, MessageFact
 from bot.sizes import size_of
 
-COMPACTION = {"anthropic-beta": "compact-2026-09-04"}
-"""The header without which the provider knows nothing of its own summaries."""
+COMPACTION = "compact-2026-09-04"
+"""The beta without which the provider knows nothing of its own summaries."""
+FALLBACKS = "server-side-fallback-2026-07-01"
+"""The beta with which another of its models may answer where one refuses."""
 
 
 def body_of(request: ModelRequest) -> Json:
@@ -30,6 +32,8 @@ def body_of(request: ModelRequest) -> Json:
         body["thinking"] = request.thinking
     if request.effort is not None:
         body["output_config"] = {"effort": request.effort}
+    if request.provider_fallbacks:
+        body["fallbacks"] = "default"
     body["stream"] = True
     return body
 
@@ -38,7 +42,9 @@ def headers_of(request: ModelRequest) -> dict[str, str]:
     """The headers that a request needs besides the usual ones."""
     content = request.messages[0]["content"] if request.messages else ()
     begins = bool(content) and isinstance(content, list) and content[0].get("type") == "compaction"
-    return dict(COMPACTION) if begins or request.summarize is not None else {}
+    betas = [COMPACTION] if begins or request.summarize is not None else []
+    betas += [FALLBACKS] if request.provider_fallbacks else []
+    return {"anthropic-beta": ",".join(betas)} if betas else {}
 
 
 ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)

@@ -297,7 +297,7 @@ class AnthropicModel:
     async def facts(self, model: str) -> ModelFacts:
         page = f"/v1/models/{quote(model, safe='')}"
         try:
-            found = await self._get(page, headers=COMPACTION)
+            found = await self._get(page, headers={"anthropic-beta": COMPACTION})
         except errors.RequestInvalid:
             # An endpoint that refuses what it does not know.
             found = await self._get(page)

@@ -99,6 +99,8 @@ class AnthropicServer(Loopback):
         self.peak = 0
         self.queue: deque[Answer] = deque()
         self._script: Script | None = None
+        self.fallback: tuple[str, Reply] | None = None
+        """The model that answers where another one refuses, for requests that allow it, and its answer."""
         self._cache = PromptCache(self.clock, lambda _: minimum)
         self._binding = Binding()
         self.compacts, self.system_role = compacts, system_role
@@ -197,6 +199,7 @@ class AnthropicServer(Loopback):
         # A request for a summary may end where the conversation does.
         rules.check(body, replace(leave, prefill=compaction.KIND in body))
         check_breakpoints(body)
+        rules.check_fallbacks(body, request.headers.get("anthropic-beta", ""))
         self._check_model(body["model"])
         rules.check_manner(body, THINKS.get(body["model"]))
         if self.bind_thinking:
@@ -220,6 +223,9 @@ class AnthropicServer(Loopback):
         if isinstance(answer, Failure):
             seen.status = answer.status
             return self._failure(answer, request_id)
+        model = seen.body["model"]
+        if answer.reason == "refusal" and "fallbacks" in seen.body and self.fallback is not None:
+            model, answer = self.fallback
         if answer.delay:
             await self.clock.sleep(answer.delay)
         if answer.hold is not None:
@@ -235,7 +241,7 @@ class AnthropicServer(Loopback):
             "id": self._id("msg"),
             "type": "message",
             "role": "assistant",
-            "model": seen.body["model"],
+            "model": model,
             "content": [],
             "stop_reason": None,
             "stop_sequence": None,
