@@ -365,9 +365,10 @@ def withhold_quotes(line: str, request: ModelRequest, secrets: Iterable[str] = (
 
 
 def _texts(request: ModelRequest) -> Iterator[str]:
-    """Texts of people, the model and tools, newest first."""
+    """Texts of people, the model and tools, newest first; what the gateway says as the system is nobody's."""
     for message in reversed(request.messages):
-        yield from _strings(message.get("content"))
+        if message.get("role") != "system":
+            yield from _strings(message.get("content"))
 
 
 def _strings(value: object, depth: int = 8) -> Iterator[str]:

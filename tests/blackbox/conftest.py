@@ -243,7 +243,7 @@ class World:
     def recorded(self, words: str) -> bool:
         """True once the record of a conversation holds these words."""
         folder = self.root / ".ship"
-        if self.process.env.get("SHIPMATE_CORE", "gateway") == "gateway":
+        if os.environ.get("SHIPMATE_CORE") != "log":
             return any(words.encode() in one.read_bytes() for one in folder.glob("transcripts/*/*.jsonl"))
         with contextlib.closing(sqlite3.connect(folder / "shipmate.db", timeout=5)) as file:
             (count,) = file.execute("SELECT count(*) FROM events WHERE instr(data, ?)", (words,)).fetchone()

@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -144,8 +145,7 @@ async def test_each_part_says_how_it_is(house: Gateway, monkeypatch: pytest.Monk
         assert "of 1024 MB" in house.readiness.parts()["memory"].detail
         monkeypatch.setattr(WatchedModel, "trouble", ModelTrouble("no route to host", of_account=False))
         house.memory.full = True
-        monkeypatch.setattr(house.watch, "silent", lambda _: 95.0)
-        parts = house.readiness.parts()
+        parts = replace(house.readiness, silent=lambda _: 95.0).parts()
         assert {name for name, part in parts.items() if not part.ok} == {"model", "memory", "web"}
         assert parts["model"].detail == "no route to host"
         assert parts["web"].detail == "silent for 95 s"

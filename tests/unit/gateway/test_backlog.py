@@ -224,7 +224,7 @@ class TestIntake:
     async def test_what_comes_after_a_message_whose_thread_is_looked_up_stays_behind_it(
         self, bench: Bench, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(participation, "MOST_KNOWN", 0)
+        monkeypatch.setattr("bot.features.listening.participation.MOST_KNOWN", 0)
         group: dict[str, Any] = {"chat_id": "-100", "chat_key": "tele:chat:-100", "chat_type": "group"}
         await bench.say("zero", **group)
         await bench.idle()
@@ -276,7 +276,7 @@ class TestIntake:
     async def test_what_the_bot_knows_of_chats_does_not_grow_for_ever(
         self, bench: Bench, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(participation, "MOST_KNOWN", 3)
+        monkeypatch.setattr("bot.features.listening.participation.MOST_KNOWN", 3)
         asked: list[str] = []
 
         async def knows(chat_key: ChatKey) -> bool:

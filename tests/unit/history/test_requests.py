@@ -76,8 +76,18 @@ def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path)
 
 
+def _said(words: str) -> Json:
+    return {"role": "user", "content": [{"type": "text", "text": words}]}
+
+
 def body(*messages: str, system: str = "s" * 3_000, most: int = 100) -> bytes:
-    told = {"model": "m", "max_tokens": most, "system": [system], "messages": messages, "stream": True}
+    told = {
+        "model": "m",
+        "max_tokens": most,
+        "system": [system],
+        "messages": [_said(one) for one in messages],
+        "stream": True,
+    }
     return json.dumps(told, separators=(",", ":")).encode()
 
 
