@@ -212,7 +212,9 @@ class MemoryLog:
 
     async def naming(self, place: ChatKey, names: Collection[str]) -> list[Event]:
         self.write()
-        found = (one for chat, some in self.on_disk.items() if place.contains(chat) for one in some.values())
+        found = (
+            one for chat, some in self.on_disk.items() if place.chat.contains(chat) for one in some.values()
+        )
         return [
             one for one in found if any(name == one.turn or f"'{name}'" in repr(one.data) for name in names)
         ]

@@ -266,18 +266,34 @@ class SqliteLog:
         return [ChatKey.parse(chat) for (chat,) in rows]
 
     async def naming(self, place: ChatKey, names: Collection[str]) -> list[Event]:
-        await self.committed()
         # A name is looked for where it stands in a row: removals are rare, and an index of all names would cost every message.
         wanted = [name for name in names if name]
-        tells = " OR ".join(["turn = ? OR instr(data, ?) OR instr(data, ?)"] * len(wanted)) or "0"
-        sql = NAMING % tells
-        below = f"{place.chat}:"
         # As a string of JSON, and as one of the JSON that tags in the model's messages are.
-        forms = (form for one in wanted for form in (one, f'"{one}"', f'\\"{one}\\"'))
-        given = (str(place), len(below), below, *forms)
-        return await self._asked(
-            lambda db: [self._event(ChatKey.parse(chat), tuple(row)) for *row, chat in db.execute(sql, given)]
+        forms = {name: (f'"{name}"', f'\\"{name}\\"') for name in wanted}
+        # Taken before the disk is read: what a commit brings there meanwhile is in both.
+        pending = [
+            one.event
+            for entries in self._pending
+            for one in entries
+            if place.chat.contains(one.event.chat)
+            and any(one.event.turn == name or any(form in one.raw for form in forms[name]) for name in wanted)
+        ]
+        tells = " OR ".join(["turn = ? OR instr(data, ?) OR instr(data, ?)"] * len(wanted)) or "0"
+        below = f"{place.chat}:"
+        given = (
+            str(place.chat),
+            len(below),
+            below,
+            *(word for name in wanted for word in (name, *forms[name])),
         )
+        found = await self._asked(
+            lambda db: [
+                self._event(ChatKey.parse(chat), tuple(row))
+                for *row, chat in db.execute(NAMING % tells, given)
+            ]
+        )
+        known = {one.id for one in found}
+        return [*found, *(one for one in pending if one.id not in known)]
 
     async def cursor(self, export: str) -> int:
         sql = "SELECT value FROM facts WHERE kind = ? AND key = ?"
@@ -317,7 +333,6 @@ class SqliteLog:
         return list(dict.fromkeys([*new, *(ChatKey.parse(chat) for (chat,) in rows)]))
 
     async def facts(self) -> dict[tuple[str, str], Json]:
-        await self.committed()
         rows = await self._asked(lambda db: db.execute(FACTS, (CURSOR,)).fetchall())
         return {(kind, key): json.loads(value) for kind, key, value in rows}
 
