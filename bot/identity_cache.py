@@ -70,7 +70,7 @@ class MessageFact(Generic[Of, Made]):
         record = _records.get(id(of))
         if record is None:
             record = [of, *_EMPTY[1:]]
-            if len(_records) >= MESSAGES:
+            while len(_records) >= MESSAGES:  # threads that look at once may have put one in too many
                 _records.popitem(last=False)
             _records[id(of)] = record
         record[self._place] = made
