@@ -52,8 +52,8 @@ RULES: dict[str, tuple[str, str]] = {
     ),
     "messages to one place go out one at a time": ("if row.place in seen:", "if row.id in seen:"),
     "words that join take the call away": (
-        "turn.call = None\n            turn.restarts += 1",
-        "turn.restarts += 1",
+        "turn.call = None\n            turn.restarts += all(",
+        "turn.restarts += all(",
     ),
     "a deleted message is answered no more": (
         "turn.withdrawn |= {",
@@ -62,10 +62,6 @@ RULES: dict[str, tuple[str, str]] = {
     "a verdict stays until the turn that asked has ended": (
         "waited_for = self.turn is not None and self.turn.id == question.turn",
         "waited_for = False",
-    ),
-    "a question is unfinished until its copies say how it ended": (
-        "self._opened[_of_question(data.question)] = event.seq",
-        "pass",
     ),
     "a copy that arrives is changed later": (
         "question.copies[name] = replace(row, message_id=message_id)",
