@@ -388,7 +388,7 @@ def fast_model(settings: config.Settings) -> str:
 
 
 def manners(llm: config.Llm) -> dict[str, Any]:
-    """How models are asked, and what is another one for a purpose (`bot.core.models.ModelDeps`)."""
+    """Effort and thinking of requests, and the models that differ by purpose (`bot.core.models.ModelDeps`)."""
     purposes = {name: Manner(one.effort, one.thinking, one.model) for name, one in llm.purposes.items()}
     return {"manner": Manner(llm.effort, llm.thinking), "purposes": purposes}
 

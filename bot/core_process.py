@@ -313,7 +313,7 @@ def build_runtime(
     models: Callable[[ChatKey], ModelDeps],
     compact: Callable[[Inbound], Awaitable[CompactResult]],
 ) -> Runtime:
-    """What the core gives to features."""
+    """Build the services of the core for features."""
     settings, environment, log = services.settings, services.environment, services.log
     saying = Saying(channels, services.redact)
     locales = Locales(FactLocales(chats), tasks.start, log, zone=settings.schedule.timezone)
@@ -449,7 +449,7 @@ class Turns:
 
     @property
     def _agent(self) -> AgentDeps:
-        """What turns get that begin now."""
+        """The agent of turns that begin now."""
         return self._pool.deps
 
     def loop(self, chat: Chat, turn: str) -> Loop:

@@ -1,4 +1,4 @@
-"""What the gateway says of people's messages, said as the system where a model takes messages of that role.
+"""Moves facts of people's messages into messages of the system where a model takes that role.
 
 A pure change of a request. A message of the system stands behind the messages of people that it is about and before the answer to
 them, so that a request begins as the one before it did. In it stand ids, times, numbers and the sentences below; all that a person
@@ -58,7 +58,7 @@ _SHAPES = {
     )
     for name in names.split()
 }
-"""What the system says, and how it looks."""
+"""The message of the system, with its breakpoint."""
 _NOTICES = frozenset({ANSWER, LAST_STEP})
 
 
@@ -137,7 +137,7 @@ _TAKEN = MessageFact[Message, tuple[Message, str]](_taken)
 
 
 def _parted(facts: Json) -> tuple[Json, Json]:
-    """What the system says of these facts, which nobody has chosen, and what stays where it is."""
+    """Split facts into those that nobody has chosen, for the system, and the rest."""
     parts: tuple[Json, Json] = {}, {}
     for name, value in facts.items():
         if name == "job" and isinstance(value, dict):

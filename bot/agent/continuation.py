@@ -1,4 +1,4 @@
-"""How a turn of the gateway goes on after an answer that ended early."""
+"""Continues a turn of the gateway after an answer that ended early."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Recollection:
         return taint.summed(self._seen)
 
     def saw(self, messages: Sequence[Message]) -> None:
-        """Whoever writes the memory has these in view, as `prefix_of` shows them."""
+        """Messages in view of the request that writes the memory, as `prefix_of` shows them."""
         self._seen |= taint.seen(taint.faded(messages))
 
     async def load(self) -> SavedMemory | None:

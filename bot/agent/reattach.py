@@ -103,7 +103,7 @@ def instructions(
 async def put_back(
     gone: DroppedMessages, deps: AgentDeps, most: float, chat_key: ChatKey, person: UserRef | None
 ) -> found_tools.PutBack:
-    """What comes back of what left the view, in `most` tokens; `person` is the one whose rights count for that."""
+    """Put parts of what left the view back, in `most` tokens; `person` is the one whose rights count for that."""
     names = gone.names()
     tools = definitions(gone, deps, TOOLS * most)
     declared = frozenset(str(tool["name"]) for tool in tools)
@@ -172,7 +172,7 @@ def _tools_shown(names: Iterable[str]) -> str:
 
 
 async def _read(deps: AgentDeps, tool: str, inputs: Mapping[str, Json]) -> dict[str, ToolResult]:
-    """What a tool says now, by the same names; without what it refuses, and what others may have written."""
+    """The present answer of a tool, by the same names; without what it refuses, and what others may have written."""
     calls = [ToolCall(f"again_{name}", tool, arguments) for name, arguments in inputs.items()]
     results = await deps.dispatcher.run(calls) if calls else []
     return {
@@ -192,7 +192,7 @@ def _reader(chat_key: ChatKey, person: UserRef | None) -> ToolExecutionContext:
 
 
 def _used(messages: Sequence[Message]) -> Iterator[tuple[str, str, Any]]:
-    """What these messages tell of, with its kind, its name and what `DroppedMessages.names` says of it."""
+    """The subjects of these messages, with their kind, its name and what `DroppedMessages.names` says of it."""
     for message in messages:
         for kind, names in found_tools.worked_with(message).items():
             yield from ((kind, name, about) for name, about in names.items())

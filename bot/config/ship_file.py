@@ -132,7 +132,7 @@ class Llm(StrictModel):
     fallback: tuple[Fallback, ...] = ()
     """Models that are asked in turn where the first is overloaded for five seconds, refuses or is gone; the first again after five minutes."""
     provider_fallbacks: bool = False
-    """Where the model refuses, the provider may answer with another of its models instead."""
+    """Let the provider answer with another of its models where this one refuses."""
     log_messages: bool = True
     """Write words of people and of the model to log lines."""
 

@@ -282,7 +282,7 @@ class Chat:
         self.beside: dict[str, Inbound] = {}
         """Unfinished inbounds that need no turn, by request id."""
         self.stopped: dict[str, Stopped] = {}
-        """What each stop has ended that was not answered yet, by request id."""
+        """Outcomes of stops that were not answered yet, by request id."""
         self.questions: dict[str, Question] = {}
         """Those that wait for a verdict, or whose copies do not say yet how they ended."""
         self.files_sent: list[str] = []

@@ -137,7 +137,7 @@ class AgentContextStore:
         self.asked_at: float | None = None
         """The time of the last request (epoch seconds)."""
         self.wrong: tuple[str, ...] = ()
-        """What became of the turns since the last that went well, in words for the model."""
+        """Failures of turns since the last that went well, in words for the model."""
         self.stood_in = ""
         """The model that gave the last answer in the place of the chat's own."""
         self.left: dict[str, KeptTurn] | None = None

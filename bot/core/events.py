@@ -244,9 +244,9 @@ class Answered(EventData):
     unshown: tuple[str, ...] = ()
     blind: bool = False
     note: str = ""
-    """What its person is told below the next message."""
+    """A sentence for its person, below the next message."""
     origin: Json | list[str] | None = None
-    """Whose words it may repeat (`Provenance.packed`): all that was in view when it was written. None: nobody's."""
+    """Sources of the words that it may repeat (`Provenance.packed`): all in view when it was written. None: nobody's words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -421,7 +421,7 @@ class Injected(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Framed(EventData):
-    """What stands before the messages of each request until the next: the prompt, the model, effort and thinking, and a digest of system
+    """The frame of each request until the next such event: the prompt, the model, effort and thinking, and a digest of system
     prompt and tools as they are sent. It is stated anew where the view no longer reaches back to it.
     """
 

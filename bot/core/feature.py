@@ -55,7 +55,7 @@ WrapReply = Callable[[Chat, Reply, Registry], Reply]
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """What the core gives to features. `operators` are those of now; `suspended` frees the turn's place among those that run, for a
+    """Services of the core for features. `operators` are those of now; `suspended` frees the turn's place among those that run, for a
     block in which it waits for a person; `settle` carries out what is decided about a question, whatever its subject.
     `models` gives those of a chat, with what was chosen for it. `settled` gives the part of words that go on which cannot become a secret. `compact` makes the history of a chat smaller, as a command
     asks for it.
@@ -98,7 +98,7 @@ class Runtime:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What came of a command or a turn: words for its person, "" for none, and facts. These and its end are one transaction, so that
+    """The outcome of a command or a turn: words for its person, "" for none, and facts. These and its end are one transaction, so that
     a command is never carried out twice.
     """
 
@@ -143,7 +143,7 @@ class Display:
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """What a feature adds. `signals` are commands for kinds of inbounds that are no messages."""
+    """The additions of a feature. `signals` are commands for kinds of inbounds that are no messages."""
 
     commands: Mapping[str, Command] = field(default_factory=dict)
     signals: Mapping[str, Command] = field(default_factory=dict)
@@ -159,13 +159,13 @@ class Hooks:
     outcomes: Mapping[str, Callable[[Question], str]] = field(default_factory=dict)
     """The words below a question of a subject once it is decided."""
     ports: Mapping[str, Any] = field(default_factory=dict)
-    """What tools ask, by the name of its field in the agent's services."""
+    """Services for tools, by the name of its field in the agent's services."""
     periodic: Sequence[PeriodicJob] = ()
-    """What runs every so often, while the channels do."""
+    """Jobs that run at intervals, while the channels do."""
     turn_ends: Callable[[Turn, TurnEndState], Done] | None = None
-    """What is so and said with the end of a turn; buttons stand below the notice that ends it, if there is one."""
+    """Facts and words that go with the end of a turn; buttons stand below the notice that ends it, if there is one."""
     before_intake: Callable[[Inbound], Awaitable[Sequence[Inbound]]] | None = None
-    """What is to be taken in of an inbound that somebody may send: itself as it is meant, with more; () where it is not for the bot."""
+    """Inbounds to take in for one that somebody may send: itself as it is meant, with more; () where it is not for the bot."""
     before_turn: Callable[[Chat, Inbound], Awaitable[Sequence[Quoted]]] | None = None
     """Messages that the model sees beside the first one of a turn."""
     hears_all: Callable[[ChatKey], Awaitable[bool]] | None = None
@@ -260,7 +260,7 @@ class Door:
         return [one.turn_ends(turn, state) for one in self._hooks if one.turn_ends is not None]
 
     async def before_intake(self, inbound: Inbound) -> Sequence[Inbound]:
-        """What is to be taken in of an inbound; () where it is not for the bot."""
+        """Inbounds to take in for one; () where it is not for the bot."""
         found: Sequence[Inbound] = (inbound,)
         for before in [one.before_intake for one in self._hooks if one.before_intake is not None]:
             found = [more for one in found for more in await before(one)]

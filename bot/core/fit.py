@@ -419,7 +419,7 @@ Smaller = Callable[[Fit], Change | None]
 mask_results, drop_injected, halve_history = Fit.mask_results, Fit.drop_injected, Fit.halve_history
 shorten_results, fewer_tools = Fit.shorten_results, Fit.fewer_tools
 SMALLER: Sequence[Smaller] = (mask_results, drop_injected, halve_history, shorten_results, fewer_tools)
-"""What can be smaller, in the order in which it is tried until the request is."""
+"""Steps that make a request smaller, in the order in which they are tried."""
 _TOLD: Mapping[type[events.EventData], tuple[Literal["compaction", "masking", "injection"], str]] = {
     events.Cut: ("compaction", "history cut"),
     events.Masked: ("masking", "results masked"),

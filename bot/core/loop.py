@@ -63,7 +63,7 @@ class LoopPorts:
     tell: Callable[[Inbound], Awaitable[events.Told | None]]
     """A person's message as the model gets it; None where it says nothing."""
     found: Callable[[Message, Sequence[Path]], Awaitable[Sequence[Message]]]
-    """What is told of these results: pictures, notes of servers, the instructions for paths that tools have touched."""
+    """Messages that follow these results: pictures, notes of servers, the instructions for paths that tools have touched."""
     before_turn: Callable[[Fit], Awaitable[None]]
     before_asking: Callable[[Fit], Awaitable[None]]
     """Make room in the view of the model."""
@@ -312,7 +312,7 @@ class Loop:
         )
 
     def _origin(self, content: list[Json]) -> Any:
-        """Whose words an answer may repeat, as it is kept."""
+        """Sources of the words that an answer may repeat, as they are kept."""
         context = self._chat.context
         seen = [*context.view(), *context.older(), *context.current()]
         return taint.stamped({"role": "assistant", "content": content}, seen)[ORIGIN] or None

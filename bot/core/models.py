@@ -42,13 +42,13 @@ class ModelDeps:
     manner: Manner = field(default_factory=Manner)
     """Effort and thinking of all that asks a model."""
     purposes: Mapping[str, Manner] = field(default_factory=dict)
-    """What is another one for a purpose."""
+    """Models, efforts and thinking that differ by purpose."""
     chosen: str | None = None
     """The model that an operator chose for the chat; None where ship.json says it."""
     chosen_effort: Effort | None = None
     """The same of the effort."""
     purpose: str = "turn"
-    """What the turn that runs is for: `overheard` where nobody has spoken to the bot."""
+    """The purpose of the turn that runs: `overheard` where nobody has spoken to the bot."""
 
     @property
     def name(self) -> str:

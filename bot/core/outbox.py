@@ -6,10 +6,11 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from bot import errors
 from bot.contracts.approvals import QuestionButtons
+from bot.contracts.base import Level
 from bot.contracts.channel import Channel, Edits
 from bot.contracts.environment import Clock
 from bot.contracts.environment import Log as OperatorLog
@@ -108,16 +109,7 @@ class Outbox:
             self._log.write("delivery", "a preview cannot be changed", level="warn", cause=str(error))
             self._append(row, events.Returned(row.id, error.code))
         except errors.DeliveryUncertain as error:
-            self._log.write(
-                "delivery",
-                "a send got no answer",
-                level="warn",
-                chat_key=row.chat,
-                request_id=row.turn,
-                outbound_id=row.id,
-                state="uncertain",
-                cause=str(error),
-            )
+            self._note(row, "a send got no answer", "uncertain", level="warn", cause=str(error))
             if row.replaces is None:
                 self._append(row, events.Uncertain(row.id))
             else:  # the same change again changes nothing
@@ -184,30 +176,32 @@ class Outbox:
     def _append(self, row: OutboxRow, data: events.EventData) -> None:
         self._chats.append(Fact(row.chat, data, row.turn))
 
-    def _sent(self, row: OutboxRow, sent: Sent, took: float) -> None:
-        self._append(row, events.RowEnded(row.id, "sent", sent.message_id))
+    def _note(self, row: OutboxRow, words: str, state: str, *, level: Level = "info", **details: Any) -> None:
+        """Tell operators of the state of a row."""
         self._log.write(
             "delivery",
-            f"{row.form} delivered",
+            words,
+            level=level,
             chat_key=row.chat,
             request_id=row.turn,
+            outbound_id=row.id,
+            state=state,
+            **details,
+        )
+
+    def _sent(self, row: OutboxRow, sent: Sent, took: float) -> None:
+        self._append(row, events.RowEnded(row.id, "sent", sent.message_id))
+        self._note(
+            row,
+            f"{row.form} delivered",
+            "sent",
             duration=took,
             message_id=sent.message_id,
-            outbound_id=row.id,
-            state="sent",
             length=len(row.text),
         )
 
     def _put_off(self, row: OutboxRow, error: errors.DeliveryThrottled) -> None:
-        self._log.write(
-            "delivery",
-            f"the platform asks to wait {error.retry_after:g} s",
-            level="warn",
-            chat_key=row.chat,
-            request_id=row.turn,
-            outbound_id=row.id,
-            state="throttled",
-        )
+        self._note(row, f"the platform asks to wait {error.retry_after:g} s", "throttled", level="warn")
         if self._overdue(row):
             self._tell_of_file(row, error, "refused")
         else:
@@ -219,16 +213,7 @@ class Outbox:
             self._tell_of_file(row, error, "forbidden" if forbidden else "refused")
             return
         self._append(row, events.RowEnded(row.id, "failed", reason=error.code))
-        self._log.write(
-            "delivery",
-            "a message was not delivered",
-            level="error",
-            chat_key=row.chat,
-            request_id=row.turn,
-            outbound_id=row.id,
-            state="failed",
-            cause=str(error),
-        )
+        self._note(row, "a message was not delivered", "failed", level="error", cause=str(error))
         if row.form == "reply":
             words = sentence(
                 "operators.delivery", channel=row.channel, cause=error, request=row.turn or row.id

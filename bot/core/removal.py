@@ -20,7 +20,7 @@ _REMOVED: Json = {"type": "text", "text": REMOVED}
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """What is removed: words of people by their requests, answers by their turns, quotes by the ids of the messages."""
+    """The targets of a removal: words of people by their requests, answers by their turns, quotes by the ids of the messages."""
 
     requests: frozenset[str] = frozenset()
     turns: frozenset[str] = frozenset()
@@ -28,7 +28,7 @@ class Gone:
 
     @classmethod
     def of(cls, data: events.Removed) -> Gone:
-        """What an event removes."""
+        """The targets of an event."""
         return cls(frozenset(data.requests), frozenset(data.turns), frozenset(data.messages))
 
     @property

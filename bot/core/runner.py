@@ -347,7 +347,7 @@ class Runner:
         )
 
     def _ending(self, chat: Chat, state: events.TurnEndState) -> list[Done]:
-        """What features add to the end of a turn."""
+        """Additions of features to the end of a turn."""
         return self._door.turn_ends(chat.turn, state) if chat.turn is not None else []
 
     def _over(self, chat: Chat, turn: str, end: events.TurnEnded, dones: Sequence[Done]) -> Iterator[Fact]:

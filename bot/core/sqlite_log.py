@@ -341,7 +341,7 @@ class SqliteLog:
         return str(row[0])
 
     async def usage(self, chat: ChatKey) -> ChatStats:
-        await self.committed()
+        await self.committed(patient=False)
         return ChatStats(*await self._asked(lambda db: db.execute(USAGE, (str(chat),)).fetchone()))
 
     async def known(self, keys: Collection[str]) -> bool:

@@ -41,7 +41,7 @@ class MemoryFile(Protocol):
     """The memory of a chat as people read and edit it."""
 
     async def edited(self, chat: ChatKey, known: str) -> str | None:
-        """What stands there where somebody has changed it, else None; `known` is what was written."""
+        """The text of the file where somebody has changed it, else None; `known` is what was written."""
         ...
 
     async def save(self, chat: ChatKey, memory: events.Remembered) -> None:
@@ -50,16 +50,16 @@ class MemoryFile(Protocol):
 
 
 PutsBack = Callable[[Chat, Sequence[Message], Sequence[Message], float], Awaitable[PutBack]]
-"""What comes back of these messages, which go, beside those that stay, in so many tokens."""
+"""Puts parts of messages that leave back beside those that stay, in so many tokens."""
 
 
 @dataclass(slots=True)
 class _Work:
-    """What goes on in one chat. `since` is the newest message of the last memory that was begun."""
+    """The work under way in one chat. `since` is the newest message of the last memory that was begun."""
 
     breaker: compaction.Breaker
     fit: Fit | None = None
-    """How its newest turn asks."""
+    """The requests of its newest turn."""
     compacting: asyncio.Task[CompactResult] | None = None
     writing: asyncio.Task[None] | None = None
     since: int | None = None
@@ -325,7 +325,7 @@ class Summaries:
         return len(self._known(chat, dropped)) == len(dropped)
 
     def _origin(self, chat: Chat, messages: Iterable[Message]) -> Any:
-        """Whose words a summary of these messages and the memory hold."""
+        """Sources of the words in a summary of these messages and in the memory."""
         before = chat.context.memory
         origin = unpacked(before.origin) if before is not None else NOBODYS
         return origin | taint.seen(taint.faded(messages))

@@ -125,7 +125,7 @@ class ApprovalService:
         self._run.chats.append(*(Fact(chat.key, one, asked.request_id) for one in data))
 
     def _given(self, asked: Approval) -> ApprovalRecord | None:
-        """What allows a call for longer. What somebody allowed who is no operator holds for those who might allow it themselves."""
+        """The lasting approval of a call. One by somebody who is no operator holds for those who might allow it themselves."""
         if not asked.lasting:
             return None
         same = [one for one in self._lasting() if _call(one.asked) == _call(asked)]
@@ -495,5 +495,5 @@ def _fact(record: ApprovalRecord) -> events.FactSet:
 
 
 def _granted(name: str, asked: Approval, verdict: Verdict, at: float) -> tuple[events.FactSet, ...]:
-    """What a verdict allows for longer."""
+    """The facts of a verdict that lasts."""
     return (_fact(ApprovalRecord(name, asked, at, verdict, at)),) if verdict.lasts else ()

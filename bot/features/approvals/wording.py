@@ -163,7 +163,7 @@ def wish(asked: Approval, who: str) -> str:
 
 
 def replacement(asked: Approval) -> list[str]:
-    """What becomes of the file in whose place a call writes another one."""
+    """Tell how a file changes that a call replaces."""
     if asked.replaces is None:
         return []
     if asked.gone is None:

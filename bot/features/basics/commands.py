@@ -28,7 +28,7 @@ from bot.words import (
 )
 
 MEANT = {"cancel": "stop", "delete": "forget"} | dict.fromkeys(("reset", "restart"), "new")
-"""What words of other bots mean here, whatever they are spelt like."""
+"""Commands of other bots, with ours that mean the same."""
 MOST_ZONE = 60
 """Characters of the name of a zone that is looked for."""
 SECTIONS: Mapping[str, tuple[str, ...]] = {

@@ -32,7 +32,7 @@ MOST_BACK = 6
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What a conversation has in view: its turns, what stands for older ones, and the masks."""
+    """The view of a conversation: its turns, the message that stands for older ones, and the masks."""
 
     turns: tuple[str, ...] = ()
     head: Message | None = None

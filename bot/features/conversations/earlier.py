@@ -120,7 +120,7 @@ class LogConversations(DirectConversations):
 
 
 def _said(message: Message) -> list[str]:
-    """What a message of the model says to people."""
+    """The words of a message of the model for people."""
     if message["role"] != "assistant":
         return []
     calls = blocks.tool_calls(message["content"])

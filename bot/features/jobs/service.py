@@ -35,7 +35,7 @@ class JobBook(Protocol):
 
     @property
     def lock(self) -> AbstractAsyncContextManager[object]:
-        """Whoever changes a job holds it."""
+        """Held while a job is changed."""
         ...
 
     async def load(self) -> None:

@@ -1,4 +1,4 @@
-"""What was said before a message that speaks to the bot: as its platform shows it, and as it was heard."""
+"""Messages from before one that speaks to the bot: as its platform shows them, and as they were heard."""
 
 from __future__ import annotations
 

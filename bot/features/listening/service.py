@@ -25,7 +25,7 @@ DAY = 24 * 3_600.0
 
 
 class ListeningService(Participation):
-    """What comes in, the command, and the messages from before a turn."""
+    """Judges inbounds of groups, carries out `/listen`, and gives the messages from before a turn."""
 
     def __init__(self, runtime: Runtime) -> None:
         super().__init__()
@@ -96,7 +96,7 @@ class ListeningService(Participation):
     # ------------------------------------------------------------ before a turn
 
     async def before(self, chat: Chat, inbound: Inbound) -> Sequence[Quoted]:
-        """What was said before, where the bot is new to a conversation or is mentioned in a group."""
+        """Messages from before, where the bot is new to a conversation or is mentioned in a group."""
         known = chat.context.head is not None or len(chat.context) > 0
         mentioned = inbound.chat_type == "group" and inbound.addressed == "mention"
         if not mentioned and (known or inbound.opens):

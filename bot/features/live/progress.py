@@ -62,7 +62,7 @@ class Progress:
             watched.task.cancel()
 
     def _last(self, row: OutboxRow, _: str) -> tuple[str, LiveForm]:
-        """What is shown goes, but for what was stopped."""
+        """Take away the shown progress, unless the turn was stopped."""
         watched = self._open.get(row.turn)
         if watched is None:
             return "", LiveForm()

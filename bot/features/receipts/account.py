@@ -19,7 +19,7 @@ STATES = {"failed": "failed", "withdrawn": "failed", "stopped": "stopped"}
 
 
 class Account:
-    """What became of a turn."""
+    """The record of a turn."""
 
     def __init__(self, turn: str) -> None:
         self._turn = turn
