@@ -27,14 +27,15 @@ from bot import (
     shutdown_signals,
     text,
 )
-from bot.composition import assemble, load_spending, standing_by
+from bot.composition import load_spending, standing_by
 from bot.contracts.channel import Invites, Manifest
 from bot.dashboard.metrics import LogMetrics
 from bot.discovery import import_without
 from bot.invocation import command, version_of
-from bot.lifecycle import Environment, Say, Serving
-from bot.lifecycle import serving as gateway_serving
+from bot.lifecycle import Serving, assemble, serving
 from bot.llm.budgets import Spending
+from bot.readiness import Say
+from bot.services import Environment
 from bot.telemetry import JsonlLog, LogRedactor, bridged
 from bot.words import DEFAULT, language_of, speaking
 
@@ -158,43 +159,22 @@ async def started(
     ready = prepared(root, say, stop, environment=environment, only=only, defaults=defaults, signals=signals)
     async with ready as own:
         load = functools.partial(configuration.load, root, defaults=defaults)
-        if os.environ.get("SHIPMATE_CORE") == "log":
-            from bot import core_process  # built beside the gateway, whose place it is going to take
-
-            async with (
-                core_process.serving(
-                    own.settings,
-                    own.environment,
-                    own.log,
-                    own.names,
-                    say=say,
-                    stop=stop,
-                    counted=own.counted if only is None else None,
-                    spending=own.spending,
-                ) as served,
-                _running(served.reload.serve(own.hung_up, load, lambda line: say(own.redact(line)))),
-            ):
-                settle_memory()
-                if not stop.is_set():
-                    own.log.write("ready", ready_line(served), channels=sorted(served.channels))
-                yield served
-            return
         gateway = assemble(
             own.settings,
             own.environment,
             own.log,
             own.names,
-            counted=own.counted,
+            counted=own.counted if only is None else None,
             spending=own.spending,
-            dashboard=only is None,
         )
         async with (
-            gateway_serving(gateway, say, stop),
+            serving(gateway, say, stop),
             _running(gateway.reload.serve(own.hung_up, load, lambda line: say(own.redact(line)))),
         ):
             settle_memory()
-            turns, most = gateway.parts.turn_queue, own.settings.queue.max_concurrent_turns
-            made = Serving(gateway.channels, lambda: turns.free < most, gateway.reload, gateway.dashboard)
+            made = Serving(
+                gateway.channels, lambda: gateway.runner.running > 0, gateway.reload, gateway.dashboard
+            )
             if not stop.is_set():
                 own.log.write("ready", ready_line(made), channels=sorted(made.channels))
             yield made

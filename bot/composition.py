@@ -7,73 +7,56 @@ import contextlib
 import dataclasses
 import functools
 import os
-import secrets
-import socket
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
-from bot import config, configuration, descriptors, discovery, errors, ports
+from bot import config, configuration, descriptors, discovery, errors, ports, text
 from bot.access_list import FILE as ACCESS_FILE
 from bot.access_list import AccessList, Operators
-from bot.agent.deps import AgentDeps, HistoryDeps, Limits
-from bot.agent.pool import AgentPool
-from bot.agent.recording import RecordedModel
 from bot.connections import Connections
 from bot.contracts.approvals import Approvals
 from bot.contracts.channel import Channel, ChannelDeps
-from bot.contracts.environment import Log
-from bot.contracts.identity import UserRef
+from bot.contracts.environment import Clock, OperatorNotices, Log
+from bot.contracts.identity import ChatKey, UserRef
+from bot.contracts.jobs import Jobs
 from bot.contracts.journal import Journal
 from bot.contracts.leadership import Leadership
 from bot.contracts.manner import Manner
 from bot.contracts.model import Model
 from bot.contracts.questions import Questions
-from bot.contracts.tools import ToolWatch
+from bot.contracts.tasks import NullTaskEvents
+from bot.core.access import Memberships
+from bot.core.agent_deps import AgentDeps, Limits
 from bot.core.artifacts import ArtifactStore
 from bot.core.assembly import Prompts
-from bot.core.attachments import Limits as FileLimits
 from bot.core.compaction import Policy
 from bot.core.estimate import Estimator
+from bot.contracts.provenance import unpacked
+from bot.core.events import Remembered
 from bot.core.fallback import Fallback, FallbackModel, ProviderFallbacks
-from bot.core.feature import WorkWatch
+from bot.core.feature import WorkWatch, WrapCall
 from bot.core.file_names import encode
 from bot.core.instructions import InstructionFiles, operator_files
 from bot.core.models import ModelDeps
-from bot.core.outgoing_files import OutgoingLimits
+from bot.core.recording import RecordedModel
 from bot.core.skills import SkillFolder
 from bot.core.tasks.limits import TaskLimits
 from bot.dashboard.console import Console, ConsoleSources, PartHealth
 from bot.dashboard.metrics import Figures, LogMetrics, MetricsPage
 from bot.dashboard.server import Dashboard
 from bot.disk_reserve import DiskReserve, ReservedDisk
-from bot.features.claims.performed_actions import ActionRecorder
-from bot.features.jobs.job import JobLimits
-from bot.features.live.preview_parts import Previewing
-from bot.gateway.builder import (
-    AgentServices,
-    GatewayDeps,
-    GatewaySettings,
-    build_agent_services,
-    build_gateway,
-)
-from bot.gateway.lost_messages import LostMessages
-from bot.gateway.outbox.files import OutgoingFiles
-from bot.gateway.watchdog import ChannelWatchdog
 from bot.history.archive.store import ChatStore
 from bot.history.line_stream import LineStream
 from bot.history.memory.files import NoteStore
-from bot.history.memory.memories import Memories
-from bot.history.retention import Retention
+from bot.history.memory.memories import Memories, SavedMemory
 from bot.history.search.searched_archive import SearchedArchive
 from bot.history.transcript.requests import RequestLog
-from bot.history.transcript.store import Transcript
 from bot.history.usage.sums import UsageSums
 from bot.journal.sqlite import SqliteJournal
-from bot.lifecycle import Environment, Gateway, GatewayFigures, Readiness, Services, active_chats
 from bot.llm import factory
 from bot.llm.budgets import BudgetedModel, Spending, day_of
 from bot.llm.learned import LearnedFile
@@ -81,9 +64,9 @@ from bot.llm.log import usage_of
 from bot.llm.transcription import Endpoint, HttpTranscriber
 from bot.llm.windows import ContextWindows
 from bot.llm.wrapper import SystemRoleModel, WatchedModel, reply_of
-from bot.maintenance import MaintenanceJobs
+from bot.readiness import GatewayFigures
 from bot.reload import ConfigurationReload
-from bot.rss_monitor import RssMonitor
+from bot.services import Environment, Services
 from bot.system import read_link
 from bot.telemetry import JsonlLog, Redactor
 from bot.tools.command_limits import CommandLimits
@@ -106,97 +89,6 @@ POOL_SHARE = 32
 """The part of the memory limit that idle conversations may take. By default that is room for 400 of 60 short messages; one that has gone is
 back within 5 ms.
 """
-
-
-def assemble(
-    settings: config.Settings,
-    environment: Environment,
-    log: JsonlLog,
-    channel_names: Iterable[str],
-    *,
-    counted: LogMetrics | None = None,
-    spending: Spending | None = None,
-    dashboard: bool = True,
-) -> Gateway:
-    """Put a gateway together. Channels' libraries must have been imported (`preload`). `counted` and `spending` have the log's
-    lines.
-    """
-    clock = environment.clock
-    services = build_services(settings, environment, log)
-    channels = build_channels(services, channel_names)
-    deps = gateway_deps(services, channels)
-    shared = build_agent_services(deps)
-    mcp = build_mcp(services, shared.questions)
-    agent = build_agent(services, shared, mcp, spending or Spending(configuration.prices_of(settings.llm)))
-    memory = RssMonitor(
-        settings.memory.limit_mb, [agent, services.requests], reports=shared.alerts, clock=clock, log=log
-    )
-    reload = ConfigurationReload(
-        settings, agent, lambda changed: with_settings(agent.deps, services, shared, changed), log
-    )
-    parts = build_gateway(deps, shared, agent, rss_monitor=memory, servers=mcp)
-    delivery, reports = shared.delivery, shared.alerts
-    watch = ChannelWatchdog(channels, services.manifests, reports, clock=clock, log=log)
-    readiness = Readiness(
-        services, channels, memory=memory, mcp=mcp, storage=services.journal.health, silent=watch.silent
-    )
-    figures = GatewayFigures(
-        running=lambda: settings.queue.max_concurrent_turns - parts.turn_queue.free,
-        waiting=lambda: parts.turn_queue.total,
-        conversations=lambda: len(agent),
-        active=lambda: active_chats(parts.turn_queue),
-        memory=memory,
-        readiness=readiness,
-    )
-    return Gateway(
-        services,
-        channels=channels,
-        agent=agent,
-        delivery=delivery,
-        parts=parts,
-        memory=memory,
-        reports=reports,
-        model_name=model_name(settings),
-        mcp=mcp,
-        reload=reload,
-        losses=LostMessages(
-            services.manifests,
-            journal=services.journal,
-            archive=services.archive,
-            recall=services.archive,
-            delivery=delivery,
-            locales=shared.locales,
-            reports=reports,
-            clock=clock,
-            log=log,
-        ),
-        watch=watch,
-        readiness=readiness,
-        dashboard=build_dashboard(
-            services, figures, MetricsPage(counted or LogMetrics(), figures.read), reload
-        )
-        if dashboard and settings.dashboard.enabled
-        else None,
-        chores=MaintenanceJobs(
-            holder=f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}",
-            agent=agent,
-            journal=services.journal,
-            model=services.model,
-            memory=memory,
-            reports=reports,
-            logs=log,
-            usage=UsageSums(settings.home, environment.disk),
-            artifacts=services.artifacts,
-            requests=services.requests,
-            retention=Retention(settings.home, settings.history.keep_days, environment.disk),
-            archive=services.archive,
-            servers=mcp,
-            reserve=services.reserve,
-            turn_queue=parts.turn_queue,
-            clock=clock,
-            log=log,
-        ),
-    )
 
 
 @contextlib.asynccontextmanager
@@ -421,54 +313,6 @@ def build_channels(services: Services, names: Iterable[str]) -> dict[str, Channe
     }
 
 
-def gateway_deps(services: Services, channels: Mapping[str, Channel]) -> GatewayDeps:
-    """The services and settings that the gateway needs."""
-    settings, environment = services.settings, services.environment
-    queue, files, planned, redact = settings.queue, settings.files, settings.schedule, services.redact
-    return GatewayDeps(
-        GatewaySettings(
-            settings.name,
-            {name: frozenset(getattr(one, "allow", ())) for name, one in settings.channels.items()},
-            max_concurrent=queue.max_concurrent_turns,
-            mode=queue.mode,
-            debounce=queue.debounce_ms / 1000,
-            timezone=planned.timezone,
-            limits=settings.delivery.limits,
-            jobs=JobLimits(planned.max_per_chat, 60.0 * planned.min_minutes, 60.0 * planned.grace_minutes),
-            files=FileLimits(
-                files.max_bytes,
-                files.max_packed_bytes,
-                files.per_message,
-                pictures=files.pictures,
-                pages=files.pdf_pages,
-            ),
-            previewing=Previewing.of(settings.channels, lambda words: redact(redact.settled(words))),
-            long_as_files=settings.delivery.long_as_files,
-        ),
-        channels,
-        services.manifests,
-        journal=services.journal,
-        archive=services.archive,
-        artifacts=services.artifacts,
-        memory_files=services.memory_files,
-        lists=services.lists,
-        operators=services.operators,
-        redact=redact,
-        outgoing=OutgoingFiles(
-            settings.home / "outgoing",
-            disk=environment.disk,
-            log=services.log,
-            limits=OutgoingLimits(file=settings.delivery.max_file_mb * 1_000_000),
-        ),
-        disk=services.reserve,
-        clock=environment.clock,
-        ids=environment.ids,
-        log=services.log,
-        transcriber=build_transcriber(files.transcription),
-        leadership=environment.leadership,
-    )
-
-
 def build_transcriber(settings: config.Transcription) -> HttpTranscriber | None:
     """The transcriber of voice notes; None where nothing is configured."""
     if settings.base_url is None:
@@ -486,6 +330,38 @@ def build_mcp(services: Services, questions: Questions) -> McpServers:
         log=services.log,
         redact=services.redact,
     )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class AgentServices:
+    """The services of core and features for the agent and its tools. `work` hears what turns have at work."""
+
+    approvals: Approvals
+    alerts: OperatorNotices
+    memberships: Memberships
+    around_calls: WrapCall
+    work: WorkWatch | None = None
+    jobs: Jobs | None = None
+
+
+class SessionMemories:
+    """`core.summaries.MemoryFile` in the folder `memory`."""
+
+    def __init__(self, memories: Memories, clock: Clock) -> None:
+        self._memories = memories
+        self._clock = clock
+
+    async def edited(self, chat: ChatKey, known: str) -> str | None:
+        """As `core.summaries.MemoryFile`."""
+        kept = await self._memories.load(chat)
+        return kept.markdown if kept is not None and kept.markdown != text.clean(known) else None
+
+    async def save(self, chat: ChatKey, memory: Remembered) -> None:
+        """As `core.summaries.MemoryFile`."""
+        ts = int(self._clock.now() * 1000)
+        covers = None if memory.covers is None else str(memory.covers)
+        kept = SavedMemory(memory.markdown, covers, ts, origin=unpacked(memory.origin))
+        await self._memories.save(chat, kept)
 
 
 def load_spending(spending: Spending, settings: config.Settings, environment: Environment, log: Log) -> None:
@@ -522,12 +398,65 @@ def build_agent(
     gateway: AgentServices,
     mcp: McpServers,
     spending: Spending,
-    progress: WorkWatch | None = None,
-) -> AgentPool:
-    """Build the conversations. `progress` hears what they have at work, else that of the gateway."""
-    progress = progress or gateway.delivery.progress
+) -> AgentDeps:
+    """Build the agent of all chats."""
     settings, environment, log = services.settings, services.environment, services.log
     clock = environment.clock
+    model = build_model(services, gateway, spending)
+    ports = build_tool_ports(services, gateway, mcp, model)
+    registry = Registry(builtin_tools(ports), mcp)
+    return AgentDeps(
+        models=ModelDeps(
+            model=model,
+            default_model=model_name(settings),
+            fast_model=fast_model(settings),
+            **manners(settings.llm),
+            windows=services.windows,
+            estimator=Estimator(services.learned),
+            prices=configuration.prices_of(settings.llm),
+        ),
+        archive=services.archive,
+        memories=SessionMemories(Memories(settings.home / "memory", disk=environment.disk), clock),
+        notes=services.memory_files,
+        artifacts=services.artifacts,
+        limits=view_limits(settings),
+        registry=registry,
+        dispatcher=build_dispatcher(services, registry, gateway),
+        task_events=gateway.work or NullTaskEvents(),
+        approvals=gateway.approvals,
+        operators=gateway.alerts,
+        prompts=Prompts(
+            settings.root,
+            name=settings.name,
+            skills=services.skills,
+            instructions=InstructionFiles(
+                settings.root,
+                encode=encode,
+                log=log,
+                everywhere=operator_files(os.environ),
+                vetting=services.vetting,
+            ),
+            log=log,
+            redact=services.redact,
+            **settings.prompt.sources(settings.root),
+            has_files=not FILE_TOOLS.isdisjoint(registry.names()),
+            others=ports.origins.named,
+            vetting=services.vetting,
+        ),
+        vetting=services.vetting,
+        root=settings.root,
+        clock=clock,
+        ids=environment.ids,
+        log=log,
+        rules={name: manifest.rules for name, manifest in services.manifests.items()},
+        redact=services.redact,
+        settled=services.redact.settled,
+    )
+
+
+def build_model(services: Services, gateway: AgentServices, spending: Spending) -> Model:
+    """The model with all that stands around it: records, stand-ins, budgets."""
+    settings, environment, log = services.settings, services.environment, services.log
     recorded = functools.partial(
         RecordedModel, requests=services.requests, ids=environment.ids, redact=services.redact
     )
@@ -537,7 +466,7 @@ def build_agent(
     model: Model = SystemRoleModel(first, services.windows)
     if services.fallbacks:
         others = [(recorded(one), name) for one, name in services.fallbacks]
-        model = FallbackModel(model, others, clock=clock, log=log, operators=gateway.alerts)
+        model = FallbackModel(model, others, clock=environment.clock, log=log, operators=gateway.alerts)
     if limits := settings.budgets.limits:
         model = BudgetedModel(
             model,
@@ -545,66 +474,9 @@ def build_agent(
             limits,
             approvals=gateway.approvals,
             operators=gateway.alerts,
-            clock=clock,
+            clock=environment.clock,
         )
-    ports = build_tool_ports(services, gateway, mcp, model)
-    registry = Registry(builtin_tools(ports), mcp)
-    return AgentPool(
-        AgentDeps(
-            models=ModelDeps(
-                model=model,
-                default_model=model_name(settings),
-                fast_model=fast_model(settings),
-                **manners(settings.llm),
-                windows=services.windows,
-                estimator=Estimator(services.learned),
-                prices=configuration.prices_of(settings.llm),
-            ),
-            history=HistoryDeps(
-                archive=services.archive,
-                transcript=services.transcript,
-                requests=services.requests,
-                steps=services.journal,
-                memories=Memories(settings.home / "memory", disk=environment.disk),
-                notes=services.memory_files,
-                artifacts=services.artifacts,
-                retention=Retention(settings.home, settings.history.keep_days, environment.disk),
-            ),
-            limits=view_limits(settings),
-            registry=registry,
-            dispatcher=build_dispatcher(services, registry, gateway, progress),
-            task_events=progress,
-            approvals=gateway.approvals,
-            operators=gateway.alerts,
-            prompts=Prompts(
-                settings.root,
-                name=settings.name,
-                skills=services.skills,
-                instructions=InstructionFiles(
-                    settings.root,
-                    encode=encode,
-                    log=log,
-                    everywhere=operator_files(os.environ),
-                    vetting=services.vetting,
-                ),
-                log=log,
-                redact=services.redact,
-                **settings.prompt.sources(settings.root),
-                has_files=not FILE_TOOLS.isdisjoint(registry.names()),
-                others=ports.origins.named,
-                vetting=services.vetting,
-            ),
-            vetting=services.vetting,
-            root=settings.root,
-            clock=clock,
-            ids=environment.ids,
-            log=log,
-            rules={name: manifest.rules for name, manifest in services.manifests.items()},
-            redact=services.redact,
-            settled=services.redact.settled,
-        ),
-        budget=settings.memory.limit_mb * 2**20 // POOL_SHARE,
-    )
+    return model
 
 
 def with_settings(
@@ -624,7 +496,7 @@ def with_settings(
             windows=changed.windows,
         ),
         limits=view_limits(settings),
-        dispatcher=build_dispatcher(changed, deps.registry, gateway, gateway.delivery.progress),
+        dispatcher=build_dispatcher(changed, deps.registry, gateway),
     )
 
 
@@ -662,9 +534,8 @@ def build_tool_ports(services: Services, gateway: AgentServices, mcp: McpServers
     )
 
 
-def build_dispatcher(
-    services: Services, registry: Registry, gateway: AgentServices, progress: ToolWatch
-) -> Dispatcher:
+def build_dispatcher(services: Services, registry: Registry, gateway: AgentServices) -> Dispatcher:
+    around = gateway.around_calls(build_policy(services, registry, gateway.approvals), registry)
     return Dispatcher(
         registry,
         clock=services.environment.clock,
@@ -672,11 +543,7 @@ def build_dispatcher(
         log_content=services.settings.llm.log_messages,
         redact=services.redact,
         artifacts=services.artifacts,
-        around=CallWatcher(
-            ActionRecorder(build_policy(services, registry, gateway.approvals), registry),
-            registry,
-            progress,
-        ),
+        around=around if gateway.work is None else CallWatcher(around, registry, gateway.work),
         pictures=services.settings.files.pictures,
     )
 

@@ -1,275 +1,89 @@
-"""The life of a gateway: connect at the start, serve, drain and close at the end."""
+"""The life of the process: everything is put together and connected at the start, and drained and closed at the end."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+import dataclasses
+import functools
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from bot import config, errors
-from bot.access_list import AccessList, Operators
-from bot.agent.pool import AgentPool
-from bot.connections import Connections
-from bot.contracts.channel import Channel, Intake, Manifest
-from bot.contracts.environment import Clock, Disk, Ids, Log
-from bot.contracts.journal import Journal
-from bot.contracts.leadership import Leadership, SoleLeader
-from bot.core.artifacts import ArtifactStore
+from bot.channel_watchdog import ChannelWatchdog
+from bot.composition import (
+    AgentServices,
+    build_agent,
+    build_channels,
+    build_dashboard,
+    build_mcp,
+    build_services,
+    build_transcriber,
+    view_limits,
+    with_settings,
+)
+from bot.contracts.agent import CompactResult
+from bot.contracts.approvals import Unattended
+from bot.contracts.channel import Channel, Intake
+from bot.contracts.environment import Clock, Log
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Inbound
+from bot.core import feature
+from bot.core.access import Access, InboundCleaner, Memberships
+from bot.core.alerts import OperatorAlerts
+from bot.core.archive.export import ArchiveExport
+from bot.core.archive.store import ChatStore
+from bot.core.attachments import FileReader
+from bot.core.attachments import Limits as FileLimits
+from bot.core.background import BackgroundTasks
+from bot.core.chat import MODES, Chat, Phase
+from bot.core.chats import Chats
 from bot.core.event_log import EventLog
-from bot.core.fallback import Fallback
-from bot.core.skills import SkillFolder
-from bot.dashboard.console import ActiveChat, PartHealth
-from bot.dashboard.metrics import Figures
+from bot.core.events import Codec
+from bot.core.exports import Exporter
+from bot.core.feature import Door, Runtime
+from bot.core.intake import Intake as CoreIntake
+from bot.core.live_messages import LiveMessages
+from bot.core.locales import FactLocales, Locales
+from bot.core.long_blocks import LongBlocks
+from bot.core.models import ModelDeps
+from bot.core.operator_chats import OperatorChats
+from bot.core.outbox import Outbox
+from bot.core.outgoing_files import OutgoingFiles, OutgoingLimits
+from bot.core.rate_limit import RateLimiter
+from bot.core.reply import ReplyPorts
+from bot.core.runner import Runner, Slots
+from bot.core.saying import Saying
+from bot.core.sqlite_log import SqliteLog
+from bot.core.turns import Turns
+from bot.dashboard.console import ActiveChat
+from bot.dashboard.metrics import LogMetrics, MetricsPage
 from bot.dashboard.server import Dashboard
-from bot.descriptors import RESERVE, limit
-from bot.disk_reserve import DiskReserve
-from bot.features.jobs.due import JOB_SECONDS
-from bot.gateway.builder import GatewayParts
-from bot.gateway.delivery import Delivery
-from bot.gateway.lost_messages import LostMessages
-from bot.gateway.operators import OperatorAlerts
-from bot.gateway.turn_queue import TurnQueue
-from bot.gateway.watchdog import ChannelWatchdog
-from bot.history.archive.store import FILES as ARCHIVE_FILES
-from bot.history.line_stream import LineStream
-from bot.history.memory.files import NoteStore
-from bot.history.search.searched_archive import SearchedArchive
-from bot.history.transcript.requests import RequestLog
-from bot.history.transcript.store import FILES as TRANSCRIPT_FILES
-from bot.history.transcript.store import Transcript
-from bot.journal import file
-from bot.llm.learned import LearnedFile
-from bot.llm.windows import ContextWindows
-from bot.llm.wrapper import WatchedModel
-from bot.maintenance import MaintenanceJobs
+from bot.disk_reserve import ReservedDisk
+from bot.llm.budgets import Spending
 from bot.periodic_jobs import PeriodicJob, PeriodicJobs
+from bot.readiness import GatewayFigures, PartLines, Readiness, Say
 from bot.reload import ConfigurationReload
 from bot.rss_monitor import RssMonitor
-from bot.sizes import in_words
-from bot.system import SystemClock, SystemDisk, UlidSource
-from bot.telemetry import JsonlLog, Redactor
+from bot.services import Environment, Services
+from bot.telemetry import JsonlLog
 from bot.tools.mcp.servers import McpServers
-from bot.vetting import Vetting
 
-PAUSE_SECONDS = 1.0
-DRAIN_SECONDS = 4.5
-"""Seconds running turns get at a stop, before they are cut short."""
-FLUSH_SECONDS = 0.5
-CLOSE_SECONDS = 1.5
-JOURNAL_SECONDS = 0.5
-"""With the second that cutting turns short may take: nine seconds in all."""
+DRAIN_SECONDS = 8.0
+"""Limit of the time for running turns to end at a stop, before they are cut short."""
 CHECK_SECONDS = 5.0
-"""Most seconds a start waits for the provider's verdict on the key."""
+"""Limit of the time that a start waits for the provider's verdict on the key."""
 LONGEST_RETRY = 30.0
-KEEP_LEARNED_SECONDS = 60.0
-KEEP_DESCRIPTORS_SECONDS = 30.0
-KEEP_INDEX_SECONDS = 10.0
-"""Also the time after a start before the search index catches up: until then everything goes to the start."""
+LOOK_SECONDS = 5.0
+"""Interval between two looks at the memory that the process takes."""
 PART_SECONDS = 2.0
-"""Between two looks at which parts work."""
+"""Interval between two looks at which parts work."""
+KEEP_LEARNED_SECONDS = 60.0
 ASK_LIMITS_SECONDS = 600.0
-"""Between two questions to a provider that did not answer the first one."""
-
-_WAITS = {"approval": "an approval", "question": "an answer"}
-
-Say = Callable[[str], None]
+"""Interval between two questions to a provider that did not answer the first one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Environment:
-    """The outside of the process: clock, disk, ids, randomness, and wrappers of journal and channels."""
-
-    clock: Clock = field(default_factory=SystemClock)
-    disk: Disk = field(default_factory=SystemDisk)
-    ids: Ids = field(default_factory=UlidSource)
-    rng: random.Random = field(default_factory=random.SystemRandom)
-    journal: Callable[[Journal], Journal] = lambda made: made
-    """Wraps the journal that everything inside uses."""
-    channel: Callable[[Channel], Channel] = lambda made: made
-    """The same for each channel."""
-    event_log: Callable[[EventLog], EventLog] = lambda made: made
-    """The same for the log of the core that has one."""
-    pace: float = 1.0
-    """As `ChannelDeps.pace`."""
-    leadership: Leadership = field(default_factory=SoleLeader)
-
-
-@dataclass(frozen=True, slots=True)
-class Services:
-    """The parts that the agent and the gateway share."""
-
-    settings: config.Settings
-    environment: Environment
-    log: JsonlLog
-    redact: Redactor
-    manifests: Mapping[str, Manifest]
-    journal: Journal
-    stream: LineStream
-    archive: SearchedArchive
-    transcript: Transcript
-    requests: RequestLog
-    artifacts: ArtifactStore
-    memory_files: NoteStore
-    model: WatchedModel
-    learned: LearnedFile
-    windows: ContextWindows
-    lists: AccessList
-    operators: Operators
-    reserve: DiskReserve
-    connections: Connections
-    vetting: Vetting
-    skills: SkillFolder
-    fallbacks: Sequence[Fallback] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Readiness:
-    """The health of each part, for `/readyz`. `storage`: why messages cannot be written down, "" while they can; `silent`: seconds for
-    which a channel has been silent, where that is too long.
-    """
-
-    services: Services
-    channels: Mapping[str, Channel]
-    memory: RssMonitor
-    mcp: McpServers
-    storage: Callable[[], str]
-    silent: Callable[[str], float | None]
-
-    def parts(self) -> dict[str, PartHealth]:
-        """The health of each part, for `/readyz`."""
-        services = self.services
-        now = services.environment.clock.now()
-
-        def ago(then: float | None) -> float | None:
-            return None if then is None else max(0.0, round(now - then, 1))
-
-        storage, reserve, model, memory = self.storage(), services.reserve, services.model, self.memory
-        used = (
-            "not known"
-            if memory.used is None
-            else f"{memory.used / 2**20:.0f} of {memory.limit / 2**20:.0f} MB"
-        )
-        found = {
-            "journal": PartHealth(ok=not storage, detail=storage),
-            "disk": PartHealth(ok=not reserve.trouble, detail=reserve.trouble or str(reserve.space or "")),
-            "model": PartHealth(
-                ok=model.trouble is None,
-                detail=model.trouble.cause if model.trouble else "" if model.asked else "not asked yet",
-                heard=ago(model.asked),
-                needed=model.alone,
-            ),
-            "memory": PartHealth(ok=not memory.full, detail=used),
-        }
-        if problem := services.lists.problem:
-            # What was decided last holds meanwhile.
-            found["access"] = PartHealth(ok=False, detail=problem, needed=False)
-        if role := services.environment.leadership.role():
-            found["cluster"] = PartHealth(ok=True, detail=role)
-        for name, trouble in self.mcp.troubles().items():
-            found[f"mcp {name}"] = PartHealth(ok=not trouble, detail=trouble, needed=False)
-        for name, channel in self.channels.items():
-            health, silence = channel.health(), self.silent(name)
-            detail = (
-                health.detail
-                if silence is None
-                else f"silent for {silence:.0f} s; {health.detail}".rstrip("; ")
-            )
-            ok = health.connected and silence is None
-            found[name] = PartHealth(ok=ok, detail=detail, heard=ago(health.last_heard))
-        return found
-
-
-class PartLines:
-    """Says on the output of a gateway that a part no longer works, and that it works again: one line for each change. Channels have
-    lines of their own.
-    """
-
-    def __init__(self, readiness: Readiness, say: Say) -> None:
-        self._readiness = readiness
-        self._say = say
-        self._told = set[str]()
-
-    def tell(self, name: str, words: str) -> None:
-        """Say once what is wrong with a part."""
-        if name not in self._told:
-            self._told.add(name)
-            self._say(f"{name}: {words}")
-
-    async def look(self) -> None:
-        parts, channels = self._readiness.parts(), self._readiness.channels
-        broken = {name: part for name, part in parts.items() if not part.ok and name not in channels}
-        for name, part in broken.items():
-            self.tell(name, part.detail)
-        for name in sorted(self._told - set(broken)):
-            self._told.remove(name)
-            self._say(f"{name}: works again")
-
-
-@dataclass(frozen=True, slots=True)
-class GatewayFigures:
-    """Reads what is true of the process now, for `/metrics` and the console: turns that run, messages that wait, conversations in memory."""
-
-    running: Callable[[], int]
-    waiting: Callable[[], int]
-    conversations: Callable[[], int]
-    active: Callable[[], list[ActiveChat]]
-    memory: RssMonitor
-    readiness: Readiness
-
-    def read(self) -> Figures:
-        services = self.readiness.services
-        space = services.reserve.space
-        return {
-            "shipmate_turns_running": self.running(),
-            "shipmate_queue_messages": self.waiting(),
-            "shipmate_conversations": self.conversations(),
-            "shipmate_memory_bytes": self.memory.used,
-            "shipmate_memory_limit_bytes": self.memory.limit,
-            "shipmate_disk_free_bytes": None if space is None else space.free,
-            "shipmate_disk_bytes": None if space is None else space.total,
-            "shipmate_part_ok": {name: part.ok for name, part in self.readiness.parts().items()},
-            "shipmate_log_dropped_lines_total": services.log.lost,
-        }
-
-
-def active_chats(turn_queue: TurnQueue) -> list[ActiveChat]:
-    """The chats in which something runs or waits, those that have run for longest first."""
-    found = []
-    for chat_key, chat in turn_queue.chats():
-        state, request_id, since = "waits", "", None
-        if (turn := chat.running) is not None:
-            request_id, since = turn.first.request_id, turn.first.ts / 1000
-            state = f"waits for {_WAITS[turn.waits_for]}" if turn.suspended and turn.waits_for else "runs"
-        found.append(ActiveChat(str(chat_key), state, chat.waiting, request_id, since))
-    return sorted(found, key=lambda one: (one.since is None, one.since or 0.0, one.chat_key))
-
-
-@dataclass(frozen=True, slots=True)
-class Gateway:
-    """Everything that runs, put together and not yet started."""
-
-    services: Services
-    channels: dict[str, Channel]
-    agent: AgentPool
-    delivery: Delivery
-    parts: GatewayParts
-    memory: RssMonitor
-    reports: OperatorAlerts
-    watch: ChannelWatchdog
-    chores: MaintenanceJobs
-    model_name: str
-    mcp: McpServers
-    reload: ConfigurationReload
-    losses: LostMessages
-    readiness: Readiness
-    dashboard: Dashboard | None
-
-
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Serving:
     """The part of what runs that its process shows. `busy`: turns run."""
 
@@ -279,95 +93,368 @@ class Serving:
     dashboard: Dashboard | None = None
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Gateway:
+    """All parts of the process, put together and not yet started."""
+
+    services: Services
+    channels: Mapping[str, Channel]
+    event_log: EventLog
+    chats: Chats
+    exporter: Exporter
+    intake: CoreIntake
+    runner: Runner
+    turns: Turns
+    files: OutgoingFiles
+    door: Door
+    locales: Locales
+    tasks: BackgroundTasks
+    mcp: McpServers
+    memory: RssMonitor
+    watch: ChannelWatchdog
+    readiness: Readiness
+    reload: ConfigurationReload
+    dashboard: Dashboard | None
+
+
+def assemble(
+    settings: config.Settings,
+    environment: Environment,
+    log: JsonlLog,
+    names: Iterable[str],
+    *,
+    counted: LogMetrics | None,
+    spending: Spending,
+) -> Gateway:
+    """Put a gateway together for these channels, with a dashboard where there are figures that it has `counted`. `spending` has the
+    log's lines. Channels' libraries must have been imported.
+    """
+    clock, ids, boot, codec = environment.clock, environment.ids, environment.ids.ulid(), Codec()
+    services = build_services(settings, environment, log)
+    channels = build_channels(services, names)
+    memberships = Memberships(channels, log)
+    access = build_access(services, channels, memberships)
+    event_log = environment.event_log(
+        SqliteLog(settings.home / "shipmate.db", codec, clock=clock, log=log, reserve=services.reserve)
+    )
+    make = functools.partial(
+        Chat,
+        mode=MODES[settings.queue.mode],
+        debounce=settings.queue.debounce_ms / 1000,
+        max_messages=view_limits(settings).max_messages,
+    )
+    chats = Chats(event_log, codec, make, clock=clock, ids=ids)
+    saying = Saying(channels, services.redact)
+    tasks, slots, door = BackgroundTasks(log), Slots(settings.queue.max_concurrent_turns), Door()
+    locales = Locales(FactLocales(chats), tasks.start, log, zone=settings.schedule.timezone)
+    operators = OperatorChats(services.operators, channels, services.manifests)
+    alerts = OperatorAlerts(
+        chats,
+        operators,
+        memberships=memberships,
+        saying=saying,
+        locales=locales,
+        clock=clock,
+        ids=ids,
+        log=log,
+    )
+    limits = RateLimiter(services.manifests, clock, limits=settings.delivery.limits)
+    files = OutgoingFiles(
+        settings.home / "outgoing",
+        channels,
+        chats,
+        disk=environment.disk,
+        redact=services.redact,
+        log=log,
+        limits=OutgoingLimits(file=settings.delivery.max_file_mb * 1_000_000),
+    )
+    outbox = Outbox(
+        channels, chats, event_log, files, limits, alert=alerts.tell, boot=boot, clock=clock, log=log
+    )
+    live = LiveMessages(outbox, channels, chats, event_log, limits, boot=boot, clock=clock, ids=ids, log=log)
+    turns: Turns
+
+    def models(chat: ChatKey) -> ModelDeps:
+        return turns.models(chat)
+
+    async def compact(inbound: Inbound) -> CompactResult:
+        return await turns.compact(inbound)
+
+    door.open(
+        feature.found(),
+        Runtime(
+            configuration=settings,
+            name=settings.name,
+            models=models,
+            chats=chats,
+            event_log=event_log,
+            channels=channels,
+            manifests=services.manifests,
+            access=access,
+            lists=services.lists,
+            notes=services.memory_files,
+            artifacts=services.artifacts,
+            memberships=memberships,
+            operators=services.operators,
+            operator_chats=operators,
+            alerts=alerts,
+            locales=locales,
+            saying=saying,
+            live=live,
+            limits=limits,
+            settings=settings.channels,
+            slots=settings.queue.max_concurrent_turns,
+            redact=services.redact,
+            settled=services.redact.settled,
+            boot=boot,
+            compact=compact,
+            files=files,
+            suspended=slots.suspended,
+            settle=door.settle,
+            clock=clock,
+            ids=ids,
+            log=log,
+        ),
+    )
+    shared = AgentServices(
+        door.approvals or Unattended(),
+        alerts,
+        memberships,
+        door.around_calls,
+        door.display.work if door.display else None,
+        **door.ports,
+    )
+    mcp = build_mcp(services, door.asks)
+    memory = RssMonitor(settings.memory.limit_mb, [], reports=alerts, clock=clock, log=log)
+    long_blocks = LongBlocks(channels, on=settings.delivery.long_as_files)
+
+    def reply(chat: Chat, channel: str) -> ReplyPorts:
+        show = _nothing if door.display is None else functools.partial(door.display.preview, chat)
+        return ReplyPorts(channels[channel].split, show, services.redact, long_blocks, files)
+
+    cleaner = InboundCleaner(services.redact, access)
+    turns = Turns(
+        build_agent(services, shared, mcp, spending),
+        chats,
+        event_log,
+        reply,
+        build_reader(services, channels, memory),
+        door=door,
+        cleaner=cleaner,
+        boot=boot,
+    )
+    runner = Runner(
+        chats,
+        event_log,
+        outbox=outbox,
+        door=door,
+        saying=saying,
+        locales=locales,
+        live=live,
+        loop=turns.loop,
+        turn_ended=turns.summaries.turn_ended,
+        slots=slots,
+        boot=boot,
+        clock=clock,
+        log=log,
+    )
+    exporter: Exporter
+
+    async def flush() -> None:
+        await exporter.flush()
+
+    archive = ChatStore(
+        settings.home / "chats",
+        disk=ReservedDisk(environment.disk, services.reserve),
+        log=log,
+        archive_after_lines=settings.history.archive_after_lines,
+        clock=clock,
+        flush=flush,
+    )
+    exporter = Exporter(ArchiveExport(archive, event_log), event_log, clock=clock, log=log)
+    intake = CoreIntake(
+        chats,
+        event_log,
+        access,
+        cleaner,
+        door,
+        alerts=alerts,
+        archive=archive,
+        models=turns.models,
+        clock=clock,
+        ids=ids,
+        log=log,
+    )
+    watch = ChannelWatchdog(channels, services.manifests, alerts, clock=clock, log=log)
+    readiness = Readiness(
+        services,
+        channels,
+        memory=memory,
+        mcp=mcp,
+        storage=lambda: event_log.trouble,
+        silent=watch.silent,
+    )
+    figures = GatewayFigures(
+        running=lambda: runner.running,
+        waiting=lambda: sum(len(chat.waiting) for chat in chats),
+        conversations=lambda: len(chats),
+        active=lambda: [one for chat in chats if (one := active(chat)) is not None],
+        memory=memory,
+        readiness=readiness,
+    )
+    reload = ConfigurationReload(
+        settings,
+        turns.use,
+        lambda changed: with_settings(turns.agent, services, shared, changed),
+        log,
+    )
+    dashboard = (
+        build_dashboard(services, figures, MetricsPage(counted, figures.read), reload)
+        if counted is not None and settings.dashboard.enabled
+        else None
+    )
+    return Gateway(
+        services,
+        channels,
+        event_log,
+        chats,
+        exporter,
+        intake,
+        runner,
+        turns,
+        files,
+        door,
+        locales,
+        tasks,
+        mcp,
+        memory,
+        watch,
+        readiness,
+        reload,
+        dashboard,
+    )
+
+
 @contextlib.asynccontextmanager
 async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncIterator[None]:
-    """Run a gateway for the block: everything connected at its start, everything drained and closed at its end.
-
-    Raises `errors.ShipmateError` where it cannot start. Where `stop` is set before everything is connected,
-    the block runs all the same and should end at once.
+    """Run a gateway for the block: everything connected at its start, everything drained and closed at its end. Raises
+    `errors.ShipmateError` where it cannot start. Where `stop` is set before everything is connected, the block runs all the same and
+    should end at once.
     """
-    services = gateway.services
+    services, channels, door, tasks = gateway.services, gateway.channels, gateway.door, gateway.tasks
+    environment, log, event_log = services.environment, services.log, gateway.event_log
+    name, lines = gateway.turns.agent.models.name, PartLines(gateway.readiness, say)
 
     async def ask_limits() -> None:
-        await ask_limits_of(services, gateway.model_name, say)
+        await ask_limits_of(services, name, say)
 
-    lines = PartLines(gateway.readiness, say)
-    chores = [
-        PeriodicJob("say which parts do not work", PART_SECONDS, lines.look),
-        PeriodicJob("keep what was learnt of models", KEEP_LEARNED_SECONDS, services.learned.save),
-        PeriodicJob("stop what runs for blocked people", PART_SECONDS, gateway.parts.stops.stop_blocked),
-        PeriodicJob("keep descriptors back", KEEP_DESCRIPTORS_SECONDS, lambda: _keep_descriptors(gateway)),
-        PeriodicJob("keep the search index", KEEP_INDEX_SECONDS, services.archive.tend),
-        PeriodicJob("ask what the model takes in", ASK_LIMITS_SECONDS, ask_limits),
-    ]
-    housekeeping = PeriodicJobs([*gateway.chores.all(), *chores], services.log)
-    # By itself: nothing of housekeeping may hold it up.
-    planned = PeriodicJobs(
-        [PeriodicJob("look at what is due", JOB_SECONDS, gateway.parts.due_jobs.look)], services.log
+    async def opened(channel: str) -> None:
+        gateway.watch.opened(channel)
+        await gateway.runner.open(channel)
+
+    periodic = PeriodicJobs(
+        [
+            *door.periodic,
+            PeriodicJob("say which parts do not work", PART_SECONDS, lines.look),
+            PeriodicJob("look at the memory", LOOK_SECONDS, gateway.memory.look),
+            PeriodicJob("keep what was learnt of models", KEEP_LEARNED_SECONDS, services.learned.save),
+            PeriodicJob("ask what the model takes in", ASK_LIMITS_SECONDS, ask_limits),
+        ],
+        log,
     )
-    checking: asyncio.Task[None] | None = None
-    watching: asyncio.Task[None] | None = None
-    gateway.memory.start()
-    try:
+    async with contextlib.AsyncExitStack() as around:
+        gateway.memory.start()
+        around.callback(gateway.memory.stop)
         await asyncio.to_thread(services.reserve.look)
-        await _open_journal(gateway, say)
-        # Before anything of them is read.
-        await services.stream.replay({ARCHIVE_FILES: services.archive, TRANSCRIPT_FILES: services.transcript})
-        await gateway.losses.begin()
-        # requestIds tell the order of messages, even where the clock was set back while nobody ran.
-        services.environment.ids.after(await services.journal.newest())
         if gateway.dashboard is not None:
             await gateway.dashboard.start()
-        await gateway.delivery.open()
-        gateway.reports.start()
+            around.push_async_callback(gateway.dashboard.stop)
+        around.push_async_callback(event_log.close)
+        around.push_async_callback(gateway.exporter.close)
+        around.push_async_callback(services.learned.save)
+        for model in (services.model, *(one for one, _ in services.fallbacks)):
+            around.push_async_callback(model.close)
         gateway.mcp.start()
-        gateway.parts.start()
-        # What runs is looked after, and what is due is done, also while one of the channels cannot be reached yet.
-        planned.start()
-        housekeeping.start()
-        checking = asyncio.create_task(check_model(services, gateway.model_name, say, lines.tell))
-        watching = asyncio.create_task(gateway.watch.run(), name="watch")
+        around.push_async_callback(gateway.mcp.close)
+        # Request ids tell the order of messages, even where the clock was set back while nobody ran.
+        environment.ids.after(await event_log.newest())
+        # What a command of before has left instructs nobody, whatever happens to it from now on.
+        await asyncio.to_thread(services.vetting.find_instruction_files)
+        await gateway.chats.start()
+        await gateway.locales.load()
+        gateway.exporter.start()
+        around.push_async_callback(_stopped, channels.values(), gateway.runner, door)
+        around.push_async_callback(gateway.turns.summaries.stop)
+        checking = asyncio.create_task(check_model(services, name, say, lines.tell))
+        around.callback(checking.cancel)
+        for serve in (*door.serves, gateway.watch.run):
+            tasks.serve(serve())
+        around.push_async_callback(tasks.drain, 1.0)
+        await gateway.runner.start()
+        await gateway.files.start()
+        periodic.start()
+        around.callback(periodic.stop)
         await connect_all(
-            gateway.channels,
-            gateway.parts.intake,
-            lambda name: _opened(gateway, name, say),
-            say=say,
-            stop=stop,
-            clock=services.environment.clock,
-            log=services.log,
+            channels, gateway.intake, opened, say=say, stop=stop, clock=environment.clock, log=log
         )
         await asyncio.wait([checking], timeout=CHECK_SECONDS)
         if checking.done():
             checking.result()
         yield
-    finally:
-        planned.stop()
-        housekeeping.stop()
-        gateway.memory.stop()
-        beside = [task for task in (checking, watching) if task is not None]
-        for task in beside:
-            task.cancel()
-        closing = asyncio.create_task(_close(gateway, beside))
-        try:
-            await asyncio.shield(closing)
-        except asyncio.CancelledError:
-            # Cut short, it would leave connections and files open.
-            await asyncio.wait([closing])
-            raise
 
 
-async def _open_journal(gateway: Gateway, say: Say) -> None:
-    """Open it, and say of the copy that was kept where it had to be brought to a newer version."""
-    path = gateway.services.settings.home / "journal.db"
-    before = set(await asyncio.to_thread(file.copies, path))
-    await gateway.services.journal.open()
-    for copy in set(await asyncio.to_thread(file.copies, path)) - before:
-        say(copy_in_words(copy))
+def build_access(services: Services, channels: Mapping[str, Channel], memberships: Memberships) -> Access:
+    """Who may talk to the bot. Raises `errors.ConfigError` where a channel would let in a stranger."""
+    allow = {name: frozenset(getattr(one, "allow", ())) for name, one in services.settings.channels.items()}
+    access = Access(services.manifests, allow, services.operators, services.lists, memberships)
+    for name in channels:
+        access.prove(name)
+    return access
 
 
-def copy_in_words(copy: Path) -> str:
-    size = in_words(copy.stat().st_size)
-    return f"the journal was brought to a newer version; {copy.name}, {size}, is that of before: once all is well, rm '{copy}'"
+def build_reader(services: Services, channels: Mapping[str, Channel], memory: RssMonitor) -> FileReader:
+    """The reader of the files that people send."""
+    files = services.settings.files
+    return FileReader(
+        channels,
+        services.manifests,
+        artifacts=services.artifacts,
+        redact=services.redact,
+        rss_monitor=memory,
+        clock=services.environment.clock,
+        log=services.log,
+        limits=FileLimits(
+            files.max_bytes,
+            files.max_packed_bytes,
+            files.per_message,
+            pictures=files.pictures,
+            pages=files.pdf_pages,
+        ),
+        transcriber=build_transcriber(files.transcription),
+    )
+
+
+def active(chat: Chat) -> ActiveChat | None:
+    """A chat as the console shows it; None where nothing runs or waits."""
+    turn, waiting = chat.turn, len(chat.waiting)
+    if turn is None:
+        return ActiveChat(str(chat.key), "waits", waiting, "", None) if waiting else None
+    state = "waits for an approval" if turn.phase is Phase.SUSPENDED else "runs"
+    return ActiveChat(str(chat.key), state, waiting, turn.id, turn.first.ts / 1000)
+
+
+def _nothing(*_: object) -> None:
+    """Shows nothing."""
+
+
+async def _stopped(channels: Iterable[Channel], runner: Runner, door: Door) -> None:
+    for channel in channels:
+        await channel.pause()
+    await runner.close(DRAIN_SECONDS)
+    if door.display is not None:
+        await door.display.close()
+    for channel in channels:
+        await channel.stop()
 
 
 async def check_model(services: Services, name: str, say: Say, tell: Callable[[str, str], None]) -> None:
@@ -420,18 +507,6 @@ async def ask_limits_of(services: Services, model: str, say: Say) -> bool:
         with contextlib.suppress(errors.ModelError):
             await services.windows.ask(services.model, name)
     return there
-
-
-async def _keep_descriptors(gateway: Gateway) -> None:
-    """Fill up what journal, archive and log can have where the process has no descriptor left. Raises nothing."""
-    if given := await asyncio.to_thread(RESERVE.fill):
-        gateway.services.log.write(
-            "connections",
-            "there were no descriptors left; some that were kept back have been used",
-            level="warn",
-            used=given,
-            most=limit(),
-        )
 
 
 async def connect_all(
@@ -488,65 +563,3 @@ async def _connect(name: str, channel: Channel, intake: Intake, *, say: Say, clo
     if told:
         say(f"{name}: connected")
     log.write("channel", f"{name} connected")
-
-
-async def _opened(gateway: Gateway, name: str, say: Say) -> None:
-    """A channel is connected: its unfinished messages go on."""
-    gateway.watch.opened(name)
-    if again := await gateway.parts.recovery.open(name):
-        say(f"{name}: {again} unfinished {'message goes' if again == 1 else 'messages go'} on")
-    gateway.parts.tasks.start(gateway.losses.tell(name))
-    gateway.parts.tasks.start(gateway.parts.approvals.recover())
-
-
-async def _close(gateway: Gateway, beside: list[asyncio.Task[None]]) -> None:
-    """Take in nothing more, let turns end, then close every room, whatever becomes of the others. What is not done
-    in time is in the journal and goes on at the next start.
-    """
-    services = gateway.services
-    channels = gateway.channels.items()
-    await _together(
-        services.log, {f"pause {name}": channel.pause() for name, channel in channels}, PAUSE_SECONDS
-    )
-    beside_turns = _bounded(services.log, "put off what waits", gateway.delivery.close(), DRAIN_SECONDS)
-    ended, _ = await asyncio.gather(gateway.parts.turns.drain(DRAIN_SECONDS), beside_turns)
-    if not ended:
-        services.log.write("stop", "turns were cut short; they go on at the next start", level="warn")
-    owed: dict[str, Awaitable[Any]] = {
-        "write what the transcripts owe": gateway.agent.close(),
-        "write what the journal has pending": services.journal.flush(),
-    }
-    await _together(services.log, owed, FLUSH_SECONDS)
-    closings: dict[str, Awaitable[Any]] = {f"stop {name}": channel.stop() for name, channel in channels}
-    if gateway.dashboard is not None:
-        closings["stop the dashboard"] = gateway.dashboard.stop()
-    closings |= {
-        "end what runs beside": asyncio.gather(*beside, return_exceptions=True),
-        "give up reports": gateway.reports.close(),
-        "close the model": services.model.close(),
-        **{f"close the fallback {at}": one.close() for at, (one, _) in enumerate(services.fallbacks)},
-        "end the MCP servers": gateway.mcp.close(),
-        "keep what was learnt of models": services.learned.save(),
-        "close the archive": services.archive.close(),
-        "close the transcript": services.transcript.close(),
-        "close the records of requests": services.requests.close(),
-    }
-    await _together(services.log, closings, CLOSE_SECONDS)
-    await _bounded(services.log, "bring the lines to the disk", services.stream.close(), FLUSH_SECONDS)
-    await _bounded(services.log, "close the journal", services.journal.close(), JOURNAL_SECONDS)
-
-
-async def _together(log: JsonlLog, steps: Mapping[str, Awaitable[Any]], seconds: float) -> None:
-    await asyncio.gather(*(_bounded(log, what, work, seconds) for what, work in steps.items()))
-
-
-async def _bounded(log: JsonlLog, what: str, work: Awaitable[Any], seconds: float) -> None:
-    """One step of the end: it may fail or take too long, the others follow all the same."""
-    task = asyncio.ensure_future(work)
-    await asyncio.wait([task], timeout=seconds)
-    if not task.done():
-        # Not waited for: what does not end in time may not end when it is cancelled either.
-        task.cancel()
-        log.write("stop", f"{what}: not done after {seconds:g} s", level="warn")
-    elif not task.cancelled() and (error := task.exception()) is not None:
-        log.write("stop", f"{what}: {type(error).__name__}: {error}", level="warn")

@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterator
 from pydantic.alias_generators import to_camel
 
 from bot import config, errors
-from bot.agent.deps import AgentDeps
-from bot.agent.pool import AgentPool
 from bot.contracts.environment import Log
+from bot.core.agent_deps import AgentDeps
 
 OF_TURNS = (
     "llm.model",
@@ -31,18 +30,18 @@ ASK_SECONDS = 20.0
 
 
 class ConfigurationReload:
-    """The configuration that new turns have. `deps_of` gives what the agent needs for it."""
+    """The configuration that new turns have. `deps_of` gives the agent for it, and `use` lets turns that begin have it."""
 
     def __init__(
         self,
         settings: config.Settings,
-        agent: AgentPool,
+        use: Callable[[AgentDeps], None],
         deps_of: Callable[[config.Settings], AgentDeps],
         log: Log,
     ) -> None:
         self.settings = settings
         """Those that new turns have."""
-        self._agent = agent
+        self._use = use
         self._deps_of = deps_of
         self._log = log
 
@@ -83,7 +82,7 @@ class ConfigurationReload:
         warnings = [one for one in found.warnings if one not in self.settings.warnings]
         self.settings = dataclasses.replace(settings, warnings=found.warnings)
         if changed:
-            await self._agent.use(deps)
+            self._use(deps)
         words = "SIGHUP: " + (
             "turns that begin from now on have the changed configuration" if changed else "nothing changes"
         )

@@ -151,14 +151,14 @@ def one_heap() -> bool:
 
 
 class TroubleReporter(Protocol):
-    """Receives spells of trouble (`bot.gateway.operators.OperatorAlerts`)."""
+    """Receives spells of trouble (`bot.core.alerts.OperatorAlerts`)."""
 
     def begin(self, subject: str, words: Sentence) -> bool: ...
     def end(self, subject: str, words: Sentence) -> bool: ...
 
 
 class Cache(Protocol):
-    """Memory that can be released and rebuilt (`bot.agent.pool.AgentPool`)."""
+    """Memory that can be released and rebuilt."""
 
     def shrink(self) -> None: ...
 

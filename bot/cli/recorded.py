@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from bot import errors
 
 if TYPE_CHECKING:
-    from bot.agent.recording import Call, RecordedTurn
     from bot.contracts.base import Message
+    from bot.core.recording import Call, RecordedTurn
     from bot.history.transcript import requests
     from bot.history.transcript.requests import RecordedRequest
     from bot.history.transcript.sessions import FoundTurn
@@ -43,7 +43,7 @@ class Found:
     @property
     def turn(self) -> RecordedTurn:
         """The requests that can be asked again. Raises `errors.NotFound`."""
-        from bot.agent.recording import recorded_turn
+        from bot.core.recording import recorded_turn
 
         own = [call.record for call in self.calls if self.task is not None or call.record.purpose == "turn"]
         if not own:
@@ -89,7 +89,7 @@ def _of_task(found: requests.FoundRequests, task: str, session: str | None) -> F
 
 
 def _calls(records: Iterable[RecordedRequest]) -> list[Call]:
-    from bot.agent.recording import Call
+    from bot.core.recording import Call
 
     return [Call(one) for one in records]
 

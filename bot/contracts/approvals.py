@@ -286,7 +286,7 @@ class ApprovalStore(Protocol):
 
 
 class Approvals(Protocol):
-    """Asks people before something is done (`bot.gateway.approvals`)."""
+    """Asks people before something is done (`bot.features.approvals`)."""
 
     async def decide(self, asked: Approval, *others: Approval) -> Verdict:
         """Ask, and wait for a person who may decide. Asked again after a restart, it goes on waiting for the same

@@ -210,7 +210,7 @@ class Alert:
 
 
 class OperatorNotices(Protocol):
-    """Tells operators of trouble (`bot.gateway.operators.OperatorAlerts`). Never blocks, never raises."""
+    """Tells operators of trouble (`bot.core.alerts.OperatorAlerts`). Never blocks, never raises."""
 
     def tell(self, subject: str, words: Sentence, *, every: float = 3_600.0) -> object:
         """Tell operators, at most once in so many seconds for each subject."""

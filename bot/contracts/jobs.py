@@ -32,7 +32,7 @@ class JobList:
 
 
 class Jobs(Protocol):
-    """Planned jobs (`bot.gateway.jobs`). Each call returns its result in words for the model."""
+    """Planned jobs (`bot.features.jobs`). Each call returns its result in words for the model."""
 
     async def create(self, asked: JobRequest) -> str:
         """Plan a job. Raises `errors.ToolError` where it cannot be, with what is expected; `errors.StorageError`."""

@@ -26,7 +26,7 @@ class Answer:
 
 
 class Questions(Protocol):
-    """Asks the person of a turn while one of its tools waits (`bot.gateway.questions`)."""
+    """Asks the person of a turn while one of its tools waits (`bot.features.questions`)."""
 
     async def ask(self, question: Question) -> Answer:
         """Ask, and wait for the next message of this person in that chat, which also counts as a message like any

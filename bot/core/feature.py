@@ -38,6 +38,7 @@ from bot.core.question import Question
 from bot.core.rate_limit import RateLimiter
 from bot.core.saying import Saying
 from bot.periodic_jobs import PeriodicJob
+from bot.tools.dispatch import CallWrapper
 from bot.tools.registry import Registry
 
 PACKAGE = "bot.features"
@@ -51,6 +52,9 @@ Settle = Callable[[Question, Verdict], Awaitable[Sequence[Fact] | None]]
 
 WrapReply = Callable[[Chat, Reply, Registry], Reply]
 """Stands around what the turn of a chat says. Called in the task of each turn."""
+
+WrapCall = Callable[[CallWrapper, Registry], CallWrapper]
+"""Stands around each tool call, and what decides whether it runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +175,7 @@ class Hooks:
     hears_all: Callable[[ChatKey], Awaitable[bool]] | None = None
     """True where every message of a chat is for the bot."""
     wrap_reply: WrapReply | None = None
+    wrap_call: WrapCall | None = None
     asks: Questions | None = None
     """Asks the person of a turn what a tool wants to know; without one nobody is asked."""
 
@@ -204,6 +209,7 @@ class Door:
         self._hooks: list[Hooks] = []
         self.asks: Questions = NobodyAnswers()
         self._wraps: list[WrapReply] = []
+        self._call_wraps: list[WrapCall] = []
         self._outcomes: dict[str, Callable[[Question], str]] = {}
         self._settles: dict[str, Settle] = {}
         self._settling = set[str]()
@@ -228,6 +234,7 @@ class Door:
             self.approvals = hooks.approvals or self.approvals
             self.display = hooks.display or self.display
             self._wraps += [hooks.wrap_reply] if hooks.wrap_reply is not None else []
+            self._call_wraps += [hooks.wrap_call] if hooks.wrap_call is not None else []
             self._outcomes |= hooks.outcomes
             self._settles |= hooks.settles
             self.serves += hooks.serves
@@ -241,6 +248,12 @@ class Door:
         for wrap in self._wraps:
             reply = wrap(chat, reply, registry)
         return reply
+
+    def around_calls(self, call: CallWrapper, registry: Registry) -> CallWrapper:
+        """What stands around each tool call, with what features put around that."""
+        for wrap in self._call_wraps:
+            call = wrap(call, registry)
+        return call
 
     def command(self, inbound: Inbound) -> Command | None:
         """The command that an inbound is; None where it is a message, or one that nobody knows."""

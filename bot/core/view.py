@@ -1,7 +1,7 @@
 """The view: what is sent of what is kept.
 
 Same store, same turn, same epoch: byte-identical request. It changes by appending only, but at the start of an
-epoch (`bot.agent.view_changes`).
+epoch.
 
 Breakpoints let the next request find what the provider has read. Four places at the most: the part of the system prompt that
 all chats share, the part of this chat, the end of the history, the end of the request. The cache looks 20 blocks back from each of

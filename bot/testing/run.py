@@ -22,7 +22,7 @@ from pathlib import Path
 
 from apscheduler.schedulers import base
 
-from bot import app, errors, lifecycle, system
+from bot import app, errors, services, system
 from bot.contracts.environment import Clock
 from bot.testing.clock import FastClock, SteeredClock
 from bot.testing.faults import VARIABLE, Fault, Faults, Seam, Seen
@@ -49,11 +49,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 async def _run(root: Path, faults: Faults, address: Path | None, speed: float, since: float) -> int:
     real = system.SystemClock()
     clock = SteeredClock(real if speed == 1.0 else FastClock(real, speed, since))
-    environment = lifecycle.Environment(
+    environment = services.Environment(
         clock=clock,
         disk=faults.disk(system.SystemDisk()),
         ids=system.UlidSource(clock),
-        journal=faults.journal,
         channel=faults.channel,
         event_log=faults.event_log,
         pace=1 / speed,

@@ -18,9 +18,9 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel
 
-from bot.agent.deps import AgentDeps, HistoryDeps, Limits
+from bot.core.agent_deps import AgentDeps, HistoryDeps, Limits
 from bot.agent.pool import AgentPool
-from bot.agent.recording import RecordedModel
+from bot.core.recording import RecordedModel
 from bot.contracts.agent import TurnRequest
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from bot.agent import reattach
-from bot.agent.deps import Limits
+from bot.core import reattach
+from bot.core.agent_deps import Limits
 from bot.contracts.model import Usage
 from bot.core import view
 from bot.core.compaction import KEEP_TOKENS, Policy

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bot import composition, config, discovery, errors
-from bot.agent.deps import AgentDeps
+from bot.core.agent_deps import AgentDeps
 from bot.agent.pool import AgentPool
 from bot.contracts.identity import ChatKey
 from bot.contracts.model import ModelFacts

@@ -70,7 +70,7 @@ class Report:
 
     @property
     def spent(self) -> Json:
-        """Return the totals that the journal keeps, for the sum of a turn that a crash cuts off (`bot.agent.chat_totals`)."""
+        """Return the totals of what it has spent."""
         totals = self._totals
         return {
             "usage": usage_object(totals.usage),

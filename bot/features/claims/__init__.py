@@ -10,7 +10,12 @@ from bot.contracts.agent import Reply
 from bot.core.chat import Chat
 from bot.core.feature import Feature, Hooks, Runtime
 from bot.features.claims.checked import CheckedReply
-from bot.features.claims.performed_actions import PerformedAction, performed_in, record_here
+from bot.features.claims.performed_actions import (
+    ActionRecorder,
+    PerformedAction,
+    performed_in,
+    record_here,
+)
 from bot.tools.registry import Registry
 
 
@@ -26,7 +31,7 @@ def _build(runtime: Runtime) -> Hooks:
             reply, record_here(), person=person, recorded=recorded, registry=registry, log=runtime.log
         )
 
-    return Hooks(wrap_reply=wrap)
+    return Hooks(wrap_reply=wrap, wrap_call=ActionRecorder)
 
 
 FEATURE = Feature("claims", _build)

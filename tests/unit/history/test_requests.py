@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from bot import errors
-from bot.agent.recording import Call
+from bot.core.recording import Call
 from bot.contracts.base import Json
 from bot.contracts.environment import Disk
 from bot.contracts.identity import ChatKey

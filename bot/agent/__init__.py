@@ -1,1 +1,0 @@
-"""One agent for each chat: the turn loop, recovery from overflow, the runtimes."""

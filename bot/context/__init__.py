@@ -1,1 +1,0 @@
-"""The model's view of a conversation: store, prompt, replay, compaction, and the rules a request must keep."""

@@ -1,0 +1,221 @@
+"""Puts working state back after a compaction: state that the model would otherwise have to look for.
+
+What left the view and what is still in it gives names; they stay with the summary, so that the compaction after it knows
+them too. In this order, within a budget: definitions of tools that were found, what their servers say, pointers to large
+results, the text of skills, the names of other tools, files. Skills and files come as they are now, by the tools that
+read them, as far as the last person may read them unasked; what has become foreign since is named alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bot.contracts.approvals import Unattended
+from bot.contracts.base import Json, Message
+from bot.contracts.identity import ChatKey, UserRef
+from bot.contracts.provenance import NOBODYS, ORIGIN, Taint
+from bot.contracts.tools import ToolCall, ToolResult
+from bot.core import blocks, file_previews, found_tools
+from bot.core.agent_deps import AgentDeps
+from bot.core.sections import Section, assemble
+from bot.tools import excerpt
+from bot.tools.builtin.skills_load import SkillsLoad
+from bot.tools.builtin.tool_search import ToolSearch
+from bot.tools.context import NoOlderTurns, ToolExecutionContext, tool_scope
+
+MOST_TOKENS = 50_000
+SHARE = 0.1
+"""The part of the window that it may take."""
+SOFT_SHARE = 4
+"""And no more than a fourth of what a history may grow to: it would be compacted again at once."""
+IDLE_SHARE = 4
+"""In a quiet chat a fourth of that, since most of its compactions are such, and it may go on with something else."""
+POINTERS = 20
+"""The newest of them, and of other names."""
+FILES = 3
+"""The files that were read last."""
+READ = "read_file"
+TOOLS = 0.5
+"""The part of its budget that definitions may take."""
+SAID = 0.2
+"""And what their servers say."""
+_Forms = tuple[str, bool, tuple[str, ...]]
+"""The text of a section, whether it is required, and shorter ones."""
+_ARTIFACTS, _SKILLS, _TOOLS, _FILES = "artifacts", "skills", "tools", "files"
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedMessages:
+    """A compaction: what left the view, the summary before it among that, and what is still there."""
+
+    dropped: Sequence[Message]
+    kept: Sequence[Message]
+
+    def names(self) -> dict[str, dict[str, Any]]:
+        """What the model worked with and sees no more, by kind and name, the newest last: of an artifact its lines, of a file
+        the arguments with which it was read.
+        """
+        found: dict[str, dict[str, Any]] = {_ARTIFACTS: {}, _SKILLS: {}, _TOOLS: {}, _FILES: {}}
+        still = {(kind, name) for kind, name, _ in _used(self.kept)}
+        for kind, name, about in _used(self.dropped):
+            found[kind].pop(name, None)  # used again: it is as new as that
+            if (kind, name) not in still:
+                found[kind][name] = about
+        return {
+            kind: dict(list(names.items())[-(FILES if kind == _FILES else POINTERS) :])
+            for kind, names in found.items()
+        }
+
+
+def definitions(gone: DroppedMessages, deps: AgentDeps, most: float) -> list[Json]:
+    """The definitions of tools that were found and can be called still, whole, the newest first where not all fit."""
+    still = found_tools.definitions(gone.kept)
+    chosen: list[Json] = []
+    for name, tool in reversed(found_tools.definitions(gone.dropped).items()):
+        cost = deps.models.estimator.frame(deps.models.name, (), (tool,))
+        if name not in still and deps.registry.get(name) is not None and cost <= most:
+            chosen.append(tool)
+            most -= cost
+    return chosen[::-1]
+
+
+def instructions(
+    gone: DroppedMessages, declared: frozenset[str], deps: AgentDeps, most: float
+) -> dict[str, str]:
+    """Usage notes of servers whose tools are `declared` or in view, whole; the newest come first if not all fit. A note without room
+    is shown again with the next tool of that server that is found.
+    """
+    still, names = (
+        found_tools.server_notes(gone.kept),
+        declared | found_tools.definitions(gone.kept).keys(),
+    )
+    chosen: dict[str, str] = {}
+    for server, words in reversed(found_tools.server_notes(gone.dropped).items()):
+        cost = deps.models.estimator.text(deps.models.name, words)
+        if server not in still and cost <= most and any(one.startswith(f"mcp__{server}__") for one in names):
+            chosen[server] = words
+            most -= cost
+    return dict(reversed(chosen.items()))
+
+
+async def put_back(
+    gone: DroppedMessages, deps: AgentDeps, most: float, chat_key: ChatKey, person: UserRef | None
+) -> found_tools.PutBack:
+    """Put parts of what left the view back, in `most` tokens; `person` is the one whose rights count for that."""
+    names = gone.names()
+    tools = definitions(gone, deps, TOOLS * most)
+    declared = frozenset(str(tool["name"]) for tool in tools)
+    said = instructions(gone, declared, deps, SAID * most)
+    names[_TOOLS] = {name: about for name, about in names[_TOOLS].items() if name not in declared}
+
+    def size(words: str) -> float:
+        return deps.models.estimator.text(deps.models.name, words)
+
+    left = most - deps.models.estimator.frame(deps.models.name, (), tools) - sum(map(size, said.values()))
+    with tool_scope(_reader(chat_key, person)):
+        skills = await _read(deps, SkillsLoad.name, {one: {"name": one} for one in names[_SKILLS]})
+        files = await _read(deps, READ, names[_FILES])
+    origin = NOBODYS
+    for result in files.values():
+        origin |= result.origin or NOBODYS
+    sections = (
+        Section(_ARTIFACTS, 1, _pointers_shown(names[_ARTIFACTS])),
+        Section(
+            _SKILLS,
+            2,
+            *_texts("The skill {}, loaded before", "Skills loaded before; load", names[_SKILLS], skills),
+        ),
+        Section(_TOOLS, 3, _tools_shown(names[_TOOLS])),
+        Section(
+            _FILES,
+            4,
+            *_texts(
+                "The file {}, read before, as it is now", "Files read before; read", names[_FILES], files
+            ),
+        ),
+    )
+    chosen = assemble(sections, left, size)
+    shown = [(words, {ORIGIN: origin.packed()} if name == _FILES else {}) for name, words in chosen.parts]
+    return found_tools.PutBack(shown, tools, said, names)
+
+
+def room(deps: AgentDeps) -> float:
+    """The tokens that all of it may take."""
+    budget = deps.budget()
+    return min(budget.share(SHARE, MOST_TOKENS), budget.soft // SOFT_SHARE)
+
+
+def _texts(title: str, again: str, names: Iterable[str], read: Mapping[str, ToolResult]) -> _Forms:
+    """The texts that were read, the newest first, and the names of the others; then the same with fewer texts."""
+    newest = list(names)[::-1]
+    shown = [one for one in newest if one in read]
+    forms = []
+    for count in range(len(shown), -1, -1):
+        texts = [f"{title.format(one)}:\n\n{read[one].content}" for one in shown[:count]]
+        if others := [one for one in newest if one not in shown[:count]]:
+            texts.append(f"{again} again what you need: {', '.join(others)}")
+        forms.append("\n\n".join(texts))
+    return forms[0], False, tuple(forms[1:])
+
+
+def _pointers_shown(lines: Mapping[str, int]) -> str:
+    rows = [f"- artifact {pointer} ({count} lines and more)" for pointer, count in lines.items()]
+    title = f"Large results and files from before, to be read with {excerpt.READER}:"
+    return "\n".join([title, *rows]) if rows else ""
+
+
+def _tools_shown(names: Iterable[str]) -> str:
+    listed = ", ".join(names)
+    return f"Tools found before; find again with {ToolSearch.name} what you need: {listed}" if listed else ""
+
+
+async def _read(deps: AgentDeps, tool: str, inputs: Mapping[str, Json]) -> dict[str, ToolResult]:
+    """The present answer of a tool, by the same names; without what it refuses, and what others may have written."""
+    calls = [ToolCall(f"again_{name}", tool, arguments) for name, arguments in inputs.items()]
+    results = await deps.dispatcher.run(calls) if calls else []
+    return {
+        name: result
+        for name, result in zip(inputs, results, strict=True)
+        if not result.failed and (result.origin or NOBODYS).taint < Taint.FOREIGN
+    }
+
+
+def _reader(chat_key: ChatKey, person: UserRef | None) -> ToolExecutionContext:
+    """The context in which it is read again: with the rights of this person, whom nobody asks."""
+    who = person.user_id if person is not None else None
+    channel = person.channel if person is not None else None
+    return ToolExecutionContext(
+        chat_key, "", who, None, NoOlderTurns(), channel=channel, approvals=lambda _: Unattended()
+    )
+
+
+def _used(messages: Sequence[Message]) -> Iterator[tuple[str, str, Any]]:
+    """The subjects of these messages, with their kind, its name and what `DroppedMessages.names` says of it."""
+    for message in messages:
+        for kind, names in found_tools.worked_with(message).items():
+            yield from ((kind, name, about) for name, about in names.items())
+        yield from ((_ARTIFACTS, pointer, lines) for pointer, lines in file_previews.pointers(message))
+        yield from ((_TOOLS, name, None) for name in found_tools.definitions([message]))
+    for call, result in _results(messages):
+        if (left_out := result.omission) is not None:
+            yield _ARTIFACTS, left_out.artifact, left_out.lines
+        elif call.name == READ and isinstance(path := call.input.get("path"), str):
+            # What was too large is named among the artifacts.
+            yield _FILES, path, call.input
+        if call.name == SkillsLoad.name and isinstance(name := call.input.get("name"), str):
+            yield _SKILLS, name, None
+
+
+def _results(messages: Sequence[Message]) -> Iterator[tuple[ToolCall, ToolResult]]:
+    """Every textual result that was no error, with its call; of foreign ones those that are pointers."""
+    calls = {call.id: call for message in messages for call in blocks.tool_calls(message["content"])}
+    for message in messages:
+        for block in message["content"]:
+            if block.get("type") != "tool_result" or not isinstance(block.get("content"), str):
+                continue
+            result = ToolResult.of(block)
+            foreign = getattr(result.origin, "taint", None) is Taint.FOREIGN
+            if not result.failed and (result.omission is not None or not foreign):
+                yield calls.get(result.call_id, ToolCall(result.call_id, "")), result

@@ -1,0 +1,348 @@
+"""The requests to the model as they are recorded: written while it is asked, put together again as a turn or a task, and asked once
+more, of another model or with another prompt.
+
+What came of each request (its answer, the results of its calls, what they loaded) stands in those behind it. Nothing happens
+where it is asked once more: no tool runs and nothing is sent. A call that the turn made with the same arguments has the result
+that is recorded, any other is told that it has none.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache, partial
+from typing import Any
+
+from bot import errors, system_role, tags
+from bot.contracts.base import Json, Message
+from bot.contracts.environment import Ids, Redact
+from bot.contracts.model import Model, ModelReply, ModelRequest, TextDelta, ToolInputDelta
+from bot.contracts.tools import ToolCall, ToolResult
+from bot.core import blocks, repair
+from bot.history.transcript.requests import REDACTED, RecordedRequest, RequestLog, SentRequest
+from bot.identity_cache import IdentityCache
+from bot.llm import body
+from bot.llm.log import spent
+from bot.llm.wrapper import ModelWrapper, aclosing, reply_of
+from bot.telemetry import context
+from bot.tools.builtin.chat_send import ChatSend, promises_more
+
+_PROMPTS = 32
+"""Texts of prompts of which it is remembered what they are without our secrets."""
+
+
+class RecordedModel(ModelWrapper):
+    """Records what is asked within the scope of a chat, under the turn and the task that the log names too. One record
+    a request: what is asked again by `model` itself, after a failure that passes, is the same bytes.
+    """
+
+    def __init__(self, model: Model, requests: RequestLog, *, ids: Ids, redact: Redact) -> None:
+        super().__init__(model)
+        self._requests = requests
+        self._ids = ids
+        self._redact = redact
+        # Looked at once, not at every request: they are the larger part of most.
+        self._prompt = lru_cache(_PROMPTS)(redact)
+        self._tools = IdentityCache[Sequence[Json], list[Json]](lambda tools: blocks.redacted(tools, redact))
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
+        running = context.current()
+        if running.chat_key is None:
+            asked = None
+        else:
+            asked = SentRequest(
+                self._ids.ulid(),
+                running.chat_key,
+                running.request_id,
+                running.task,
+                request.purpose,
+                request.model,
+                partial(self._bodies, request),
+            )
+            self._requests.record(asked)
+        async with aclosing(self._model.stream(request)) as answer:
+            async for item in answer:
+                if asked is not None and isinstance(item, ModelReply):
+                    facts = {"stopReason": item.stop_reason} | spent(item)
+                    self._requests.record_answer(asked, facts, partial(self._said, item))
+                yield item
+
+    def _bodies(self, request: ModelRequest) -> tuple[bytes, bytes]:
+        """The body as it is sent, and as it is kept. Messages are without our secrets already."""
+        sent = body.wire(request)
+        system = blocks.redacted(request.system, self._prompt)
+        tools = self._tools(request.tools)
+        if system == list(request.system) and tools == list(request.tools):
+            return sent, sent
+        return sent, body.wire(replace(request, system=system, tools=tools))
+
+    def _said(self, reply: ModelReply) -> list[Json]:
+        """Return the answer without its thinking, which stands in the next request where it counts."""
+        said = [block for block in reply.content if block.get("type") not in blocks.THINKING]
+        return blocks.redacted(said, self._redact)
+
+
+@dataclass
+class Call:
+    """One request as it was recorded. `results` and `loaded` stand in the requests after it."""
+
+    record: RecordedRequest
+    results: list[Json] = field(default_factory=list)
+    loaded: list[Message] = field(default_factory=list)
+    """Older turns that its tools loaded."""
+    found: list[Json] = field(default_factory=list)
+    """Definitions of tools that its tools found."""
+
+    @property
+    def exact(self) -> bool:
+        """True if these are the bytes that were sent."""
+        return self.record.wrong is None
+
+    @cached_property
+    def request(self) -> ModelRequest | None:
+        """The request; None where its body cannot be had, or is damaged."""
+        if self.record.body is None or self.record.wrong not in {None, REDACTED}:
+            return None
+        body: Any = json.loads(self.record.body)
+        return ModelRequest(
+            model=body["model"],
+            max_tokens=body["max_tokens"],
+            system=body.get("system", []),
+            messages=system_role.folded(body["messages"]),
+            tools=body.get("tools", []),
+            purpose=self.record.purpose,
+            summarize=body.get("compaction", {}).get("instructions"),
+            effort=body.get("output_config", {}).get("effort"),
+            thinking=body.get("thinking"),
+        )
+
+    @property
+    def answer(self) -> Message | None:
+        """The model's answer; None if it said nothing, or if that is not on file."""
+        content = (self.record.answer or {}).get("content")
+        return {"role": "assistant", "content": content} if content else None
+
+
+@dataclass
+class RecordedTurn:
+    """The requests of a turn's own conversation with the model, or of a task's, in order. `joined` are messages of people
+    that joined the turn while it ran.
+    """
+
+    calls: list[Call]
+    joined: list[Message] = field(default_factory=list)
+
+    @property
+    def older(self) -> int:
+        """Number of the messages of the first request that stand before what it was asked."""
+        first = self.calls[0].request
+        return len(first.messages) - 1 if first is not None else 0
+
+
+def recorded_turn(records: Iterable[RecordedRequest], said: Iterable[Message] = ()) -> RecordedTurn:
+    """Put together what belongs to each request. What people `said` in the turn is taken where a later request has it."""
+    calls = [Call(one) for one in records]
+    requests = [call.request for call in calls]
+    for at, call in enumerate(calls):
+        behind = next((one for one in requests[at + 1 :] if one is not None), None)
+        if call.answer is None or behind is None:
+            continue
+        wanted = {use.id for use in blocks.tool_calls(call.answer["content"])}
+        call.results = [_plain(one) for one in _results(behind) if one["tool_use_id"] in wanted]
+        if call.results and (request := requests[at]) is not None:
+            call.loaded = _loaded(request, behind, requests[0])
+            call.found = [tool for tool in behind.tools if tool not in request.tools]
+    shown = [json.dumps(request.messages) if request is not None else "" for request in requests]
+    joined = list[Message]()
+    for one in said:
+        nonce = next((tag.nonce for tag in tags.of(one) if tag is not None), "")
+        joined += [one] if nonce not in shown[0] and any(nonce in later for later in shown[1:]) else []
+    return RecordedTurn(calls, joined)
+
+
+def _results(request: ModelRequest) -> list[Json]:
+    return [
+        block
+        for message in request.messages
+        for block in message["content"]
+        if block.get("type") == "tool_result"
+    ]
+
+
+def _loaded(request: ModelRequest, behind: ModelRequest, first: ModelRequest | None) -> list[Message]:
+    """The messages that stand before what the turn was asked, and did not when this was."""
+    if first is None:
+        return []
+    asked = _bare(first.messages[-1])
+    before, after = ([_bare(one) for one in each.messages] for each in (request, behind))
+    if asked not in before or asked not in after:
+        return []
+    known = before[: before.index(asked)]
+    return [one for one in after[: after.index(asked)] if one not in known]
+
+
+def _bare(message: Message) -> Message:
+    """The message without the breakpoints of the provider's cache."""
+    return {**message, "content": [_plain(block) for block in message["content"]]}
+
+
+def _plain(block: Json) -> Json:
+    return {key: value for key, value in block.items() if key != "cache_control"}
+
+
+MAX_STEPS = 50
+NOT_RECORDED = "Not recorded: this is a replay in which no tool runs, and the turn did not make this call. Go on without it."
+TAKEN = "Taken as delivered: this is a replay in which nothing is sent."
+LOADS = "chat_load_history"
+"""The tool whose result is more than its words: what it loads appears before the turn."""
+GOES_ON = frozenset({"max_tokens", "pause_turn", "model_context_window_exceeded"})
+_TOKENS = ("inputTokens", "cacheReadTokens", "cacheWriteTokens", "outputTokens")
+
+
+@dataclass(slots=True)
+class RerunResult:
+    """The result of a turn: the answer that the person got, the end and cost of each model call, and the tool calls that have no
+    recorded result.
+    """
+
+    answer: str = ""
+    calls: list[Json] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+
+    @property
+    def totals(self) -> Json:
+        """Tokens and US dollars; `costUsd` is None where the price of a call is unknown."""
+        told = [call.get("usage") or {} for call in self.calls]
+        costs = [call.get("costUsd") for call in self.calls]
+        known = [cost for cost in costs if cost is not None]
+        return {"calls": len(self.calls)} | {
+            **{name: sum(int(usage.get(name, 0)) for usage in told) for name in _TOKENS},
+            "costUsd": round(sum(known), 6) if len(known) == len(costs) else None,
+        }
+
+
+def recorded(turn: RecordedTurn) -> RerunResult:
+    """Return the recorded result of the turn."""
+    told = [call.record.answer for call in turn.calls if call.record.answer is not None]
+    said: list[Message] = []
+    goes_on = False
+    for one in told:
+        # An answer that went on behind a limit is one answer.
+        before = said.pop()["content"] if goes_on else []
+        said.append({"role": "assistant", "content": [*before, *one["content"]]})
+        goes_on = one.get("stopReason") in GOES_ON and not blocks.tool_calls(said[-1]["content"])
+    kept = [{key: one.get(key) for key in ("stopReason", "usage", "costUsd")} for one in told]
+    return RerunResult(_answer([one for one in said if one["content"]]), kept)
+
+
+async def rerun(
+    turn: RecordedTurn, model: Model, *, name: str | None, static: str | None, redact: Redact = str
+) -> RerunResult:
+    """Ask again, from the first request of the turn on. `name` is another model, `static` takes the place of the part of the
+    system prompt that all chats share. What joined the turn while it ran stands there from the beginning.
+
+    Raises `errors.ModelError`.
+    """
+    first = turn.calls[0].request
+    if first is None:
+        raise errors.RequestInvalid(
+            f"the first request of this turn cannot be asked again: {turn.calls[0].record.wrong}"
+        )
+    request, known, came = _changed(first, name, static), _Recorded(turn.calls), RerunResult()
+    older, said = turn.older, list[Message]()
+    before, own = list(request.messages[:older]), [*request.messages[older:], *turn.joined]
+    if request.system != first.system or request.model != first.model:
+        before, own = blocks.without_thinking(before), blocks.without_thinking(own)
+    for _ in range(MAX_STEPS):
+        reply = await reply_of(model.stream(repair.sound(replace(request, messages=(*before, *own)))[0]))
+        came.calls.append({"stopReason": reply.stop_reason} | spent(reply))
+        content = blocks.sayable(blocks.redacted(reply.content, redact))
+        if not content:
+            break
+        said.append({"role": "assistant", "content": content})
+        own.append(said[-1])
+        calls = blocks.tool_calls(said[-1]["content"])
+        if not calls:
+            break
+        results = [known.result(call, came.unknown, cut=call.id in reply.cut) for call in calls]
+        own.append({"role": "user", "content": results})
+        if only_sent(own) and not promises_more(calls[-1].input):
+            break
+        have = {tool["name"] for tool in request.tools}
+        more = (one for one in known.found if one["name"] not in have)
+        request = replace(request, tools=(*request.tools, *more))
+        if known.loaded:
+            # What was thought behind another position would be refused.
+            before, own = [*before, *known.loaded], blocks.without_thinking(own)
+        known.loaded, known.found = [], []
+    came.answer = _answer(said)
+    return came
+
+
+def _changed(first: ModelRequest, name: str | None, static: str | None) -> ModelRequest:
+    request = replace(first, purpose="replay")
+    if static is not None:
+        block = {"type": "text", "text": static, "cache_control": {"type": "ephemeral"}}
+        request = replace(request, system=(block, *first.system[1:]))
+    if name is not None:
+        request = replace(request, model=name)
+    return request
+
+
+def _answer(said: Sequence[Message]) -> str:
+    """Return the answer that the person got: what was sent, else the last words."""
+    sent = [
+        str(call.input.get("text", ""))
+        for message in said
+        for call in blocks.tool_calls(message["content"])
+        if call.name == ChatSend.name and isinstance(call.input, dict)
+    ]
+    return "\n\n".join(sent) if sent else blocks.plain_text(said[-1]["content"]) if said else ""
+
+
+class _Recorded:
+    """The results of a turn, by tool and arguments. `loaded` and `found` are what they have brought and no request has shown yet."""
+
+    def __init__(self, calls: Iterable[Call]) -> None:
+        self.loaded: list[Message] = []
+        self.found: list[Json] = []
+        self._results: dict[tuple[str, str], deque[tuple[Json, list[Message], list[Json]]]] = {}
+        for call in calls:
+            given = {block["tool_use_id"]: block for block in call.results}
+            loaded = list(call.loaded)
+            for use in blocks.tool_calls(call.answer["content"]) if call.answer is not None else ():
+                if use.id in given:
+                    brought, loaded = (loaded, []) if use.name == LOADS else ([], loaded)
+                    kept = (given[use.id], brought, call.found)
+                    self._results.setdefault(_key(use), deque()).append(kept)
+
+    def result(self, call: ToolCall, unknown: list[str], *, cut: bool) -> Json:
+        """The result that a call has; it is noted in `unknown` where none is recorded."""
+        found = self._results.get(_key(call)) if not cut else None
+        if found:
+            block, brought, tools = found.popleft()
+            self.loaded += brought
+            self.found += tools
+            return {**block, "tool_use_id": call.id}
+        if call.name == ChatSend.name and not cut:
+            return ToolResult(call.id, TAKEN).block
+        unknown.append(call.name)
+        return ToolResult(call.id, NOT_RECORDED, failed=True).block
+
+
+def _key(call: ToolCall) -> tuple[str, str]:
+    return call.name, json.dumps(call.input, sort_keys=True)
+
+
+def only_sent(messages: Sequence[Message]) -> bool:
+    """True if the last step did nothing but give people an answer."""
+    if len(messages) < 2:
+        return False
+    calls = blocks.tool_calls(messages[-2]["content"])
+    results = messages[-1]["content"]
+    return bool(calls) and all(
+        call.name == ChatSend.name and not result.get("is_error")
+        for call, result in zip(calls, results, strict=False)
+    )

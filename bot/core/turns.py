@@ -1,0 +1,246 @@
+"""Makes the loop of each turn, with the prompt and the tools of the agent."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from bot import errors
+from bot.contracts.agent import CompactResult, NoArrivals, TurnRequest
+from bot.contracts.base import Message
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Inbound, SeenFile
+from bot.core import events, prompt, quotes, reattach
+from bot.core.access import InboundCleaner
+from bot.core.agent_deps import AgentDeps
+from bot.core.assembly import Frozen
+from bot.core.attachments import FileReader
+from bot.core.chat import Chat
+from bot.core.chats import Chats, Fact
+from bot.core.event_log import EventLog
+from bot.core.events import EventData
+from bot.core.feature import Door
+from bot.core.fit import Fit, Frame
+from bot.core.found_tools import PutBack
+from bot.core.frames import Frames
+from bot.core.injection import OlderMessages
+from bot.core.loop import Loop, LoopPorts
+from bot.core.models import ModelDeps
+from bot.core.reply import ChatReply, ReplyPorts
+from bot.core.summaries import Summaries
+from bot.core.tasks.turn_tasks import TurnTasks
+from bot.core.tasks.worker import TaskPorts
+from bot.core.tool_calls import ToolCalls
+from bot.core.user_message import instructions, said_by_servers, user_message
+from bot.telemetry import context
+
+
+class Turns:
+    """Makes the loop of each turn, with the prompt and the tools of the agent."""
+
+    def __init__(
+        self,
+        agent: AgentDeps,
+        chats: Chats,
+        event_log: EventLog,
+        reply: Callable[[Chat, str], ReplyPorts],
+        files: FileReader,
+        *,
+        door: Door,
+        cleaner: InboundCleaner,
+        boot: str,
+    ) -> None:
+        self._door = door
+        self._cleaner = cleaner
+        self.agent = agent
+        """The agent of turns that begin now."""
+        self._chats = chats
+        self._event_log = event_log
+        self._reply = reply
+        self._files = files
+        self._boot = boot
+
+        async def freeze(key: ChatKey, channel: str, models: ModelDeps) -> Frozen:
+            return await dataclasses.replace(self.agent, models=models).freeze(key, channel)
+
+        async def put_back(
+            chat: Chat, gone: Sequence[Message], kept: Sequence[Message], most: float
+        ) -> PutBack:
+            agent, person = self.agent, context.current().person
+            dropped = reattach.DroppedMessages(gone, kept)
+            return await reattach.put_back(dropped, agent, min(reattach.room(agent), most), chat.key, person)
+
+        agent = self.agent
+        self.summaries = Summaries(
+            lambda chat, data: chats.append(Fact(chat.key, data)),
+            agent.memories,
+            put_back,
+            agent.operators,
+            agent.clock,
+            agent.ids,
+            agent.log,
+        )
+        self._frames = Frames(freeze, clock=self.agent.clock, log=self.agent.log)
+
+    def use(self, agent: AgentDeps) -> None:
+        """Let turns that begin from now on have this agent."""
+        self.agent = agent
+
+    def loop(self, chat: Chat, turn: str) -> Loop:
+        """The loop of a turn that has begun."""
+        agent = self.agent
+        if chat.turn is None:
+            raise errors.ShipmateError(f"turn {turn} is over")
+        first = chat.turn.first
+
+        news = dict[str, str]()
+
+        display = self._door.display
+        if display is not None:
+            display.begin(chat.turn)
+
+        async def tell(inbound: Inbound) -> events.Told | None:
+            files = await self._seen(chat, turn, inbound)
+            if files is None or not (inbound.says or any(one.read for one in files)):
+                return None
+            seen = [*chat.context.view(), *chat.context.current()]
+            opens = not chat.context.current()
+            wrong = chat.context.wrong if opens else ()
+            edits = chat.untold_edits if opens else []
+            quoted = [quotes.edited(one) for one in edits]
+            quoted += await self._door.before_turn(chat, inbound) if opens else []
+            admitted = self._cleaner.admitted(inbound, quoted)
+            request = TurnRequest(inbound.request_id, chat.key, inbound, admitted, arrivals=Seen(files))
+            said = await user_message(
+                request, agent, seen, wrong, news if opens else {}, begins=opens and not seen
+            )
+            return events.Told(said.message, (inbound.request_id,), tuple(one.request_id for one in edits))
+
+        async def found(
+            seen: Sequence[Message], results: Message, touched: Sequence[Path]
+        ) -> Sequence[Message]:
+            told = await instructions(list(touched), agent, seen) if touched else None
+            return [one for one in (said_by_servers(results, agent, seen), told) if one is not None]
+
+        def append(data: EventData) -> None:
+            self._chats.append(Fact(chat.key, data, turn))
+
+        quiet = all(one.overheard for one in chat.turn.members)
+        fit = self._fit(chat, turn, "overheard" if quiet else "turn")
+        models = fit.models
+        reply = ChatReply(chat, turn, first, self._chats, self._reply(chat, first.channel))
+        wrapped = self._door.wrapped(chat, reply, agent.registry)
+        tasks = TaskPorts(
+            self._chats,
+            self._event_log,
+            fit,
+            agent.limits,
+            agent.limits.tasks,
+            agent.registry,
+            agent.dispatcher,
+            agent.approvals,
+            agent.artifacts,
+            agent.task_events,
+            found,
+            agent.root,
+            self._boot,
+            agent.clock,
+            agent.ids,
+            agent.log,
+            agent.redact,
+            agent.settled,
+        )
+        calls = ToolCalls(
+            chat,
+            turn,
+            self._chats,
+            self._event_log,
+            agent.dispatcher,
+            reply=wrapped,
+            queued=reply.queued,
+            boot=self._boot,
+            undeclared=lambda: agent.registry.behind(fit.tools),
+            injection=OlderMessages(chat, turn, agent.limits.max_injected, append, agent.ids),
+            tasks=TurnTasks(chat, tasks),
+        )
+        ports = LoopPorts(
+            models.model,
+            functools.partial(self._frame, chat, first, models, news),
+            tell,
+            lambda results, touched: found([*chat.context.view(), *chat.context.current()], results, touched),
+            self.summaries.before_turn,
+            self.summaries.before_asking,
+            calls,
+            reply,
+            wrapped,
+            fit,
+            agent.ids.ulid,
+            agent.redact,
+            agent.settled,
+            self._boot,
+            agent.log,
+        )
+        return Loop(chat, turn, self._chats, ports)
+
+    async def _seen(self, chat: Chat, turn: str, inbound: Inbound) -> Sequence[SeenFile] | None:
+        """The outcome of the files of a message, which are read once; None where the message is gone."""
+        running, name = chat.turn, inbound.request_id
+        if running is None or not inbound.attachments:
+            return ()
+        if name not in running.seen:
+            try:
+                files = await self._files.read(inbound)
+            finally:
+                if name in running.withdrawn:
+                    await self._files.forget(inbound)  # it came in after the message was gone
+            self._chats.append(Fact(chat.key, events.FilesRead(name, files), turn))
+        return None if name in running.withdrawn else running.seen.get(name)
+
+    async def compact(self, inbound: Inbound) -> CompactResult:
+        """As `Runtime.compact`."""
+        chat = await self._chats.get(inbound.chat_key)
+        fit = self._fit(chat, inbound.request_id, "turn")
+        fit.take(await self._frame(chat, inbound, fit.models, {}))
+        return await self.summaries.compact(fit, inbound.args)
+
+    def models(self, chat: ChatKey, purpose: str = "turn") -> ModelDeps:
+        """As `Runtime.models`."""
+        return self.agent.models.in_chat(chat, self._chats.facts, purpose)
+
+    def _fit(self, chat: Chat, turn: str, purpose: str) -> Fit:
+        agent = self.agent
+        return Fit(
+            chat,
+            self.models(chat.key, purpose),
+            agent.limits,
+            ages=lambda name: (tool := agent.registry.get(name)) is not None and tool.ages,
+            append=lambda data: self._chats.append(Fact(chat.key, data, turn)),
+            clock=agent.clock,
+            log=agent.log,
+            redact=agent.redact,
+        )
+
+    async def _frame(self, chat: Chat, first: Inbound, models: ModelDeps, news: dict[str, str]) -> Frame:
+        """Return the frame of a chat's requests; what is new in its surroundings goes into `news`."""
+        agent = self.agent
+        frozen, changed = await self._frames.of(chat, first, models)
+        news |= changed
+        rules = agent.rules.get(first.channel, "")
+        facts = prompt.ChatFacts(agent.root, chat.key, first.channel, first.chat_id, first.chat_type, rules)
+        hour = models.prices.hour_pays(models.name)
+        system = prompt.system_blocks(frozen.static, frozen.chat(facts), hour=hour)
+        return Frame(frozen, system, agent.registry.forms)
+
+
+class Seen(NoArrivals):
+    """The files of the one message that is told."""
+
+    def __init__(self, found: Sequence[SeenFile]) -> None:
+        self._found = found
+
+    async def files(self, inbound: Inbound) -> Sequence[SeenFile]:
+        """As `contracts.agent.Arrivals`."""
+        del inbound
+        return self._found

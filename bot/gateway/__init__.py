@@ -1,1 +1,0 @@
-"""Between the channels and the agent: access, intake, conversations, commands, delivery."""

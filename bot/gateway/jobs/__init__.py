@@ -1,1 +1,0 @@
-"""Jobs: what a person has planned becomes a message of theirs once it is due."""

@@ -1,1 +1,0 @@
-"""Messages that change while a turn runs: the preview of an answer, and the progress of long work."""

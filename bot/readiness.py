@@ -1,0 +1,125 @@
+"""What works now: the health of each part for `/readyz`, figures for `/metrics`, and a line for each change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from bot.contracts.channel import Channel
+from bot.dashboard.console import ActiveChat, PartHealth
+from bot.dashboard.metrics import Figures
+from bot.rss_monitor import RssMonitor
+from bot.services import Services
+from bot.tools.mcp.servers import McpServers
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """The health of each part, for `/readyz`. `storage`: why messages cannot be written down, "" while they can; `silent`: seconds for
+    which a channel has been silent, where that is too long.
+    """
+
+    services: Services
+    channels: Mapping[str, Channel]
+    memory: RssMonitor
+    mcp: McpServers
+    storage: Callable[[], str]
+    silent: Callable[[str], float | None]
+
+    def parts(self) -> dict[str, PartHealth]:
+        """The health of each part, for `/readyz`."""
+        services = self.services
+        now = services.environment.clock.now()
+
+        def ago(then: float | None) -> float | None:
+            return None if then is None else max(0.0, round(now - then, 1))
+
+        storage, reserve, model, memory = self.storage(), services.reserve, services.model, self.memory
+        used = (
+            "not known"
+            if memory.used is None
+            else f"{memory.used / 2**20:.0f} of {memory.limit / 2**20:.0f} MB"
+        )
+        found = {
+            "journal": PartHealth(ok=not storage, detail=storage),
+            "disk": PartHealth(ok=not reserve.trouble, detail=reserve.trouble or str(reserve.space or "")),
+            "model": PartHealth(
+                ok=model.trouble is None,
+                detail=model.trouble.cause if model.trouble else "" if model.asked else "not asked yet",
+                heard=ago(model.asked),
+                needed=model.alone,
+            ),
+            "memory": PartHealth(ok=not memory.full, detail=used),
+        }
+        if problem := services.lists.problem:
+            # What was decided last holds meanwhile.
+            found["access"] = PartHealth(ok=False, detail=problem, needed=False)
+        if role := services.environment.leadership.role():
+            found["cluster"] = PartHealth(ok=True, detail=role)
+        for name, trouble in self.mcp.troubles().items():
+            found[f"mcp {name}"] = PartHealth(ok=not trouble, detail=trouble, needed=False)
+        for name, channel in self.channels.items():
+            health, silence = channel.health(), self.silent(name)
+            detail = (
+                health.detail
+                if silence is None
+                else f"silent for {silence:.0f} s; {health.detail}".rstrip("; ")
+            )
+            ok = health.connected and silence is None
+            found[name] = PartHealth(ok=ok, detail=detail, heard=ago(health.last_heard))
+        return found
+
+
+class PartLines:
+    """Says on the output of a gateway that a part no longer works, and that it works again: one line for each change. Channels have
+    lines of their own.
+    """
+
+    def __init__(self, readiness: Readiness, say: Say) -> None:
+        self._readiness = readiness
+        self._say = say
+        self._told = set[str]()
+
+    def tell(self, name: str, words: str) -> None:
+        """Say once what is wrong with a part."""
+        if name not in self._told:
+            self._told.add(name)
+            self._say(f"{name}: {words}")
+
+    async def look(self) -> None:
+        parts, channels = self._readiness.parts(), self._readiness.channels
+        broken = {name: part for name, part in parts.items() if not part.ok and name not in channels}
+        for name, part in broken.items():
+            self.tell(name, part.detail)
+        for name in sorted(self._told - set(broken)):
+            self._told.remove(name)
+            self._say(f"{name}: works again")
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayFigures:
+    """Reads what is true of the process now, for `/metrics` and the console: turns that run, messages that wait, conversations in memory."""
+
+    running: Callable[[], int]
+    waiting: Callable[[], int]
+    conversations: Callable[[], int]
+    active: Callable[[], list[ActiveChat]]
+    memory: RssMonitor
+    readiness: Readiness
+
+    def read(self) -> Figures:
+        services = self.readiness.services
+        space = services.reserve.space
+        return {
+            "shipmate_turns_running": self.running(),
+            "shipmate_queue_messages": self.waiting(),
+            "shipmate_conversations": self.conversations(),
+            "shipmate_memory_bytes": self.memory.used,
+            "shipmate_memory_limit_bytes": self.memory.limit,
+            "shipmate_disk_free_bytes": None if space is None else space.free,
+            "shipmate_disk_bytes": None if space is None else space.total,
+            "shipmate_part_ok": {name: part.ok for name, part in self.readiness.parts().items()},
+            "shipmate_log_dropped_lines_total": services.log.lost,
+        }

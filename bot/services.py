@@ -1,0 +1,75 @@
+"""What everything in the process stands on: the environment outside, and the services that are built first."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from bot import config
+from bot.access_list import AccessList, Operators
+from bot.connections import Connections
+from bot.contracts.channel import Channel, Manifest
+from bot.contracts.environment import Clock, Disk, Ids
+from bot.contracts.journal import Journal
+from bot.contracts.leadership import Leadership, SoleLeader
+from bot.core.artifacts import ArtifactStore
+from bot.core.event_log import EventLog
+from bot.core.fallback import Fallback
+from bot.core.skills import SkillFolder
+from bot.disk_reserve import DiskReserve
+from bot.history.line_stream import LineStream
+from bot.history.memory.files import NoteStore
+from bot.history.search.searched_archive import SearchedArchive
+from bot.history.transcript.requests import RequestLog
+from bot.llm.learned import LearnedFile
+from bot.llm.windows import ContextWindows
+from bot.llm.wrapper import WatchedModel
+from bot.system import SystemClock, SystemDisk, UlidSource
+from bot.telemetry import JsonlLog, Redactor
+from bot.vetting import Vetting
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """The outside of the process: clock, disk, ids, randomness, and wrappers of the log and of channels."""
+
+    clock: Clock = field(default_factory=SystemClock)
+    disk: Disk = field(default_factory=SystemDisk)
+    ids: Ids = field(default_factory=UlidSource)
+    rng: random.Random = field(default_factory=random.SystemRandom)
+    event_log: Callable[[EventLog], EventLog] = lambda made: made
+    """Wraps the log that everything inside uses."""
+    channel: Callable[[Channel], Channel] = lambda made: made
+    """The same for each channel."""
+    pace: float = 1.0
+    """As `ChannelDeps.pace`."""
+    leadership: Leadership = field(default_factory=SoleLeader)
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What is built first, and everything else stands on."""
+
+    settings: config.Settings
+    environment: Environment
+    log: JsonlLog
+    redact: Redactor
+    manifests: Mapping[str, Manifest]
+    journal: Journal
+    stream: LineStream
+    archive: SearchedArchive
+    transcript: Transcript
+    requests: RequestLog
+    artifacts: ArtifactStore
+    memory_files: NoteStore
+    model: WatchedModel
+    learned: LearnedFile
+    windows: ContextWindows
+    lists: AccessList
+    operators: Operators
+    reserve: DiskReserve
+    connections: Connections
+    vetting: Vetting
+    skills: SkillFolder
+    fallbacks: Sequence[Fallback] = ()
