@@ -68,7 +68,6 @@ from bot.history.line_stream import LineStream
 from bot.history.memory.files import NoteStore
 from bot.history.memory.memories import Memories
 from bot.history.retention import Retention
-from bot.history.search.searched_archive import SearchedArchive
 from bot.history.transcript.requests import RequestLog
 from bot.history.transcript.store import Transcript
 from bot.history.usage.sums import UsageSums
@@ -163,7 +162,7 @@ def assemble(
             services.manifests,
             journal=services.journal,
             archive=services.archive,
-            recall=services.archive,
+            recall=cast("Recalls", services.recall),
             delivery=delivery,
             locales=shared.locales,
             reports=reports,
@@ -189,7 +188,6 @@ def assemble(
             artifacts=services.artifacts,
             requests=services.requests,
             retention=Retention(settings.home, settings.history.keep_days, environment.disk),
-            archive=services.archive,
             servers=mcp,
             reserve=services.reserve,
             turn_queue=parts.turn_queue,
@@ -299,14 +297,8 @@ def build_services(settings: config.Settings, environment: Environment, log: Jso
         manifests,
         journal,
         stream,
-        SearchedArchive(
-            ChatStore(
-                home / "chats", disk=lasting, log=log, clock=clock, archive_after_lines=limit, stream=stream
-            ),
-            home / "index.db",
-            folder=home / "chats",
-            disk=disk,
-            log=log,
+        ChatStore(
+            home / "chats", disk=lasting, log=log, clock=clock, archive_after_lines=limit, stream=stream
         ),
         Transcript(
             home / "transcripts", disk=lasting, ids=environment.ids, clock=clock, log=log, stream=stream
@@ -647,7 +639,7 @@ def build_tool_ports(services: Services, gateway: AgentServices, mcp: McpServers
             code=project.code,
             vetting=services.vetting,
         ),
-        recall=services.archive,
+        recall=services.recall,
         membership=gateway.memberships,
         catalog=mcp,
         permalink=gateway.memberships.permalink,

@@ -181,6 +181,17 @@ async def serving(  # noqa: PLR0915 - the wiring of one process, in order
     )
     saying, locales, alerts = runtime.saying, runtime.locales, runtime.alerts
     door.open(feature.found(), runtime)
+    archive = ChatStore(
+        settings.home / "chats",
+        disk=ReservedDisk(environment.disk, services.reserve),
+        log=log,
+        archive_after_lines=settings.history.archive_after_lines,
+        clock=environment.clock,
+        flush=lambda: exporter.flush(),  # noqa: PLW0108 - it is made below
+    )
+    exporter = Exporter(ArchiveExport(archive, event_log), event_log, clock=environment.clock, log=log)
+    exports = [exporter, *door.exports]
+    services = dataclasses.replace(services, archive=archive, recall=door.ports.pop("recall", None))
     # The agent asks it as any `contracts.approvals.Approvals`.
     approvals = cast("ApprovalService", door.approvals or Unattended())
     shared = dataclasses.replace(
@@ -213,15 +224,6 @@ async def serving(  # noqa: PLR0915 - the wiring of one process, in order
         clock=environment.clock,
         log=log,
     )
-    archive = ChatStore(
-        settings.home / "chats",
-        disk=ReservedDisk(environment.disk, services.reserve),
-        log=log,
-        archive_after_lines=settings.history.archive_after_lines,
-        clock=environment.clock,
-        flush=lambda: exporter.flush(),  # noqa: PLW0108 - it is made below
-    )
-    exporter = Exporter(ArchiveExport(archive, event_log), event_log, clock=environment.clock, log=log)
     intake = Intake(
         chats,
         event_log,
@@ -265,7 +267,8 @@ async def serving(  # noqa: PLR0915 - the wiring of one process, in order
             await dashboard.start()
             around.push_async_callback(dashboard.stop)
         around.push_async_callback(event_log.close)
-        around.push_async_callback(exporter.close)
+        for one in exports:
+            around.push_async_callback(one.close)
         around.push_async_callback(services.model.close)
         mcp.start()
         around.push_async_callback(mcp.close)
@@ -275,7 +278,8 @@ async def serving(  # noqa: PLR0915 - the wiring of one process, in order
         await asyncio.to_thread(services.vetting.find_instruction_files)
         await chats.start()
         await locales.load()
-        exporter.start()
+        for one in exports:
+            one.start()
         around.push_async_callback(_stopped, channels.values(), runner, door)
         around.push_async_callback(turns.summaries.stop)
         checking = asyncio.create_task(check_model(services, pool.deps.models.name, say, trouble))

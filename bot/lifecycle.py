@@ -18,6 +18,7 @@ from bot.contracts.channel import Channel, Intake, Manifest
 from bot.contracts.environment import Clock, Disk, Ids, Log
 from bot.contracts.journal import Journal
 from bot.contracts.leadership import Leadership, SoleLeader
+from bot.contracts.recall import Recalls
 from bot.core.artifacts import ArtifactStore
 from bot.core.event_log import EventLog
 from bot.core.fallback import Fallback
@@ -37,7 +38,6 @@ from bot.gateway.watchdog import ChannelWatchdog
 from bot.history.archive.store import FILES as ARCHIVE_FILES
 from bot.history.line_stream import LineStream
 from bot.history.memory.files import NoteStore
-from bot.history.search.searched_archive import SearchedArchive
 from bot.history.transcript.requests import RequestLog
 from bot.history.transcript.store import FILES as TRANSCRIPT_FILES
 from bot.history.transcript.store import Transcript
@@ -67,8 +67,6 @@ CHECK_SECONDS = 5.0
 LONGEST_RETRY = 30.0
 KEEP_LEARNED_SECONDS = 60.0
 KEEP_DESCRIPTORS_SECONDS = 30.0
-KEEP_INDEX_SECONDS = 10.0
-"""Also the time after a start before the search index catches up: until then everything goes to the start."""
 PART_SECONDS = 2.0
 """Between two looks at which parts work."""
 ASK_LIMITS_SECONDS = 600.0
@@ -109,7 +107,8 @@ class Services:
     manifests: Mapping[str, Manifest]
     journal: Journal
     stream: LineStream
-    archive: SearchedArchive
+    archive: Any
+    """That of the core; the gateway's own one before."""
     transcript: Transcript
     requests: RequestLog
     artifacts: ArtifactStore
@@ -124,6 +123,7 @@ class Services:
     vetting: Vetting
     skills: SkillFolder
     fallbacks: Sequence[Fallback] = ()
+    recall: Recalls | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +297,6 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
         PeriodicJob("keep what was learnt of models", KEEP_LEARNED_SECONDS, services.learned.save),
         PeriodicJob("stop what runs for blocked people", PART_SECONDS, gateway.parts.stops.stop_blocked),
         PeriodicJob("keep descriptors back", KEEP_DESCRIPTORS_SECONDS, lambda: _keep_descriptors(gateway)),
-        PeriodicJob("keep the search index", KEEP_INDEX_SECONDS, services.archive.tend),
         PeriodicJob("ask what the model takes in", ASK_LIMITS_SECONDS, ask_limits),
     ]
     housekeeping = PeriodicJobs([*gateway.chores.all(), *chores], services.log)

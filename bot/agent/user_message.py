@@ -10,7 +10,8 @@ from bot import errors, tags, text
 from bot.agent.deps import AgentDeps
 from bot.context.deletions import ids_of
 from bot.contracts.agent import TurnRequest
-from bot.contracts.archive import Archive, ArchiveLine, HistoryQuery
+from bot.contracts.archive import ArchiveLine, HistoryQuery
+from bot.contracts.archive import GatewayArchive as Archive
 from bot.contracts.base import Json, Message
 from bot.contracts.environment import storage_errors_logged
 from bot.contracts.inbound import Inbound, Quoted, ShownFile

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from bot.access_list import AccessList
 from bot.contracts.agent import Agent
-from bot.contracts.archive import Archive
+from bot.contracts.archive import GatewayArchive as Archive
 from bot.contracts.artifacts import Artifacts
 from bot.contracts.channel import Channel, Manifest
 from bot.contracts.environment import Alert, Clock, Ids, Log, Redact

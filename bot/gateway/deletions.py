@@ -14,7 +14,8 @@ from typing import TypeVar
 
 from bot import errors
 from bot.contracts.agent import Agent
-from bot.contracts.archive import Archive, ArchiveLine, HistoryQuery
+from bot.contracts.archive import ArchiveLine, HistoryQuery
+from bot.contracts.archive import GatewayArchive as Archive
 from bot.contracts.artifacts import Artifacts
 from bot.contracts.base import Role
 from bot.contracts.channel import Manifest

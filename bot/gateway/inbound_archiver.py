@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Sequence
 
-from bot.contracts.archive import Archive, ArchiveLine, HistoryQuery
+from bot.contracts.archive import ArchiveLine, HistoryQuery
+from bot.contracts.archive import GatewayArchive as Archive
 from bot.contracts.environment import Log, storage_errors_logged
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound

@@ -6,7 +6,8 @@ import itertools
 from collections.abc import Mapping, Sequence
 
 from bot import errors, ulids
-from bot.contracts.archive import Archive, ArchiveLine, HistoryQuery
+from bot.contracts.archive import ArchiveLine, HistoryQuery
+from bot.contracts.archive import GatewayArchive as Archive
 from bot.contracts.base import ChatType
 from bot.contracts.channel import Manifest
 from bot.contracts.environment import Clock, Log, storage_errors_logged

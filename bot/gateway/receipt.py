@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from bot import text
-from bot.contracts.archive import Archive
+from bot.contracts.archive import GatewayArchive as Archive
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock
 from bot.contracts.inbound import Inbound

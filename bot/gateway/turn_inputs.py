@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 
 from bot import errors, text
 from bot.contracts.agent import Agent, LastTurn
-from bot.contracts.archive import Archive, ArchiveLine, HistoryQuery
+from bot.contracts.archive import ArchiveLine, HistoryQuery
+from bot.contracts.archive import GatewayArchive as Archive
 from bot.contracts.channel import Channel
 from bot.contracts.environment import Clock, Log, OperatorNotices
 from bot.contracts.identity import ChatKey

@@ -10,7 +10,8 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 
 from bot import errors
-from bot.contracts.archive import Archive, ArchiveLine, HistoryQuery
+from bot.contracts.archive import ArchiveLine, HistoryQuery
+from bot.contracts.archive import GatewayArchive as Archive
 from bot.contracts.environment import Alert, Clock, Log, storage_errors_logged
 from bot.contracts.outbound import Address, OutboxRow, Sent
 from bot.core.rate_limit import MAX_WAIT, UNSAID

@@ -12,7 +12,7 @@ from dataclasses import replace
 from bot import errors
 from bot.contracts.agent import PriorReply
 from bot.contracts.approvals import QuestionButtons
-from bot.contracts.archive import Archive
+from bot.contracts.archive import GatewayArchive as Archive
 from bot.contracts.channel import Channel
 from bot.contracts.environment import Alert, Clock, Ids, Log
 from bot.contracts.identity import ChatKey
