@@ -12,7 +12,7 @@ import socket
 from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
@@ -32,6 +32,7 @@ from bot.contracts.leadership import Leadership
 from bot.contracts.manner import Manner
 from bot.contracts.model import Model
 from bot.contracts.questions import Questions
+from bot.contracts.recall import Recalls
 from bot.contracts.tools import ToolWatch
 from bot.core.artifacts import ArtifactStore
 from bot.core.assembly import Prompts

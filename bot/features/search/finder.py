@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
+from bot import text
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.recall import Hit, Recalled, RecallQuery
 from bot.core.archive.window import read_line
@@ -107,7 +108,7 @@ class Finder:
 
     def _literally(self, chats: Sequence[IndexedChat], query: RecallQuery) -> list[FoundLine]:
         """The lines that have the first phrasing as it stands, the newest first."""
-        asked = next(iter(query.queries), "").strip()[:200].casefold()
+        asked = text.clean(next(iter(query.queries), "").strip()[:200]).casefold()
         found = list[int]()
         for chat in chats if asked else ():
             first, last = chat.row_range()

@@ -1,76 +1,79 @@
-"""The index says the same as one made anew from the archive, whatever happened to the files."""
+"""The index has what was said and stands, whatever happened to its process, its file and its disk."""
 
 from __future__ import annotations
 
 import asyncio
+import random
+import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
+from bot import errors
 from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.identity import ChatKey
-from bot.core.file_names import encode
-from bot.history.archive.store import ChatStore
-from bot.history.search.chat_indexer import SESSION_GAP
-from bot.history.search.index import Index
-from bot.history.search.recall import Recall
-from bot.system import SystemDisk
-from bot.testing.clock import FakeClock
-from bot.testing.log import MemoryLog
-from tests.shares import examples
+from bot.contracts.recall import Hit, RecallQuery
+from bot.core import events, exports
+from bot.core.archive.export import ArchiveExport
+from bot.core.archive.store import ChatStore
+from bot.core.exports import Exporter
+from bot.features.search import index
+from bot.features.search.index import SESSION_GAP
+from bot.features.search.service import Search
+from bot.system import SystemClock, SystemDisk
+from bot.testing.log import MemoryLog as Lines
+from tests.talk import Talk
 
 NOW = 1_800_000_000_000
 KEY = ChatKey.parse("web:chat:1")
 
 
 class Bed:
-    """An archive in a folder and its index in a file."""
+    """A log and the index of it in a file."""
 
-    def __init__(self, root: Path, limit: int = 1000) -> None:
-        self.folder, self.path = root / "chats", root / "index.db"
-        self.store = ChatStore(
-            self.folder, disk=SystemDisk(), log=MemoryLog(), archive_after_lines=limit, clock=FakeClock()
-        )
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.talk = Talk()
+        self.log = Lines()
         self.ts = NOW
-        self.opened: list[Recall] = []
-        self.recall = self.reopened()
+        self.search = self.opened()
 
-    def reopened(self) -> Recall:
-        self.opened.append(Recall.opened(self.path, self.folder, SystemDisk()))
-        return self.opened[-1]
+    def opened(self, path: Path | None = None) -> Search:
+        search = Search(path or self.path, self.talk.log, clock=SystemClock(), log=self.log)
+        search.exporter.start()
+        return search
 
-    async def close(self) -> None:
-        for recall in self.opened:
-            recall.close()
-        await self.store.close()
+    async def again(self) -> None:
+        """The process ends, and another one begins."""
+        await self.search.exporter.close()
+        self.search = self.opened()
 
-    async def say(self, text: str, role: str = "user", key: ChatKey = KEY, **fields: Any) -> None:
+    def say(self, text: str, role: str = "user", key: ChatKey = KEY, **fields: Any) -> None:
         self.ts += fields.pop("gap", 1_000)
         line = {"ts": self.ts, "channel": "web", "chatId": "1", "chatKey": key, "role": role, "text": text}
-        await self.store.append(ArchiveLine.model_validate({**line, **fields}))
+        self.talk.say(ArchiveLine.model_validate({**line, **fields}))
 
-    def search(self, query: str, *keys: ChatKey, recall: Recall | None = None, limit: int = 10) -> list[str]:
-        recall = recall or self.recall
-        recall.catch_up()
-        return [hit.line.text for hit in recall.search(keys or (KEY,), query, self.ts, limit)]
+    async def hits(self, query: str, *keys: ChatKey, **more: Any) -> list[Hit]:
+        return (await self.search.recall(keys or (KEY,), RecallQuery((query,), self.ts, **more))).hits
+
+    async def find(self, query: str, *keys: ChatKey, **more: Any) -> list[str]:
+        return [hit.line.text for hit in await self.hits(query, *keys, **more)]
 
 
 @pytest.fixture
 async def bed(tmp_path: Path) -> AsyncIterator[Bed]:
-    bed = Bed(tmp_path, limit=10)
+    bed = Bed(tmp_path / "index.db")
     yield bed
-    await bed.close()
+    await bed.search.exporter.close()
 
 
 async def test_words_are_found_in_all_their_forms(bed: Bed) -> None:
     for text in ("We bought two tickets to Oslo", "the policies were refunded", "nothing of the kind", "ok"):
-        await bed.say(text, gap=2 * SESSION_GAP)
-    assert bed.search("who buys a ticket?") == ["We bought two tickets to Oslo"]
-    assert bed.search("refunding policy") == ["the policies were refunded"]
+        bed.say(text, gap=2 * SESSION_GAP)
+    assert await bed.find("who buys a ticket?") == ["We bought two tickets to Oslo"]
+    assert await bed.find("refunding policy") == ["the policies were refunded"]
 
 
 @pytest.mark.parametrize(
@@ -97,107 +100,134 @@ async def test_words_are_found_in_all_their_forms(bed: Bed) -> None:
 )
 async def test_every_script_and_every_kind_of_name_is_found(bed: Bed, text: str, query: str) -> None:
     for other in ("something else entirely", "完全不同的话", "全然違う話", "다른 이야기", "אחר לגמרי"):
-        await bed.say(other, gap=2 * SESSION_GAP)
-    await bed.say(text, gap=2 * SESSION_GAP)
-    assert bed.search(query)[0] == text
+        bed.say(other, gap=2 * SESSION_GAP)
+    bed.say(text, gap=2 * SESSION_GAP)
+    assert (await bed.find(query))[0] == text
 
 
 async def test_an_answer_comes_with_its_question(bed: Bed) -> None:
-    await bed.say("what is the wifi password?")
-    await bed.say("it is swordfish-42", role="assistant")
-    await bed.say("far away", gap=2 * SESSION_GAP)
-    bed.recall.catch_up()
-    (hit, *_) = bed.recall.search([KEY], "swordfish-42", bed.ts)
+    bed.say("what is the wifi password?")
+    bed.say("it is swordfish-42", role="assistant")
+    bed.say("far away", gap=2 * SESSION_GAP)
+    (hit, *_) = await bed.hits("swordfish-42")
     assert (hit.line.text, [near.text for near in hit.near]) == (
         "it is swordfish-42",
         ["what is the wifi password?"],
     )
-    assert "it is swordfish-42" in bed.search("wifi password")
+    assert "it is swordfish-42" in await bed.find("wifi password")
 
 
 async def test_a_chat_is_found_in_its_own_lines_alone(bed: Bed) -> None:
-    await bed.say("the secret garden", key=ChatKey.parse("web:chat:1"))
-    await bed.say("the secret door", key=ChatKey.parse("web:chat:2"))
-    assert bed.search("secret", ChatKey.parse("web:chat:1")) == ["the secret garden"]
-    assert bed.search("secret", ChatKey.parse("web:chat:3")) == []
-    assert bed.search("secret") == ["the secret garden"]
-    assert set(bed.search("secret", *map(ChatKey.parse, ("web:chat:1", "web:chat:2")))) == {
-        "the secret garden",
-        "the secret door",
-    }
+    one, two, three = map(ChatKey.parse, ("web:chat:1", "web:chat:2", "web:chat:3"))
+    bed.say("the secret garden", key=one)
+    bed.say("the secret door", key=two)
+    assert await bed.find("secret", one) == ["the secret garden"]
+    assert await bed.find("secret", three) == []
+    assert set(await bed.find("secret", one, two)) == {"the secret garden", "the secret door"}
 
 
-async def test_an_edit_replaces_and_a_tombstone_hides(bed: Bed) -> None:
-    await bed.say("we meet at noon", messageId="m1")
-    await bed.say("fine", role="assistant", messageId="m2")
-    await bed.say("bring the umbrella", messageId="m3")
-    bed.recall.catch_up()
-    await bed.say("we meet at dusk", messageId="m1", meta={"edited": True})
-    await bed.say("", role="system", messageId="m3", meta={"deleted": True})
-    assert bed.search("noon") == []
-    assert bed.search("umbrella") == []
-    (hit, *_) = bed.recall.search([KEY], "dusk", bed.ts)
-    assert hit.line.text == "we meet at dusk"
-    assert [near.text for near in hit.near] == ["fine"]
+async def test_what_was_asked_for_narrows_what_is_found(bed: Bed) -> None:
+    bed.say("umbrella one")
+    bed.say("umbrella two", role="assistant")
+    bed.say("umbrella three")
+    assert await bed.find("umbrella", role="assistant") == ["umbrella two"]
+    assert set(await bed.find("umbrella", after=NOW + 2_000)) == {"umbrella two", "umbrella three"}
+    assert await bed.find("umbrella", before=NOW + 2_000) == ["umbrella one"]
+    assert await bed.find("umbrella", keyword="THREE") == ["umbrella three"]
+    assert await bed.find("umbrella", skip=lambda line: line.role == "user") == ["umbrella two"]
+    both = await bed.find("umbrella", limit=2), await bed.find("umbrella", limit=2, offset=2)
+    assert sorted([*both[0], *both[1]]) == ["umbrella one", "umbrella three", "umbrella two"]
 
 
-async def test_the_words_of_what_was_removed_or_replaced_are_not_kept_beside_the_lines(bed: Bed) -> None:
-    def words() -> set[str]:
-        return {run for (run,) in bed.recall.index.db.execute("SELECT run FROM runs")}
-
-    await bed.say("my code is swordfish-42, my fish is fresh", messageId="m1")
-    await bed.say("is it 鯨", messageId="m2")
-    await bed.say("my fish is fresh", messageId="m3")
-    bed.recall.catch_up()
-    assert {"swordfish-42,", "fresh"} <= words()
-    await bed.say("", role="system", messageId="m1", meta={"deleted": True})
-    await bed.say("is it a whale?", messageId="m2", meta={"edited": True})
-    bed.recall.catch_up()
-    assert words() == {"my", "fish", "is", "fresh", "it", "a", "whale?"}
-    await bed.say("swordfish-42, once more")
-    bed.recall.catch_up()
-    assert "swordfish-42," in words()
+async def test_a_question_of_words_that_are_everywhere_is_taken_literally(bed: Bed) -> None:
+    bed.say('so, are you "with" us?')
+    bed.say("nobody")
+    assert await bed.find('ARE you "with" us') == ['so, are you "with" us?']
+    assert await bed.find("  ") == []
 
 
-async def test_what_is_rotated_stays_where_it_was(bed: Bed) -> None:
-    for number in range(35):
-        await bed.say(f"number{number} of many")
-        if number % 7 == 0:
-            bed.recall.catch_up()
-    assert len(list(bed.folder.glob("*archive*"))) >= 3
-    assert [bed.search(f"number{number}")[0] for number in range(35)] == [
-        f"number{number} of many" for number in range(35)
-    ]
-    again = bed.reopened()
-    assert contents(again.index) == contents(bed.recall.index)
+async def test_the_chats_of_a_channel_are_those_last_spoken_in_first(bed: Bed) -> None:
+    slack = [ChatKey.parse("slack:chat:C1:thread:1.2"), ChatKey("slack", "長" * 100)]
+    for key in (*slack, KEY):
+        bed.say("a", key=key)
+    assert await bed.search.kept("slack") == slack[::-1]
 
 
-async def test_files_that_were_changed_by_hand_are_read_anew(bed: Bed) -> None:
-    await bed.say("the first secret")
-    await bed.say("the second line")
-    bed.recall.catch_up()
-    main = bed.folder / f"{encode(KEY)}.jsonl"
-    main.write_bytes(main.read_bytes().split(b"\n", 1)[1])
-    assert bed.search("secret") == []
-    assert bed.search("second") == ["the second line"]
+async def test_an_edit_replaces_and_a_deletion_hides(bed: Bed) -> None:
+    bed.say("we meet at noon", messageId="m1")
+    bed.say("fine", role="assistant", messageId="m2")
+    bed.say("bring the umbrella", messageId="m3")
+    assert (await bed.find("umbrella"))[0] == "bring the umbrella"
+    bed.say("we meet at dusk", messageId="m1", meta={"edited": True})
+    bed.say("", messageId="m3", meta={"deleted": True})
+    assert await bed.find("noon") == await bed.find("umbrella") == []
+    (hit, *_) = await bed.hits("dusk")
+    assert (hit.line.text, [near.text for near in hit.near]) == ("we meet at dusk", ["fine"])
 
 
-@pytest.mark.parametrize("wreck", [b"", b"no database", b"SQLite format 3\x00" + b"\xff" * 5000])
-async def test_an_index_of_nothing_we_know_is_made_anew(bed: Bed, wreck: bytes) -> None:
-    await bed.say("still there")
-    bed.recall.close()
+async def test_what_was_removed_is_in_no_byte_of_the_file(bed: Bed) -> None:
+    for number in range(50):
+        bed.say(f"line {number}")
+    bed.say("my code is swordfish", gap=2 * SESSION_GAP, messageId="m1", meta={"requestId": "R1"})
+    bed.say("swordfish, I see", role="assistant", messageId="m2", meta={"requestId": "R1"})
+    assert len(await bed.find("swordfish")) == 2
+    bed.talk.append(KEY, events.Removed(("R1",), ("R1",), ("m1", "m2"), by="R9"))
+    assert await bed.find("swordfish") == []
+    await bed.search.exporter.close()
+    written = b"".join(path.read_bytes() for path in bed.path.parent.glob("index.db*"))
+    assert b"line 49" in written
+    assert b"swordfish" not in written
+    bed.search = bed.opened()
+
+
+@pytest.mark.parametrize("wreck", [b"", b"no database at all", b"SQLite format 3\x00" + b"\xff" * 9_000])
+async def test_a_file_that_is_no_index_of_ours_is_made_anew(bed: Bed, wreck: bytes) -> None:
+    bed.say("the red umbrella")
+    await bed.search.exporter.close()
     bed.path.write_bytes(wreck)
-    assert bed.search("still there", recall=bed.reopened()) == ["still there"]
+    bed.search = bed.opened()
+    assert await bed.find("umbrellas") == ["the red umbrella"]
 
 
-def contents(index: Index) -> dict[str, Any]:
+async def test_pages_that_went_bad_under_a_running_index_are_given_up(bed: Bed) -> None:
+    for number in range(200):
+        bed.say(f"umbrella number{number}")
+    assert (await bed.find("number150"))[0] == "umbrella number150"
+    db = sqlite3.connect(bed.path)
+    db.execute("UPDATE tokens_data SET block = ? WHERE id > 10", (b"\xff" * 40,))
+    db.commit()
+    db.close()
+    assert (await bed.find("number151"))[0] == "umbrella number151"
+
+
+async def test_an_index_is_rebuilt_beside_a_process_that_goes_on(bed: Bed) -> None:
+    bed.say("the red umbrella")
+    assert await bed.find("umbrella") == ["the red umbrella"]
+    other = bed.opened()
+    assert await other.rebuild() == (1, 1)
+    bed.say("another umbrella")
+    assert set(await bed.find("umbrella")) == {"the red umbrella", "another umbrella"}
+    await other.exporter.close()
+
+
+async def test_where_no_index_can_be_had_the_search_says_so(
+    bed: Bed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exports, "RETRY_SECONDS", 0.0)
+    without = bed.opened(tmp_path)
+    with pytest.raises(errors.StorageError):
+        await without.recall([KEY], RecallQuery(("umbrella",), NOW))
+    await without.exporter.close()
+
+
+def contents(path: Path) -> dict[str, Any]:
     """What an index says, whatever numbers it gave to its chats."""
-    db, found = index.db, {}
-    for number, name, *rest in db.execute(
-        "SELECT id, name, size, last_at, last_hash, lines, tokens, session, place, last_ts, mark FROM chats"
-    ).fetchall():
+    db = sqlite3.connect(path)
+    found = {}
+    chats = "SELECT id, name, lines, tokens, session, place, last_ts FROM chats"
+    for number, name, *rest in db.execute(chats).fetchall():
         lines = db.execute(
-            "SELECT line - (? << 32), at, size, ts, role FROM lines WHERE line >> 32 = ?", (number, number)
+            "SELECT line - (? << 32), ts, role, raw FROM lines WHERE line >> 32 = ?", (number, number)
         ).fetchall()
         sessions = db.execute(
             "SELECT id - (? << 24), first_ts, last_ts FROM sessions WHERE id >> 24 = ?", (number, number)
@@ -212,85 +242,47 @@ def contents(index: Index) -> dict[str, Any]:
             )
             for term, _ in words
         }
-        revised = db.execute(
-            "SELECT substr(key, ?), ts, request FROM revised WHERE key GLOB ? || ':*'",
-            (len(f"{number:x}:") + 1, f"{number:x}"),
-        ).fetchall()
-        found[name] = (rest, sorted(lines), sorted(sessions), sorted(revised), tokens)
+        found[name] = (rest, sorted(lines), sorted(sessions), tokens)
+    db.close()
     return found
 
 
-def standing(index: Index, key: ChatKey) -> list[str]:
-    """The texts of all lines that the index knows of a chat."""
-    found = index.db.execute(
-        "SELECT at, lines.size FROM lines, chats WHERE name = ? AND line >> 32 = id", (encode(key),)
-    ).fetchall()
-    with index.streams.open(encode(key)) as stream:
-        return [ArchiveLine.model_validate_json(stream.read(*place)).text for place in found]
-
-
-TEXTS = st.sampled_from(
-    ["alpha beta", "beta gamma gamma", "退款政策", "Getting HTTPError", "", "ok 🎉", "x" * 300]
-)
-ACTS = st.lists(
-    st.one_of(
-        st.tuples(
-            st.just("say"), TEXTS, st.integers(0, 4), st.sampled_from([1_000, 2 * SESSION_GAP, -5_000])
-        ),
-        st.tuples(st.just("edit"), TEXTS, st.integers(0, 4), st.just(1_000)),
-        st.tuples(st.just("gone"), st.just(""), st.integers(0, 4), st.just(1_000)),
-        st.tuples(
-            st.sampled_from(["catch up", "slice", "crash", "torn"]), st.just(""), st.just(0), st.just(0)
-        ),
-    ),
-    max_size=25,
-)
-
-
-@settings(
-    max_examples=examples(25),
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-    derandomize=True,
-)
-@given(acts=ACTS, limit=st.integers(2, 8))
-def test_any_history_leaves_what_a_fresh_index_says(
-    tmp_path_factory: pytest.TempPathFactory, acts: list[tuple[str, str, int, int]], limit: int
+@pytest.mark.parametrize("seed", range(6))
+async def test_any_history_leaves_what_a_fresh_index_says_and_what_the_archive_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    asyncio.run(_lived(tmp_path_factory.mktemp("lived"), acts, limit))
-
-
-async def _lived(root: Path, acts: list[tuple[str, str, int, int]], limit: int) -> None:
-    bed = Bed(root, limit)
-    for act, text, number, gap in acts:
-        if act in {"say", "edit", "gone"}:
-            await _spoken(bed, act, text, number, gap)
-        elif act == "torn":
-            for path in bed.folder.glob("*.jsonl"):
-                if "archive" not in path.name:
-                    SystemDisk().append(path, b'{"torn')
-        elif act == "crash":
-            bed.recall.close()
-            bed.recall = bed.reopened()
-        elif act == "slice":
-            for name in bed.recall.index.streams.names():
-                bed.recall.index.catch_up(name, 2)
-        else:
-            bed.recall.catch_up()
-    bed.recall.catch_up()
-    fresh = Recall.opened(None, bed.folder, SystemDisk())
-    fresh.catch_up()
-    assert contents(bed.recall.index) == contents(fresh.index)
-    for key in map(ChatKey.parse, ("web:chat:0", "web:chat:1")):
-        shown = (await bed.store.search(key, HistoryQuery(limit=1000))).lines
-        assert sorted(standing(fresh.index, key)) == sorted(line.text for line in shown)
-    fresh.close()
-    await bed.close()
-
-
-async def _spoken(bed: Bed, act: str, text: str, number: int, gap: int) -> None:
-    role = "system" if act == "gone" else "assistant" if number % 2 else "user"
-    meta = {"edit": {"edited": True}, "gone": {"deleted": True}}.get(act)
-    await bed.say(
-        text, role, messageId=f"m{number}", gap=gap, key=ChatKey.parse(f"web:chat:{number % 2}"), meta=meta
-    )
+    monkeypatch.setattr(exports, "SYNC_SECONDS", 0.0)
+    monkeypatch.setattr(index, "SLICE", 3)
+    rng, bed = random.Random(seed), Bed(tmp_path / "index.db")
+    texts = ["alpha beta", "beta gamma gamma", "退款政策", "Getting HTTPError", "", "ok 🎉", "x" * 300]
+    chats = [ChatKey.parse("web:chat:0"), KEY]
+    for _ in range(120):
+        act, number = rng.choice(["say"] * 6 + ["edit", "gone", "end", "wait"]), rng.randint(0, 9)
+        fields: dict[str, Any] = {"messageId": f"m{number}", "key": chats[number % 2]}
+        if act == "say":
+            role, gap = rng.choice(["user", "assistant"]), rng.choice([1_000, 2 * SESSION_GAP, -5_000])
+            bed.say(rng.choice(texts), role, gap=gap, **fields)
+        elif act == "edit":
+            bed.say(rng.choice(texts), meta={"edited": True}, **fields)
+        elif act == "gone" and number < 4:
+            bed.say("", meta={"deleted": True}, **fields)
+        elif act == "end":
+            await bed.again()
+        elif act == "wait":
+            await bed.search.caught_up()
+            await asyncio.sleep(0)
+    await bed.search.exporter.close()
+    fresh = bed.opened(tmp_path / "fresh.db")
+    await fresh.caught_up()
+    await fresh.exporter.close()
+    assert contents(bed.path) == contents(tmp_path / "fresh.db")
+    store = ChatStore(tmp_path / "chats", disk=SystemDisk(), log=bed.log)
+    archive = Exporter(ArchiveExport(store, bed.talk.log), bed.talk.log, clock=SystemClock(), log=bed.log)
+    archive.start()
+    await archive.flush()
+    await archive.close()
+    for key in chats:
+        shown = (await store.search(key, HistoryQuery(limit=1_000))).lines
+        rows = contents(bed.path)[str(key)][1]
+        standing = [ArchiveLine.model_validate_json(raw).text for *_, raw in rows]
+        assert sorted(standing) == sorted(line.text for line in shown)
