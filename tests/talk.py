@@ -12,6 +12,7 @@ from bot.contracts.inbound import Inbound
 from bot.core import events
 from bot.core.event_log import Entry, EventLog, MemoryLog, Position
 from bot.core.events import Codec, Event, EventData
+from bot.core.sqlite_log import SqliteLog
 from bot.features.search import index
 from bot.features.search.finder import Finder
 from bot.features.search.service import Search
@@ -61,6 +62,16 @@ class Talk:
         )
         kinds = {"delete": events.Deleted, "edit": events.Edited, "message": events.Received}
         self.append(chat, kinds[inbound.kind](inbound), at=line.ts / 1000)
+
+
+async def logged(path: Path, lines: Iterable[ArchiveLine]) -> None:
+    """Write a log of what some lines say."""
+    log = SqliteLog(path, Codec(), clock=SystemClock(), log=Lines())
+    talk = Talk(log)
+    for line in lines:
+        talk.say(line)
+    await log.committed()
+    await log.close()
 
 
 async def indexed(path: Path, lines: Iterable[ArchiveLine], log: EventLog | None = None) -> None:

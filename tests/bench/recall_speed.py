@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 
+from bot.history.search.searched_archive import SearchedArchive
+
 from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.identity import ChatKey
 from bot.contracts.recall import RecallQuery
@@ -19,7 +21,6 @@ from bot.core import jsonl
 from bot.core.file_names import encode
 from bot.history.archive.store import ChatStore
 from bot.history.search import index
-from bot.history.search.searched_archive import SearchedArchive
 from bot.system import SystemDisk
 from bot.testing.log import MemoryLog
 

@@ -16,6 +16,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from bot.history.search.index import Index
 
 from bot import backup, errors, instance
 from bot.contracts.approvals import Approval
@@ -24,7 +25,6 @@ from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.outbound import OutboxRow
 from bot.history.archive.store import ChatStore
-from bot.history.search.index import Index
 from bot.history.usage.sums import UsageSums
 from bot.journal import SqliteJournal
 from bot.personal_data import PersonalData

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bot.history.search.index import Index
 
 from bot import errors, instance
 from bot.access_list import AccessList
@@ -23,7 +24,6 @@ from bot.contracts.outbound import OutboxRow
 from bot.core.artifacts import ArtifactStore
 from bot.history.archive.store import ChatStore
 from bot.history.memory.files import NoteStore
-from bot.history.search.index import Index
 from bot.history.usage.sums import UsageSums
 from bot.journal import SqliteJournal
 from bot.personal_data import PARTS, Kept, PersonalData

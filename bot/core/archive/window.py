@@ -93,7 +93,12 @@ def read_line(raw: bytes) -> ArchiveLine | None:
     has, as where somebody wrote microseconds.
     """
     line = _read(raw)
-    return line if line is not None and _FIRST <= line.ts <= _LAST else None
+    return line if line is not None and is_dated(line) else None
+
+
+def is_dated(line: ArchiveLine) -> bool:
+    """True if a line has a time that a calendar has."""
+    return _FIRST <= line.ts <= _LAST
 
 
 def _read(raw: bytes) -> ArchiveLine | None:

@@ -20,7 +20,7 @@ from bot.contracts.identity import ChatKey
 from bot.core import events
 from bot.core.archive import lines
 from bot.core.archive.line_fold import LineFold
-from bot.core.archive.window import is_edit, is_removal, moment_of, read_line
+from bot.core.archive.window import is_dated, is_edit, is_removal, moment_of, read_line
 from bot.core.event_log import EventLog
 from bot.core.events import Event
 from bot.core.exports import Export, ExportLost
@@ -249,7 +249,7 @@ class _Writer:
                 self._remove_words(one.gone)
             elif one.line is not None and one.replaces:
                 self._replace(one.line, one.seq)
-            elif one.line is not None and one.seq > chat.seq:
+            elif one.line is not None and one.seq > chat.seq and is_dated(one.line):
                 chat.seq = one.seq
                 self._put(one.line, one.seq)
         self._db.execute(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bot.history.search.searched_archive import SearchedArchive
 
 from bot.context import deletions
 from bot.context.store import InjectedMessage, RunningTurn
@@ -16,7 +17,6 @@ from bot.contracts.archive import ArchiveKey, ArchiveLine
 from bot.contracts.identity import ChatKey
 from bot.contracts.recall import MembershipAnswer
 from bot.contracts.transcript import Injection
-from bot.history.search.searched_archive import SearchedArchive
 from bot.system import SystemDisk
 from bot.testing.log import MemoryLog
 from bot.testing.model import reply, text, tool_use

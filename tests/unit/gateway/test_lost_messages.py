@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bot.history.search.searched_archive import SearchedArchive
 
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
 from bot.gateway.lost_messages import LostMessages
 from bot.history.archive.store import ChatStore
-from bot.history.search.searched_archive import SearchedArchive
 from bot.journal import SqliteJournal
 from bot.system import SystemDisk, UlidSource
 from bot.testing.clock import FakeClock

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bot.history.search.searched_archive import SearchedArchive
 
 from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.identity import ChatKey
@@ -15,7 +16,6 @@ from bot.contracts.transcript import MessageEvent, TranscriptLine
 from bot.core.file_names import encode
 from bot.history.archive.store import ChatStore
 from bot.history.retention import Expired, Retention
-from bot.history.search.searched_archive import SearchedArchive
 from bot.history.transcript.requests import RequestLog, SentRequest
 from bot.history.transcript.store import Transcript
 from bot.system import SystemDisk, UlidSource
