@@ -20,6 +20,9 @@ from bot.system import SystemClock
 from bot.testing.log import MemoryLog as Lines
 
 
+CODEC = Codec()
+
+
 class Talk:
     """Appends what lines of an archive are made of: words of people, answers, edits (`meta.edited`), deletions (`meta.deleted`)."""
 
@@ -33,7 +36,7 @@ class Talk:
             self.seqs[chat] += 1
             name = f"{chat}-{self.seqs[chat]}"
             event = Event(name, chat, at, one, turn or name, "7", self.seqs[chat])
-            entries.append(Entry(event, Position(0), Codec().encode(one)))
+            entries.append(Entry(event, Position(0), CODEC.encode(one)))
         self.log.append(entries)
 
     def say(self, line: ArchiveLine) -> None:
