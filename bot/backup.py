@@ -31,7 +31,6 @@ from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Disk, OpenFile
 from bot.core import jsonl
 from bot.core.archive import rotation
-from bot.history.search import index
 from bot.history.usage.sums import FILE as USAGE
 from bot.journal import snapshot
 from bot.system import SystemClock
@@ -300,8 +299,6 @@ def _unpacked(
             )
         if disk.size(scratch / JOURNAL):
             snapshot.take_up(scratch / JOURNAL, moved=moved)
-        if (scratch / CHATS).is_dir():
-            index.rebuild(scratch / INDEX, scratch / CHATS, disk)
         if database is not None and disk.size(scratch / JOURNAL):
             from bot.journal import transfer  # its library is there where it is wanted
 

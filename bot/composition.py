@@ -20,22 +20,23 @@ from bot.access_list import AccessList, Operators
 from bot.connections import Connections
 from bot.contracts.approvals import Approvals
 from bot.contracts.channel import Channel, ChannelDeps
-from bot.contracts.environment import Clock, OperatorNotices, Log
+from bot.contracts.environment import Clock, Log, OperatorNotices
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.jobs import Jobs
-from bot.contracts.journal import Journal
 from bot.contracts.leadership import Leadership
 from bot.contracts.manner import Manner
 from bot.contracts.model import Model
+from bot.contracts.provenance import unpacked
 from bot.contracts.questions import Questions
+from bot.contracts.recall import Recalls
 from bot.contracts.tasks import NullTaskEvents
 from bot.core.access import Memberships
 from bot.core.agent_deps import AgentDeps, Limits
+from bot.core.archive.store import ChatStore
 from bot.core.artifacts import ArtifactStore
 from bot.core.assembly import Prompts
 from bot.core.compaction import Policy
 from bot.core.estimate import Estimator
-from bot.contracts.provenance import unpacked
 from bot.core.events import Remembered
 from bot.core.fallback import Fallback, FallbackModel, ProviderFallbacks
 from bot.core.feature import WorkWatch, WrapCall
@@ -48,15 +49,11 @@ from bot.core.tasks.limits import TaskLimits
 from bot.dashboard.console import Console, ConsoleSources, PartHealth
 from bot.dashboard.metrics import Figures, LogMetrics, MetricsPage
 from bot.dashboard.server import Dashboard
-from bot.disk_reserve import DiskReserve, ReservedDisk
-from bot.history.archive.store import ChatStore
-from bot.history.line_stream import LineStream
+from bot.disk_reserve import DiskReserve
 from bot.history.memory.files import NoteStore
 from bot.history.memory.memories import Memories, SavedMemory
-from bot.history.search.searched_archive import SearchedArchive
 from bot.history.transcript.requests import RequestLog
 from bot.history.usage.sums import UsageSums
-from bot.journal.sqlite import SqliteJournal
 from bot.llm import factory
 from bot.llm.budgets import BudgetedModel, Spending, day_of
 from bot.llm.learned import LearnedFile
@@ -131,7 +128,11 @@ async def standing_by(
 
 
 def build_dashboard(
-    services: Services, figures: GatewayFigures, metrics: MetricsPage, reload: ConfigurationReload
+    services: Services,
+    archive: ChatStore,
+    figures: GatewayFigures,
+    metrics: MetricsPage,
+    reload: ConfigurationReload,
 ) -> Dashboard:
     settings, environment, home = services.settings.dashboard, services.environment, services.settings.home
     sources = ConsoleSources(
@@ -140,7 +141,7 @@ def build_dashboard(
         active=figures.active,
         settings=lambda: config.shown_leaves(reload.settings),
         pending=services.lists.pending,
-        archive=services.archive,
+        archive=archive,
         usage=UsageSums(home, environment.disk),
         logs=home / "logs",
         disk=environment.disk,
@@ -163,7 +164,7 @@ def build_dashboard(
 
 def build_services(settings: config.Settings, environment: Environment, log: JsonlLog) -> Services:
     home, clock, disk = settings.home, environment.clock, environment.disk
-    limit, llm = settings.history.archive_after_lines, settings.llm
+    llm = settings.llm
     learned = LearnedFile(home / "cache" / "models.json", provider_name(settings), disk=disk, log=log)
     learned.load()
     redact, manifests = Redactor(settings.secrets), discovery.manifests()
@@ -178,31 +179,14 @@ def build_services(settings: config.Settings, environment: Environment, log: Jso
         more=instructions_of(settings),
         skills=tuple(settings.root / one for one in settings.skills.paths),
     )
-    lasting = ReservedDisk(disk, reserve)
     artifacts = ArtifactStore(home / "artifacts", disk=disk, ids=environment.ids, clock=clock, log=log)
-    journal = environment.journal(build_journal(settings, environment, log, reserve))
     model, fallbacks = build_models(settings, environment, log, artifacts)
-    stream = LineStream(journal, disk=lasting, clock=clock, log=log)
     return Services(
         settings,
         environment,
         log,
         redact,
         manifests,
-        journal,
-        stream,
-        SearchedArchive(
-            ChatStore(
-                home / "chats", disk=lasting, log=log, clock=clock, archive_after_lines=limit, stream=stream
-            ),
-            home / "index.db",
-            folder=home / "chats",
-            disk=disk,
-            log=log,
-        ),
-        Transcript(
-            home / "transcripts", disk=lasting, ids=environment.ids, clock=clock, log=log, stream=stream
-        ),
         RequestLog(home / "transcripts", disk=disk, log=log),
         artifacts,
         NoteStore(home / "memory", disk=disk, redact=redact),
@@ -217,17 +201,6 @@ def build_services(settings: config.Settings, environment: Environment, log: Jso
         SkillFolder(settings.root, settings.skills.paths, log, vetting),
         fallbacks,
     )
-
-
-def build_journal(
-    settings: config.Settings, environment: Environment, log: JsonlLog, reserve: DiskReserve
-) -> Journal:
-    clock, url = environment.clock, settings.engine.database_url
-    if settings.engine.kind == "postgresql" and url is not None:
-        from bot.journal.postgres import PostgresJournal  # its library is there where it is wanted
-
-        return PostgresJournal(url, clock=clock, log=log, reserve=reserve, leadership=environment.leadership)
-    return SqliteJournal(settings.home / "journal.db", clock=clock, log=log, reserve=reserve)
 
 
 def build_windows(llm: config.Llm, learned: LearnedFile, log: JsonlLog) -> ContextWindows:
@@ -336,12 +309,14 @@ def build_mcp(services: Services, questions: Questions) -> McpServers:
 class AgentServices:
     """The services of core and features for the agent and its tools. `work` hears what turns have at work."""
 
+    archive: ChatStore
     approvals: Approvals
     alerts: OperatorNotices
     memberships: Memberships
     around_calls: WrapCall
     work: WorkWatch | None = None
     jobs: Jobs | None = None
+    recall: Recalls | None = None
 
 
 class SessionMemories:
@@ -415,7 +390,7 @@ def build_agent(
             estimator=Estimator(services.learned),
             prices=configuration.prices_of(settings.llm),
         ),
-        archive=services.archive,
+        archive=gateway.archive,
         memories=SessionMemories(Memories(settings.home / "memory", disk=environment.disk), clock),
         notes=services.memory_files,
         artifacts=services.artifacts,
@@ -505,7 +480,7 @@ def build_tool_ports(services: Services, gateway: AgentServices, mcp: McpServers
     root, shell = services.settings.root, services.settings.shell
     project = Project(root)
     return ToolPorts(
-        archive=services.archive,
+        archive=gateway.archive,
         artifacts=services.artifacts,
         skills=services.skills,
         clock=services.environment.clock,
@@ -519,7 +494,7 @@ def build_tool_ports(services: Services, gateway: AgentServices, mcp: McpServers
             code=project.code,
             vetting=services.vetting,
         ),
-        recall=services.archive,
+        recall=gateway.recall,
         membership=gateway.memberships,
         catalog=mcp,
         permalink=gateway.memberships.permalink,

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import dataclasses
 import functools
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from bot import config, errors
@@ -101,7 +101,8 @@ class Gateway:
     channels: Mapping[str, Channel]
     event_log: EventLog
     chats: Chats
-    exporter: Exporter
+    archive: ChatStore
+    exports: Sequence[Exporter]
     intake: CoreIntake
     runner: Runner
     turns: Turns
@@ -216,7 +217,22 @@ def assemble(
             log=log,
         ),
     )
+    exporter: Exporter
+
+    async def flush() -> None:
+        await exporter.flush()
+
+    archive = ChatStore(
+        settings.home / "chats",
+        disk=ReservedDisk(environment.disk, services.reserve),
+        log=log,
+        archive_after_lines=settings.history.archive_after_lines,
+        clock=clock,
+        flush=flush,
+    )
+    exporter = Exporter(ArchiveExport(archive, event_log), event_log, clock=clock, log=log)
     shared = AgentServices(
+        archive,
         door.approvals or Unattended(),
         alerts,
         memberships,
@@ -258,20 +274,6 @@ def assemble(
         clock=clock,
         log=log,
     )
-    exporter: Exporter
-
-    async def flush() -> None:
-        await exporter.flush()
-
-    archive = ChatStore(
-        settings.home / "chats",
-        disk=ReservedDisk(environment.disk, services.reserve),
-        log=log,
-        archive_after_lines=settings.history.archive_after_lines,
-        clock=clock,
-        flush=flush,
-    )
-    exporter = Exporter(ArchiveExport(archive, event_log), event_log, clock=clock, log=log)
     intake = CoreIntake(
         chats,
         event_log,
@@ -309,7 +311,7 @@ def assemble(
         log,
     )
     dashboard = (
-        build_dashboard(services, figures, MetricsPage(counted, figures.read), reload)
+        build_dashboard(services, archive, figures, MetricsPage(counted, figures.read), reload)
         if counted is not None and settings.dashboard.enabled
         else None
     )
@@ -318,7 +320,8 @@ def assemble(
         channels,
         event_log,
         chats,
-        exporter,
+        archive,
+        [exporter, *door.exports],
         intake,
         runner,
         turns,
@@ -370,7 +373,8 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
             await gateway.dashboard.start()
             around.push_async_callback(gateway.dashboard.stop)
         around.push_async_callback(event_log.close)
-        around.push_async_callback(gateway.exporter.close)
+        for export in gateway.exports:
+            around.push_async_callback(export.close)
         around.push_async_callback(services.learned.save)
         for model in (services.model, *(one for one, _ in services.fallbacks)):
             around.push_async_callback(model.close)
@@ -382,7 +386,8 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
         await asyncio.to_thread(services.vetting.find_instruction_files)
         await gateway.chats.start()
         await gateway.locales.load()
-        gateway.exporter.start()
+        for export in gateway.exports:
+            export.start()
         around.push_async_callback(_stopped, channels.values(), gateway.runner, door)
         around.push_async_callback(gateway.turns.summaries.stop)
         checking = asyncio.create_task(check_model(services, name, say, lines.tell))

@@ -14,7 +14,6 @@ from bot.disk_reserve import DiskReserve
 from bot.gateway.operators import OperatorAlerts
 from bot.gateway.turn_queue import TurnQueue
 from bot.history.retention import Retention
-from bot.history.search.searched_archive import SearchedArchive
 from bot.history.transcript.requests import RequestLog
 from bot.history.usage.sums import UsageSums
 from bot.llm.wrapper import WatchedModel
@@ -68,7 +67,6 @@ class MaintenanceJobs:
         artifacts: ArtifactStore,
         requests: RequestLog,
         retention: Retention,
-        archive: SearchedArchive,
         servers: McpServers,
         reserve: DiskReserve,
         turn_queue: TurnQueue,
@@ -87,7 +85,6 @@ class MaintenanceJobs:
         self._artifacts = artifacts
         self._requests = requests
         self._retention = retention
-        self._archive = archive
         self._expires_at = 0.0
         self._servers = servers
         self._reserve = reserve
@@ -222,7 +219,6 @@ class MaintenanceJobs:
             )
             return
         for one in gone:
-            self._archive.changed(one.name)
             self._log.write(
                 "retention",
                 f"what is older than {one.days} days is gone",

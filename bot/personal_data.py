@@ -33,7 +33,6 @@ from bot.core.artifacts import ArtifactStore, what_of
 from bot.history import line_stream
 from bot.history.archive.store import ChatStore
 from bot.history.memory.files import SESSION, NoteStore
-from bot.history.search import index
 from bot.history.transcript.store import Transcript
 from bot.history.usage.sums import FILE as USAGE
 from bot.history.usage.sums import UsageSums
@@ -368,7 +367,6 @@ class PersonalData:
             # Words stay in the pages of a database that forgets them.
             for path in self._home.glob(f"{INDEX}*"):
                 self._disk.remove(path)
-            index.rebuild(self._home / INDEX, self._home / CHATS, self._disk)
         return count
 
     def _erase_lines(self, path: Path, found: Found, *, all_of_it: bool, damaged: bool) -> int:

@@ -11,16 +11,13 @@ from bot.access_list import AccessList, Operators
 from bot.connections import Connections
 from bot.contracts.channel import Channel, Manifest
 from bot.contracts.environment import Clock, Disk, Ids
-from bot.contracts.journal import Journal
 from bot.contracts.leadership import Leadership, SoleLeader
 from bot.core.artifacts import ArtifactStore
 from bot.core.event_log import EventLog
 from bot.core.fallback import Fallback
 from bot.core.skills import SkillFolder
 from bot.disk_reserve import DiskReserve
-from bot.history.line_stream import LineStream
 from bot.history.memory.files import NoteStore
-from bot.history.search.searched_archive import SearchedArchive
 from bot.history.transcript.requests import RequestLog
 from bot.llm.learned import LearnedFile
 from bot.llm.windows import ContextWindows
@@ -56,10 +53,6 @@ class Services:
     log: JsonlLog
     redact: Redactor
     manifests: Mapping[str, Manifest]
-    journal: Journal
-    stream: LineStream
-    archive: SearchedArchive
-    transcript: Transcript
     requests: RequestLog
     artifacts: ArtifactStore
     memory_files: NoteStore

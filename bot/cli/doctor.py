@@ -218,13 +218,14 @@ def database(config: Settings) -> Iterator[Finding]:
 
 def stored(root: Path) -> Iterator[Finding]:
     """Journal, search index and sums of usage."""
-    from bot.history.search import index_file
+    from bot.features.search.index import FILE as INDEX
+    from bot.features.search.index import verdict
     from bot.history.usage.sums import FILE, UsageSums
     from bot.journal import view
     from bot.journal.file import copies
     from bot.system import SystemDisk
 
-    journal, index = root / HOME / "journal.db", root / HOME / "index.db"
+    journal, index = root / HOME / "journal.db", root / HOME / INDEX
     if not journal.is_file():
         yield Finding("journal", "ok", "none yet")
     else:
@@ -247,7 +248,7 @@ def stored(root: Path) -> Iterator[Finding]:
     )
     if not index.is_file():
         yield Finding("search index", "ok", "none yet")
-    elif why := index_file.verdict(index):
+    elif why := verdict(index):
         yield Finding("search index", "warn", why, f"run `{command('index rebuild', root)}`: nothing is lost")
     else:
         yield Finding("search index", "ok", f"whole, {in_words(index.stat().st_size)}")

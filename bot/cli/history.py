@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
     from bot.contracts.archive import ArchiveLine
     from bot.contracts.identity import ChatKey
-    from bot.history.search.searched_archive import SearchedArchive
+    from bot.core.archive.store import ChatStore
+    from bot.features.search.service import Search
 
 T = TypeVar("T")
 
@@ -69,7 +70,7 @@ def history(
     """Show one conversation, oldest first. With --search the best matches, best first, then what was only said beside them."""
     key = _chat_key(chat_key, root)
     window = {"limit": limit, "before": milliseconds(before), "after": milliseconds(after)}
-    found = asyncio.run(_ask(root, lambda archive: _found(archive, key, search, window))) or []
+    found = asyncio.run(_found(root, key, search, window))
     if as_json:
         for line, score in found:
             scored = {} if score is None else {"score": round(score, 4)}
@@ -98,8 +99,8 @@ def _chat_key(words: str, root: Path) -> ChatKey:
 
 def _show_matches(search: str, lines: Sequence[ArchiveLine]) -> None:
     """Show the lines that have a word of a search, then those that stand for their place beside such lines."""
-    from bot.history.search import analysis
-    from bot.history.search.finder import parse_query
+    from bot.features.search import analysis
+    from bot.features.search.finder import parse_query
 
     _, terms = parse_query(search, int(now() * 1000))
     wanted = {term.token for term in terms}
@@ -137,40 +138,51 @@ def persons(root: Path, chats: Mapping[str, str]) -> dict[str, str]:
     return asyncio.run(_ask(root, lambda archive: names_of(archive, chats))) or {}
 
 
-async def _ask(root: Path, ask: Callable[[SearchedArchive], Awaitable[T]]) -> T | None:
+async def _ask(root: Path, ask: Callable[[ChatStore], Awaitable[T]]) -> T | None:
     """The answer of the archive; None where there is none yet."""
-    if not await asyncio.to_thread((root / HOME / "chats").is_dir):
+    from bot.core.archive.store import ChatStore
+    from bot.system import SystemDisk
+
+    folder = root / HOME / "chats"
+    if not await asyncio.to_thread(folder.is_dir):
         return None
-    archive = _archive(root)
+    return await ask(ChatStore(folder, disk=SystemDisk(), log=StderrLog()))
+
+
+async def _search(root: Path, ask: Callable[[Search], Awaitable[T]]) -> T | None:
+    """The answer of the search, whose index is brought up to date, beside a gateway too; None where there is no log yet."""
+    from bot.core.events import Codec
+    from bot.core.sqlite_log import SqliteLog
+    from bot.features.search.index import FILE
+    from bot.features.search.service import Search
+    from bot.system import SystemClock
+
+    path, clock, log = root / HOME / "shipmate.db", SystemClock(), StderrLog()
+    if not await asyncio.to_thread(path.is_file):
+        return None
+    event_log = SqliteLog(path, Codec(), clock=clock, log=log)
+    search = Search(root / HOME / FILE, event_log, clock=clock, log=log, wait=None)
+    search.exporter.start()
     try:
-        return await ask(archive)
+        return await ask(search)
     finally:
-        await archive.close()
+        await search.exporter.close()
+        await event_log.close()
 
 
 async def _found(
-    archive: SearchedArchive, chat_key: ChatKey, search: str | None, window: dict[str, Any]
+    root: Path, chat_key: ChatKey, search: str | None, window: dict[str, Any]
 ) -> list[tuple[ArchiveLine, float | None]]:
     """Lines with their scores, which only a search gives."""
     from bot.contracts.archive import HistoryQuery
     from bot.contracts.recall import RecallQuery
 
     if search is None:
-        page = await archive.search(chat_key, HistoryQuery(**window))
-        return [(line, None) for line in page.lines]
-    recalled = await archive.recall([chat_key], RecallQuery((search,), int(now() * 1000), **window))
-    return [(hit.line, hit.score) for hit in recalled.hits]
-
-
-def _archive(root: Path) -> SearchedArchive:
-    from bot import system
-    from bot.history.archive.store import ChatStore
-    from bot.history.search.searched_archive import SearchedArchive
-
-    home, disk, log = root / HOME, system.SystemDisk(), StderrLog()
-    folder = home / "chats"
-    store = ChatStore(folder, disk=disk, log=log)
-    return SearchedArchive(store, home / "index.db", folder=folder, disk=disk, log=log, wait_bytes=1 << 60)
+        page = await _ask(root, lambda archive: archive.search(chat_key, HistoryQuery(**window)))
+        return [] if page is None else [(line, None) for line in page.lines]
+    query = RecallQuery((search,), int(now() * 1000), **window)
+    found = await _search(root, lambda index: index.recall([chat_key], query))
+    return [] if found is None else [(hit.line, hit.score) for hit in found.hits]
 
 
 index_app = typer.Typer(
@@ -185,14 +197,14 @@ def _index() -> None:
 
 @index_app.command()
 def rebuild(root: Dir = Here) -> None:
-    """Make the search index anew from the archive. Works beside a running gateway."""
-    from bot.history.search import index
-    from bot.system import SystemClock, SystemDisk
+    """Make the search index anew from the log. Works beside a running gateway."""
+    from bot.system import SystemClock
 
-    home, clock = root / HOME, SystemClock()
-    if not (home / "chats").is_dir():
+    began = SystemClock().monotonic()
+    counts = asyncio.run(_search(root, lambda search: search.rebuild()))
+    if counts is None:
         say("No conversation yet.")
         return
-    began = clock.monotonic()
-    chats, lines = index.rebuild(home / "index.db", home / "chats", SystemDisk())
-    say(f"{counted(lines, 'line')} of {counted(chats, 'conversation')}, {clock.monotonic() - began:.1f} s")
+    chats, lines = counts
+    took = SystemClock().monotonic() - began
+    say(f"{counted(lines, 'line')} of {counted(chats, 'conversation')}, {took:.1f} s")

@@ -102,7 +102,13 @@ class HistoryPage:
 
 
 class Archive(Protocol):
-    """Lines of conversations on disk (`bot.history.archive.store.ChatStore`)."""
+    """Lines of conversations on disk (`bot.core.archive.store.ChatStore`)."""
+
+    async def search(self, chat_key: ChatKey, query: HistoryQuery) -> HistoryPage: ...
+
+
+class GatewayArchive(Archive, Protocol):
+    """An archive that is written by itself (`bot.history.archive.store.ChatStore`)."""
 
     async def append(self, line: ArchiveLine, *, hurry: bool = True) -> None:
         """Write one line; returns once it is on disk. Raises `errors.StorageError`; the line is then kept
@@ -115,7 +121,6 @@ class Archive(Protocol):
         """Return once that was tried with every line that was to be appended before; none of them waits any longer."""
         ...
 
-    async def search(self, chat_key: ChatKey, query: HistoryQuery) -> HistoryPage: ...
     async def removals(self, chat_key: ChatKey) -> list[ArchiveLine]:
         """The lines that say of messages of a chat that they were removed (`bot.core.archive.window`). `meta.of` has the
         requestIds that are meant, `meta.ofRole` whose words they were. Raises `errors.StorageError`.

@@ -42,7 +42,7 @@ class Recalled:
 
 
 class Recalls(Protocol):
-    """The archive by its index (`bot.history.search.searched_archive.SearchedArchive`)."""
+    """The archive by its index (`bot.features.search.service.Search`)."""
 
     async def recall(self, chat_keys: Sequence[ChatKey], query: RecallQuery) -> Recalled:
         """The best matches in these chats and no others. `query.skip` is called on another thread. Raises

@@ -23,19 +23,28 @@ RETRY_SECONDS = 2.0
 """Interval at which a disk that refuses is tried again."""
 
 
+class ExportLost(errors.StorageError):
+    """An export has lost what was written, and is written anew from where it says."""
+
+
 class Export(ABC):
     """One export. It folds events in the order of commits; the same events again, from any point on, change nothing."""
 
     name: ClassVar[str]
+
+    async def cursor(self) -> int | None:
+        """The number up to which it is written, where it keeps that itself; None: the log does. Raises `errors.StorageError`."""
+        return None
 
     @property
     @abstractmethod
     def rests_on(self) -> int | None:
         """The number of the oldest event that it still needs: the cursor stays before it. None: it needs none."""
 
-    @abstractmethod
     async def missing(self, chats: Collection[ChatKey]) -> list[ChatKey]:
         """Those of these chats of which it has nothing. Raises `errors.StorageError`."""
+        del chats
+        return []
 
     @abstractmethod
     async def take(self, n: int, event: Event) -> bool:
@@ -48,6 +57,9 @@ class Export(ABC):
     @abstractmethod
     async def sync(self) -> None:
         """Bring what was written to disk. Raises `errors.StorageError`."""
+
+    async def close(self) -> None:  # noqa: B027 - most have nothing open
+        """Let go of its files."""
 
 
 class Exporter:
@@ -63,7 +75,8 @@ class Exporter:
         self._more = asyncio.Event()
         self._waiting: list[asyncio.Future[None]] = []
         self._keep_at = 0.0
-        self._trouble = False
+        self._begun = self._trouble = False
+        self._log_has_cursor = True
         self._task: asyncio.Task[None] | None = None
         event_log.watch(lambda _: self._more.set())
 
@@ -82,6 +95,11 @@ class Exporter:
         self._more.set()
         await waiter
 
+    def rewrite(self) -> None:
+        """Begin again where the export says, which has lost something."""
+        self._begun = False
+        self._more.set()
+
     async def close(self) -> None:
         """Export what is left, as far as the disk takes it, and keep the cursor."""
         if self._task is None:
@@ -91,16 +109,15 @@ class Exporter:
         await asyncio.gather(self._task, return_exceptions=True)
         with suppress(errors.StorageError):
             await self._keep()
+        await self._export.close()
 
     async def _run(self) -> None:
-        begun = False
         while True:
             self._more.clear()
             waiting, self._waiting = self._waiting, []
             try:
-                if not begun:
+                if not self._begun:
                     await self._begin()
-                    begun = True
                 more = await self._step()
                 if self._at != self._kept and self._clock.monotonic() >= self._keep_at:
                     await self._keep()
@@ -112,6 +129,9 @@ class Exporter:
                     self._log.write("storage", f"the {self._export.name} can be written again")
                 _tell(waiting)
                 await self._rest()
+            except ExportLost:
+                self._begun = False
+                self._waiting = waiting + self._waiting
             except errors.StorageError as error:
                 self._refused(error)
                 _tell(waiting)
@@ -119,11 +139,14 @@ class Exporter:
 
     async def _begin(self) -> None:
         """Go to the cursor, or to the beginning where something is gone: what is there is not written again."""
-        self._at = await self._event_log.cursor(self._export.name)
+        own = await self._export.cursor()
+        self._log_has_cursor = own is None
+        self._at = await self._event_log.cursor(self._export.name) if own is None else own
         if self._at and await self._gone():
             await self._event_log.move_cursor(self._export.name, 0)
             self._at = 0
         self._kept = self._at
+        self._begun = True
 
     async def _gone(self) -> bool:
         """True where it has nothing of a chat that comes to something."""
@@ -153,9 +176,10 @@ class Exporter:
 
     async def _keep(self) -> None:
         await self._export.sync()
-        rests_on = self._export.rests_on
-        cursor = self._at if rests_on is None else min(self._at, rests_on - 1)
-        await self._event_log.move_cursor(self._export.name, cursor)
+        if self._log_has_cursor:
+            rests_on = self._export.rests_on
+            cursor = self._at if rests_on is None else min(self._at, rests_on - 1)
+            await self._event_log.move_cursor(self._export.name, cursor)
         self._kept = self._at
 
     def _over(self, task: asyncio.Task[None]) -> None:

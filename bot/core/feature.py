@@ -29,6 +29,7 @@ from bot.core.chat import Chat, Turn
 from bot.core.chats import Chats, Fact
 from bot.core.event_log import EventLog
 from bot.core.events import Decided, TurnEndState
+from bot.core.exports import Exporter
 from bot.core.live_messages import LiveMessages
 from bot.core.locales import Locales
 from bot.core.models import ModelDeps
@@ -176,6 +177,8 @@ class Hooks:
     """True where every message of a chat is for the bot."""
     wrap_reply: WrapReply | None = None
     wrap_call: WrapCall | None = None
+    exports: Sequence[Exporter] = ()
+    """Exports of the log, which are kept up to date while the gateway runs."""
     asks: Questions | None = None
     """Asks the person of a turn what a tool wants to know; without one nobody is asked."""
 
@@ -206,6 +209,7 @@ class Door:
         self.display: Display | None = None
         self.ports: dict[str, Any] = {}
         self.periodic: list[PeriodicJob] = []
+        self.exports: list[Exporter] = []
         self._hooks: list[Hooks] = []
         self.asks: Questions = NobodyAnswers()
         self._wraps: list[WrapReply] = []
@@ -239,6 +243,7 @@ class Door:
             self._settles |= hooks.settles
             self.serves += hooks.serves
             self.periodic += hooks.periodic
+            self.exports += hooks.exports
             self._hooks.append(hooks)
             self.asks = hooks.asks or self.asks
             self._questions += [hooks.questions] if hooks.questions is not None else []

@@ -70,7 +70,7 @@ class ActiveChat:
 
 
 class ChatArchive(Archive, Protocol):
-    """An archive that lists its chats (`bot.history.search.searched_archive.SearchedArchive`)."""
+    """An archive that lists its chats (`bot.core.archive.store.ChatStore`)."""
 
     async def recent(self, offset: int, limit: int) -> tuple[list[ChatInfo], int]: ...
 

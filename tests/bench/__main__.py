@@ -311,7 +311,6 @@ async def _recall(folder: Path, scale: Scale) -> dict[str, Any]:
             "searchMs": speed.search,
             "searchCpuMs": speed.computing,
             "windowMs": speed.window,
-            "appendMs": speed.append,
         }
     return found | {"recallSpeed": speeds}
 

@@ -12,7 +12,6 @@ from bot.contracts.base import Role
 from bot.contracts.identity import ChatKey
 from bot.contracts.transcript import Event, MessageEvent, TranscriptLine, TurnEnd, TurnStart
 from bot.core import file_names
-from bot.history.search.index import rebuild
 from bot.history.transcript.store import Transcript
 from bot.system import SystemClock, SystemDisk, UlidSource
 from bot.testing.log import MemoryLog
@@ -135,7 +134,6 @@ async def by_chats(folder: Path, size: Size) -> list[Cost]:
         program = Shipmate(folder / f"chats-{chats}", board, first_chat=10_000_000 + number)
         for one in range(chats):
             _archive(program.home, f"telegram:chat:{11_000_000 + one}", 2)
-        await asyncio.to_thread(rebuild, program.home / "index.db", program.home / "chats", SystemDisk())
         programs.append(program)
     await model.start()
     try:

@@ -16,12 +16,14 @@ from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.identity import ChatKey
 from bot.contracts.recall import RecallQuery
 from bot.core import jsonl
+from bot.core.archive.store import ChatStore
+from bot.core.events import Codec
 from bot.core.file_names import encode
-from bot.history.archive.store import ChatStore
-from bot.history.search import index
-from bot.history.search.searched_archive import SearchedArchive
-from bot.system import SystemDisk
+from bot.core.sqlite_log import SqliteLog
+from bot.features.search.service import Search
+from bot.system import SystemClock, SystemDisk
 from bot.testing.log import MemoryLog
+from tests import talk as chats
 
 KEY = ChatKey.parse("web:chat:1")
 START = 1_600_000_000_000
@@ -46,7 +48,6 @@ class Speed:
     computing: tuple[float, float]
     literal: tuple[float, float]
     window: tuple[float, float]
-    append: tuple[float, float]
     megabytes: float
 
 
@@ -83,36 +84,42 @@ class Talk:
         return self._rng.choice((5_000, 20_000, 60_000, 60_000, 7_200_000))
 
 
-def fill(folder: Path, talk: Talk, lines: int) -> int:
-    """Write a chat as many rotations leave it; the time of its last line."""
+async def fill(folder: Path, log: SqliteLog, talk: Talk, lines: int) -> int:
+    """Write a chat as many rotations leave it, and its log; the time of its last line."""
     folder.mkdir(parents=True)
+    said = chats.Talk(log)
     ts, waiting, files = START, list[bytes](), 0
     for number in range(lines):
         ts += talk.pause()
-        fields = talk.line(number, ts).model_dump(by_alias=True, exclude_none=True)
-        waiting.append(jsonl.dumps(fields))
+        line = talk.line(number, ts)
+        said.say(line)
+        waiting.append(jsonl.dumps(line.model_dump(by_alias=True, exclude_none=True)))
         if len(waiting) == FILE_LINES and lines - number > FILE_LINES:
             files += 1
             (folder / f"{encode(KEY)}.archive-{files}.jsonl").write_bytes(b"".join(waiting))
             waiting.clear()
+            await log.committed()
     (folder / f"{encode(KEY)}.jsonl").write_bytes(b"".join(waiting))
+    await log.committed()
     return ts
 
 
 async def measured(root: Path, lines: int) -> Speed:
     """Everything of one chat with so many lines, in a fresh folder."""
     talk, folder, path = Talk(), root / "chats", root / "index.db"
-    now = await asyncio.to_thread(fill, folder, talk, lines)
+    log = SqliteLog(root / "log.db", Codec(), clock=SystemClock(), log=MemoryLog())
+    now = await fill(folder, log, talk, lines)
+    archive = ChatStore(folder, disk=SystemDisk(), log=MemoryLog())
+    searched = Search(path, log, clock=SystemClock(), log=MemoryLog(), wait=None)
     began, computed = time.perf_counter(), time.process_time()
-    await asyncio.to_thread(index.rebuild, path, folder, SystemDisk())
+    searched.exporter.start()
+    await searched.caught_up()
     rebuild, rebuild_computing = time.perf_counter() - began, time.process_time() - computed
     size = path.stat().st_size / 1e6
-    store = ChatStore(folder, disk=SystemDisk(), log=MemoryLog())
-    archive = SearchedArchive(store, path, folder=folder, disk=SystemDisk(), log=MemoryLog())
     questions = [talk.question() for _ in range(QUESTIONS)]
     try:
         asked: list[Callable[[], Awaitable[object]]] = [
-            lambda words=words: archive.recall([KEY], RecallQuery((words,), now))  # type: ignore[misc]
+            lambda words=words: searched.recall([KEY], RecallQuery((words,), now))  # type: ignore[misc]
             for words in questions
         ]
         search, computing = await _times(asked)
@@ -120,11 +127,10 @@ async def measured(root: Path, lines: int) -> Speed:
         literal, _ = await _times([lambda query=query: archive.search(KEY, query) for query in words])  # type: ignore[misc]
         newest = HistoryQuery(limit=30, counted=False)
         window, _ = await _times([lambda: archive.search(KEY, newest)] * 40)
-        more = [talk.line(lines + number, now + 1_000 * number) for number in range(200)]
-        append, _ = await _times([lambda line=line: archive.append(line) for line in more])  # type: ignore[misc]
     finally:
-        await archive.close()
-    return Speed(lines, rebuild, rebuild_computing, search, computing, literal, window, append, size)
+        await searched.exporter.close()
+        await log.close()
+    return Speed(lines, rebuild, rebuild_computing, search, computing, literal, window, size)
 
 
 async def _times(calls: list[Callable[[], Awaitable[object]]]) -> tuple[tuple[float, float], ...]:
@@ -146,7 +152,6 @@ def told(speed: Speed) -> str:
         ("of it computing", speed.computing),
         ("a word as it stands", speed.literal),
         ("tail window", speed.window),
-        ("append", speed.append),
     )
     found = "; ".join(f"{name} {p50:.1f} ms (p95 {p95:.1f})" for name, (p50, p95) in pairs)
     return f"{speed.lines:,} lines: rebuild {speed.rebuild:.1f} s ({speed.rebuild_computing:.1f} computing), index {speed.megabytes:.0f} MB; {found}"

@@ -24,7 +24,6 @@ from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.outbound import OutboxRow
 from bot.history.archive.store import ChatStore
-from bot.history.search.index import Index
 from bot.history.usage.sums import UsageSums
 from bot.journal import SqliteJournal
 from bot.personal_data import PersonalData
@@ -109,9 +108,7 @@ async def test_what_is_kept_is_carried_and_what_belongs_to_a_process_is_not(
     (chat,) = [name for name in found if name.startswith("chats/") and not name.endswith(".lock")]
     assert found.pop(chat) == (home / chat).read_bytes()
     assert {name: found[name].decode() for name in kept} == kept
-    assert set(found) - set(kept) == {".gitignore", "lock", "index.db"}
-    with closing(Index.opened(there / "index.db", there / "chats", DISK)) as index:
-        assert index.counted() == (1, 3)
+    assert set(found) - set(kept) == {".gitignore", "lock"}
     modes = {stat.S_IMODE(one.stat().st_mode) for one in there.rglob("*") if one.is_file()}
     assert modes == {0o600}
     assert stat.S_IMODE((there / "memory").stat().st_mode) == 0o700

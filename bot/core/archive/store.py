@@ -63,6 +63,8 @@ class ChatStore:
         self._limit = max(1, archive_after_lines)
         self._tails = jsonl.Files(disk, log=log, clock=clock or system.SystemClock())
         self._tidy = False
+        self._times: dict[str, tuple[int, int | None]] = {}
+        """Sizes of the newest files, and the times of their newest lines, by the name of the chat."""
         self.spans: OrderedDict[Path, LineRange] = OrderedDict()
         # Of the archives of a chat: their numbers, the sizes of those that revise anything, and what they say together.
         self._revised: OrderedDict[str, tuple[list[int], dict[Path, int], Revisions]] = OrderedDict()
@@ -105,17 +107,20 @@ class ChatStore:
             found = await asyncio.to_thread(self._revisions, file_names.encode(chat_key))
         return list(found.removed.values())
 
-    async def chats(
-        self,
-        known: Mapping[str, tuple[int, int | None]] | None = None,
-        named: Sequence[str] | None = None,
-    ) -> list[ChatInfo]:
-        """Every chat that has an archive, or those `named` by the names of their files, the one last spoken in first. Reads every
-        file, but of chats of which is `known`, by name too, how many lines they have and the time of the newest.
+    async def chats(self) -> list[ChatInfo]:
+        """Every chat that has an archive, the one last spoken in first. Reads every file."""
+        await self.flush()
+        with errors.as_storage_error("the archive cannot be read"):
+            return await asyncio.to_thread(lambda: self._chats(self.files.chats()))
+
+    async def recent(self, offset: int, limit: int) -> tuple[list[ChatInfo], int]:
+        """A part of the chats, the ones last spoken in first, and how many there are in all. Of the others the ends alone are read.
+        Raises `errors.StorageError`.
         """
         await self.flush()
         with errors.as_storage_error("the archive cannot be read"):
-            return await asyncio.to_thread(self._chats, known or {}, named)
+            names = await asyncio.to_thread(self._newest_first)
+            return await asyncio.to_thread(self._chats, names[offset : offset + limit]), len(names)
 
     # Reading, on any thread.
 
@@ -180,39 +185,43 @@ class ChatStore:
                 self._revised.popitem(last=False)
         return said
 
-    def _chats(
-        self, known: Mapping[str, tuple[int, int | None]], named: Sequence[str] | None
-    ) -> list[ChatInfo]:
-        every = self.files.chats() if named is None else named
-        found = [info for name in every if (info := self._info(name, known.get(name)))]
+    def _chats(self, names: Sequence[str]) -> list[ChatInfo]:
+        found = [info for name in names if (info := self._info(name))]
         return sorted(found, key=lambda info: info.last_ts or 0, reverse=True)
 
-    def _info(self, name: str, known: tuple[int, int | None] | None) -> ChatInfo | None:
+    def _newest_first(self) -> list[str]:
+        times = dict[str, tuple[int, int | None]]()
+        for name in self.files.chats():
+            path = self.files.main(name)
+            known = self._times.get(name)
+            if known is not None and known[0] == self.disk.size(path):
+                times[name] = known
+                continue
+            with closing(self.disk.open(path)) as file:
+                read = map(read_line, jsonl.lines_backwards(file))
+                times[name] = file.size, next((line.ts for line in read if line is not None), None)
+        self._times = times
+        return sorted(times, key=lambda name: times[name][1] or 0, reverse=True)
+
+    def _info(self, name: str) -> ChatInfo | None:
         """Of a chat without a line: None."""
         newest, numbers = self._opened(name)
         older = [self.files.archive(name, number) for number in numbers]
-        if known is not None:
-            newest.close()
-            count, last_ts = known
-        else:
-            count, last_ts = self._counted(newest, None)
-            for path in reversed(older):
-                some, last_ts = self._counted(self.disk.open(path), last_ts)
-                count += some
+        count, last_ts = self._counted(newest, None)
+        for path in reversed(older):
+            some, last_ts = self._counted(self.disk.open(path), last_ts)
+            count += some
         key = rotation.chat_key(self.disk, name, [*older[:1], self.files.main(name)])
         return ChatInfo(name if key is None else key, count, last_ts) if count else None
 
     @staticmethod
     def _counted(opened: OpenFile, last_ts: int | None) -> tuple[int, int | None]:
         """The lines of a file, and the time of its newest readable one where that is not known yet."""
-        count = 0
         with closing(opened) as file:
-            for raw in jsonl.lines_backwards(file):
-                if raw.strip():
-                    count += 1
-                    line = read_line(raw) if last_ts is None else None
-                    last_ts = last_ts if line is None else line.ts
-        return count, last_ts
+            if last_ts is None:
+                read = map(read_line, jsonl.lines_backwards(file))
+                last_ts = next((line.ts for line in read if line is not None), None)
+            return jsonl.count_lines(file, file.size), last_ts
 
     # Writing, on a writer's thread, under the lock of the folder.
 

@@ -93,7 +93,12 @@ def read_line(raw: bytes) -> ArchiveLine | None:
     has, as where somebody wrote microseconds.
     """
     line = _read(raw)
-    return line if line is not None and _FIRST <= line.ts <= _LAST else None
+    return line if line is not None and is_dated(line) else None
+
+
+def is_dated(line: ArchiveLine) -> bool:
+    """True if a line has a time that a calendar has."""
+    return _FIRST <= line.ts <= _LAST
 
 
 def _read(raw: bytes) -> ArchiveLine | None:
@@ -136,6 +141,10 @@ class Window:
         self._query = query
         self._revisions = revisions
         self._keyword = query.keyword.casefold() if query.keyword else ""
+        # In the JSON of a line it stands as it is.
+        self._stands = (
+            self._keyword if self._keyword.isprintable() and not {'"', "\\"} & {*self._keyword} else ""
+        )
         self._found: list[ArchiveLine] = []
         self._total = 0
         self._unreadable = 0
@@ -148,9 +157,12 @@ class Window:
 
     def scan(self, raws: Iterable[bytes]) -> LineRange | None:
         """Take in the lines of a file, newest first; what it holds, where it was read to its beginning."""
-        first, last, unreadable = 1, 0, 0
+        first, last, unreadable, passed = 1, 0, 0, False
         for raw in raws:
             if not raw.strip():
+                continue
+            if self._passes(raw):
+                passed = True
                 continue
             line = read_line(raw)
             if line is None:
@@ -167,22 +179,20 @@ class Window:
                     self.stop()
                     return None
         self._unreadable += unreadable
-        return LineRange(first, last, unreadable)
+        return None if passed else LineRange(first, last, unreadable)
+
+    def _passes(self, raw: bytes) -> bool:
+        """True of a line that surely has not the text that is looked for: it need not be read."""
+        return (
+            bool(self._stands)
+            and b"\\u" not in raw
+            and self._stands not in raw.decode(errors="replace").casefold()
+        )
 
     @property
     def filled(self) -> bool:
         """True if older lines are only counted."""
         return self._total >= self._query.offset + self._query.limit
-
-    def look(self, line: ArchiveLine) -> None:
-        """Take in the next older line by itself."""
-        if self._matches(line):
-            self._take(line)
-
-    def count(self, text: str) -> None:
-        """Take in no more of the next older line than what it says, where nothing else tells whether it counts."""
-        if self._keyword in text.casefold():
-            self._total += 1
 
     def passes(self, span: LineRange) -> bool:
         """True if a file can be left out because nothing in it is of the time that is asked for."""

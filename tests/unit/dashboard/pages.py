@@ -13,11 +13,10 @@ from bot.contracts.environment import Clock
 from bot.dashboard.console import ActiveChat, Console, ConsoleSources, PartHealth
 from bot.dashboard.metrics import Figures, LogMetrics, MetricsPage
 from bot.dashboard.server import Dashboard
-from bot.history.archive.store import ChatStore
-from bot.history.search.searched_archive import SearchedArchive
 from bot.history.usage.sums import UsageSums
 from bot.system import SystemClock, SystemDisk
 from bot.testing.log import MemoryLog
+from tests.archives import WrittenArchive
 
 PARTS = {"journal": PartHealth(ok=True), "slack": PartHealth(ok=True, heard=1.5)}
 NOW: Figures = {
@@ -37,10 +36,8 @@ def server() -> HttpServer:
     return Connections(100, clock=SystemClock(), log=MemoryLog()).server()
 
 
-def archive(home: Path) -> SearchedArchive:
-    folder, disk, log = home / "chats", SystemDisk(), MemoryLog()
-    store = ChatStore(folder, disk=disk, log=log)
-    return SearchedArchive(store, home / "index.db", folder=folder, disk=disk, log=log)
+def archive(home: Path) -> WrittenArchive:
+    return WrittenArchive(home / "chats", disk=SystemDisk(), log=MemoryLog())
 
 
 def console(
@@ -49,7 +46,7 @@ def console(
     active: Sequence[ActiveChat] = (),
     pending: Sequence[PendingUser] = (),
     settings: dict[str, str] | None = None,
-    said: SearchedArchive | None = None,
+    said: WrittenArchive | None = None,
     clock: Clock | None = None,
 ) -> Console:
     """A console of what is under `home`."""

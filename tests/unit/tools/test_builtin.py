@@ -19,12 +19,12 @@ from bot.contracts.inbound import Inbound
 from bot.contracts.model import ModelReply, ModelRequest
 from bot.contracts.tools import Effect, ToolInput
 from bot.core import prompt
+from bot.core.archive.store import ChatStore
 from bot.core.artifacts import ArtifactStore
 from bot.core.assembly import Prompts
 from bot.core.instructions import InstructionFiles
 from bot.core.skills import SkillFolder
 from bot.core.view import render
-from bot.history.archive.store import ChatStore
 from bot.history.memory.files import NoteStore
 from bot.llm.body import body_of
 from bot.system import SystemClock, SystemDisk, UlidSource, read_link

@@ -16,9 +16,8 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.recall import MembershipAnswer
 from bot.core.artifacts import ArtifactStore
 from bot.core.prompt import loaded_messages
-from bot.history.archive.store import ChatStore
-from bot.history.search.searched_archive import SearchedArchive
-from bot.system import SystemDisk, UlidSource
+from bot.features.search.service import Search
+from bot.system import SystemClock, SystemDisk, UlidSource
 from bot.testing.clock import FakeClock
 from bot.testing.disk import Failure, FaultyDisk
 from bot.testing.log import MemoryLog
@@ -26,6 +25,8 @@ from bot.tools.builtin import chat_load_history
 from bot.tools.builtin.chat_load_history import FARTHEST, ChatLoadHistory, LoadHistoryInput
 from bot.tools.context import ToolExecutionContext, tool_scope
 from bot.tools.registry import ToolPorts
+from tests.archives import WrittenArchive
+from tests.talk import Talk
 
 DIRECT = ChatKey.parse("slack:chat:D1")
 HERE, THERE, THEIRS = map(ChatKey.parse, ("slack:chat:C1", "slack:chat:C2", "slack:chat:D9"))
@@ -73,10 +74,10 @@ class Members:
 class Bench:
     def __init__(self, root: Path) -> None:
         self.clock, self.members, self.injected = FakeClock(), Members(THERE), Injected()
-        store = ChatStore(root / "chats", disk=SystemDisk(), log=MemoryLog(), clock=self.clock)
-        self.archive = SearchedArchive(
-            store, root / "index.db", folder=root / "chats", disk=SystemDisk(), log=MemoryLog()
-        )
+        self.archive = WrittenArchive(root / "chats", disk=SystemDisk(), log=MemoryLog(), clock=self.clock)
+        self.talk = Talk()
+        self.search = Search(root / "index.db", self.talk.log, clock=SystemClock(), log=MemoryLog())
+        self.search.exporter.start()
         self.disk = FaultyDisk(SystemDisk())
         self.artifacts = ArtifactStore(
             root / "artifacts",
@@ -99,7 +100,11 @@ class Bench:
             "role": role,
             "text": text,
         }
-        await self.archive.append(ArchiveLine.model_validate({**line, **more}))
+        await self.put(ArchiveLine.model_validate({**line, **more}))
+
+    async def put(self, line: ArchiveLine) -> None:
+        await self.archive.append(line)
+        self.talk.say(line)
 
     async def load(self, **arguments: Any) -> str:
         ports = ToolPorts(
@@ -112,7 +117,7 @@ class Bench:
             isolation=cast("Any", None),
             origins=cast("Any", None),
             vetting=cast("Any", None),
-            recall=self.archive,
+            recall=self.search,
             membership=self.members,
             permalink=lambda line: f"https://example.org/{line.message_id}" if line.message_id else None,
         )
@@ -131,7 +136,7 @@ class Bench:
 async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     bench = Bench(tmp_path)
     yield bench
-    await bench.archive.close()
+    await bench.search.exporter.close()
 
 
 async def test_a_question_brings_its_answer_in_time_order(bench: Bench) -> None:
@@ -211,7 +216,6 @@ async def test_the_other_chats_of_whoever_asks_come_with_their_names(bench: Benc
     await bench.say("the budget is 40", THERE, messageId="7")
     await bench.say("my secret budget", THEIRS)
     await bench.say("budget here")
-    await bench.archive.caught_up()
     said = await bench.load(query="budget", scope="mine")
     assert bench.texts == ["the budget is 40", "budget here"]
     assert bench.members.asked == [("slack", "U1", (THEIRS, THERE), True)]
@@ -364,7 +368,7 @@ async def test_a_disk_that_does_not_tell_of_artifacts_loses_no_messages(bench: B
 async def test_a_line_whose_time_no_calendar_has_hides_no_other(bench: Bench, ts: int) -> None:
     await bench.say("the hotel is the Budapest")
     odd = ArchiveLine(ts=ts, channel="slack", chat_id="1", chat_key=HERE, role="user", text="another hotel")
-    await bench.archive.append(odd)
+    await bench.put(odd)
     await bench.say("we go on Friday")
     assert "Loaded 2 older" in await bench.load()
     bench.injected.lines.clear()
@@ -394,7 +398,6 @@ async def test_of_more_chats_than_are_searched_it_says_so(
     bench.members.chats = (THERE, ChatKey.parse("slack:chat:C3"))
     await bench.say("the old budget was 20", key=ChatKey.parse("slack:chat:C3"))
     await bench.say("the budget is 17", key=THERE)
-    await bench.archive.caught_up()
     for asked in ({"query": "budget"}, {"keyword": "budget"}, {"keyword": "nothing"}):
         said = await bench.load(scope="mine", **asked)
         assert said.endswith("(Of this person's 2 other chats the 1 last spoken in were searched.)")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bot.history.search import analysis
-from bot.history.search.line_features import speaker_meant
+from bot.features.search import analysis
+from bot.features.search.line_features import speaker_meant
 
 
 @pytest.mark.parametrize(

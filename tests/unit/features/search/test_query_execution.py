@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -12,11 +13,9 @@ import pytest
 
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
-from bot.core import jsonl
-from bot.core.file_names import encode
-from bot.history.search import query_execution
-from bot.history.search.recall import Recall
-from bot.system import SystemDisk
+from bot.contracts.recall import RecallQuery
+from bot.features.search import query_execution
+from tests.talk import Found, indexed
 
 KEY = ChatKey.parse("web:chat:1")
 START = int(datetime(2026, 3, 2, 9, tzinfo=UTC).timestamp() * 1000)
@@ -29,25 +28,23 @@ Ask = Callable[..., list[str]]
 def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[list[str]], Ask]]:
     """Lines of one chat, a day apart, and questions to them; a word of more than 20 lines is everywhere."""
     monkeypatch.setattr(query_execution, "BUDGET", 20)
-    opened: list[Recall] = []
+    opened: list[Found] = []
 
     def made(said: list[str]) -> Ask:
-        folder = tmp_path / "chats"
-        folder.mkdir()
-        with (folder / f"{encode(KEY)}.jsonl").open("wb") as file:
-            for number, text in enumerate(said):
-                line = ArchiveLine(
-                    ts=START + number * DAY, channel="web", chat_id="1", chat_key=KEY, role="user", text=text
-                )
-                file.write(jsonl.dumps(line.model_dump(by_alias=True, exclude_none=True)))
-        recall = Recall.opened(None, folder, SystemDisk())
-        recall.catch_up()
-        opened.append(recall)
-        return lambda query, limit=30: [hit.line.text for hit in recall.search([KEY], query, NOW, limit)]
+        lines = [
+            ArchiveLine(ts=START + n * DAY, channel="web", chat_id="1", chat_key=KEY, role="user", text=text)
+            for n, text in enumerate(said)
+        ]
+        asyncio.run(indexed(tmp_path / "index.db", lines))
+        opened.append(found := Found(tmp_path / "index.db"))
+        return lambda query, limit=30: [
+            hit.line.text
+            for hit in found.finder.recall([str(KEY)], RecallQuery((query,), NOW, limit=limit)).hits
+        ]
 
     yield made
-    for recall in opened:
-        recall.close()
+    for found in opened:
+        found.close()
 
 
 def many(*words: str, count: int = 60) -> list[str]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from bot.history.search.ranking import (
+from bot.features.search.ranking import (
     CENTRES,
     DEFAULT,
     LENGTHS,

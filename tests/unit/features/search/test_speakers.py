@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -9,11 +10,9 @@ import pytest
 
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
-from bot.core import jsonl
-from bot.core.file_names import encode
-from bot.history.search import query_execution
-from bot.history.search.recall import Recall
-from bot.system import SystemDisk
+from bot.contracts.recall import RecallQuery
+from bot.features.search import query_execution
+from tests.talk import Found, indexed
 
 KEY = ChatKey.parse("slack:chat:C1")
 NOW, DAY = 1_800_000_000_000, 86_400_000
@@ -37,22 +36,23 @@ def line(number: int, name: str, text: str) -> ArchiveLine:
 @pytest.fixture
 def ask(tmp_path: Path) -> Iterator[Callable[[Said], Ask]]:
     """Lines of people, each a day after the one before it, and questions to them."""
-    opened: list[Recall] = []
+    opened: list[Found] = []
 
     def made(said: Said, *further: ArchiveLine) -> Ask:
         lines = [line(number, name, text) for number, (name, text) in enumerate(said)]
-        raw = (jsonl.dumps(one.model_dump(by_alias=True)) for one in (*lines, *further))
-        (tmp_path / f"{encode(KEY)}.jsonl").write_bytes(b"".join(raw))
-        recall = Recall.opened(None, tmp_path, SystemDisk())
-        recall.catch_up()
-        opened.append(recall)
+        path = tmp_path / f"{len(opened)}.db"
+        asyncio.run(indexed(path, [*lines, *further]))
+        opened.append(found := Found(path))
         return lambda query, *phrasings, limit=30: [
-            hit.line.text for hit in recall.search([KEY], query, NOW, limit, phrasings)
+            hit.line.text
+            for hit in found.finder.recall(
+                [str(KEY)], RecallQuery((query, *phrasings), NOW, limit=limit)
+            ).hits
         ]
 
     yield made
-    for recall in opened:
-        recall.close()
+    for found in opened:
+        found.close()
 
 
 PETS: Said = [

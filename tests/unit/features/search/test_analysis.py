@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
@@ -13,14 +14,12 @@ from hypothesis import strategies as st
 from bot import text
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
-from bot.core import jsonl
-from bot.core.file_names import encode
-from bot.history.search import analysis
-from bot.history.search.analysis import stem
-from bot.history.search.recall import Recall
-from bot.history.search.time_ranges import time_ranges
-from bot.system import SystemDisk
+from bot.contracts.recall import RecallQuery
+from bot.features.search import analysis
+from bot.features.search.analysis import stem
+from bot.features.search.time_ranges import time_ranges
 from tests.shares import examples
+from tests.talk import Found, indexed
 
 KEY = ChatKey.parse("web:chat:1")
 NOW = int(datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp() * 1000)  # a Saturday
@@ -86,20 +85,17 @@ HOSTILE = (
 
 
 @pytest.fixture(scope="module")
-def recall(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recall]:
-    folder = tmp_path_factory.mktemp("chats")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Found]:
+    path = tmp_path_factory.mktemp("index") / "index.db"
     given_ = {"channel": "web", "chatId": "1", "chatKey": str(KEY), "role": "user"}
     lines = [
-        ArchiveLine.model_validate({**given_, "ts": NOW - number * 10**7, "text": text}).model_dump(
-            by_alias=True
-        )
+        ArchiveLine.model_validate({**given_, "ts": NOW - number * 10**7, "text": text})
         for number, text in enumerate(["refund policy", "退款政策", "last tuesday it rained", "nothing"] * 5)
     ]
-    (folder / f"{encode(KEY)}.jsonl").write_bytes(b"".join(map(jsonl.dumps, lines)))
-    recall = Recall.opened(None, folder, SystemDisk())
-    recall.catch_up()
-    yield recall
-    recall.close()
+    asyncio.run(indexed(path, lines))
+    made = Found(path)
+    yield made
+    made.close()
 
 
 @RELAXED
@@ -121,16 +117,16 @@ def test_a_question_finds_the_tokens_of_the_same_words(text: str) -> None:
 
 @RELAXED
 @given(query=ANY)
-def test_no_question_is_an_error(recall: Recall, query: str) -> None:
-    for hit in recall.search([KEY], query, NOW):
+def test_no_question_is_an_error(found: Found, query: str) -> None:
+    for hit in found.finder.recall([str(KEY)], RecallQuery((query,), NOW)).hits:
         assert hit.line.chat_key == KEY
 
 
 @pytest.mark.parametrize("query", HOSTILE, ids=range(len(HOSTILE)))
-def test_no_question_keeps_anybody_waiting(recall: Recall, query: str) -> None:
+def test_no_question_keeps_anybody_waiting(found: Found, query: str) -> None:
     """Twenty times as much takes twenty times as long: were it the square of that, this would never end."""
     assert len(analysis.terms(query)) <= analysis.MOST_TERMS
-    recall.search([KEY], query, NOW)
+    found.finder.recall([str(KEY)], RecallQuery((query,), NOW))
     assert len(analysis.tokens(query * 20)) <= 2 * analysis.LONGEST_TEXT
 
 

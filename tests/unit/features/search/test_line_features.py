@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bot.history.search.line_features import LONGEST, AnswerScorer
-from bot.history.search.ranking import Weights
+from bot.features.search.line_features import LONGEST, AnswerScorer
+from bot.features.search.ranking import Weights
 from tests.bench.recall_form import parse
 from tests.bench.recall_ours import Searched
 

@@ -14,11 +14,11 @@ from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.identity import ChatKey
 from bot.core.archive.window import revisions
 from bot.core.artifacts import ArtifactStore
-from bot.history.archive.store import ChatStore
 from bot.system import SystemDisk, UlidSource
 from bot.testing.clock import FakeClock
 from bot.testing.disk import FaultyDisk
 from bot.testing.log import MemoryLog
+from tests.archives import WrittenArchive as ChatStore
 from tests.shares import examples
 
 KEY = ChatKey.parse("slack:chat:C1")

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 
-from bot.history.search.ranking import Weights
+from bot.features.search.ranking import Weights
 
 LONGEST = 4_000
 """Characters of a line, and of a question, that are looked at."""

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from bot import errors
 from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.identity import ChatKey
-from bot.history.archive.store import ChatStore
 from bot.system import SystemDisk, SystemFile
 from bot.testing.disk import Failure, FaultyDisk
 from bot.testing.log import MemoryLog
+from tests.archives import WrittenArchive as ChatStore
 from tests.shares import examples
 
 Make = Callable[..., ChatStore]
@@ -104,7 +104,6 @@ def test_every_window_is_the_one_of_a_naive_model(
             page = await store.search(KEY, query)
             assert page.lines == newest_first[::-1]
             assert (page.total, page.unreadable) == (len(matches), 0)
-        await store.close()
 
     with tempfile.TemporaryDirectory() as home:
         asyncio.run(check(Path(home)))
@@ -116,7 +115,6 @@ async def test_the_newest_lines_come_when_only_a_few_are_asked_for(store: Make, 
         await chats.append(said(f"t{number}"))
     assert await found(chats, limit=5) == ["t95", "t96", "t97", "t98", "t99"]
     assert await found(chats, limit=5, offset=5) == ["t90", "t91", "t92", "t93", "t94"]
-    await chats.close()
 
 
 async def test_a_keyword_is_literal_text_and_cannot_be_slow(store: Make, said: Said) -> None:
@@ -125,7 +123,6 @@ async def test_a_keyword_is_literal_text_and_cannot_be_slow(store: Make, said: S
     await chats.append(said("the pattern ^(A+)+$ itself"))
     assert await found(chats, keyword="^(a+)+$") == ["the pattern ^(A+)+$ itself"]
     assert await found(chats, keyword=".*") == []
-    await chats.close()
 
 
 async def test_archives_of_another_time_are_not_read_again(store: Make, folder: Path, said: Said) -> None:
@@ -137,7 +134,6 @@ async def test_archives_of_another_time_are_not_read_again(store: Make, folder: 
         path.unlink()
     assert await found(chats, after=17) == ["t17", "t18", "t19"]
     assert await found(chats) == everything[-4:]
-    await chats.close()
 
 
 async def test_what_is_remembered_of_archives_is_bounded(
@@ -150,7 +146,6 @@ async def test_what_is_remembered_of_archives_is_bounded(
     assert len(await found(chats)) == 12
     assert len(chats.spans) == 2
     assert await found(chats, before=3) == ["t0", "t1", "t2"]
-    await chats.close()
 
 
 async def test_archives_that_another_store_makes_meanwhile_are_found(store: Make, said: Said) -> None:
@@ -159,7 +154,6 @@ async def test_archives_that_another_store_makes_meanwhile_are_found(store: Make
     for number in range(9):
         await other.append(said(f"t{number}"))
         assert await found(mine) == [f"t{n}" for n in range(number + 1)]
-    await other.close()
 
 
 async def test_a_search_works_on_other_threads(store: Make, said: Said) -> None:
@@ -175,7 +169,6 @@ async def test_a_search_works_on_other_threads(store: Make, said: Said) -> None:
     await found(chats, skip=skip)
     assert threads
     assert threading.get_ident() not in threads
-    await chats.close()
 
 
 async def test_lines_of_others_are_read_and_broken_ones_counted(
@@ -216,7 +209,6 @@ async def test_lines_of_others_are_read_and_broken_ones_counted(
     assert (warning.chat_key, warning.details) == (KEY, {"unreadable": 7})
     # Left out by its time, the file still counts what cannot be read in it.
     assert (await chats.search(KEY, HistoryQuery(after=2_000_000_000_000))).unreadable == 7
-    await chats.close()
 
 
 async def test_a_disk_that_cannot_be_read_is_a_storage_error(store: Make, folder: Path, said: Said) -> None:
@@ -235,7 +227,6 @@ async def test_a_disk_that_cannot_be_read_is_a_storage_error(store: Make, folder
     archive.mkdir()
     with pytest.raises(errors.StorageError, match="cannot be read"):
         await chats.search(KEY, HistoryQuery())
-    await chats.close()
 
 
 async def test_a_reader_that_may_not_lock_reads_all_the_same(
@@ -243,7 +234,6 @@ async def test_a_reader_that_may_not_lock_reads_all_the_same(
 ) -> None:
     chats = store()
     await chats.append(said("t"))
-    await chats.close()
 
     opened = os.open
 
@@ -264,7 +254,6 @@ async def test_a_window_that_counts_nothing_is_the_same_and_reads_no_older_file(
         await written.append(said(f"line {number}", ts=number, message_id=f"{number}"))
     gone = {"ts": 50, "role": "system", "message_id": "39", "meta": {"deleted": True}}
     await written.append(said("", **gone))
-    await written.close()
     disk = OpeningDisk()
     reader = store(limit=4, disk=disk)
     await reader.search(KEY, HistoryQuery(limit=1))

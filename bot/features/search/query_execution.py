@@ -9,10 +9,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from bot.core.archive.window import read_line
-from bot.history.search import analysis, ranking
-from bot.history.search.chat_indexer import IndexedChat, speaker_token
-from bot.history.search.ranking import PLACE_BITS, ROW_BITS, CorpusStats, Postings, Weights
-from bot.history.search.streams import Stream
+from bot.features.search import analysis, ranking
+from bot.features.search.index import IndexedChat, speaker_token
+from bot.features.search.ranking import PLACE_BITS, ROW_BITS, CorpusStats, Postings, Weights
 
 BUDGET = 1_500
 """Rows that are looked at for all words of a question, and one for each `BUDGET_SHARE` lines of the chat on top."""
@@ -58,7 +57,6 @@ class QueryExecution:
         self,
         counts: Counts,
         chat: IndexedChat,
-        stream: Stream,
         weights: Weights,
         *,
         ranges: tuple[tuple[int, int], ...],
@@ -66,7 +64,6 @@ class QueryExecution:
         self._db = counts.db
         self._known = counts
         self._chat = chat
-        self._stream = stream
         self._weights = weights
         self._stats = CorpusStats(chat.lines, chat.tokens, chat.session, ranges)
         self._budget = BUDGET + chat.lines // BUDGET_SHARE
@@ -149,8 +146,8 @@ class QueryExecution:
         return [token for token in analysis.tokens(self._text(line)) if not analysis.is_paired(token)]
 
     def _text(self, line: int) -> str:
-        row = self._db.execute("SELECT at, size FROM lines WHERE line = ?", (line,)).fetchone()
-        said = read_line(self._stream.read(*row)) if row else None
+        row = self._db.execute("SELECT raw FROM lines WHERE line = ?", (line,)).fetchone()
+        said = read_line(row[0].encode()) if row else None
         return said.text if said is not None else ""
 
     def _rows_of_time(self) -> list[int]:

@@ -1,0 +1,448 @@
+"""The search index: the archive's lines and the tokens under which they are found, exported from the log. It can be deleted at any time.
+
+Tokens begin with the number of their chat, so that no question reaches into another one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from bot import errors
+from bot.contracts.archive import ArchiveLine
+from bot.contracts.identity import ChatKey
+from bot.core import events
+from bot.core.archive import lines
+from bot.core.archive.line_fold import LineFold
+from bot.core.archive.window import is_dated, is_edit, is_removal, moment_of, read_line
+from bot.core.event_log import EventLog
+from bot.core.events import Event
+from bot.core.exports import Export, ExportLost
+from bot.features.search import analysis
+from bot.features.search.ranking import PLACE_BITS, ROW_BITS, length_class
+
+FILE = "index.db"
+VERSION = f"4.{analysis.VERSION}"
+BUSY_SECONDS = 5.0
+SESSION_GAP = 3_600_000
+"""Milliseconds of silence after which another session begins."""
+SLICE = 500
+"""Lines that are written in one transaction; fewer wait for the next sync or search."""
+ROLES = ("user", "assistant")
+_CHAT_BITS, _SESSION_BITS = 20, 24
+_PLACES = (1 << PLACE_BITS) - 1
+_TABLES = """
+CREATE TABLE state (version TEXT NOT NULL, cursor INTEGER NOT NULL);
+CREATE TABLE chats (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, seq INTEGER NOT NULL DEFAULT 0, lines INTEGER NOT NULL DEFAULT 0,
+    tokens INTEGER NOT NULL DEFAULT 0, session INTEGER NOT NULL DEFAULT 0, place INTEGER NOT NULL DEFAULT 0, last_ts INTEGER
+);
+CREATE TABLE sessions (id INTEGER PRIMARY KEY, first_ts INTEGER NOT NULL, last_ts INTEGER NOT NULL);
+CREATE TABLE lines (line INTEGER PRIMARY KEY, ts INTEGER NOT NULL, role TEXT NOT NULL, message TEXT, raw TEXT NOT NULL);
+CREATE INDEX messages ON lines (message) WHERE message IS NOT NULL;
+CREATE TABLE removed (message TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE VIRTUAL TABLE tokens USING fts5(
+    t, content='', columnsize=0, detail=none, tokenize="ascii tokenchars '._-+#@:/=~&'"
+);
+CREATE VIRTUAL TABLE vocabulary USING fts5vocab(tokens, row);
+INSERT INTO tokens(tokens, rank) VALUES ('hashsize', 16777216);
+"""
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class IndexedChat:
+    """A chat's row: the number of its newest event that is indexed, and where its next line goes. `lines` and `tokens` count what can
+    be found.
+    """
+
+    id: int
+    name: str
+    seq: int = 0
+    lines: int = 0
+    tokens: int = 0
+    session: int = 0
+    place: int = 0
+    last_ts: int | None = None
+
+    @property
+    def prefix(self) -> str:
+        """Prefix of every token of this chat."""
+        return f"{self.id:x}:"
+
+    @property
+    def first_session(self) -> int:
+        return self.id << _SESSION_BITS
+
+    def row_range(self) -> tuple[int, int]:
+        bits = _SESSION_BITS + PLACE_BITS + ROW_BITS
+        return self.id << bits, (self.id + 1 << bits) - 1
+
+
+def chat_named(db: sqlite3.Connection, name: str) -> IndexedChat | None:
+    row = db.execute(
+        "SELECT id, name, seq, lines, tokens, session, place, last_ts FROM chats WHERE name = ?", (name,)
+    ).fetchone()
+    return None if row is None else IndexedChat(*row)
+
+
+def speaker_token(token: str) -> str:
+    """Under which the lines of a person are found, of whose name `token` is one."""
+    return f"@{token}"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A line on its way into the index, or one that `replaces` what stands there of its event. `gone` are requests and turns whose words
+    are removed.
+    """
+
+    chat: str
+    seq: int
+    line: ArchiveLine | None = None
+    replaces: bool = False
+    gone: frozenset[str] = frozenset()
+
+
+class SearchIndex(Export):
+    """The index in `path`, in memory where that is None. Its work is done on a thread of its own."""
+
+    name = "search index"
+
+    def __init__(self, path: Path | None, log: EventLog) -> None:
+        self._path = path
+        self._log = log
+        self._fold = LineFold(log)
+        self._due: list[Entry] = []
+        self._taken = 0
+        self._cursor = 0
+        """The cursor as this process knows it: a lower one on the disk says that somebody has begun anew."""
+        self._db: sqlite3.Connection | None = None
+        self._pool: ThreadPoolExecutor | None = None
+        self._one_at_a_time = asyncio.Lock()
+
+    # ------------------------------------------------------------ as an export
+
+    async def cursor(self) -> int:
+        self._fold, self._due = LineFold(self._log), []
+
+        def read(db: sqlite3.Connection) -> int:
+            self._cursor = self._taken = int(db.execute("SELECT cursor FROM state").fetchone()[0])
+            return self._cursor
+
+        return await self.run(read)
+
+    @property
+    def rests_on(self) -> int | None:
+        return self._fold.rests_on
+
+    async def take(self, n: int, event: Event) -> bool:
+        found = await self._fold.take(n, event)
+        if found is not None:
+            self._due.append(Entry(str(event.chat), event.seq, found[1]))
+        if isinstance(event.data, events.Removed):
+            self._due += await self._without(event, event.data)
+        self._taken = n
+        return found is not None
+
+    async def _without(self, event: Event, gone: events.Removed) -> list[Entry]:
+        """Take out what was removed, and write anew what quotes it."""
+        names = frozenset({*gone.requests, *gone.turns})
+        found = [Entry(str(event.chat), event.seq, gone=names)]
+        for one in await self._log.naming(event.chat, {*names, *gone.messages}):
+            said = await self._fold.said(one) if one.chat == event.chat else None
+            if said is not None and said.request_id not in names:
+                found.append(Entry(str(event.chat), one.seq, said, replaces=True))
+        return found
+
+    async def write(self) -> None:
+        if len(self._due) >= SLICE:
+            await self.sync()
+
+    async def sync(self) -> None:
+        async with self._one_at_a_time:
+            due, self._due = self._due, []
+            rests_on = self.rests_on
+            cursor = self._taken if rests_on is None else min(self._taken, rests_on - 1)
+            if not due and cursor <= self._cursor:
+                return
+            try:
+                await self.run(lambda db: self._write(db, due, max(cursor, self._cursor)))
+            except errors.StorageError:
+                self._due = due + self._due
+                raise
+
+    async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Do work on the index's thread. Raises `errors.StorageError`, as `ExportLost` where the file is damaged: it is gone then."""
+        self._pool = self._pool or ThreadPoolExecutor(1, thread_name_prefix="index")
+        return await asyncio.get_running_loop().run_in_executor(self._pool, self._guarded, work)
+
+    async def close(self) -> None:
+        if self._pool is not None:
+            await asyncio.get_running_loop().run_in_executor(self._pool, self._close)
+            self._pool.shutdown()
+
+    # ------------------------------------------------------------ on its thread
+
+    def _guarded(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            if self._db is None:
+                self._db = opened(self._path)
+            return work(self._db)
+        except (sqlite3.Error, OSError) as error:
+            self._close()
+            # Anything else is a lock, or the disk.
+            damaged = isinstance(error, sqlite3.DatabaseError) and not isinstance(
+                error, sqlite3.OperationalError
+            )
+            if self._path is None or not damaged:
+                raise errors.StorageError(f"the search index cannot be used: {error}") from error
+            with errors.as_storage_error("the search index cannot be made anew"):
+                remove(self._path)
+            raise ExportLost(f"the search index was damaged: {error}") from error
+
+    def _close(self) -> None:
+        db, self._db = self._db, None
+        if db is not None:
+            with contextlib.suppress(sqlite3.Error):
+                db.close()
+
+    def _write(self, db: sqlite3.Connection, due: Sequence[Entry], cursor: int) -> None:
+        with transaction(db):
+            if db.execute("SELECT cursor FROM state").fetchone()[0] < self._cursor:
+                raise ExportLost("the search index was begun anew")
+            for name in dict.fromkeys(one.chat for one in due):
+                _Writer(db, name).take(one for one in due if one.chat == name)
+            db.execute("UPDATE state SET cursor = ?", (cursor,))
+        self._cursor = cursor
+        if any(one.gone for one in due):
+            # Else words of what was taken out stay in the file.
+            db.execute("INSERT INTO tokens(tokens) VALUES ('optimize')")
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+class _Writer:
+    """Writes lines of one chat, within a transaction."""
+
+    def __init__(self, db: sqlite3.Connection, name: str) -> None:
+        self._db = db
+        chat = chat_named(db, name)
+        if chat is None:
+            number = db.execute("INSERT INTO chats (name) VALUES (?)", (name,)).lastrowid or 0
+            if number >= 1 << _CHAT_BITS:
+                raise sqlite3.DatabaseError("the index has no more numbers for chats")
+            chat = IndexedChat(number, name)
+        self._chat = chat
+
+    def take(self, entries: Iterator[Entry]) -> None:
+        """Write these in their order, but for lines that are there already."""
+        chat = self._chat
+        for one in entries:
+            if one.gone:
+                self._remove_words(one.gone)
+            elif one.line is not None and one.replaces:
+                self._replace(one.line, one.seq)
+            elif one.line is not None and one.seq > chat.seq and is_dated(one.line):
+                chat.seq = one.seq
+                self._put(one.line, one.seq)
+        self._db.execute(
+            "UPDATE chats SET seq = ?, lines = ?, tokens = ?, session = ?, place = ?, last_ts = ? WHERE id = ?",
+            (chat.seq, chat.lines, chat.tokens, chat.session, chat.place, chat.last_ts, chat.id),
+        )
+
+    def _put(self, line: ArchiveLine, seq: int) -> None:
+        if line.message_id is not None:
+            key = self._chat.prefix + line.message_id
+            standing = self._standing("message = ?", key)
+            if is_removal(line):
+                for place, old in standing:
+                    self._take_out(place, old)
+                self._db.execute("INSERT OR IGNORE INTO removed VALUES (?)", (key,))
+                return
+            if self._db.execute("SELECT 1 FROM removed WHERE message = ?", (key,)).fetchone():
+                return
+            mine = [(place, old) for place, old in standing if old.role == line.role]
+            if any(
+                is_edit(old) and (not is_edit(line) or moment_of(line) < moment_of(old)) for _, old in mine
+            ):
+                return
+            if is_edit(line) and mine:
+                for place, old in mine:
+                    self._take_out(place, old)
+                # An edit stands where its message stood, so that what was said around it stays around it.
+                self._insert(mine[0][0], line, seq)
+                return
+        if line.role in ROLES:
+            self._insert(self._next_place(line), line, seq)
+
+    def _replace(self, line: ArchiveLine, seq: int) -> None:
+        for place, old in self._standing("message = ?", f"{self._chat.prefix}{line.message_id}"):
+            if (old.meta or {}).get(lines.SEQ) == seq:
+                self._take_out(place, old)
+                self._insert(place, line, seq)
+
+    def _remove_words(self, names: Collection[str]) -> None:
+        """Take out the lines of these requests, and the answers of these turns."""
+        for name in names:
+            for place, old in self._standing("instr(raw, ?)", name):
+                if old.request_id == name:
+                    self._take_out(place, old)
+
+    def _standing(self, condition: str, value: str) -> list[tuple[int, ArchiveLine]]:
+        """The lines of the chat to which a condition applies, with their places."""
+        first, last = self._chat.row_range()
+        found = self._db.execute(
+            f"SELECT line, raw FROM lines WHERE line BETWEEN ? AND ? AND {condition} ORDER BY line",  # noqa: S608 - a constant
+            (first >> ROW_BITS, last >> ROW_BITS, value),
+        ).fetchall()
+        return [(place, line) for place, raw in found if (line := read_line(raw.encode())) is not None]
+
+    def _next_place(self, line: ArchiveLine) -> int:
+        chat = self._chat
+        if chat.last_ts is None or abs(line.ts - chat.last_ts) > SESSION_GAP or chat.place == _PLACES:
+            chat.session = min(chat.session + 1, (1 << _SESSION_BITS) - 1)
+            chat.place = 0
+        else:
+            chat.place += 1
+        chat.last_ts = line.ts
+        session = chat.first_session | chat.session
+        self._db.execute(
+            "INSERT INTO sessions VALUES (?1, ?2, ?2) ON CONFLICT (id) DO UPDATE SET "
+            "first_ts = min(first_ts, excluded.first_ts), last_ts = max(last_ts, excluded.last_ts)",
+            (session, line.ts),
+        )
+        return session << PLACE_BITS | chat.place
+
+    def _insert(self, place: int, line: ArchiveLine, seq: int) -> None:
+        row, tokens, count = self._entry(place, line)
+        message = None if line.message_id is None else self._chat.prefix + line.message_id
+        self._db.execute("INSERT INTO tokens(rowid, t) VALUES (?, ?)", (row, tokens))
+        self._db.execute(
+            "INSERT OR REPLACE INTO lines VALUES (?, ?, ?, ?, ?)",
+            (place, line.ts, line.role, message, lines.dumped(line, seq).decode()),
+        )
+        self._chat.lines += 1
+        self._chat.tokens += count
+
+    def _take_out(self, place: int, line: ArchiveLine) -> None:
+        row, tokens, count = self._entry(place, line)
+        self._db.execute("INSERT INTO tokens(tokens, rowid, t) VALUES ('delete', ?, ?)", (row, tokens))
+        self._db.execute("DELETE FROM lines WHERE line = ?", (place,))
+        self._chat.lines -= 1
+        self._chat.tokens -= count
+
+    def _entry(self, place: int, line: ArchiveLine) -> tuple[int, str, int]:
+        """The row of a line, what stands in it, and how many tokens the line has."""
+        found = analysis.tokens(line.text)
+        speaker = (line.meta or {}).get("username")
+        names = analysis.tokens(speaker) if isinstance(speaker, str) else []
+        words = dict.fromkeys([*found, *map(speaker_token, names)])
+        prefix = self._chat.prefix
+        row = place << ROW_BITS | length_class(len(found))
+        return row, prefix + f" {prefix}".join(words) if words else "", len(found)
+
+
+# ------------------------------------------------------------ the file
+
+
+def opened(path: Path | None) -> sqlite3.Connection:
+    """A connection for one thread at a time, with tables of this version. Raises `sqlite3.Error` and OSError."""
+    if path is not None:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.touch(mode=0o600)
+    db = sqlite3.connect(":memory:" if path is None else path, BUSY_SECONDS, 0, None, check_same_thread=False)
+    try:
+        # What a power cut takes with it is exported again: the cursor is part of the file.
+        for pragma in (
+            "journal_mode=WAL",
+            "synchronous=NORMAL",
+            "temp_store=MEMORY",
+            "cache_size=-16384",
+            "secure_delete=ON",
+        ):
+            db.execute(f"PRAGMA {pragma}")
+        if not _is_current(db):
+            make_anew(db, unless_current=True)
+    except sqlite3.Error:
+        db.close()
+        raise
+    return db
+
+
+def _is_current(db: sqlite3.Connection) -> bool:
+    rows = db.execute("SELECT 1 FROM sqlite_master WHERE name = 'state'").fetchall()
+    return bool(rows) and db.execute("SELECT version FROM state").fetchall() == [(VERSION,)]
+
+
+def make_anew(db: sqlite3.Connection, *, unless_current: bool = False) -> None:
+    """Forget everything; where another process may have done so meanwhile, only if it has not."""
+    with transaction(db):
+        if unless_current and _is_current(db):
+            return
+        kept = db.execute(
+            "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' "
+            "AND name NOT GLOB 'tokens_*' ORDER BY name DESC"
+        ).fetchall()
+        for (name,) in kept:
+            quoted = name.replace('"', '""')
+            db.execute(f'DROP TABLE "{quoted}"')
+        for statement in _TABLES.split(";\n"):
+            if statement.strip():
+                db.execute(statement)
+        db.execute("INSERT INTO state VALUES (?, 0)", (VERSION,))
+
+
+def verdict(path: Path) -> str:
+    """Return why the file of an index is of no use as it stands; "" if it is of use. Blocking; changes nothing."""
+    try:
+        with contextlib.closing(
+            sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_SECONDS)
+        ) as db:
+            if not _is_current(db):
+                return "it is of another version"
+            (found,) = db.execute("PRAGMA quick_check(1)").fetchone()
+    except sqlite3.Error as error:
+        return str(error)
+    return "" if found == "ok" else str(found)
+
+
+def counted(db: sqlite3.Connection) -> tuple[int, int]:
+    """Return the numbers of indexed chats and lines."""
+    chats, found = db.execute("SELECT count(*), total(lines) FROM chats WHERE lines > 0").fetchone()
+    return int(chats), int(found)
+
+
+def chats_of(db: sqlite3.Connection, channel: str) -> list[ChatKey]:
+    """The chats of a channel that have lines, those last spoken in first."""
+    found = db.execute(
+        "SELECT name FROM chats WHERE lines > 0 AND name >= ? AND name < ? ORDER BY last_ts DESC",
+        (f"{channel}:", f"{channel};"),
+    )
+    return [ChatKey.parse(name) for (name,) in found]
+
+
+@contextlib.contextmanager
+def transaction(db: sqlite3.Connection, mode: str = "IMMEDIATE") -> Iterator[None]:
+    """Everything of the block or nothing; DEFERRED for a block that reads one state of the file. Raises `sqlite3.Error`."""
+    db.execute(f"BEGIN {mode}")
+    done = False
+    try:
+        yield
+        db.execute("COMMIT")
+        done = True
+    finally:
+        if not done and db.in_transaction:
+            db.execute("ROLLBACK")
+
+
+def remove(path: Path) -> None:
+    """Take the file away. It comes back."""
+    for end in ("", "-wal", "-shm"):
+        path.with_name(path.name + end).unlink(missing_ok=True)

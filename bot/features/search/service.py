@@ -1,0 +1,83 @@
+"""Searching: the index, what keeps it up to date, and the questions to it."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+from bot import errors
+from bot.contracts.environment import Clock
+from bot.contracts.environment import Log as OperatorLog
+from bot.contracts.identity import ChatKey
+from bot.contracts.recall import Recalled, RecallQuery
+from bot.core.event_log import EventLog
+from bot.core.exports import Exporter, ExportLost
+from bot.features.search import index
+from bot.features.search.finder import Finder
+from bot.features.search.index import SearchIndex
+
+WAIT_SECONDS = 20.0
+"""Timeout of a search's wait for what is not indexed yet: the rest of the answer has to come too."""
+
+
+class Search:
+    """`contracts.recall.Recalls` by the index in `path`, None for one in memory. It is up to date as far as `start` and the log go."""
+
+    def __init__(
+        self,
+        path: Path | None,
+        event_log: EventLog,
+        *,
+        clock: Clock,
+        log: OperatorLog,
+        wait: float | None = WAIT_SECONDS,
+    ) -> None:
+        self.index = SearchIndex(path, event_log)
+        self.exporter = Exporter(self.index, event_log, clock=clock, log=log)
+        self._wait = wait
+        self._finder: tuple[sqlite3.Connection, Finder] | None = None
+
+    async def recall(self, chat_keys: Sequence[ChatKey], query: RecallQuery) -> Recalled:
+        """As `contracts.recall.Recalls.recall`."""
+        names = [str(key) for key in chat_keys]
+        complete = await self.caught_up()
+        try:
+            found = await self.index.run(partial(self._recalled, names, query))
+        except ExportLost:
+            self.exporter.rewrite()
+            complete = await self.caught_up()
+            found = await self.index.run(partial(self._recalled, names, query))
+        return Recalled(found.hits, found.total, complete)
+
+    def _recalled(self, names: Sequence[str], query: RecallQuery, db: sqlite3.Connection) -> Recalled:
+        if self._finder is None or self._finder[0] is not db:
+            self._finder = db, Finder(db)
+        return self._finder[1].recall(names, query)
+
+    async def kept(self, channel: str) -> list[ChatKey]:
+        """As `contracts.recall.Recalls.kept`."""
+        await self.caught_up()
+        return await self.index.run(partial(index.chats_of, channel=channel))
+
+    async def rebuild(self) -> tuple[int, int]:
+        """Make the index anew, and return how many chats and lines it has then. Raises `errors.StorageError`."""
+        with suppress(ExportLost):
+            await self.index.run(index.make_anew)
+        self.exporter.rewrite()
+        await self.exporter.flush()
+        await self.index.sync()
+        return await self.index.run(index.counted)
+
+    async def caught_up(self) -> bool:
+        """Have what was appended so far in the index; False where that takes longer than a search may wait, or the disk refuses it."""
+        try:
+            async with asyncio.timeout(self._wait):
+                await self.exporter.flush()
+            await self.index.sync()
+        except (TimeoutError, errors.StorageError):
+            return False
+        return True

@@ -1,0 +1,26 @@
+"""An archive into which a test writes lines by itself."""
+
+from __future__ import annotations
+
+import asyncio
+
+from bot import errors
+from bot.contracts.archive import ArchiveLine
+from bot.core import file_names, jsonl
+from bot.core.archive.store import ChatStore
+
+
+class WrittenArchive(ChatStore):
+    """The archive with a way to write a line to it."""
+
+    async def append(self, line: ArchiveLine) -> None:
+        """Return once the line is on disk. Raises `errors.StorageError`."""
+        with errors.as_storage_error("the archive cannot be written"):
+            await asyncio.to_thread(self._put, line)
+
+    def _put(self, line: ArchiveLine) -> None:
+        fields = line.model_dump(by_alias=True)
+        raw = jsonl.dumps({key: value for key, value in fields.items() if value is not None})
+        with jsonl.locked(self.folder):
+            self.tidy_once()
+            self.write_some(file_names.encode(line.chat_key), [raw], sync=True)
