@@ -1,23 +1,24 @@
-"""The log in PostgreSQL, for several processes of which one leads: each transaction checks the one row that says who does."""
+"""The log in PostgreSQL, for several processes of which one leads: each append checks the one row that says who does."""
 
 from __future__ import annotations
 
-import json
-import socket
+import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 import psycopg
+from psycopg import sql
 from psycopg.adapt import Loader
-from psycopg.pq import TransactionStatus
-from psycopg.types.json import Jsonb
 
 from bot import errors
+from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Disk
 from bot.contracts.environment import Log as OperatorLog
+from bot.core import jsonl
 from bot.core.event_log import Entry
 from bot.core.events import Answered, Codec, Event, TurnEnded
 from bot.core.sql_log import Session, SqlLog
@@ -59,3 +60,208 @@ unpriced = usage.unpriced + excluded.unpriced, input = usage.input + excluded.in
 cache_read = usage.cache_read + excluded.cache_read, cache_write = usage.cache_write + excluded.cache_write,
 cost = usage.cost + excluded.cost
 """
+_NUL = "\N{REPLACEMENT CHARACTER}"
+"""In the place of the one character that PostgreSQL's texts cannot have."""
+_R = TypeVar("_R")
+
+
+class _Sum(Loader):
+    """Sums of whole numbers, which PostgreSQL gives as NUMERIC."""
+
+    def load(self, data: Any) -> int:
+        return int(bytes(data))
+
+
+class PostgresSession:
+    """A connection of psycopg that takes the statements of SQLite. Raises `psycopg.Error`."""
+
+    def __init__(self, url: str, *, seconds: int = 5) -> None:
+        """`seconds` is for how long a network may be silent, about."""
+        self.db = psycopg.connect(
+            url,
+            autocommit=True,
+            application_name="shipmate",
+            connect_timeout=seconds,
+            tcp_user_timeout=1_000 * seconds,
+            keepalives_idle=seconds,
+            keepalives_interval=1,
+            keepalives_count=3,
+        )
+        self.db.adapters.register_loader("numeric", _Sum)
+        self.execute(SETTINGS)
+
+    def execute(self, statement: str, values: Sequence[Any] = (), /) -> psycopg.Cursor[Any]:
+        """As of `sqlite3.Connection`."""
+        return self.db.execute(_translated(statement), _values(values))
+
+    def executemany(self, statement: str, rows: Iterable[Sequence[Any]], /) -> None:
+        """As of `sqlite3.Connection`."""
+        self.db.cursor().executemany(_translated(statement), [_values(one) or () for one in rows])
+
+    @contextmanager
+    def leading(self, epoch: int | None) -> Iterator[None]:
+        """A transaction that counts only while this epoch lasts, if one is given. Raises `errors.StorageError` where it is over."""
+        with self.db.pipeline() as sent, self.db.transaction():
+            found = self.execute("SELECT epoch FROM cluster_leader FOR SHARE")
+            yield
+            sent.sync()  # all that is above makes one way to the server
+            if epoch is not None and found.fetchone() != (epoch,):
+                raise errors.StorageError("another process leads")
+
+    @property
+    def lost(self) -> bool:
+        """True where the connection is of no use any more."""
+        return self.db.broken or self.db.closed
+
+    def close(self) -> None:
+        self.db.close()
+
+
+def prepared(url: str, *, seconds: int = 5) -> PostgresSession:
+    """A session on a database that has the tables. Raises `psycopg.Error`, and `errors.StorageError` where they are of a newer version."""
+    session = PostgresSession(url, seconds=seconds)
+    try:
+        if not has_tables(session):
+            with session.db.transaction():
+                lock = "SELECT pg_advisory_xact_lock(hashtext('shipmate tables'), hashtext(current_schema()))"
+                session.execute(lock)
+                session.execute(SCHEMA)
+                session.execute("INSERT INTO cluster_leader VALUES (1, 0, '', 0, ?) ON CONFLICT DO NOTHING", (VERSION,))
+    except BaseException:
+        session.close()
+        raise
+    return session
+
+
+def has_tables(session: PostgresSession) -> bool:
+    """Raises `errors.StorageError` where they are of a newer version."""
+    if session.execute("SELECT to_regclass('cluster_leader') IS NULL").fetchone() == (True,):
+        return False
+    (version,) = session.execute("SELECT max(version) FROM cluster_leader").fetchone() or (None,)
+    if version is not None and version > VERSION:
+        raise errors.StorageError(
+            f"the log has version {version}, this Shipmate knows versions up to {VERSION}: it was written by a newer one; run that"
+        )
+    return version is not None
+
+
+def words_of(error: Exception) -> str:
+    """An error in a line. The server's other lines show what was to be written."""
+    primary = error.diag.message_primary if isinstance(error, psycopg.Error) else None
+    return " ".join((primary or str(error)).split()) or type(error).__name__
+
+
+@contextmanager
+def as_storage_error(words: str) -> Iterator[None]:
+    """Raise `errors.StorageError` in the place of what psycopg and the disk raise."""
+    try:
+        yield
+    except (psycopg.Error, OSError) as error:
+        raise errors.StorageError(f"{words}: {words_of(error)}") from None
+
+
+class PostgresLog(SqlLog):
+    """`EventLog` in the schema that connections to `url` begin in. `epoch` is that of this process while it leads; None: nobody runs.
+    Exports are of a host, and so are their cursors: they stand in the file `cursors`.
+    """
+
+    refusals = (psycopg.Error, errors.StorageError, OSError)
+    conflicts = (psycopg.IntegrityError, psycopg.DataError)
+
+    def __init__(
+        self,
+        url: str,
+        codec: Codec,
+        cursors: Path,
+        *,
+        epoch: int | None,
+        disk: Disk,
+        clock: Clock,
+        log: OperatorLog,
+    ) -> None:
+        super().__init__(codec, clock=clock, log=log)
+        self._url = url
+        self._cursors = cursors
+        self._epoch = epoch
+        self._disk = disk
+        self._db: PostgresSession | None = None
+        self._read_db: PostgresSession | None = None
+        self._proven = False
+        """True where the session that writes has written."""
+
+    @contextmanager
+    def _writing_session(self) -> Iterator[Session]:
+        self._db = self._db or prepared(self._url)
+        with self._db.leading(self._epoch):
+            yield self._db
+        self._proven = True
+
+    def _append(self, db: Session, entries: Sequence[Entry]) -> None:
+        db.executemany(USED, [used for one in entries if (used := _used(one.event)) is not None])
+        super()._append(db, entries)
+
+    def _again(self, error: Exception) -> bool:
+        """Once, in a new session, where the one that was there is lost. A commit of unknown outcome changes nothing the second time."""
+        db, self._db = self._db, None
+        again, self._proven = self._proven and db is not None and db.lost, False
+        if db is not None:
+            db.close()
+        return again
+
+    def _words(self, error: Exception) -> str:
+        return words_of(error)
+
+    def _reading(self, work: Callable[[PostgresSession], _R]) -> _R:
+        fresh = self._read_db is None
+        with as_storage_error("the log cannot be read"):
+            if self._read_db is None:
+                self._read_db = prepared(self._url)
+                self._read_db.execute("SET default_transaction_read_only = on")
+            try:
+                return work(self._read_db)
+            except psycopg.Error:
+                if fresh or not self._read_db.lost:
+                    raise
+        self._read_db = None
+        return self._reading(work)
+
+    async def cursor(self, export: str) -> int:
+        return int((await asyncio.to_thread(self._kept_cursors)).get(export, 0))
+
+    async def move_cursor(self, export: str, n: int) -> None:
+        def put() -> None:
+            with errors.as_storage_error("the cursor of an export cannot be written"):
+                self._disk.replace(self._cursors, jsonl.dumps({**self._kept_cursors(), export: n}))
+
+        await asyncio.to_thread(put)
+
+    def _kept_cursors(self) -> Json:
+        return jsonl.loads(self._disk.read(self._cursors)) or {}
+
+    def _end(self) -> None:
+        for db in (self._db, self._read_db):
+            if db is not None:
+                db.close()
+
+
+def _used(event: Event) -> tuple[Any, ...] | None:
+    """The row of `usage` that an event adds to, and its id; None where it tells of no use."""
+    day = datetime.fromtimestamp(event.at, UTC).date().isoformat()
+    match event.data:
+        case Answered(usage=used, model=model, cost_usd=cost) if used:
+            counts = (used.get(one, 0) for one in ("input", "output", "cacheRead", "cacheWrite"))
+            return (day, str(event.chat), model, 0, 1, int(cost is None), *counts, cost or 0.0, event.id)
+        case TurnEnded(end="answered"):
+            return (day, str(event.chat), "", 1, 0, 0, 0, 0, 0, 0, 0.0, event.id)
+        case _:
+            return None
+
+
+@lru_cache(maxsize=512)
+def _translated(statement: str) -> sql.SQL:
+    return sql.SQL(statement.replace("?", "%s"))
+
+
+def _values(given: Sequence[Any]) -> Sequence[Any] | None:
+    """None where there are none: then psycopg leaves the statement as it is."""
+    return [one.replace("\0", _NUL) if isinstance(one, str) else one for one in given] or None

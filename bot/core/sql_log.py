@@ -23,7 +23,7 @@ APPEND = "INSERT INTO events (chat, seq, id, turn, person, kind, at, data) VALUE
 KEY = "INSERT INTO keys (key, chat, seq) VALUES (?, ?, ?) ON CONFLICT (key) DO NOTHING"
 POSITION = "INSERT INTO chats (chat, base, open) VALUES (?, ?, ?) ON CONFLICT (chat) DO UPDATE SET base = excluded.base, open = excluded.open"
 FACT = "INSERT INTO facts (kind, key, value) VALUES (?, ?, ?) ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value"
-FACTS = "SELECT kind, key, value FROM facts WHERE kind <> ?"
+FACTS = "SELECT kind, key, value FROM facts WHERE kind <> ? ORDER BY kind, key"
 CURSOR = "cursor"
 """The kind of the facts that are cursors of exports."""
 FORGET = "DELETE FROM facts WHERE kind = ? AND key = ?"
@@ -259,7 +259,7 @@ class SqlLog(ABC):
             if place.chat.contains(one.event.chat)
             and any(one.event.turn == name or any(form in one.raw for form in forms[name]) for name in wanted)
         ]
-        tells = " OR ".join(["turn = ? OR instr(data, ?) OR instr(data, ?)"] * len(wanted)) or "0"
+        tells = " OR ".join(["turn = ? OR instr(data, ?) > 0 OR instr(data, ?) > 0"] * len(wanted)) or "1 = 0"
         below = f"{place.chat}:"
         given = (
             str(place.chat),
