@@ -93,7 +93,7 @@ def write(home: Path, target: Path, *, disk: Disk, clock: Clock, database: str |
         )
         shared = home
         if database is not None:
-            from bot.journal import transfer  # its library is there where it is wanted
+            from bot.cluster import transfer  # its library is there where it is wanted
 
             shared = scratch / "shared"
             shared.mkdir()
@@ -303,7 +303,7 @@ def _unpacked(
         if (scratch / CHATS).is_dir():
             index.rebuild(scratch / INDEX, scratch / CHATS, disk)
         if database is not None and disk.size(scratch / JOURNAL):
-            from bot.journal import transfer  # its library is there where it is wanted
+            from bot.cluster import transfer  # its library is there where it is wanted
 
             note = {"sha256": _sha256(source), **asdict(found)}
             disk.replace(scratch / _SOURCE, json.dumps(note).encode())
@@ -344,7 +344,7 @@ def _in_database(source: Path, home: Path, database: str | None) -> Backup | Non
     scratch = home / instance.RESTORING
     if database is None or not (scratch / _SOURCE).exists():
         return None
-    from bot.journal import transfer
+    from bot.cluster import transfer
 
     note = json.loads((scratch / _SOURCE).read_bytes())
     if note.pop("sha256") != _sha256(source) or not transfer.was_moved(database, scratch, home):

@@ -28,7 +28,6 @@ from bot.contracts.channel import Channel, ChannelDeps
 from bot.contracts.environment import Log
 from bot.contracts.identity import UserRef
 from bot.contracts.journal import Journal
-from bot.contracts.leadership import Leadership
 from bot.contracts.manner import Manner
 from bot.contracts.model import Model
 from bot.contracts.questions import Questions
@@ -42,6 +41,7 @@ from bot.core.fallback import Fallback, FallbackModel, ProviderFallbacks
 from bot.core.feature import WorkWatch
 from bot.core.file_names import encode
 from bot.core.instructions import InstructionFiles, operator_files
+from bot.core.leadership import Leadership
 from bot.core.models import ModelDeps
 from bot.core.outgoing_files import OutgoingLimits
 from bot.core.skills import SkillFolder
@@ -330,12 +330,7 @@ def build_services(settings: config.Settings, environment: Environment, log: Jso
 def build_journal(
     settings: config.Settings, environment: Environment, log: JsonlLog, reserve: DiskReserve
 ) -> Journal:
-    clock, url = environment.clock, settings.engine.database_url
-    if settings.engine.kind == "postgresql" and url is not None:
-        from bot.journal.postgres import PostgresJournal  # its library is there where it is wanted
-
-        return PostgresJournal(url, clock=clock, log=log, reserve=reserve, leadership=environment.leadership)
-    return SqliteJournal(settings.home / "journal.db", clock=clock, log=log, reserve=reserve)
+    return SqliteJournal(settings.home / "journal.db", clock=environment.clock, log=log, reserve=reserve)
 
 
 def build_windows(llm: config.Llm, learned: LearnedFile, log: JsonlLog) -> ContextWindows:

@@ -117,11 +117,7 @@ async def serving(  # noqa: PLR0915 - the wiring of one process, in order
     channels = build_channels(services, names)
     shared = build_agent_services(gateway_deps(services, channels))
     boot, codec = environment.ids.ulid(), Codec()
-    event_log = environment.event_log(
-        SqliteLog(
-            settings.home / "shipmate.db", codec, clock=environment.clock, log=log, reserve=services.reserve
-        )
-    )
+    event_log = environment.event_log(build_log(services, codec))
     make = functools.partial(
         Chat,
         mode=MODES[settings.queue.mode],
@@ -146,6 +142,7 @@ async def serving(  # noqa: PLR0915 - the wiring of one process, in order
         files,
         limits,
         alert=lambda subject, words: alerts.tell(subject, words),  # noqa: PLW0108 - it is made below
+        leadership=environment.leadership,
         boot=boot,
         clock=environment.clock,
         log=log,
@@ -294,6 +291,25 @@ async def serving(  # noqa: PLR0915 - the wiring of one process, in order
         if checking.done():
             checking.result()
         yield Serving(channels, lambda: runner.running > 0, reload, dashboard)
+
+
+def build_log(services: Services, codec: Codec) -> EventLog:
+    """The log of all chats."""
+    settings, environment, log = services.settings, services.environment, services.log
+    if settings.engine.kind == "postgresql" and (url := settings.engine.database_url) is not None:
+        from bot.core.postgres_log import PostgresLog  # its library is there where it is wanted
+
+        return PostgresLog(
+            url,
+            codec,
+            settings.home / "exports.json",
+            epoch=environment.leadership.epoch,
+            disk=environment.disk,
+            clock=environment.clock,
+            log=log,
+        )
+    path = settings.home / "shipmate.db"
+    return SqliteLog(path, codec, clock=environment.clock, log=log, reserve=services.reserve)
 
 
 def build_runtime(

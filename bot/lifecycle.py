@@ -17,10 +17,10 @@ from bot.connections import Connections
 from bot.contracts.channel import Channel, Intake, Manifest
 from bot.contracts.environment import Clock, Disk, Ids, Log
 from bot.contracts.journal import Journal
-from bot.contracts.leadership import Leadership, SoleLeader
 from bot.core.artifacts import ArtifactStore
 from bot.core.event_log import EventLog
 from bot.core.fallback import Fallback
+from bot.core.leadership import Leadership, SoleLeader
 from bot.core.skills import SkillFolder
 from bot.dashboard.console import ActiveChat, PartHealth
 from bot.dashboard.metrics import Figures

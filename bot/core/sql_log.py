@@ -83,7 +83,7 @@ class SqlLog(ABC):
         """The result of work with the session that reads, on its thread. Raises `errors.StorageError`."""
 
     @abstractmethod
-    def _again(self, error: Exception) -> bool:
+    def _again(self) -> bool:
         """True where a refused transaction is tried again at once."""
 
     @abstractmethod
@@ -195,7 +195,7 @@ class SqlLog(ABC):
                 )
                 return None
             except self.refusals as error:
-                if self._again(error):
+                if self._again():
                     continue
                 return error
             return None

@@ -79,8 +79,7 @@ class SqliteLog(SqlLog):
             self._db.executescript(SCHEMA)
         return self._db
 
-    def _again(self, error: Exception) -> bool:
-        del error
+    def _again(self) -> bool:
         return self._reserve.give()
 
     def _reading(self, work: Callable[[sqlite3.Connection], _R]) -> _R:

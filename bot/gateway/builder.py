@@ -14,13 +14,13 @@ from bot.contracts.channel import Channel, Manifest
 from bot.contracts.environment import Alert, Clock, Ids, Log, Redact
 from bot.contracts.identity import UserRef
 from bot.contracts.journal import Journal
-from bot.contracts.leadership import Leadership, SoleLeader
 from bot.contracts.memory_files import MemoryFiles
 from bot.contracts.model import Transcriber
 from bot.core.access import Access, InboundCleaner, Memberships
 from bot.core.attachments import Limits as FileLimits
 from bot.core.attachments import RssMonitor
 from bot.core.chat import MODES
+from bot.core.leadership import Leadership, SoleLeader
 from bot.core.locales import Locales
 from bot.core.long_blocks import LongBlocks
 from bot.core.operator_chats import OperatorChats

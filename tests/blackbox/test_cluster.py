@@ -19,7 +19,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from bot.journal import leadership
+from bot.cluster import leadership
 from bot.testing.anthropic_script import reply, tool_use
 from tests import postgres, quick
 from tests.blackbox.conftest import Process, World, eventually, whole
@@ -33,7 +33,7 @@ def clustered(world: World) -> World:
     """A world whose Shipmate has its journal in PostgreSQL."""
     world.only("telegram")
     world.config["engine"] = {"kind": "postgresql", "databaseUrl": "${DATABASE_URL}"}
-    world.process.env["DATABASE_URL"] = postgres.shared().journal().replace("@/", f":{SECRET}@/")
+    world.process.env["DATABASE_URL"] = postgres.shared().log().replace("@/", f":{SECRET}@/")
     return world
 
 
@@ -254,7 +254,7 @@ async def test_what_is_shared_is_backed_up_given_out_erased_and_restored(
     assert not any("1001" in str(one.relative_to(relay.home("b"))) for one in everything)
     assert await relay.hosts["b"].stop() == 0
 
-    postgres.shared().journal()  # an empty database
+    postgres.shared().log()  # an empty database
     shutil.rmtree(relay.home("a"))
     code, told = await shipmate(world, "restore", str(kept))
     assert code == 0, told

@@ -11,13 +11,13 @@ from typing import Any
 
 import psycopg
 import pytest
+from bot.journal.postgres import LOCKED, PostgresJournal
+from bot.journal.shared_disk import Copies, SharedDisk
 
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Disk
 from bot.contracts.journal import Journal
 from bot.journal import shared_disk
-from bot.journal.postgres import LOCKED, PostgresJournal
-from bot.journal.shared_disk import Copies, SharedDisk
 from bot.system import SystemDisk
 from bot.testing.disk import Failure, FaultyDisk
 from bot.testing.log import MemoryLog
@@ -95,7 +95,7 @@ def engine_of(name: str, part: str = "") -> Engine:
     if name == EMBEDDED:
         return Engine()
     server = postgres.shared()
-    return PostgresEngine(server.schema(part) if part else server.journal(), lasts=name == POSTGRESQL)
+    return PostgresEngine(server.schema(part) if part else server.log(), lasts=name == POSTGRESQL)
 
 
 class Memory:
@@ -121,7 +121,7 @@ class Database(Memory):
         super().__init__(clock)
         self._clock = clock
         self._home = home
-        self._url = postgres.shared().journal()
+        self._url = postgres.shared().log()
         self._inner = FaultyDisk(SystemDisk())
 
     async def restart(self) -> None:

@@ -475,7 +475,7 @@ async def test_a_restore_into_a_database_is_brought_to_its_end_wherever_it_was_k
     backup.write(home, tmp_path / "file", disk=DISK, clock=CLOCK)
     await said(home, "three")
     backup.write(home, tmp_path / "other", disk=DISK, clock=CLOCK)
-    there, url = tmp_path / "there" / ".ship", postgres.shared().journal()
+    there, url = tmp_path / "there" / ".ship", postgres.shared().log()
     with pytest.raises(Killed):
         backup.restore(tmp_path / "file", there, disk=Dying(0, into=there), moved=True, database=url)
     with pytest.raises(errors.StorageError, match="there is a journal already"):

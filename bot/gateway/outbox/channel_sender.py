@@ -11,8 +11,8 @@ from bot import errors
 from bot.contracts.channel import Channel, Drafts, Edits
 from bot.contracts.environment import Clock, Log, storage_errors_logged
 from bot.contracts.journal import Journal, Outbox
-from bot.contracts.leadership import Leadership
 from bot.contracts.outbound import Address, LiveForm, Outbound, OutboxRow, Sent
+from bot.core.leadership import Leadership
 from bot.core.rate_limit import UNSAID, RateLimiter
 from bot.gateway.outbox.files import OutgoingFiles
 from bot.gateway.outbox.rows import OutboxRows, repeated

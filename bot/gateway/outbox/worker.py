@@ -17,8 +17,8 @@ from bot.contracts.channel import Channel
 from bot.contracts.environment import Alert, Clock, Ids, Log
 from bot.contracts.identity import ChatKey
 from bot.contracts.journal import Journal
-from bot.contracts.leadership import Leadership
 from bot.contracts.outbound import Address, OutboundKind, OutboxRow, Sent
+from bot.core.leadership import Leadership
 from bot.core.rate_limit import RateLimiter
 from bot.gateway.outbox import batch_sender
 from bot.gateway.outbox.batch_sender import BEHIND, LONG, BatchSender, ReplyArchiver

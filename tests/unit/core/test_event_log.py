@@ -158,7 +158,9 @@ async def test_sessions_that_the_server_ends_lose_nothing(tmp_path: Path) -> Non
             await log.committed(patient=False)
             assert [one.seq for one in await log.read(ONE)] == list(range(1, number + 1))
             with psycopg.connect(postgres.shared().url(), autocommit=True) as db:
-                db.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'shipmate'")
+                db.execute(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'shipmate'"
+                )
         # The server refuses what no text can be, and nothing else is held up by it.
         log.append([entry(1, events.Closed("x"), name="another"), entry(1, events.Closed("a\0b"), OTHER)])
         await log.committed()

@@ -13,8 +13,8 @@ from bot.contracts.environment import Alert
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import ANSWERED, Journal
-from bot.contracts.leadership import SoleLeader
 from bot.contracts.outbound import Address, OutboxRow
+from bot.core.leadership import SoleLeader
 from bot.core.outgoing_files import OutgoingLimits
 from bot.gateway.builder import build_delivery
 from bot.gateway.live.message import NONE

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 import pytest
 
 from bot import errors
-from bot.contracts.leadership import SoleLeader
 from bot.contracts.outbound import Outbound, OutgoingFile, Sent
+from bot.core.leadership import SoleLeader
 from bot.core.outgoing_files import PIECE, OutgoingLimits, shown_name
 from bot.gateway.outbox import batch_sender, rows
 from bot.system import SystemDisk

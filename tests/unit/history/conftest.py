@@ -42,7 +42,7 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
         return
     from bot.journal.shared_disk import Copies, SharedDisk
 
-    leads = SharedDisk(SystemDisk(), tmp_path, postgres.shared().journal(), log=MemoryLog())
+    leads = SharedDisk(SystemDisk(), tmp_path, postgres.shared().log(), log=MemoryLog())
     leads.begin(Copies(tmp_path, SystemDisk(), MemoryLog()))
     methods = {
         one: staticmethod(getattr(leads, one)) for one in (*WRITES, "read", "open", "size", "names", "exists")

@@ -23,9 +23,9 @@ pytestmark = pytest.mark.skipif(postgres.programs() is None, reason=postgres.MIS
 
 if postgres.programs() is not None:
     import psycopg
+    from bot.journal.postgres import PostgresJournal
 
     from bot.journal import transfer
-    from bot.journal.postgres import PostgresJournal
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ Candidate = Callable[..., "PostgresLeadership"]
 
 @pytest.fixture
 def url() -> str:
-    return postgres.shared().journal()
+    return postgres.shared().log()
 
 
 @pytest.fixture
