@@ -76,7 +76,7 @@ class SharedDisk:
         trouble = ""
         while True:
             try:
-                await asyncio.to_thread(self._bring_files if leads else self._catch_up)
+                await asyncio.to_thread(self.bring_files if leads else self._catch_up)
                 trouble = ""
             except OSError as error:
                 if str(error) != trouble:
@@ -150,7 +150,7 @@ class SharedDisk:
             self._log.write("cluster", f"files of another Shipmate are kept in {aside.name}", level="warn")
         self._inner.replace(self._home / NOTE, jsonl.dumps({"store": store}))
 
-    def _bring_files(self) -> None:
+    def bring_files(self) -> None:
         """Bring what a command has changed beside this process."""
         with self._alone:
             for name in FILES:

@@ -1,97 +1,98 @@
-"""A journal moves to PostgreSQL and back with every row."""
+"""A log moves to PostgreSQL and back with every row and file."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from bot import errors
-from bot.contracts.identity import ChatKey
-from bot.contracts.journal import ANSWERED
-from bot.journal import SqliteJournal, schema
-from bot.testing.clock import FakeClock
+from bot.core import events
+from bot.core.event_log import Position
+from bot.core.events import Codec
+from bot.core.sqlite_log import SqliteLog
+from bot.system import SystemClock, SystemDisk
 from bot.testing.log import MemoryLog
 from tests import postgres
-from tests.contracts.journal_rig import inbound, outbound, step, still_open
-from tests.contracts.journal_shared import job
+from tests.contracts.event_log import ONE, OTHER, entry, received
 
 pytestmark = pytest.mark.skipif(postgres.programs() is None, reason=postgres.MISSING)
 
 if postgres.programs() is not None:
-    import psycopg
-    from bot.journal.postgres import PostgresJournal
-
-    from bot.journal import transfer
+    from bot.cluster import transfer
+    from bot.core.postgres_log import PostgresLog, prepared
 
 
 @pytest.fixture
-def url() -> Iterator[str]:
-    server = postgres.shared()
-    with psycopg.connect(server.url(), autocommit=True) as db:
-        db.execute("CREATE SCHEMA moving")
-        yield server.url("moving")
-        db.execute("DROP SCHEMA moving CASCADE")
+def url() -> str:
+    return postgres.shared().schema("moving")
 
 
-async def fill(journal: SqliteJournal) -> None:
+async def fill(path: Path) -> None:
+    log = SqliteLog(path, Codec(), clock=SystemClock(), log=MemoryLog())
     for number in range(1, 40):
-        assert await journal.receive(inbound(number, text=f"消息 \0 {number}"))
-    await journal.begin_turn(inbound(1).request_id, ChatKey.parse("telegram:chat:5"), [inbound(1).request_id])
-    await journal.begin_step(step(1))
-    await journal.put_outbox([outbound(1, text="a\0b"), outbound(2)])
-    await journal.finish(inbound(2).request_id, ANSWERED)
-    await journal.put_job(job(1))
-    await journal.keep_dead_letter("telegram", "k", "raw", "reason")
-    await journal.once("k", 1.0, 1.0)
-    await journal.post.put_lines([(7, "chats/web", lambda: b"\x00\xff\n")])
-    await journal.close()
+        log.append([entry(number, received(f"k{number}"))])
+    answer = events.Answered("a", [], "end_turn", "one", usage={"input": 5, "output": 2}, cost_usd=0.1)
+    log.append([entry(40, answer), entry(41, events.FactSet("locale", "a", {"language": "zh"}))])
+    log.append([entry(1, events.Closed("x"), OTHER, position=Position(1, None))])
+    await log.committed()
+    await log.move_cursor("archive", 7)
+    await log.close()
 
 
 def rows(path: Path) -> dict[str, list[tuple[object, ...]]]:
     with closing(sqlite3.connect(path)) as db:
-        return {
-            name: [
-                tuple(one.replace("\0", "\ufffd") if isinstance(one, str) else one for one in row)
-                for row in db.execute(f"SELECT * FROM {name} ORDER BY {', '.join(table.order)}")
-            ]
-            for name, table in schema.tables().items()
-        }
+        names = [one for (one,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        return {name: sorted(db.execute(f"SELECT * FROM {name}").fetchall()) for name in names}
 
 
 async def test_every_row_moves_and_comes_back(tmp_path: Path, url: str) -> None:
-    path, aside, clock, log = tmp_path / "journal.db", tmp_path / "old", FakeClock(), MemoryLog()
-    await fill(SqliteJournal(path, clock=clock, log=log))
-    before, chat = rows(path), tmp_path / "chats/x.jsonl"
-    chat.parent.mkdir()
-    chat.write_bytes(b"said before\n")
+    path, aside, note = tmp_path / "shipmate.db", tmp_path / "old", tmp_path / "memory/x/files/a.md"
+    await fill(path)
+    before = rows(path)
+    note.parent.mkdir(parents=True)
+    note.write_bytes(b"said before\n")
     moved = transfer.to_postgres(path, url, aside)
-    counts = {table: len(found) for table, found in before.items()}
-    assert {one.table: one.rows for one in moved} == {**counts, "files": 1}
+    assert {one.table: one.rows for one in moved} == {
+        "events": 42,
+        "keys": 39,
+        "chats": 2,
+        "usage": 1,
+        "facts": 1,
+        "files": 1,
+    }
     assert (path.exists(), rows(aside)) == (False, before)
-    there = PostgresJournal(url, clock=clock, log=log)
-    assert [one.text for one in await still_open(there)][:2] == ["消息 \0 1", "消息 \0 3"]
-    assert not await there.receive(inbound(5))  # what was seen stays seen
+    lasting = {"disk": SystemDisk(), "clock": SystemClock(), "log": MemoryLog()}
+    there = PostgresLog(url, Codec(), tmp_path / "exports.json", epoch=None, **lasting)
+    assert await there.known(("k5",))  # what was seen stays seen
+    assert await there.cursor("archive") == 7
+    assert (await there.usage(ONE)).cost_usd == 0.1
+    there.append([entry(42, events.Closed("r-k1"))])
+    await there.committed()
+    assert [(n, one.seq) for n, one in await there.after(42, 5)] == [(43, 42)]
     await there.close()
-    chat.unlink()
-    back = transfer.to_file(url, path, "moved_1")
-    assert chat.read_bytes() == b"said before\n"
-    assert [one.sha256 for one in back] == [one.sha256 for one in moved]
-    assert rows(path) == before
+    note.unlink()
+    transfer.to_file(url, path, "moved_1")
+    assert note.read_bytes() == b"said before\n"
+    after = rows(path)
+    assert len(after["events"]) == 43
+    assert {**after, "events": [], "chats": []} == {**before, "events": [], "chats": []}
     transfer.to_postgres(path, url, tmp_path / "again")  # the schema is empty once more
 
 
-async def test_a_journal_is_not_moved_onto_another_one(tmp_path: Path, url: str) -> None:
-    path, clock, log = tmp_path / "journal.db", FakeClock(), MemoryLog()
-    await fill(SqliteJournal(path, clock=clock, log=log))
-    there = PostgresJournal(url, clock=clock, log=log)
-    assert await there.receive(inbound(1))
-    with pytest.raises(errors.StorageError, match="another process has the journal"):
-        transfer.to_postgres(path, url, tmp_path / "old")
-    await there.close()
-    with pytest.raises(errors.StorageError, match="there is a journal already"):
+async def test_a_log_is_not_moved_onto_another_one(tmp_path: Path, url: str) -> None:
+    path = tmp_path / "shipmate.db"
+    await fill(path)
+    with closing(prepared(url)) as db:
+        db.execute("INSERT INTO cluster_hosts VALUES ('a', clock_timestamp())")
+        with pytest.raises(errors.StorageError, match="a is running"):
+            transfer.to_postgres(path, url, tmp_path / "old")
+        db.execute("DELETE FROM cluster_hosts; INSERT INTO keys VALUES ('k', 'c', 1)")
+    with pytest.raises(errors.StorageError, match="there is a log already"):
         transfer.to_postgres(path, url, tmp_path / "old")
     assert path.exists()
+    with psycopg.connect(url) as db:
+        assert db.execute("SELECT count(*) FROM events").fetchone() == (0,)
