@@ -102,11 +102,13 @@ class PostgresSession:
     @contextmanager
     def leading(self, epoch: int | None) -> Iterator[None]:
         """A transaction that counts only while this epoch lasts, if one is given. Raises `errors.StorageError` where it is over."""
-        with self.db.pipeline() as sent, self.db.transaction():
-            found = self.execute("SELECT epoch FROM cluster_leader FOR SHARE")
+        with self.db.pipeline(), self.db.transaction():
             yield
-            sent.sync()  # all that is above makes one way to the server
-            if epoch is not None and found.fetchone() != (epoch,):
+            # Last, so that all that is above makes one way to the server, and the row is held for no longer than the commit takes.
+            if (
+                self.execute("SELECT epoch FROM cluster_leader FOR SHARE").fetchone() != (epoch,)
+                and epoch is not None
+            ):
                 raise errors.StorageError("another process leads")
 
     @property

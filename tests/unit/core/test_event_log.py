@@ -165,3 +165,15 @@ async def test_sessions_that_the_server_ends_lose_nothing(tmp_path: Path) -> Non
         log.append([entry(1, events.Closed("x"), name="another"), entry(1, events.Closed("a\0b"), OTHER)])
         await log.committed()
         assert len(await log.read(OTHER)) == 1
+
+
+@pytest.mark.skipif(postgres.programs() is None, reason=postgres.MISSING)
+async def test_postgresql_tells_events_that_it_never_takes_from_a_server_that_is_gone(tmp_path: Path) -> None:
+    contract = TestPostgresLog()
+    place = tmp_path, postgres.shared().schema("event_log")
+    async with contract.opened(place) as log:
+        log.append([entry(1, received(words="long " * 1_000_000))])
+        await log.committed(patient=False)
+        log.append([entry(1, events.Closed("x"), name="another"), entry(1, events.Closed("y"), OTHER)])
+        await log.committed(patient=False)
+        assert [len(await log.read(chat)) for chat in (ONE, OTHER)] == [1, 1]
