@@ -201,21 +201,23 @@ async def _leading(
     if settings.engine.kind != "postgresql" or url is None:
         yield environment
         return
-    from bot.journal.leadership import PostgresLeadership  # its library is there where it is wanted
-    from bot.journal.shared_disk import Copies, SharedDisk
+    from bot.cluster.leadership import PostgresLeadership  # its library is there where it is wanted
+    from bot.cluster.shared_disk import SharedDisk
 
     leadership = PostgresLeadership(url, clock=environment.clock, log=log)
-    disk = SharedDisk(environment.disk, settings.home, url, log=log, leadership=leadership)
-    copies = Copies(settings.home, environment.disk, log)
+    disk = SharedDisk(environment.disk, settings.home, url, log)
     try:
         async with standing_by(settings, environment, log, leadership, counted):
-            async with _running(copies.follow(url, environment.clock)):
+            async with _running(disk.follow(environment.clock)):
                 if not await leadership.lead(
                     stop, lambda leader: say(f"standby: {leader or 'nobody'} leads")
                 ):
                     raise _StoppedAsStandby
-            await asyncio.to_thread(disk.begin, copies)
-        async with _running(_followed(leadership.deposed, stop)):
+            await asyncio.to_thread(disk.begin, leadership.epoch)
+        async with (
+            _running(_followed(leadership.deposed, stop)),
+            _running(disk.follow(environment.clock, leads=True)),
+        ):
             yield dataclasses.replace(environment, leadership=leadership, disk=disk)
     finally:
         await asyncio.to_thread(disk.close)

@@ -92,7 +92,7 @@ def write(home: Path, target: Path, *, disk: Disk, clock: Clock, database: str |
         )
         shared = home
         if database is not None:
-            from bot.journal import transfer  # its library is there where it is wanted
+            from bot.cluster import transfer  # its library is there where it is wanted
 
             shared = scratch / "shared"
             shared.mkdir()
@@ -300,7 +300,7 @@ def _unpacked(
         if disk.size(scratch / JOURNAL):
             snapshot.take_up(scratch / JOURNAL, moved=moved)
         if database is not None and disk.size(scratch / JOURNAL):
-            from bot.journal import transfer  # its library is there where it is wanted
+            from bot.cluster import transfer  # its library is there where it is wanted
 
             note = {"sha256": _sha256(source), **asdict(found)}
             disk.replace(scratch / _SOURCE, json.dumps(note).encode())
@@ -341,7 +341,7 @@ def _in_database(source: Path, home: Path, database: str | None) -> Backup | Non
     scratch = home / instance.RESTORING
     if database is None or not (scratch / _SOURCE).exists():
         return None
-    from bot.journal import transfer
+    from bot.cluster import transfer
 
     note = json.loads((scratch / _SOURCE).read_bytes())
     if note.pop("sha256") != _sha256(source) or not transfer.was_moved(database, scratch, home):

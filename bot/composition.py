@@ -23,7 +23,6 @@ from bot.contracts.channel import Channel, ChannelDeps
 from bot.contracts.environment import Clock, Log, OperatorNotices
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.jobs import Jobs
-from bot.contracts.leadership import Leadership
 from bot.contracts.manner import Manner
 from bot.contracts.model import Model
 from bot.contracts.provenance import unpacked
@@ -37,14 +36,17 @@ from bot.core.artifacts import ArtifactStore
 from bot.core.assembly import Prompts
 from bot.core.compaction import Policy
 from bot.core.estimate import Estimator
-from bot.core.events import Remembered
+from bot.core.event_log import EventLog
+from bot.core.events import Codec, Remembered
 from bot.core.fallback import Fallback, FallbackModel, ProviderFallbacks
 from bot.core.feature import WorkWatch, WrapCall
 from bot.core.file_names import encode
 from bot.core.instructions import InstructionFiles, operator_files
+from bot.core.leadership import Leadership
 from bot.core.models import ModelDeps
 from bot.core.recording import RecordedModel
 from bot.core.skills import SkillFolder
+from bot.core.sqlite_log import SqliteLog
 from bot.core.tasks.limits import TaskLimits
 from bot.dashboard.console import Console, ConsoleSources, PartHealth
 from bot.dashboard.metrics import Figures, LogMetrics, MetricsPage
@@ -201,6 +203,25 @@ def build_services(settings: config.Settings, environment: Environment, log: Jso
         SkillFolder(settings.root, settings.skills.paths, log, vetting),
         fallbacks,
     )
+
+
+def build_log(services: Services, codec: Codec) -> EventLog:
+    """The log of all chats."""
+    settings, environment, log = services.settings, services.environment, services.log
+    if settings.engine.kind == "postgresql" and (url := settings.engine.database_url) is not None:
+        from bot.core.postgres_log import PostgresLog  # its library is there where it is wanted
+
+        return PostgresLog(
+            url,
+            codec,
+            settings.home / "exports.json",
+            epoch=environment.leadership.epoch,
+            disk=environment.disk,
+            clock=environment.clock,
+            log=log,
+        )
+    path = settings.home / "shipmate.db"
+    return SqliteLog(path, codec, clock=environment.clock, log=log, reserve=services.reserve)
 
 
 def build_windows(llm: config.Llm, learned: LearnedFile, log: JsonlLog) -> ContextWindows:

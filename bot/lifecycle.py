@@ -16,6 +16,7 @@ from bot.composition import (
     build_agent,
     build_channels,
     build_dashboard,
+    build_log,
     build_mcp,
     build_services,
     build_transcriber,
@@ -54,7 +55,6 @@ from bot.core.rate_limit import RateLimiter
 from bot.core.reply import ReplyPorts
 from bot.core.runner import Runner, Slots
 from bot.core.saying import Saying
-from bot.core.sqlite_log import SqliteLog
 from bot.core.turns import Turns
 from bot.dashboard.console import ActiveChat
 from bot.dashboard.metrics import LogMetrics, MetricsPage
@@ -135,9 +135,7 @@ def assemble(
     channels = build_channels(services, names)
     memberships = Memberships(channels, log)
     access = build_access(services, channels, memberships)
-    event_log = environment.event_log(
-        SqliteLog(settings.home / "shipmate.db", codec, clock=clock, log=log, reserve=services.reserve)
-    )
+    event_log = environment.event_log(build_log(services, codec))
     make = functools.partial(
         Chat,
         mode=MODES[settings.queue.mode],
@@ -170,7 +168,16 @@ def assemble(
         limits=OutgoingLimits(file=settings.delivery.max_file_mb * 1_000_000),
     )
     outbox = Outbox(
-        channels, chats, event_log, files, limits, alert=alerts.tell, boot=boot, clock=clock, log=log
+        channels,
+        chats,
+        event_log,
+        files,
+        limits,
+        alert=alerts.tell,
+        leadership=environment.leadership,
+        boot=boot,
+        clock=clock,
+        log=log,
     )
     live = LiveMessages(outbox, channels, chats, event_log, limits, boot=boot, clock=clock, ids=ids, log=log)
     turns: Turns

@@ -11,10 +11,10 @@ from bot.access_list import AccessList, Operators
 from bot.connections import Connections
 from bot.contracts.channel import Channel, Manifest
 from bot.contracts.environment import Clock, Disk, Ids
-from bot.contracts.leadership import Leadership, SoleLeader
 from bot.core.artifacts import ArtifactStore
 from bot.core.event_log import EventLog
 from bot.core.fallback import Fallback
+from bot.core.leadership import Leadership, SoleLeader
 from bot.core.skills import SkillFolder
 from bot.disk_reserve import DiskReserve
 from bot.history.memory.files import NoteStore

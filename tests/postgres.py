@@ -153,19 +153,15 @@ class Postgres:
             self._over(self._server)
         shutil.rmtree(self.home, ignore_errors=True)
 
-    def journal(self) -> str:
-        """The address of a journal as a new one is. Its tables stay: to make them takes longer than most tests."""
-        from bot.journal.postgres import connect
+    def log(self) -> str:
+        """The address of a log as a new one is. Its tables stay: to make them takes longer than most tests."""
+        from bot.core.postgres_log import prepared
 
-        connect(self.url()).close()
+        prepared(self.url()).close()
         with psycopg.connect(self.url(), autocommit=True) as db:
-            tables = [
-                one for (one,) in db.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
-            ]
-            emptied = "".join(f"DELETE FROM {one};" for one in tables if one != "journal_version")
-            if "cluster_leader" in tables:
-                emptied += "INSERT INTO cluster_leader VALUES (1, 0, '', 0);"
-            db.execute(f"BEGIN; {emptied} INSERT INTO lost VALUES (1, 'gone', NULL); COMMIT".encode())
+            tables = "events, keys, chats, usage, facts, files, cluster_hosts"
+            db.execute(f"TRUNCATE {tables} RESTART IDENTITY".encode())
+            db.execute("UPDATE cluster_leader SET epoch = 0, holder = '', beats = 0, store = DEFAULT")
         return self.url()
 
     def _through(self) -> tuple[str, ...]:

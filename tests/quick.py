@@ -49,7 +49,7 @@ WARM = (
     "channels.slack.manifest",
     "channels.telegram.manifest",
     "channels.web.manifest",
-    "bot.journal.postgres",
+    "bot.cluster.transfer",
     "bot.llm.client",
     "bot.tools.html",
     *(f"bot.tools.builtin.{one.name}" for one in pkgutil.iter_modules(builtin.__path__)),

@@ -154,7 +154,7 @@ def must_lead(root: Path) -> None:
     if not is_clustered(root):
         return
     from bot import instance
-    from bot.journal import leadership
+    from bot.cluster import leadership
 
     leader = next((one.holder for one in leadership.hosts(database(root)) if one.leads), "no process")
     if not leader.startswith(f"{socket.gethostname()}:{instance.holder(root / HOME) or None}:"):
@@ -174,20 +174,19 @@ def changing(root: Path, *, erasing: bool = False) -> Iterator[Disk]:
         yield SystemDisk()
         return
     from bot import instance
-    from bot.journal import transfer
-    from bot.journal.shared_disk import Copies, SharedDisk
+    from bot.cluster import transfer
+    from bot.cluster.shared_disk import SharedDisk
 
-    home, inner = root / HOME, SystemDisk()
-    with instance.locked(home):
-        transfer.must_be_stopped(database(root))
-        disk = SharedDisk(inner, home, database(root), log=StderrLog())
-        try:
-            disk.begin(Copies(home, inner, StderrLog()))
-            yield disk
-            if erasing:
-                disk.erase()
-        finally:
-            disk.close()
+    url = database(root)
+    with (
+        instance.locked(root / HOME),
+        contextlib.closing(SharedDisk(SystemDisk(), root / HOME, url, StderrLog())) as disk,
+    ):
+        transfer.must_be_stopped(url)
+        disk.begin()
+        yield disk
+        if erasing:
+            disk.erase()
 
 
 def refresh(root: Path) -> None:
@@ -195,11 +194,12 @@ def refresh(root: Path) -> None:
     if not is_clustered(root):
         return
     from bot import instance
-    from bot.journal import shared_disk
+    from bot.cluster.shared_disk import SharedDisk
     from bot.system import SystemDisk
 
-    with contextlib.suppress(errors.Unavailable), instance.locked(root / HOME):
-        shared_disk.refresh(root / HOME, SystemDisk(), database(root), StderrLog())
+    disk = SharedDisk(SystemDisk(), root / HOME, database(root), StderrLog())
+    with contextlib.suppress(errors.Unavailable), instance.locked(root / HOME), contextlib.closing(disk):
+        disk.fetch()
 
 
 def database(root: Path) -> str:

@@ -199,8 +199,7 @@ def disk(root: Path) -> Iterator[Finding]:
 
 def database(config: Settings) -> Iterator[Finding]:
     """The server that has the journal."""
-    from bot.journal.leadership import hosts
-    from bot.journal.postgres import examine
+    from bot.cluster.leadership import examine, hosts
 
     url = config.engine.database_url or ""
     try:

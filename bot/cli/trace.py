@@ -18,8 +18,6 @@ from bot.cli.common import (
     StderrLog,
     complain,
     counted,
-    database,
-    is_clustered,
     say,
     say_json,
     timestamp,
@@ -93,11 +91,7 @@ async def _records(root: Path, request_id: str) -> TurnRecords | None:
     from bot.system import SystemClock
 
     file, clock, log = root / HOME / "journal.db", SystemClock(), StderrLog()
-    if is_clustered(root):
-        from bot.journal.postgres import view
-
-        journal = view(database(root), clock=clock, log=log)
-    elif await asyncio.to_thread(file.is_file):
+    if await asyncio.to_thread(file.is_file):
         journal = in_file(file, clock=clock, log=log)
     else:
         return None

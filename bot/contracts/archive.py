@@ -106,17 +106,6 @@ class Archive(Protocol):
 
     async def search(self, chat_key: ChatKey, query: HistoryQuery) -> HistoryPage: ...
 
-
-class GatewayArchive(Archive, Protocol):
-    """An archive that is written by itself (`bot.history.archive.store.ChatStore`)."""
-
-    async def append(self, line: ArchiveLine, *, hurry: bool = True) -> None:
-        """Write one line; returns once it is on disk. Raises `errors.StorageError`; the line is then kept
-        in memory and written before the next one. Without `hurry` it keeps its place, and what is more urgent
-        elsewhere goes first; what reads the archive sees it all the same.
-        """
-        ...
-
     async def flush(self) -> None:
         """Return once that was tried with every line that was to be appended before; none of them waits any longer."""
         ...

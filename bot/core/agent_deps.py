@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bot.contracts.approvals import Approvals, Unattended
-from bot.contracts.archive import GatewayArchive as Archive
+from bot.contracts.archive import Archive
 from bot.contracts.artifacts import Artifacts
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Ids, Log, NoOperators, OperatorNotices, Redact

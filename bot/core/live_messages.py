@@ -17,7 +17,7 @@ from bot.core import events
 from bot.core.chat import Chat
 from bot.core.chats import Chats, Fact
 from bot.core.event_log import EventLog
-from bot.core.outbox import PLAIN, Outbox, within
+from bot.core.outbox import PLAIN, Outbox
 from bot.core.outbox_row import OutboxRow
 from bot.core.rate_limit import RateLimiter
 from bot.words import language, speaking
@@ -126,7 +126,7 @@ class LiveMessages:
             failed = None
             try:
                 await self._event_log.committed()
-                sent = await within(
+                sent = await self._outbox.within(
                     LIVE_SECONDS, self._channels[row.channel].send(self._outbox.message(row, row.text, form))
                 )
             except errors.DeliveryUncertain as error:
@@ -156,7 +156,9 @@ class LiveMessages:
         channel = cast("Edits", self._channels[row.channel])
         change = channel.edit if words else channel.delete
         try:
-            await within(LIVE_SECONDS, change(self._outbox.message(row, words, form), row.message_id or ""))
+            await self._outbox.within(
+                LIVE_SECONDS, change(self._outbox.message(row, words, form), row.message_id or "")
+            )
         except errors.DeliveryUncertain:
             await self._clock.sleep(SETTLE_SECONDS)
             return False
@@ -174,7 +176,12 @@ class LiveMessages:
         if not self.has_room(chat, row, edit=True):
             return False
         try:
-            return await within(LIVE_SECONDS, channel.draft(self._outbox.message(row, words, PLAIN))) or None
+            return (
+                await self._outbox.within(
+                    LIVE_SECONDS, channel.draft(self._outbox.message(row, words, PLAIN))
+                )
+                or None
+            )
         except errors.DeliveryFailed as error:
             self._failed(row, error)
             return False

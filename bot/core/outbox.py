@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
@@ -18,6 +18,7 @@ from bot.contracts.outbound import LiveForm, Outbound, Sent
 from bot.core import events
 from bot.core.chats import Chats, Fact
 from bot.core.event_log import EventLog
+from bot.core.leadership import Leadership, SoleLeader
 from bot.core.outbox_row import OutboxRow
 from bot.core.outgoing_files import OutgoingFiles
 from bot.core.rate_limit import RateLimiter
@@ -48,6 +49,7 @@ class Outbox:
         limits: RateLimiter,
         *,
         alert: Callable[[str, Sentence], object],
+        leadership: Leadership | None = None,
         boot: str,
         clock: Clock,
         log: OperatorLog,
@@ -58,6 +60,7 @@ class Outbox:
         self._files = files
         self._limits = limits
         self._alert = alert
+        self._leadership = leadership or SoleLeader()
         self._boot = boot
         self._clock = clock
         self._log = log
@@ -81,6 +84,18 @@ class Outbox:
             if row.file is not None:
                 await self._files.sweep()
 
+    async def within(self, seconds: float, call: Coroutine[Any, Any, _T]) -> _T:
+        """The result of a call of a channel, which begins while this process surely leads. Raises `errors.DeliveryUncertain` where it
+        takes longer, or where another process may lead by now.
+        """
+        try:
+            with contextlib.closing(call):  # it was not begun where nobody leads in time
+                await self._leadership.confirmed()
+                async with asyncio.timeout(seconds):
+                    return await self._leadership.while_leading(call)
+        except TimeoutError:
+            raise errors.DeliveryUncertain(f"the channel said nothing for {seconds:g} s") from None
+
     def busy(self, row: OutboxRow) -> bool:
         """True while something is sent or changed in the place of a row."""
         lock = self._places.get(row.place)
@@ -101,7 +116,7 @@ class Outbox:
         await self._event_log.committed()
         began = self._clock.monotonic()
         try:
-            sent = await within(SEND_SECONDS if row.file is None else FILE_SECONDS, self._shown(row))
+            sent = await self.within(SEND_SECONDS if row.file is None else FILE_SECONDS, self._shown(row))
         except errors.DeliveryThrottled as error:
             self._limits.freeze(row.address, error)
             self._put_off(row, error)
@@ -122,7 +137,7 @@ class Outbox:
     async def find(self, row: OutboxRow) -> None:
         """Find out whether a row arrived. Where nobody can tell it is sent once more, and says so, unless it was only for show."""
         try:
-            found = await within(SEND_SECONDS, self._channels[row.channel].find(await self._loaded(row)))
+            found = await self.within(SEND_SECONDS, self._channels[row.channel].find(await self._loaded(row)))
         except errors.DeliveryThrottled as error:
             await self._clock.sleep(error.retry_after)
         except errors.DeliveryFailed as error:
@@ -156,7 +171,7 @@ class Outbox:
             words = "\n\n".join(filter(None, (row.closes_as or row.text, outcome())))
         message = replace(self.message(row), text=words, buttons=QuestionButtons("", ()))
         try:
-            await within(
+            await self.within(
                 SEND_SECONDS, cast("Edits", self._channels[row.channel]).edit(message, row.message_id or "")
             )
         except errors.DeliveryThrottled as error:
@@ -326,12 +341,3 @@ class Outbox:
             language=row.language,
             meant_at=row.queued_at,
         )
-
-
-async def within(seconds: float, call: Awaitable[_T]) -> _T:
-    """The result of a call of a channel. Raises `errors.DeliveryUncertain` where that takes longer."""
-    try:
-        async with asyncio.timeout(seconds):
-            return await call
-    except TimeoutError:
-        raise errors.DeliveryUncertain(f"the channel said nothing for {seconds:g} s") from None

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from bot import errors, tags, text
 from bot.contracts.agent import TurnRequest
-from bot.contracts.archive import ArchiveLine, HistoryQuery
-from bot.contracts.archive import GatewayArchive as Archive
+from bot.contracts.archive import Archive, ArchiveLine, HistoryQuery
 from bot.contracts.base import Json, Message
 from bot.contracts.environment import storage_errors_logged
 from bot.contracts.inbound import Inbound, Quoted, ShownFile

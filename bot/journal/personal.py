@@ -167,10 +167,6 @@ def _opened(journal: Journal, *, write: bool) -> Iterator[Connection]:
 
 
 def _connected(journal: Journal, *, write: bool) -> Connection:
-    if isinstance(journal, str):
-        from bot.journal import postgres  # its library is there where it is wanted
-
-        return postgres.connect(journal) if write else postgres.PostgresConnection(journal)
     if not write:
         return file.open_to_read(journal)
     db = file.open_to_write(journal, lambda _: None)

@@ -19,10 +19,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from bot.journal import leadership
+from bot.cluster import leadership
 from bot.testing.anthropic_script import reply, tool_use
 from tests import postgres, quick
 from tests.blackbox.conftest import Process, World, eventually, whole
+from tests.blackbox.test_retries import with_buttons
 
 pytestmark = pytest.mark.skipif(postgres.programs() is None, reason=postgres.MISSING)
 SECRET = "geheim-und-lang"  # it is part of an address; the server asks for none
@@ -33,7 +34,7 @@ def clustered(world: World) -> World:
     """A world whose Shipmate has its journal in PostgreSQL."""
     world.only("telegram")
     world.config["engine"] = {"kind": "postgresql", "databaseUrl": "${DATABASE_URL}"}
-    world.process.env["DATABASE_URL"] = postgres.shared().journal().replace("@/", f":{SECRET}@/")
+    world.process.env["DATABASE_URL"] = postgres.shared().log().replace("@/", f":{SECRET}@/")
     return world
 
 
@@ -132,6 +133,11 @@ class Relay:
         await self.world.telegram.until(lambda: whole(self.world.texts(), before + 1), 90)
         return dict(self.world.model.bodies[-1])
 
+    async def settled(self) -> None:
+        """Wait until the database knows what became of all that was said and sent."""
+        with psycopg.connect(self.world.process.env["DATABASE_URL"], autocommit=True) as db:
+            await eventually(lambda: not db.execute("SELECT 1 FROM chats WHERE open IS NOT NULL").fetchone())
+
     async def end(self) -> None:
         for host in self.hosts.values():
             if host.running:
@@ -156,6 +162,10 @@ async def test_the_next_host_knows_what_was_said_before_and_the_first_one_what_c
     world.model.then(reply("Noted: 7731."), reply("Noted: 7732."))
     await world.heard("Noted: 7731.")
     world.telegram.edit(told["message"]["message_id"], "the vault code is 7732")
+    await world.telegram.until(lambda: bool(with_buttons(world)))
+    (answer,) = with_buttons(world)
+    ((button,),) = answer["reply_markup"]["inline_keyboard"]
+    world.telegram.press(answer["message_id"], button["callback_data"], chat_id=1001)
     await world.telegram.until(lambda: "Noted: 7732." in world.texts())
     await relay.says("/new")
     note = {"command": "create", "path": NOTE, "file_text": "They drink tea, no coffee."}
@@ -164,7 +174,7 @@ async def test_the_next_host_knows_what_was_said_before_and_the_first_one_what_c
     artifact = json.loads(
         re.findall(r'\{[^{}]*"artifact".*?\}', str(body["messages"][-1]["content"]).replace("'", "~"))[0]
     )
-    await world.turns(4)
+    await relay.settled()
     await relay.hosts["a"].kill()
     await relay.leads("b")
 
@@ -185,6 +195,7 @@ async def test_the_next_host_knows_what_was_said_before_and_the_first_one_what_c
     assert "03777 a line of the log" in json.dumps(body["messages"][-1])
 
     await relay.stands_by("a")
+    await relay.settled()
     await relay.hosts["b"].kill()
     await relay.leads("a")
     shown = json.dumps((await relay.says("hello again", "Hello."))["messages"])
@@ -254,7 +265,7 @@ async def test_what_is_shared_is_backed_up_given_out_erased_and_restored(
     assert not any("1001" in str(one.relative_to(relay.home("b"))) for one in everything)
     assert await relay.hosts["b"].stop() == 0
 
-    postgres.shared().journal()  # an empty database
+    postgres.shared().log()  # an empty database
     shutil.rmtree(relay.home("a"))
     code, told = await shipmate(world, "restore", str(kept))
     assert code == 0, told
@@ -303,18 +314,13 @@ async def test_no_row_names_a_file_elsewhere(relay: Relay, tmp_path_factory: pyt
     with psycopg.connect(url) as db:
         for number, name in enumerate(ELSEWHERE):
             path = name.format(root=world.root)
-            for at, (row, marks) in enumerate(((path, 0), (f"{path}2", 900_000 + number))):
-                facts = (row, marks, 4 * at, 1, 10**6 + 2 * number + at)
-                db.execute(
-                    "INSERT INTO shared_files VALUES (%s, %s, %s, %s, %s) ON CONFLICT DO NOTHING", facts
-                )
-            db.execute("INSERT INTO shared_pieces VALUES (%s, 0, %s)", (900_000 + number, b"evil"))
+            for row, data in ((path, None), (f"{path}2", b"evil"), (f"memory/{number}/seen.md", b"mine")):
+                facts = (row, data, len(data or b""), 1_000 if data else 0)
+                db.execute("INSERT INTO files VALUES (%s, %s, %s, %s, nextval('file_changes'))", facts)
     await world.start()
     await relay.stands_by("b")
     await relay.says("and now?", "Still here.")
-    await eventually(
-        lambda: b"Still here." in b"".join(one.read_bytes() for one in relay.home("b").rglob("*.jsonl"))
-    )
+    await eventually(lambda: len(list(relay.home("b").glob("memory/*/seen.md"))) == len(ELSEWHERE))
     code, told = await shipmate(world, "backup", str(outside / "backup"))
     assert code == 0, told
     assert await relay.hosts["b"].stop() == 0
@@ -595,11 +601,11 @@ def told(process: Process) -> str:
 async def test_one_that_is_older_than_the_tables_does_not_lead(clustered: World) -> None:
     world, url = clustered, clustered.process.env["DATABASE_URL"]
     with psycopg.connect(url, autocommit=True) as db:
-        db.execute("UPDATE journal_version SET version = version + 1")
+        db.execute("UPDATE cluster_leader SET version = version + 1")
         try:
             await world.start(wait=False)
             assert await world.process.ended() == 1
         finally:
-            db.execute("UPDATE journal_version SET version = version - 1")
+            db.execute("UPDATE cluster_leader SET version = version - 1")
         assert "it was written by a newer one" in world.process.stderr
         assert db.execute("SELECT epoch FROM cluster_leader").fetchone() == (0,)

@@ -1,4 +1,4 @@
-"""What a gateway under torture has its journal and files in: its own folder, or PostgreSQL, where each death may take the folder
+"""What a gateway under torture has its log and files in: its own folder, or PostgreSQL, where each death may take the folder
 as well.
 """
 
@@ -15,12 +15,7 @@ import pytest
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Disk
 from bot.contracts.journal import Journal
-from bot.journal import shared_disk
-from bot.journal.postgres import LOCKED, PostgresJournal
-from bot.journal.shared_disk import Copies, SharedDisk
 from bot.system import SystemDisk
-from bot.testing.disk import Failure, FaultyDisk
-from bot.testing.log import MemoryLog
 from bot.testing.memory_journal import MemoryJournal
 from tests import postgres
 
@@ -36,7 +31,7 @@ def on(engine: str, *values: Any, torture: bool = False) -> Any:
 
 
 class Engine:
-    """The embedded journal."""
+    """The log in a file."""
 
     def __init__(self) -> None:
         self.settings: Json = {}
@@ -45,19 +40,12 @@ class Engine:
     def depose(self) -> None:
         """Let nothing more of a process that counts as dead reach it."""
 
-    async def bury(self, journal: Journal) -> None:
-        """Let go of what a dead process in this one has open."""
-
     def between(self, root: Path) -> None:
         """After a death, and before the next start."""
 
-    def elsewhere(self, root: Path) -> bool:
-        """Put the files in place of those in `.ship` that another host would have; False where there is none."""
-        return False
-
 
 class PostgresEngine(Engine):
-    """One server, on which nobody else has the journal. The next life has an empty `.ship`, unless the disk `lasts`."""
+    """One server, on which nobody else has a log. The next life has an empty `.ship`, unless the disk `lasts`."""
 
     def __init__(self, url: str, *, lasts: bool) -> None:
         super().__init__()
@@ -72,22 +60,11 @@ class PostgresEngine(Engine):
             psycopg.connect(self._url, autocommit=True) as db,
         ):
             db.execute("UPDATE cluster_leader SET epoch = epoch + 1, holder = ''")
-            db.execute(f"SELECT pg_terminate_backend(pid) FROM pg_locks WHERE {LOCKED}".encode())
-
-    async def bury(self, journal: Journal) -> None:
-        await journal.close()
 
     def between(self, root: Path) -> None:
         self.depose()
         if not self._lasts:
             shutil.rmtree(root / ".ship", ignore_errors=True)
-
-    def elsewhere(self, root: Path) -> bool:
-        home = root / ".ship"
-        shutil.rmtree(home)
-        home.mkdir()
-        shared_disk.refresh(home, SystemDisk(), self._url, MemoryLog())
-        return True
 
 
 def engine_of(name: str, part: str = "") -> Engine:
@@ -95,7 +72,7 @@ def engine_of(name: str, part: str = "") -> Engine:
     if name == EMBEDDED:
         return Engine()
     server = postgres.shared()
-    return PostgresEngine(server.schema(part) if part else server.journal(), lasts=name == POSTGRESQL)
+    return PostgresEngine(server.schema(part) if part else server.log(), lasts=name == POSTGRESQL)
 
 
 class Memory:
@@ -112,32 +89,3 @@ class Memory:
         """Nothing more of a process that counts as dead reaches it."""
 
     async def aclose(self) -> None: ...
-
-
-class Database(Memory):
-    """The same of one whose every host goes with its disk, so that PostgreSQL alone lasts."""
-
-    def __init__(self, clock: Clock, home: Path) -> None:
-        super().__init__(clock)
-        self._clock = clock
-        self._home = home
-        self._url = postgres.shared().journal()
-        self._inner = FaultyDisk(SystemDisk())
-
-    async def restart(self) -> None:
-        await self.aclose()
-        shutil.rmtree(self._home, ignore_errors=True)
-        self._home.mkdir(parents=True)
-        self._inner, log = FaultyDisk(SystemDisk()), MemoryLog()
-        self.journal = PostgresJournal(self._url, clock=self._clock, log=log)
-        self.disk = disk = SharedDisk(self._inner, self._home, self._url, log=log)
-        disk.begin(Copies(self._home, SystemDisk(), log))
-
-    def kill(self) -> None:
-        self._inner.fail(Failure("*", times=None))
-
-    async def aclose(self) -> None:
-        self.kill()
-        if isinstance(self.disk, SharedDisk):
-            self.disk.close()
-        await self.journal.close()

@@ -133,7 +133,6 @@ class Inside:
                 # Its thread may be at work, as a dead process cannot be, and have the file locked: a question waits for that.
                 with contextlib.suppress(errors.StorageError):
                     await self._own_journal.unfinished()
-                await self._engine.bury(self._own_journal)
             return
         self._over.set()
         await asyncio.wait([self._life])

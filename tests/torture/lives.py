@@ -33,7 +33,7 @@ from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from tests.torture import scene
 from tests.torture.answering import NAME, Script
-from tests.torture.engines import EMBEDDED, Database, Memory
+from tests.torture.engines import Memory
 from tests.unit.agent import conftest as agents
 from tests.unit.agent.test_turn import Press
 from tests.unit.gateway import conftest as gateways
@@ -92,13 +92,12 @@ class Options:
 class World:
     """What outlives a process: the journal, the files, the platform with what it shows, and what the person said."""
 
-    def __init__(self, root: Path, seed: int, options: Options, engine: str = EMBEDDED) -> None:
+    def __init__(self, root: Path, seed: int, options: Options) -> None:
         self.root = root
         self.options = options
         self.rng = random.Random(seed)
         self.clock = FakeClock()
-        home = root / "agent"
-        self.lasting = Memory(self.clock) if engine == EMBEDDED else Database(self.clock, home)
+        self.lasting = Memory(self.clock)
         self.seen: list[Outbound] = []
         self.said: list[str] = []
         self.edits: dict[str, str] = {}

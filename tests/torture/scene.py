@@ -262,7 +262,7 @@ def unfinished(root: Path) -> Mapping[str, int]:
     engine = json.loads(settings.read_bytes()).get("engine") if settings.exists() else None
     if engine is not None:
         with psycopg.connect(engine["databaseUrl"]) as db:
-            return Counter(row[0] for row in db.execute(_OPEN))
+            return Counter(row[0] for row in db.execute("SELECT chat FROM chats WHERE open IS NOT NULL"))
     path = root / ".ship" / "journal.db"
     if not path.exists():
         return {}

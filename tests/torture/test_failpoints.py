@@ -75,8 +75,6 @@ async def lives(
         for words, replies in zip((FIRST, SECOND), shown, strict=True):
             scene.exactly_once(channel, words, replies, deaths=len(faults))
         scene.on_file_once(world, FIRST, SECOND, deaths=len(faults))
-        if lasting.elsewhere(root):
-            scene.on_file_once(world, FIRST, SECOND)
         if channel == scene.FILES:
             scene.read_once(world, 2, deaths=len(faults))
     return passed

@@ -29,7 +29,6 @@ from bot.journal import SqliteJournal
 from bot.personal_data import PersonalData
 from bot.system import SystemClock, SystemDisk, UlidSource
 from bot.testing.log import MemoryLog
-from tests import postgres
 from tests.shares import examples
 
 KEY = ChatKey("telegram", "1")
@@ -459,38 +458,6 @@ async def test_a_kill_at_any_rename_leaves_nothing_half_restored_that_counts(
     assert await rows(there, OPEN) == [("A",), ("B",)]
     with instance.held(there):
         pass
-
-
-@pytest.mark.skipif(postgres.programs() is None, reason=postgres.MISSING)
-async def test_a_restore_into_a_database_is_brought_to_its_end_wherever_it_was_killed(
-    home: Path, tmp_path: Path
-) -> None:
-    from bot.journal import shared_disk, shared_files, transfer
-
-    await at_work(home)
-    await said(home, "one", "two")
-    backup.write(home, tmp_path / "file", disk=DISK, clock=CLOCK)
-    await said(home, "three")
-    backup.write(home, tmp_path / "other", disk=DISK, clock=CLOCK)
-    there, url = tmp_path / "there" / ".ship", postgres.shared().journal()
-    with pytest.raises(Killed):
-        backup.restore(tmp_path / "file", there, disk=Dying(0, into=there), moved=True, database=url)
-    with pytest.raises(errors.StorageError, match="there is a journal already"):
-        backup.restore(tmp_path / "other", tmp_path / "elsewhere", disk=DISK, moved=True, database=url)
-    with pytest.raises(Killed):
-        backup.restore(tmp_path / "file", there, disk=Dying(1, into=there), moved=True, database=url)
-    with pytest.raises(errors.ConfigError, match="restore"), instance.held(there):
-        pass
-    found = backup.restore(tmp_path / "file", there, disk=DISK, moved=True, database=url)
-    assert found.files > 1
-    assert await read(there) == ["one", "two"]
-    assert not (there / "journal.db").exists()
-    assert not {one.name for one in there.iterdir()} & {instance.RESTORING, "restored.json"}
-    with closing(shared_files.connect(url)) as db:
-        kept = {row.path for row in shared_files.changed_since(db, 0)}
-        assert kept == {one.relative_to(there).as_posix() for one in shared_disk.files(there)}
-        assert db.execute("SELECT 1 FROM inbox LIMIT 1").fetchone() == (1,)
-    assert transfer.was_moved(url, there)
 
 
 async def test_a_kill_before_the_last_step_leaves_no_backup(home: Path, tmp_path: Path) -> None:

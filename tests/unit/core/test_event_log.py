@@ -9,15 +9,17 @@ from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from bot import errors
-from bot.core import events, sqlite_log
+from bot.core import events, sql_log, sqlite_log
 from bot.core.event_log import EventLog, MemoryLog
 from bot.core.events import Codec, Damaged
 from bot.core.sqlite_log import SqliteLog
-from bot.system import SystemClock
+from bot.system import SystemClock, SystemDisk
 from bot.testing.log import MemoryLog as Lines
+from tests import postgres
 from tests.contracts.event_log import ONE, OTHER, EventLogContract, entry, received
 
 
@@ -45,12 +47,38 @@ class TestSqliteLog(EventLogContract):
         return opened(place)
 
 
+@pytest.mark.skipif(postgres.programs() is None, reason=postgres.MISSING)
+class TestPostgresLog(EventLogContract):
+    @pytest.fixture
+    def place(self, tmp_path: Path) -> Any:
+        return tmp_path, postgres.shared().schema("event_log")
+
+    @asynccontextmanager
+    async def opened(self, place: Any) -> AsyncIterator[EventLog]:
+        from bot.core.postgres_log import PostgresLog
+
+        folder, url = place
+        log = PostgresLog(
+            url,
+            Codec(),
+            folder / "cursors.json",
+            epoch=0,
+            disk=SystemDisk(),
+            clock=SystemClock(),
+            log=Lines(),
+        )
+        try:
+            yield log
+        finally:
+            await log.close()
+
+
 async def test_a_disk_that_refuses_confirms_nothing_and_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = Lines()
     monkeypatch.setattr(sqlite_log, "PRAGMAS", ("journal_mode = wal", "busy_timeout = 0"))
-    monkeypatch.setattr(sqlite_log, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(sql_log, "RETRY_SECONDS", 0.01)
     async with opened(tmp_path, lines) as log:
         log.append([entry(1, received())])
         await log.committed()
@@ -96,9 +124,56 @@ async def test_an_event_that_cannot_be_read_is_passed_over(tmp_path: Path) -> No
 async def test_what_nobody_waits_for_is_written_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_log, "LINGER", 0.0)
+    monkeypatch.setattr(sql_log, "LINGER", 0.0)
     written = asyncio.Event()
     async with opened(tmp_path) as log:
         log.watch(lambda _: written.set())
         log.append([entry(1, received())])
         await asyncio.wait_for(written.wait(), 60)
+
+
+@pytest.mark.skipif(postgres.programs() is None, reason=postgres.MISSING)
+async def test_a_process_that_does_not_lead_any_more_writes_nothing(tmp_path: Path) -> None:
+    contract = TestPostgresLog()
+    place = tmp_path, postgres.shared().schema("event_log")
+    async with contract.opened(place) as log:
+        log.append([entry(1, received())])
+        await log.committed()
+        with psycopg.connect(place[1], autocommit=True) as db:
+            db.execute("UPDATE cluster_leader SET epoch = epoch + 1")
+        log.append([entry(2, received("k2"))])
+        with pytest.raises(errors.StorageError, match="another process leads"):
+            await log.committed(patient=False)
+    async with contract.opened(place) as log:
+        assert [one.seq for one in await log.read(ONE)] == [1]
+
+
+@pytest.mark.skipif(postgres.programs() is None, reason=postgres.MISSING)
+async def test_sessions_that_the_server_ends_lose_nothing(tmp_path: Path) -> None:
+    contract = TestPostgresLog()
+    place = tmp_path, postgres.shared().schema("event_log")
+    async with contract.opened(place) as log:
+        for number in (1, 2):
+            log.append([entry(number, received(f"k{number}"))])
+            await log.committed(patient=False)
+            assert [one.seq for one in await log.read(ONE)] == list(range(1, number + 1))
+            with psycopg.connect(postgres.shared().url(), autocommit=True) as db:
+                db.execute(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'shipmate'"
+                )
+        # The server refuses what no text can be, and nothing else is held up by it.
+        log.append([entry(1, events.Closed("x"), name="another"), entry(1, events.Closed("a\0b"), OTHER)])
+        await log.committed()
+        assert len(await log.read(OTHER)) == 1
+
+
+@pytest.mark.skipif(postgres.programs() is None, reason=postgres.MISSING)
+async def test_postgresql_tells_events_that_it_never_takes_from_a_server_that_is_gone(tmp_path: Path) -> None:
+    contract = TestPostgresLog()
+    place = tmp_path, postgres.shared().schema("event_log")
+    async with contract.opened(place) as log:
+        log.append([entry(1, received(words="long " * 1_000_000))])
+        await log.committed(patient=False)
+        log.append([entry(1, events.Closed("x"), name="another"), entry(1, events.Closed("y"), OTHER)])
+        await log.committed(patient=False)
+        assert [len(await log.read(chat)) for chat in (ONE, OTHER)] == [1, 1]

@@ -1,9 +1,9 @@
-"""The lease by which one of many processes on a database is the active one.
+"""The lease by which one of many processes on a database leads.
 
-The leader counts a number up, on a thread and a connection of its own. A standby that sees the same number for `LEASE` seconds of
-its own clock, or a lease that was given back, takes the next epoch and ends the session by which the leader before writes. No two
-clocks are compared. A process counts itself as leader only as long as no other one can have taken its place: a frozen one that
-wakes up neither writes nor sends.
+The leader counts a number up, on a thread and a session of its own. A standby that sees the same number for `LEASE` seconds of its own
+clock, or a lease that was given back, takes the next epoch: each transaction of the leader before is refused from then on, and one that
+was open has ended before. No two clocks are compared. A process counts itself as leader only as long as no other one can have taken its
+place: a frozen one that wakes up neither writes nor sends.
 """
 
 from __future__ import annotations
@@ -13,38 +13,34 @@ import contextlib
 import os
 import secrets
 import socket
-import sqlite3
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import psycopg
+
 from bot import errors
 from bot.contracts.environment import Clock, Log
-from bot.journal.connection import Connection, close
-from bot.journal.postgres import LOCKED, PostgresConnection, must_know
+from bot.core.postgres_log import (
+    PostgresSession,
+    as_storage_error,
+    has_tables,
+    prepared,
+    words_of,
+)
 
 T = TypeVar("T")
 BEAT = 0.5
 LEASE = 3.0
 MARGIN = 0.5
 """Seconds by which a leader gives up before a standby takes over."""
-_TABLES = """
-    BEGIN;
-    SELECT pg_advisory_xact_lock(hashtext('shipmate tables'), hashtext(current_schema()));
-    CREATE TABLE IF NOT EXISTS cluster_leader
-        (id INTEGER PRIMARY KEY CHECK (id = 1), epoch BIGINT NOT NULL, holder TEXT NOT NULL, beats BIGINT NOT NULL);
-    INSERT INTO cluster_leader VALUES (1, 0, '', 0) ON CONFLICT DO NOTHING;
-    CREATE TABLE IF NOT EXISTS cluster_hosts (holder TEXT PRIMARY KEY, seen_at TIMESTAMPTZ NOT NULL);
-    COMMIT"""
-_SESSION = "SET client_min_messages = warning; SET statement_timeout = '2s'; SET synchronous_commit = on"
 _SEEN = """INSERT INTO cluster_hosts VALUES (?, clock_timestamp())
     ON CONFLICT (holder) DO UPDATE SET seen_at = excluded.seen_at"""
 _BEAT = "UPDATE cluster_leader SET beats = beats + 1 WHERE epoch = ? AND holder = ?"
 _LEASE = "SELECT epoch, holder, beats FROM cluster_leader"
 _TAKE = """UPDATE cluster_leader SET epoch = epoch + 1, holder = ?, beats = beats + 1
     WHERE epoch = ? AND holder = ? AND beats = ?"""
-_END = f"SELECT pg_terminate_backend(pid) FROM pg_locks WHERE {LOCKED} AND pid <> pg_backend_pid()"
 _RELEASE = "UPDATE cluster_leader SET holder = '' WHERE epoch = ? AND holder = ?"
 _FORGET = "DELETE FROM cluster_hosts WHERE holder = ? OR seen_at < clock_timestamp() - INTERVAL '1 day'"
 _HOSTS = """SELECT h.holder, l.holder IS NOT NULL FROM cluster_hosts h LEFT JOIN cluster_leader l ON l.holder = h.holder
@@ -52,7 +48,7 @@ _HOSTS = """SELECT h.holder, l.holder IS NOT NULL FROM cluster_hosts h LEFT JOIN
 
 
 class PostgresLeadership:
-    """`contracts.leadership.Leadership` by a row of the database that has the journal."""
+    """`core.leadership.Leadership` by a row of the database that has the log."""
 
     def __init__(self, url: str, *, clock: Clock, log: Log, holder: str = "") -> None:
         self._url = url
@@ -124,15 +120,16 @@ class PostgresLeadership:
     # Everything below runs on the thread.
 
     def _run(self) -> None:
-        db: PostgresConnection | None = None
+        db: PostgresSession | None = None
         while not self._over.is_set() and not self.deposed.is_set():
             try:
                 db = db or self._connected()
                 self._beat(db)
                 self._trouble = ""
-            except sqlite3.Error as error:
+            except psycopg.Error as error:
                 self._lost(error)
-                close(db)
+                if db is not None:
+                    db.close()
                 db = None
             except errors.StorageError as error:
                 self._refusal = error
@@ -140,25 +137,24 @@ class PostgresLeadership:
                 break
             self._over.wait(BEAT)
         if db is not None:
-            with contextlib.suppress(sqlite3.Error), contextlib.closing(db):
+            with contextlib.suppress(psycopg.Error), contextlib.closing(db):
                 db.execute(_RELEASE, (self.epoch, self.holder))
                 db.execute(_FORGET, (self.holder,))
         self._until = 0.0
 
-    def _connected(self) -> PostgresConnection:
-        db = PostgresConnection(self._url, seconds=2)
-        db.execute(_SESSION)
-        db.execute(_TABLES)
+    def _connected(self) -> PostgresSession:
+        db = prepared(self._url, seconds=2)
+        db.execute("SET statement_timeout = '2s'")
         return db
 
     def _lost(self, error: Exception) -> None:
         # What a standby saw before says nothing of what went on meanwhile.
         self._seen = None
-        if str(error) != self._trouble:
-            self._trouble = str(error)
-            self._log.write("cluster", f"the lease cannot be looked at: {error}", level="warn")
+        if (words := words_of(error)) != self._trouble:
+            self._trouble = words
+            self._log.write("cluster", f"the lease cannot be looked at: {words}", level="warn")
 
-    def _beat(self, db: Connection) -> None:
+    def _beat(self, db: PostgresSession) -> None:
         db.execute(_SEEN, (self.holder,))
         if not self.epoch:
             self._look(db)
@@ -175,8 +171,8 @@ class PostgresLeadership:
         self._loop.call_soon_threadsafe(self.deposed.set)
         self._over.set()
 
-    def _look(self, db: Connection) -> None:
-        must_know(db)  # the one that leads may be newer, and have changed the tables
+    def _look(self, db: PostgresSession) -> None:
+        has_tables(db)  # the one that leads may be newer, and have changed them
         asked, found = self._clock.boottime(), _lease(db)
         epoch, self.leader, _ = found
         if found != self._seen:
@@ -185,16 +181,15 @@ class PostgresLeadership:
             return
         if not db.execute(_TAKE, (self.holder, *(epoch, self.leader, found[2]))).rowcount:
             return
-        db.execute(_END)
         self._log.write("cluster", "this process leads now", epoch=epoch + 1, before=self.leader)
         self.epoch, self.leader, self._until = epoch + 1, self.holder, asked + LEASE - MARGIN
         self._loop.call_soon_threadsafe(self._leads.set)
 
 
-def _lease(db: Connection) -> tuple[Any, ...]:
+def _lease(db: PostgresSession) -> tuple[Any, ...]:
     found = db.execute(_LEASE).fetchone()
     if found is None:
-        raise sqlite3.OperationalError("the lease is gone")  # a new connection makes it anew
+        raise psycopg.OperationalError("the lease is gone")  # a new session makes it anew
     return tuple(found)
 
 
@@ -209,9 +204,26 @@ class Host:
 def hosts(url: str) -> Sequence[Host]:
     """The processes on a database, the one that leads first. Raises `errors.StorageError`."""
     with (
-        errors.as_storage_error("the database cannot be used", sqlite3.Error),
-        contextlib.closing(PostgresConnection(url)) as db,
+        as_storage_error("the database cannot be used"),
+        contextlib.closing(PostgresSession(url)) as db,
     ):
         if db.execute("SELECT to_regclass('cluster_hosts')").fetchone() == (None,):
             return ()
         return [Host(*row) for row in db.execute(_HOSTS).fetchall()]
+
+
+def examine(url: str) -> tuple[str, str]:
+    """The version of the server, and what is wrong with it; "" where nothing is. Raises `errors.StorageError`."""
+    with (
+        as_storage_error("the database cannot be used"),
+        contextlib.closing(PostgresSession(url)) as db,
+    ):
+        names = ("server_version", "fsync", "full_page_writes")
+        version, *kept = (str((db.execute(f"SHOW {name}").fetchone() or ("",))[0]) for name in names)
+        try:
+            has_tables(db)
+        except errors.StorageError as error:
+            return version, str(error)
+    if kept != ["on", "on"]:
+        return version, "fsync or full_page_writes is off, so a crash may lose what was taken in"
+    return version, ""

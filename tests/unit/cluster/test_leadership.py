@@ -5,29 +5,32 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 
+import psycopg
 import pytest
 
 from bot import errors
 from bot.contracts.environment import Clock
-from bot.system import SystemClock
+from bot.core.events import Codec
+from bot.system import SystemClock, SystemDisk
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from tests import postgres
-from tests.contracts.journal_rig import inbound
+from tests.contracts.event_log import entry, received
 
 pytestmark = pytest.mark.skipif(postgres.programs() is None, reason=postgres.MISSING)
 
 if postgres.programs() is not None:
-    from bot.journal.leadership import LEASE, PostgresLeadership, hosts
-    from bot.journal.postgres import LOCKED, PostgresConnection, PostgresJournal
+    from bot.cluster.leadership import LEASE, PostgresLeadership, hosts
+    from bot.core.postgres_log import PostgresLog, PostgresSession
 
 Candidate = Callable[..., "PostgresLeadership"]
 
 
 @pytest.fixture
 def url() -> str:
-    return postgres.shared().journal()
+    return postgres.shared().log()
 
 
 @pytest.fixture
@@ -74,38 +77,63 @@ async def test_a_standby_ends_once_the_leader_has_made_the_tables_newer(
 ) -> None:
     await leads(candidate("a"))
     waiting = asyncio.create_task(candidate("b").lead(asyncio.Event(), lambda _: None))
-    with contextlib.closing(PostgresConnection(url)) as db:
-        db.execute("UPDATE journal_version SET version = version + 1")
+    with contextlib.closing(PostgresSession(url)) as db:
+        db.execute("UPDATE cluster_leader SET version = version + 1")
         try:
             with pytest.raises(errors.StorageError, match="written by a newer one"):
                 await asyncio.wait_for(waiting, 90)
         finally:
-            db.execute("UPDATE journal_version SET version = version - 1")
+            db.execute("UPDATE cluster_leader SET version = version - 1")
+
+
+def log_of(url: str, folder: Path, leadership: PostgresLeadership) -> PostgresLog:
+    lasting = {"disk": SystemDisk(), "clock": SystemClock(), "log": MemoryLog()}
+    return PostgresLog(url, Codec(), folder / "exports.json", epoch=leadership.epoch, **lasting)
 
 
 async def test_one_whose_number_stands_still_is_followed_and_can_neither_write_nor_send(
-    candidate: Candidate, url: str
+    candidate: Candidate, url: str, tmp_path: Path
 ) -> None:
-    frozen, clock, log = candidate("a"), SystemClock(), MemoryLog()
+    frozen = candidate("a")
     await leads(frozen)
-    before = PostgresJournal(url, clock=clock, log=log, busy_seconds=0.05, leadership=frozen)
-    assert await before.receive(inbound(1))
+    before = log_of(url, tmp_path, frozen)
+    before.append([entry(1, received())])
+    await before.committed()
     # It counts no more, as a frozen process, and holds the lease.
     await frozen.close()
     await asyncio.to_thread(postgres.lease, url, "a")
     after = candidate("b")
     await leads(after)
-    journal = PostgresJournal(url, clock=clock, log=log, leadership=after)
-    assert await journal.receive(inbound(2))
-    with pytest.raises(errors.StorageError):
-        await before.receive(inbound(3))
-    await journal.close()
+    now = log_of(url, tmp_path, after)
+    now.append([entry(2, received("k2"))])
+    await now.committed()
+    before.append([entry(3, received("k3"))])
     with pytest.raises(errors.StorageError, match="another process leads"):
-        await before.receive(inbound(3))
+        await before.committed(patient=False)
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(frozen.confirmed(), 0.2)
         pytest.fail("it would have sent")
     await before.close()
+    assert [one.seq for one in await now.read(entry(1, received()).event.chat)] == [1, 2]
+    await now.close()
+
+
+async def test_one_that_froze_in_a_transaction_holds_nobody_up_and_writes_nothing(
+    candidate: Candidate, url: str
+) -> None:
+    frozen = candidate("a")
+    await leads(frozen)
+    await frozen.close()
+    await asyncio.to_thread(postgres.lease, url, "a")
+    with contextlib.closing(PostgresSession(url)) as db:
+        db.execute(
+            "BEGIN; SELECT epoch FROM cluster_leader FOR SHARE; INSERT INTO facts VALUES ('late', 'k', 'v')"
+        )
+        await leads(candidate("b"))
+        with pytest.raises(psycopg.Error):
+            db.execute("COMMIT")
+    with contextlib.closing(PostgresSession(url)) as db:
+        assert db.execute("SELECT 1 FROM facts WHERE kind = 'late'").fetchone() is None
 
 
 async def test_one_that_was_suspended_leads_only_once_the_database_has_said_so(
@@ -114,23 +142,17 @@ async def test_one_that_was_suspended_leads_only_once_the_database_has_said_so(
     clock = FakeClock()
     woken = candidate("a", clock)
     await leads(woken)
-    before = PostgresJournal(url, clock=clock, log=MemoryLog(), busy_seconds=0.05, leadership=woken)
-    assert await before.receive(inbound(1))
-    with contextlib.closing(PostgresConnection(url)) as db:
+    with contextlib.closing(PostgresSession(url)) as db:
         db.execute("BEGIN; SELECT 1 FROM cluster_leader FOR UPDATE")  # it cannot ask
         clock.suspend(LEASE)
         sending = asyncio.ensure_future(woken.confirmed())
         await asyncio.wait([sending], timeout=0.2)
         assert not sending.done(), "it would have sent"
         db.execute("UPDATE cluster_leader SET epoch = epoch + 1, holder = 'b'; COMMIT")
-        db.execute(f"SELECT pg_terminate_backend(pid) FROM pg_locks WHERE {LOCKED}")
-    with pytest.raises(errors.StorageError):
-        await before.receive(inbound(2))
     await asyncio.wait_for(woken.deposed.wait(), 90)
     await clock.advance(60)
     assert not sending.done(), "it would have sent"
     sending.cancel()
-    await before.close()
 
 
 async def test_what_takes_long_ends_once_it_may_not_lead_any_more(candidate: Candidate, url: str) -> None:
@@ -167,7 +189,7 @@ async def test_one_that_finds_another_one_in_its_place_is_deposed(candidate: Can
 async def test_a_leader_whose_lease_is_gone_ends(candidate: Candidate, url: str) -> None:
     first = candidate("a")
     await leads(first)
-    with contextlib.closing(PostgresConnection(url)) as db:
+    with contextlib.closing(PostgresSession(url)) as db:
         db.execute("DELETE FROM cluster_leader")
     await asyncio.wait_for(first.deposed.wait(), 90)
     await leads(candidate("b"))

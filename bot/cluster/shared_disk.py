@@ -1,0 +1,247 @@
+"""The files of `.ship` that no log has, for all hosts of a database: each is a row of `files`, and the files of a host are copies.
+
+The leader reads its copies. What it changes is committed in the database first, while it leads, so "on disk" means there. A standby
+fetches what changes. A copy has the size and the time of its row; what differs is fetched anew. What is exported from the log (`chats`,
+the search index) is made anew on each host.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import secrets
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+import psycopg
+
+from bot import errors
+from bot.contracts.environment import Clock, Disk, Log
+from bot.core import jsonl
+from bot.core.postgres_log import PostgresSession, prepared, words_of
+
+FOLDERS = ("artifacts", "memory", "outgoing", "received", "sent")
+FILES = ("access.json", "telegram-groups.json")
+EXPORTS = ("chats", "exports.json", "index.db", "index.db-shm", "index.db-wal")
+"""What a host makes of the log."""
+NOTE = "shared.json"
+"""Names the state of the database of which the files are copies: another one where something was erased since."""
+FOLLOW_SECONDS = 1.0
+CHANGED = "SELECT path, size, at, changed FROM files WHERE changed > ? ORDER BY changed"
+CONTENT = "SELECT data, size, at FROM files WHERE path = ?"
+PUT = """INSERT INTO files VALUES (?, ?, ?, ?, nextval('file_changes')) ON CONFLICT (path) DO UPDATE
+    SET data = excluded.data, size = excluded.size, at = excluded.at, changed = excluded.changed"""
+REMOVE = "UPDATE files SET data = NULL, size = 0, at = 0, changed = nextval('file_changes') WHERE path = ?"
+STORE = "SELECT store FROM cluster_leader"
+ERASED = """UPDATE cluster_leader SET store = DEFAULT; DELETE FROM files WHERE data IS NULL;
+    VACUUM FULL events, keys, chats, usage, facts, files"""
+
+
+def is_name(name: str) -> bool:
+    """True of the name of a file that all hosts have, in the one form that it has."""
+    parts = PurePosixPath(name).parts
+    plain = "/".join(parts) == name and not any(part.startswith(".") for part in parts)
+    return plain and (name in FILES or (len(parts) > 1 and parts[0] in FOLDERS))
+
+
+class SharedDisk:
+    """`contracts.environment.Disk` of a process of a cluster. Everything blocks but `follow`."""
+
+    def __init__(self, inner: Disk, home: Path, url: str, log: Log) -> None:
+        self._inner = inner
+        self._home = home
+        self._url = url
+        self._log = log
+        self._epoch: int | None = None
+        self._db: PostgresSession | None = None
+        self._alone = threading.RLock()
+        self._newest = 0
+        self._kept: dict[str, tuple[int, int] | None] = {}
+        self._last = 0
+        self.read = inner.read
+        self.open = inner.open
+        self.size = inner.size
+        self.names = inner.names
+        self.exists = inner.exists
+
+    # ------------------------------------------------------------ the copies
+
+    async def follow(self, clock: Clock, *, leads: bool = False) -> None:
+        """Fetch what another process changes, on and on; where this one `leads`, bring what commands change beside it."""
+        trouble = ""
+        while True:
+            try:
+                await asyncio.to_thread(self.bring_files if leads else self._catch_up)
+                trouble = ""
+            except OSError as error:
+                if str(error) != trouble:
+                    trouble = str(error)
+                    self._log.write("cluster", f"files cannot be followed: {error}", level="warn")
+            await clock.sleep(FOLLOW_SECONDS)
+
+    def begin(self, epoch: int | None = None) -> None:
+        """Have the files as the database has them, and write them from now on, in this epoch; a database that has none gets those that
+        are here. Raises `errors.StorageError`.
+        """
+        with self._alone, errors.as_storage_error("the files of .ship cannot be fetched"):
+            self._epoch = epoch
+            if not self._catch_up():
+                for path in files(self._home):
+                    self._put(path, self._inner.read(path))
+
+    def fetch(self) -> None:
+        """Have the files as the database has them now. Raises `errors.StorageError`."""
+        with errors.as_storage_error("the files of .ship cannot be fetched"):
+            self._catch_up()
+
+    def close(self) -> None:
+        with self._alone:
+            if self._db is not None:
+                self._db.close()
+            self._db = None
+
+    def erase(self) -> None:
+        """Leave nothing of what was removed in the database, and have other hosts make their exports anew. Raises OSError."""
+        with self._session() as db:
+            for statement in ERASED.split(";"):
+                db.execute(statement)
+
+    def _catch_up(self) -> bool:
+        """Fetch what has changed; False where the database has no file."""
+        with self._alone, self._session() as db:
+            rows = db.execute(CHANGED, (self._newest,)).fetchall()
+            if not self._newest:
+                self._are_copies(db, {path for path, *_ in rows})
+            for name, size, at, changed in rows:
+                if is_name(name) and (size, at) != (_facts(self._home / name) or (0, 0)):
+                    self._fetch(db, name)
+                self._newest = changed
+        return self._newest > 0
+
+    def _fetch(self, db: PostgresSession, name: str) -> None:
+        path = self._home / name
+        data, _, at = db.execute(CONTENT, (name,)).fetchone() or (None, 0, 0)
+        if data is None:
+            self._inner.remove(path)
+        else:
+            self._inner.replace(path, data)
+            self._date(path, at)
+
+    def _are_copies(self, db: PostgresSession, there: set[str]) -> None:
+        """Remove what was erased since this host has followed, and put aside what never was of this database, if that has anything."""
+        (store,) = db.execute(STORE).fetchone() or ("",)
+        known = (jsonl.loads(self._inner.read(self._home / NOTE)) or {}).get("store")
+        if known == store:
+            return
+        foreign = [path for path in files(self._home) if there and self._name(path) not in there]
+        foreign += [path for name in EXPORTS if (path := self._home / name).exists()]
+        aside = self._home / f"before-{secrets.token_hex(4)}"
+        for path in foreign:
+            (aside / self._name(path)).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.replace(aside / self._name(path))
+        if known is not None:  # they are copies, of words that were erased since
+            shutil.rmtree(aside, ignore_errors=True)
+        elif foreign:
+            self._log.write("cluster", f"files of another Shipmate are kept in {aside.name}", level="warn")
+        self._inner.replace(self._home / NOTE, jsonl.dumps({"store": store}))
+
+    def bring_files(self) -> None:
+        """Bring what a command has changed beside this process."""
+        with self._alone:
+            for name in FILES:
+                facts = _facts(self._home / name)
+                if facts is not None and facts != self._kept.get(name):
+                    self._put(self._home / name, self._inner.read(self._home / name))
+
+    # ------------------------------------------------------------ changes
+
+    def append(self, path: Path, data: bytes, *, sync: bool = False) -> None:
+        if self._is_shared(path):
+            self.replace(path, self._inner.read(path) + data)
+        else:
+            self._inner.append(path, data, sync=sync)
+
+    def sync(self, path: Path) -> None:
+        if not self._is_shared(path):  # else it is where it has to be
+            self._inner.sync(path)
+
+    def replace(self, path: Path, data: bytes) -> None:
+        if self._is_shared(path):
+            self._put(path, data)
+        else:
+            self._inner.replace(path, data)
+
+    def rename(self, source: Path, target: Path) -> None:
+        if self._is_shared(source) or self._is_shared(target):
+            self.replace(target, self._inner.read(source))
+            self.remove(source)
+        else:
+            self._inner.rename(source, target)
+
+    def truncate(self, path: Path, size: int) -> None:
+        if self._is_shared(path):
+            self._put(path, self._inner.read(path)[:size])
+        else:
+            self._inner.truncate(path, size)
+
+    def remove(self, path: Path) -> None:
+        if self._is_shared(path):
+            self._write(REMOVE, (self._name(path),))
+        self._inner.remove(path)
+
+    def _put(self, path: Path, data: bytes) -> None:
+        # A time (ns) that no file has, of whole microseconds, which every file system keeps.
+        self._last = at = max(time.time_ns() // 1000 * 1000, self._last + 1000)
+        with self._alone:
+            self._write(PUT, (self._name(path), data, len(data), at))
+            self._inner.replace(path, data)
+            self._date(path, at)
+
+    def _date(self, path: Path, at: int) -> None:
+        os.utime(path, ns=(at, at))
+        if (name := self._name(path)) in FILES:
+            self._kept[name] = _facts(path)
+
+    def _write(self, statement: str, values: tuple[object, ...]) -> None:
+        with self._session() as db, db.leading(self._epoch):
+            db.execute(statement, values)
+
+    @contextlib.contextmanager
+    def _session(self) -> Iterator[PostgresSession]:
+        """The session, for the block. Raises OSError."""
+        with self._alone:
+            try:
+                if self._db is None or self._db.lost:
+                    self._db = prepared(self._url)
+                yield self._db
+            except (psycopg.Error, errors.StorageError) as error:
+                raise OSError(errno.EIO, f"the database does not take files: {words_of(error)}") from error
+
+    def _is_shared(self, path: Path) -> bool:
+        return path.is_relative_to(self._home) and is_name(self._name(path))
+
+    def _name(self, path: Path) -> str:
+        return path.relative_to(self._home).as_posix()
+
+
+def files(home: Path) -> Iterator[Path]:
+    """The files of a `.ship` that all hosts have."""
+    for folder in FOLDERS:
+        for path in sorted((home / folder).rglob("*")):
+            if path.is_file() and not path.is_symlink() and is_name(path.relative_to(home).as_posix()):
+                yield path
+    yield from (home / name for name in FILES if (home / name).is_file())
+
+
+def _facts(path: Path) -> tuple[int, int] | None:
+    """The size and the time (ns) of a file; None where there is none."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_size, found.st_mtime_ns

@@ -1,0 +1,235 @@
+"""Moves a log from SQLite to PostgreSQL and back, with the files that hosts share: every row, in its order, compared before anything
+counts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from bot import errors
+from bot.cluster import leadership, shared_disk
+from bot.contracts.base import Json
+from bot.core import jsonl, sqlite_log
+from bot.core.postgres_log import PostgresSession, prepared, values, words_of
+from bot.core.sql_log import CURSOR
+from bot.system import SystemDisk
+
+TABLES = {
+    "events": "SELECT * FROM events ORDER BY n",
+    "keys": "SELECT * FROM keys ORDER BY key",
+    "chats": "SELECT * FROM chats ORDER BY chat",
+    "usage": "SELECT * FROM usage ORDER BY chat, day, model",
+    "facts": f"SELECT * FROM facts WHERE kind <> '{CURSOR}' ORDER BY kind, key",
+}
+"""The tables of a log with their rows in order. Cursors are of a host."""
+_AT_ONCE = 1_000
+_Database = PostgresSession | sqlite3.Connection
+
+
+@dataclass(frozen=True, slots=True)
+class TransferredTable:
+    """The rows of a table, counted and hashed in order, on both sides."""
+
+    table: str
+    rows: int
+    sha256: str
+
+
+def to_postgres(path: Path, url: str, aside: Path) -> list[TransferredTable]:
+    """Move the log in a file, which is renamed to `aside` then, with the files beside it that all hosts have. Raises
+    `errors.StorageError`.
+    """
+    home = path.parent
+    with _as_storage_error("the log cannot be moved"), _source(url) as target:
+        for table in (*TABLES, "files"):
+            if target.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone():
+                raise errors.StorageError(f"there is a log already: the table {table} is not empty")
+        with closing(_file(path)) as source:
+            moved = _copied(source, target)
+            cursors = source.execute("SELECT key, value FROM facts WHERE kind = ?", (CURSOR,)).fetchall()
+        target.execute("SELECT setval(pg_get_serial_sequence('events', 'n'), max(n)) FROM events")
+        for one in shared_disk.files(home):
+            data, at = one.read_bytes(), one.stat().st_mtime_ns // 1000 * 1000
+            os.utime(one, ns=(at, at))
+            target.execute(shared_disk.PUT, (one.relative_to(home).as_posix(), data, len(data), at))
+        moved.append(_same_files(target, home))
+        (store,) = target.execute(shared_disk.STORE).fetchone() or ("",)
+        _write(home / shared_disk.NOTE, {"store": store})
+        _write(home / "exports.json", {key: int(n) for key, n in cursors})
+    path.replace(aside)
+    return moved
+
+
+def to_file(url: str, path: Path, aside: str) -> list[TransferredTable]:
+    """Move the log in PostgreSQL, whose tables go to the schema `aside` then, with the files. Raises `errors.StorageError`."""
+    scratch, home = path.with_name(f"{path.name}.new"), path.parent
+    scratch.unlink(missing_ok=True)
+    with _as_storage_error("the log cannot be moved"):
+        with closing(shared_disk.SharedDisk(SystemDisk(), home, url, _Silent())) as disk:
+            disk.begin()
+        with _source(url) as source:
+            moved = [*_fetched(source, scratch), _same_files(source, home)]
+            cursors = jsonl.loads(SystemDisk().read(home / "exports.json")) or {}
+            with closing(_file(scratch)) as target, target:
+                target.executemany(
+                    "INSERT INTO facts VALUES (?, ?, ?)",
+                    [(CURSOR, key, str(n)) for key, n in cursors.items()],
+                )
+            if path.exists():
+                raise errors.StorageError(f"{path.name} is there already")
+            source.execute(f"CREATE SCHEMA {aside}")
+            for table in (*TABLES, "files", "cluster_leader", "cluster_hosts"):
+                source.execute(f"ALTER TABLE {table} SET SCHEMA {aside}")
+            scratch.replace(path)
+    for name in (shared_disk.NOTE, "exports.json"):
+        (home / name).unlink(missing_ok=True)
+    return moved
+
+
+def copy_out(url: str, folder: Path) -> None:
+    """Write the log and the files that all hosts have to an empty folder, as they are at one moment. Whoever writes them goes on
+    meanwhile. Raises `errors.StorageError`.
+    """
+    with (
+        _as_storage_error("the log cannot be copied"),
+        closing(_session(url)) as source,
+        source.db.transaction(),
+    ):
+        source.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        _fetched(source, folder / "shipmate.db")
+        for name, data in _files(source):
+            SystemDisk().replace(folder / name, data)
+
+
+def is_running(url: str) -> bool:
+    """True where a process is on a database. Raises `errors.StorageError`."""
+    return bool(leadership.hosts(url))
+
+
+def must_be_stopped(url: str) -> None:
+    """Raise `errors.StorageError` where a process is on a database."""
+    if running := leadership.hosts(url):
+        raise errors.StorageError(
+            f"{running[0].holder} is running; stop all processes on that database first"
+        )
+
+
+def was_moved(url: str, *homes: Path) -> bool:
+    """True where a database has what was moved from one of these folders. Raises `errors.StorageError`."""
+    with _as_storage_error("the database cannot be used"), closing(_session(url)) as db:
+        full = db.execute("SELECT 1 FROM events LIMIT 1").fetchone() is not None
+        store = db.execute(shared_disk.STORE).fetchone()
+        notes = [jsonl.loads(SystemDisk().read(home / shared_disk.NOTE)) or {} for home in homes]
+        return full and store in [(one.get("store"),) for one in notes]
+
+
+@contextmanager
+def _source(url: str) -> Iterator[PostgresSession]:
+    """A transaction of a database on which no process runs."""
+    with closing(_session(url)) as db, db.db.transaction():
+        db.execute("UPDATE cluster_leader SET epoch = epoch + 1")  # none begins meanwhile
+        must_be_stopped(url)
+        yield db
+
+
+def _session(url: str) -> PostgresSession:
+    db = prepared(url)
+    db.execute("SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0")
+    return db
+
+
+def _file(path: Path) -> sqlite3.Connection:
+    db = sqlite3.connect(path)
+    db.executescript(sqlite_log.SCHEMA)
+    return db
+
+
+def _fetched(source: PostgresSession, path: Path) -> list[TransferredTable]:
+    """Copy the log to a new file."""
+    with closing(_file(path)) as target, target:
+        return _copied(source, target)
+
+
+def _copied(source: _Database, target: _Database) -> list[TransferredTable]:
+    """Copy every table, each with the columns that it has there, and compare what is on both sides. In a transaction of the target."""
+    moved = []
+    for table, statement in TABLES.items():
+        target.execute(f"DELETE FROM {table}")  # what a trigger has made of the events before
+        columns = [one[0] for one in source.execute(f"SELECT * FROM {table} LIMIT 0").description]
+        put = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
+        rows = _rows(source, statement.replace("*", ", ".join(columns)))
+        while some := list(itertools.islice(rows, _AT_ONCE)):
+            target.executemany(put, some)
+        here, there = (
+            _summed(db, table, statement.replace("*", ", ".join(columns))) for db in (source, target)
+        )
+        if here != there:
+            raise errors.StorageError(f"the table {table} is not the same on both sides; nothing was moved")
+        moved.append(here)
+    return moved
+
+
+def _rows(db: _Database, statement: str) -> Iterator[Sequence[Any]]:
+    if isinstance(db, PostgresSession):
+        with db.db.cursor("rows") as cursor:  # on the server: all at once may be more than fits
+            yield from cursor.execute(statement.encode())
+    else:
+        for row in db.execute(statement):
+            yield tuple(values(row) or ())
+
+
+def _summed(db: _Database, table: str, statement: str) -> TransferredTable:
+    count, digest = 0, hashlib.sha256()
+    for row in _rows(db, statement):
+        count += 1
+        digest.update(f"{row!r}\n".encode())
+    return TransferredTable(table, count, digest.hexdigest())
+
+
+def _files(db: PostgresSession) -> Iterator[tuple[str, bytes]]:
+    """The files, in order."""
+    for name, data in _rows(db, "SELECT path, data FROM files WHERE data IS NOT NULL ORDER BY path"):
+        if shared_disk.is_name(name):
+            yield name, data
+
+
+def _same_files(db: PostgresSession, home: Path) -> TransferredTable:
+    """The files, counted and hashed in order, which are the same on both sides."""
+    paths = sorted(shared_disk.files(home), key=lambda one: one.relative_to(home).as_posix())
+    here, there = hashlib.sha256(), hashlib.sha256()
+    for path in paths:
+        here.update(f"{path.relative_to(home).as_posix()}\n".encode() + path.read_bytes())
+    for name, data in _files(db):
+        there.update(f"{name}\n".encode() + data)
+    if here.digest() != there.digest():
+        raise errors.StorageError("the files are not the same on both sides; nothing was moved")
+    return TransferredTable("files", len(paths), here.hexdigest())
+
+
+def _write(path: Path, about: Json) -> None:
+    SystemDisk().replace(path, jsonl.dumps(about))
+
+
+@contextmanager
+def _as_storage_error(words: str) -> Iterator[None]:
+    try:
+        yield
+    except (psycopg.Error, sqlite3.Error, OSError) as error:
+        raise errors.StorageError(f"{words}: {words_of(error)}") from None
+
+
+class _Silent:
+    """Nothing is told that the command does not say."""
+
+    def write(self, kind: str, message: str, **details: Any) -> None:
+        pass

@@ -1,0 +1,358 @@
+"""The log in a database of SQL, without what is of one dialect: group commit, what is pending, the retry of a refusal, the reads."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from typing import Any, ClassVar, Protocol, TypeVar
+
+from bot import errors
+from bot.contracts.agent import ChatStats
+from bot.contracts.base import Json
+from bot.contracts.environment import Clock
+from bot.contracts.environment import Log as OperatorLog
+from bot.contracts.identity import ChatKey
+from bot.core.event_log import Committed, Entry, Position
+from bot.core.events import Codec, Event, fact_of, keys_of
+
+APPEND = "INSERT INTO events (chat, seq, id, turn, person, kind, at, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING"
+KEY = "INSERT INTO keys (key, chat, seq) VALUES (?, ?, ?) ON CONFLICT (key) DO NOTHING"
+POSITION = "INSERT INTO chats (chat, base, open) VALUES (?, ?, ?) ON CONFLICT (chat) DO UPDATE SET base = excluded.base, open = excluded.open"
+FACT = "INSERT INTO facts (kind, key, value) VALUES (?, ?, ?) ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value"
+FACTS = "SELECT kind, key, value FROM facts WHERE kind <> ? ORDER BY kind, key"
+CURSOR = "cursor"
+"""The kind of the facts that are cursors of exports."""
+FORGET = "DELETE FROM facts WHERE kind = ? AND key = ?"
+AFTER = "SELECT id, seq, turn, person, kind, at, data, chat, n FROM events WHERE n > ? ORDER BY n LIMIT ?"
+READ = "SELECT id, seq, turn, person, kind, at, data FROM events WHERE chat = ? AND seq >= ? ORDER BY seq"
+NAMING = "SELECT id, seq, turn, person, kind, at, data, chat FROM events WHERE (chat = ? OR substr(chat, 1, ?) = ?) AND (%s) ORDER BY n"
+USAGE = """SELECT coalesce(sum(turns), 0), 0, coalesce(sum(calls), 0), coalesce(sum(unpriced), 0), coalesce(sum(input), 0),
+coalesce(sum(cache_read), 0), coalesce(sum(cache_write), 0), coalesce(sum(output), 0), coalesce(sum(cost), 0.0) FROM usage WHERE chat = ?"""
+BLANK = "UPDATE events SET data = ? WHERE id = ?"
+SPOKEN_IN = """
+    SELECT chat FROM events WHERE kind = 'received' AND at >= ? AND (chat = ? OR chat > ? || ':' AND chat < ? || ';')
+    GROUP BY chat ORDER BY max(n) DESC
+"""
+LINGER = 0.05
+"""Max seconds before what nobody waits for is written: a kill costs no more than that."""
+RETRY_SECONDS = 2.0
+"""Interval at which a disk that refuses is tried again."""
+
+_R = TypeVar("_R")
+
+
+class Session(Protocol):
+    """A connection to the database, which takes `?` for a value."""
+
+    def execute(self, statement: str, values: Sequence[Any] = (), /) -> Any: ...
+    def executemany(self, statement: str, rows: Iterable[Sequence[Any]], /) -> Any: ...
+
+
+class SqlLog(ABC):
+    """`EventLog` by statements that SQLite and PostgreSQL take. A subclass gives the sessions, and tells refusals apart."""
+
+    refusals: ClassVar[tuple[type[Exception], ...]]
+    """What the database raises where it cannot be used."""
+    conflicts: ClassVar[tuple[type[Exception], ...]]
+    """What it raises for events that it will never take."""
+
+    def __init__(self, codec: Codec, *, clock: Clock, log: OperatorLog) -> None:
+        self._codec = codec
+        self._watchers: list[Committed] = []
+        self._clock = clock
+        self._log = log
+        self._pending: list[list[Entry]] = []
+        self._waiters: list[tuple[asyncio.Future[None], bool]] = []
+        self._writing: asyncio.Task[None] | None = None
+        self._linger: asyncio.TimerHandle | None = None
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="event-log")
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="event-log-reader")
+        self.trouble = ""
+        """Why the disk refuses what is appended; "" while it does not."""
+
+    @abstractmethod
+    def _writing_session(self) -> AbstractContextManager[Session]:
+        """A transaction for the block, on the writer's thread."""
+
+    @abstractmethod
+    def _reading(self, work: Callable[[Any], _R]) -> _R:
+        """The result of work with the session that reads, on its thread. Raises `errors.StorageError`."""
+
+    @abstractmethod
+    def _again(self) -> bool:
+        """True where a refused transaction is tried again at once."""
+
+    @abstractmethod
+    def _end(self) -> None:
+        """Close the sessions."""
+
+    def _words(self, error: Exception) -> str:
+        """An error as operators read it: nothing of what was to be written."""
+        return str(error)
+
+    def watch(self, committed: Committed) -> None:
+        self._watchers.append(committed)
+
+    # ------------------------------------------------------------ appending
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        if not entries:
+            return
+        self._pending.append(list(entries))
+        if self._linger is None and self._writing is None:
+            self._linger = asyncio.get_running_loop().call_later(LINGER, self._begin)
+
+    async def committed(self, *, patient: bool = True) -> None:
+        if not self._pending and self._writing is None:
+            return
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append((waiter, patient))
+        self._begin()
+        await waiter
+
+    @property
+    def pending(self) -> int:
+        """The number of transactions that are not on disk."""
+        return len(self._pending)
+
+    def _begin(self) -> None:
+        if self._linger is not None:
+            self._linger.cancel()
+            self._linger = None
+        if self._writing is None:
+            self._writing = asyncio.get_running_loop().create_task(self._drain(), name="event log")
+
+    async def _drain(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            await asyncio.sleep(0)  # what comes in this step of the loop is part of the batch
+            while self._pending or self._waiters:
+                batch, waiters = list(self._pending), self._waiters
+                self._waiters = []
+                entries = [entry for some in batch for entry in some]
+                refused = await loop.run_in_executor(self._writer, self._write, entries)
+                if refused is not None:
+                    self._refused(refused, waiters)
+                    await self._clock.sleep(RETRY_SECONDS)
+                    continue
+                del self._pending[: len(batch)]
+                self._well(entries)
+                for waiter, _ in waiters:
+                    if not waiter.done():
+                        waiter.set_result(None)
+        finally:
+            # Nothing else runs between the last look at what is pending and this: else it would be written by nobody.
+            self._writing = None
+
+    def _well(self, entries: Sequence[Entry]) -> None:
+        if self.trouble:
+            self.trouble = ""
+            self._log.write("storage", "the log of the chats can be written again")
+        newest = {entry.event.chat: entry.event.seq for entry in entries}
+        for watcher in self._watchers if newest else ():
+            watcher(newest)
+
+    def _refused(self, cause: Exception, waiters: list[tuple[asyncio.Future[None], bool]]) -> None:
+        if not self.trouble:
+            self._log.write(
+                "storage",
+                "the disk refuses the log of the chats: nothing new is taken in",
+                level="error",
+                cause=self._words(cause),
+            )
+        self.trouble = self._words(cause)
+        for waiter, patient in waiters:
+            if patient:
+                self._waiters.append((waiter, patient))
+            elif not waiter.done():
+                waiter.set_exception(errors.StorageError(f"the log cannot be written: {self._words(cause)}"))
+
+    # ------------------------------------------------------------ on the writer's thread
+
+    def _write(self, entries: Sequence[Entry]) -> Exception | None:
+        """Write these in one transaction; what the disk says against it, None where they are written."""
+        while True:
+            try:
+                self._transaction(entries)
+            except self.conflicts as error:
+                chats = {entry.event.chat for entry in entries}
+                if len(chats) > 1:
+                    # One chat that cannot be written stops no other.
+                    found = [
+                        self._write([one for one in entries if one.event.chat == chat]) for chat in chats
+                    ]
+                    return next((one for one in found if one is not None), None)
+                self._log.write(
+                    "storage",
+                    "events of a chat are in conflict with what is on disk, and are lost: does another process write it?",
+                    level="error",
+                    chat_key=chats.pop(),
+                    cause=self._words(error),
+                )
+                return None
+            except self.refusals as error:
+                if self._again():
+                    continue
+                return error
+            return None
+
+    def _transaction(self, entries: Sequence[Entry]) -> None:
+        keys = [
+            (key, str(one.event.chat), one.event.seq) for one in entries for key in keys_of(one.event.data)
+        ]
+        positions = {str(one.event.chat): one.position for one in entries}
+        with self._writing_session() as db:
+            self._append(db, entries)
+            db.executemany(BLANK, [(raw, event.id) for one in entries for event, raw in one.blanks])
+            db.executemany(KEY, keys)
+            db.executemany(POSITION, [(chat, one.base, one.open) for chat, one in positions.items()])
+            for kind, key, value in filter(None, (fact_of(one.event.data) for one in entries)):
+                if value is None:
+                    db.execute(FORGET, (kind, key))
+                else:
+                    db.execute(FACT, (kind, key, json.dumps(value, ensure_ascii=False)))
+
+    def _append(self, db: Session, entries: Sequence[Entry]) -> None:
+        db.executemany(APPEND, [_row(one) for one in entries])
+
+    # ------------------------------------------------------------ reading
+
+    async def read(self, chat: ChatKey, since: int = 0, *, pending: bool = True) -> list[Event]:
+        # Taken before the disk is read: what a commit brings there meanwhile is in both.
+        waiting = [one.event for one in self._waiting(chat) if one.event.seq >= since] if pending else []
+        found = await self._asked(
+            lambda db: [self._event(chat, row) for row in db.execute(READ, (str(chat), since))]
+        )
+        newest = found[-1].seq if found else since - 1
+        return [*found, *(one for one in waiting if one.seq > newest)]
+
+    def _event(self, chat: ChatKey, row: tuple[Any, ...]) -> Event:
+        name, seq, turn, person, kind, at, data = row
+        return Event(name, chat, at, self._codec.decode(kind, data), turn, person, seq)
+
+    async def after(self, n: int, limit: int) -> list[tuple[int, Event]]:
+        return await self._asked(
+            lambda db: [
+                (number, self._event(ChatKey.parse(chat), tuple(row)))
+                for *row, chat, number in db.execute(AFTER, (n, limit))
+            ]
+        )
+
+    async def chats(self) -> list[ChatKey]:
+        rows = await self._asked(lambda db: db.execute("SELECT chat FROM chats").fetchall())
+        return [ChatKey.parse(chat) for (chat,) in rows]
+
+    async def naming(self, place: ChatKey, names: Collection[str]) -> list[Event]:
+        # A name is looked for where it stands in a row: removals are rare, and an index of all names would cost every message.
+        wanted = [name for name in names if name]
+        # As a string of JSON, and as one of the JSON that tags in the model's messages are.
+        forms = {name: (f'"{name}"', f'\\"{name}\\"') for name in wanted}
+        # Taken before the disk is read: what a commit brings there meanwhile is in both.
+        pending = [
+            one.event
+            for entries in self._pending
+            for one in entries
+            if place.chat.contains(one.event.chat)
+            and any(one.event.turn == name or any(form in one.raw for form in forms[name]) for name in wanted)
+        ]
+        tells = " OR ".join(["turn = ? OR instr(data, ?) > 0 OR instr(data, ?) > 0"] * len(wanted)) or "1 = 0"
+        below = f"{place.chat}:"
+        given = (
+            str(place.chat),
+            len(below),
+            below,
+            *(word for name in wanted for word in (name, *forms[name])),
+        )
+        found = await self._asked(
+            lambda db: [
+                self._event(ChatKey.parse(chat), tuple(row))
+                for *row, chat in db.execute(NAMING % tells, given)
+            ]
+        )
+        known = {one.id for one in found}
+        return [*found, *(one for one in pending if one.id not in known)]
+
+    async def cursor(self, export: str) -> int:
+        sql = "SELECT value FROM facts WHERE kind = ? AND key = ?"
+        row = await self._asked(lambda db: db.execute(sql, (CURSOR, export)).fetchone())
+        return 0 if row is None else int(row[0])
+
+    async def move_cursor(self, export: str, n: int) -> None:
+        def put() -> None:
+            with (
+                errors.as_storage_error("the log cannot be written", *self.refusals),
+                self._writing_session() as db,
+            ):
+                db.execute(FACT, (CURSOR, export, str(n)))
+
+        await asyncio.get_running_loop().run_in_executor(self._writer, put)
+
+    async def position(self, chat: ChatKey) -> Position | None:
+        newest = next(iter(list(self._waiting(chat))[-1:]), None)
+        if newest is not None:
+            return newest.position
+        sql = "SELECT base, open FROM chats WHERE chat = ?"
+        row = await self._asked(lambda db: db.execute(sql, (str(chat),)).fetchone())
+        return None if row is None else Position(*row)
+
+    def _waiting(self, chat: ChatKey) -> Iterator[Entry]:
+        return (one for entries in self._pending for one in entries if one.event.chat == chat)
+
+    async def open_chats(self) -> list[ChatKey]:
+        rows = await self._asked(
+            lambda db: db.execute("SELECT chat FROM chats WHERE open IS NOT NULL").fetchall()
+        )
+        return [ChatKey.parse(chat) for (chat,) in rows]
+
+    async def spoken_in(self, place: ChatKey, since: float = 0.0) -> list[ChatKey]:
+        pending = [one.event for entries in self._pending for one in entries]
+        rows = await self._asked(
+            lambda db: db.execute(SPOKEN_IN, (since, str(place), str(place), str(place))).fetchall()
+        )
+        new = (one.chat for one in reversed(pending) if one.kind == "received" and place.contains(one.chat))
+        return list(dict.fromkeys([*new, *(ChatKey.parse(chat) for (chat,) in rows)]))
+
+    async def facts(self) -> dict[tuple[str, str], Json]:
+        rows = await self._asked(lambda db: db.execute(FACTS, (CURSOR,)).fetchall())
+        return {(kind, key): json.loads(value) for kind, key, value in rows}
+
+    async def newest(self) -> str:
+        row = await self._asked(lambda db: db.execute("SELECT coalesce(max(id), '') FROM events").fetchone())
+        return str(row[0])
+
+    async def usage(self, chat: ChatKey) -> ChatStats:
+        await self.committed(patient=False)
+        return ChatStats(*await self._asked(lambda db: db.execute(USAGE, (str(chat),)).fetchone()))
+
+    async def known(self, keys: Collection[str]) -> bool:
+        if not keys:
+            return False
+        if any(
+            key in keys for entries in self._pending for one in entries for key in keys_of(one.event.data)
+        ):
+            return True
+        sql = f"SELECT 1 FROM keys WHERE key IN ({', '.join('?' * len(keys))}) LIMIT 1"  # noqa: S608 - question marks alone
+        return await self._asked(lambda db: db.execute(sql, tuple(keys)).fetchone()) is not None
+
+    async def _asked(self, work: Callable[[Any], _R]) -> _R:
+        return await asyncio.get_running_loop().run_in_executor(self._reader, self._reading, work)
+
+    async def close(self) -> None:
+        if self._pending:
+            self._begin()
+        if self._writing is not None:
+            await asyncio.wait([self._writing], timeout=RETRY_SECONDS)
+            if self._writing is not None:
+                self._writing.cancel()
+        for pool in (self._writer, self._reader):
+            pool.shutdown()
+        self._end()
+
+
+def _row(entry: Entry) -> tuple[object, ...]:
+    one = entry.event
+    return (str(one.chat), one.seq, one.id, one.turn, one.person, one.kind, one.at, entry.raw)
