@@ -1,16 +1,14 @@
-"""The agent port: turns in, outcomes out, and the operations on a conversation."""
+"""Types that the agent shares with its tools and with commands: the way back to a chat, and what is told of a conversation."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound, Quoted, SeenFile
-from bot.contracts.manner import Effort
 from bot.contracts.outbound import OutgoingFile, Sent
-from bot.contracts.provenance import Provenance
 
 
 class Reply(Protocol):
@@ -47,112 +45,18 @@ def is_silent(words: str) -> bool:
     return words.lstrip().startswith(SILENT)
 
 
-class Arrivals(Protocol):
-    """Gives a turn what comes from its chat while it runs."""
-
-    @property
-    def quiet(self) -> bool:
-        """True where nobody has spoken to the bot: it may answer `SILENT`."""
-        ...
-
-    async def files(self, inbound: Inbound) -> Sequence[SeenFile]:
-        """Results for the files of a message of this turn, in their order; asked again, it gives the same."""
-        ...
-
-    def unshown(self, artifacts: Collection[str], *, blind: bool) -> None:
-        """The model could not be shown these files, or any: each of this turn's own is told below its next answer, once."""
-        ...
-
-    def note(self, words: str) -> None:
-        """Tell the person this below the next answer, once a turn."""
-        ...
-
-    def take_more(self) -> list[Inbound]:
-        """Take what the same person has sent since the turn began; what is taken belongs to this turn."""
-        ...
-
-    async def joined(self) -> None:
-        """Return once all that was taken is on file as part of this turn."""
-        ...
-
-    def effect_begins(self) -> None:
-        """Hear that something with effects is about to be done for this turn: from then on its question is not put anew."""
-        ...
-
-
-class NoArrivals:
-    """`Arrivals` of a turn to which nothing is added."""
-
-    quiet = False
-
-    async def files(self, inbound: Inbound) -> Sequence[SeenFile]:  # noqa: ARG002
-        return ()
-
-    def unshown(self, artifacts: Collection[str], *, blind: bool) -> None: ...
-    def note(self, words: str) -> None: ...
-    def take_more(self) -> list[Inbound]:
-        return []
-
-    async def joined(self) -> None: ...
-    def effect_begins(self) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class PriorReply:
-    """A message of a turn that its outbox has, by its id there. `ids` are those by which people see its parts, or an own
-    one while it waits for its platform; without any it may be in the chat, unless it has `failed`. `step_id` is the tool
-    call that said it, where that is known.
-    """
-
-    id: str
-    ids: tuple[str, ...] = ()
-    failed: bool = False
-    step_id: str | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class TurnRequest:
-    """A turn for the agent. `inbound` and `reply` are None where no chat caused it."""
+    """A message on its way to the model: an `inbound` with the `context` that goes before it and the outcome of its `files`, or a
+    `prompt` that no chat caused.
+    """
 
     request_id: str
     chat_key: ChatKey
     inbound: Inbound | None = None
     context: tuple[Quoted, ...] = ()
-    reply: Reply | None = None
-    also: tuple[Inbound, ...] = ()
-    """The other messages of the turn from its beginning: the rest of a burst, in order."""
     prompt: str = ""
-    """The text of a turn that no chat caused."""
-    begun: tuple[PriorReply, ...] = ()
-    """Replies that this turn began before a crash cut it off, in order."""
-    arrivals: Arrivals = NoArrivals()  # noqa: RUF009 - it keeps nothing
-    pending_input: bool = False
-    """Something waits that is part of the question: it is taken before the model is asked."""
-    stopped: bool = False
-    """It was stopped, and a crash came before it was closed: it is closed now, and says what it still owes."""
-
-    @property
-    def delivered(self) -> tuple[str, ...]:
-        """Ids of what people saw of it before a crash, or will see."""
-        return tuple(one for message in self.begun for one in message.ids)
-
-
-@dataclass(frozen=True, slots=True)
-class TurnOutcome:
-    """`delivered` counts the replies people saw; `notice` is a plain sentence for the person, or None."""
-
-    status: Literal["done", "failed", "stopped"]
-    delivered: int = 0
-    notice: str | None = None
-    detail: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class LastTurn:
-    """The newest turn that a chat has in mind: the requestIds of what it answered, and the provenance of its words."""
-
-    sources: tuple[str, ...]
-    origin: Provenance
+    files: Sequence[SeenFile] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,106 +138,3 @@ class ModelInfo:
     effort_chosen: bool = False
     answered: str = ""
     """The model that gave the last answer in its place; "": none did."""
-
-
-class Agent(Protocol):
-    """The runtimes of all chats. The caller runs one turn of a chat at a time."""
-
-    async def run(self, request: TurnRequest) -> TurnOutcome:
-        """One turn. Does not raise for what went wrong inside; cancelled, it leaves the turn unfinished, so that
-        running the same request again goes on from its last recorded step. A turn that has ended is not run again.
-        """
-        ...
-
-    async def cut_off(self, chat_key: ChatKey) -> tuple[str, ...]:
-        """The requestIds of the inbound that a turn which a crash cut off was answering, its own first; () where
-        none was. `run` with its own request goes on from its last recorded step.
-        """
-        ...
-
-    async def last_turn(self, chat_key: ChatKey) -> LastTurn | None:
-        """The newest turn that has ended and is in mind; None where there is none."""
-        ...
-
-    async def stop(self, chat_key: ChatKey) -> bool:
-        """Stop the running turn of a chat, which then ends with status `stopped`; False where none runs.
-
-        What the model had said so far is kept, marked as stopped, and delivered where nothing was delivered yet.
-        """
-        ...
-
-    async def restart_model_call(self, chat_key: ChatKey) -> bool:
-        """Give up the model call of the running turn of a chat, take up what its person has added, and ask again; False where
-        no turn runs. Where no call runs just now, the next one has it.
-        """
-        ...
-
-    async def reset(self, chat_key: ChatKey) -> int:
-        """Begin anew: an empty store and a new transcript; returns how many messages were set aside."""
-        ...
-
-    async def compact(self, chat_key: ChatKey, focus: str = "") -> CompactResult:
-        """Put a summary in place of the older part of the history, one that keeps `focus` above all."""
-        ...
-
-    async def stats(self, chat_key: ChatKey) -> ChatStats:
-        """Totals and present state of a chat."""
-        ...
-
-    async def history(self, chat_key: ChatKey) -> str:
-        """The beginning of what is kept of a chat, not of what the model is shown, for a person: without secrets,
-        2,000 characters at the most; "" where nothing is kept.
-        """
-        ...
-
-    async def undo(self, chat_key: ChatKey) -> str | None:
-        """Take the last turn out of the history; returns the beginning of the message that caused it, None where
-        there is none. The archive keeps it, and what it has done is done. Raises `errors.TurnSummarized` if a summary tells of
-        it, and `errors.StorageError`: nothing has changed then.
-        """
-        ...
-
-    async def quoting(self, chat_key: ChatKey, turns: Sequence[str], message_id: str) -> list[str]:
-        """Return those of these turns that were shown a message of others, and those of which nobody can tell. Raises
-        `errors.StorageError`.
-        """
-        ...
-
-    async def forget(self, chat_key: ChatKey) -> None:
-        """Take what the archive says was removed (`Archive.removals`) out of what is kept of a chat, and what was
-        derived of it; what is running ends first. Raises `errors.StorageError`.
-        """
-        ...
-
-    async def sessions(self, chat_key: ChatKey) -> list[SessionInfo]:
-        """The newest conversations of a chat, the one last written to first. Raises `errors.StorageError`."""
-        ...
-
-    async def resume(self, chat_key: ChatKey, session: str) -> SessionChange:
-        """Go on with an earlier conversation of this chat, by the end of its id. Raises `errors.StorageError`; nothing has
-        changed then but the memory.
-        """
-        ...
-
-    async def fork(self, chat_key: ChatKey, *, request_id: str | None = None, back: int = 0) -> SessionChange:
-        """Go on in a new conversation that is a copy of this one up to the end of the turn that answered a message, or
-        of the turn so many before the last. Raises as `resume` does.
-        """
-        ...
-
-    async def describe(self, chat_key: ChatKey) -> ModelInfo:
-        """The model that answers in a chat."""
-        ...
-
-    async def choose_model(self, chat_key: ChatKey, model: str | None, request_id: str) -> ModelInfo:
-        """Let this model answer in a chat from the next turn on, over restarts; None is ship.json's. `request_id` is that of
-        the message that says so.
-
-        Raises `errors.ModelUnknown` where the provider does not have it, and `errors.StorageError`; nothing has changed
-        then.
-        """
-        ...
-
-    async def choose_effort(self, chat_key: ChatKey, effort: Effort | None, request_id: str) -> ModelInfo:
-        """The same for the effort of answers. Raises `errors.StorageError`; nothing has changed then."""
-        ...

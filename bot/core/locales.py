@@ -21,13 +21,26 @@ from bot.contracts.base import ChatType
 from bot.contracts.environment import Log
 from bot.contracts.identity import UserRef
 from bot.contracts.inbound import Inbound
-from bot.contracts.journal import Locale, LocaleRows
 from bot.core.chats import NO_CHAT, Chats, Fact
 from bot.core.events import FactSet
 from bot.words import CATALOGUES, DEFAULT, UTC, language_of, times
 
 NEAR = 3
 """Names of zones that are offered in place of one that is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Locale:
+    """The language (`bot.words`) and the time zone (of the tz database) in which a person is spoken to: those of their app when
+    they last wrote, or those they have chosen. None is not known.
+    """
+
+    language: str | None = None
+    language_chosen: bool = False
+    zone: str | None = None
+    zone_chosen: bool = False
+
+
 _UNKNOWN = Locale()
 
 
@@ -40,7 +53,7 @@ class ReaderLocale(NamedTuple):
 
 
 class FactLocales:
-    """`LocaleRows` as facts of the log."""
+    """The locales that people have chosen, as facts of the log."""
 
     KIND = "locale"
 
@@ -63,14 +76,14 @@ class Locales:
 
     def __init__(
         self,
-        journal: LocaleRows,
+        rows: FactLocales,
         start: Callable[[Coroutine[Any, Any, None]], object],
         log: Log,
         *,
         zone: str = UTC,
     ) -> None:
         """`start` runs work that nobody waits for."""
-        self._journal = journal
+        self._rows = rows
         self._start = start
         self._log = log
         self._zone = zone
@@ -85,7 +98,7 @@ class Locales:
         if self._loaded:
             return
         try:
-            self._known = await self._journal.locales() | self._known
+            self._known = await self._rows.locales() | self._known
             self._loaded = True
         except errors.StorageError as error:
             self._failed(error)
@@ -135,7 +148,7 @@ class Locales:
         person = inbound.person
         async with self._turn(person):
             locale = _by_app(replace(self.locale(person), **chosen), inbound)
-            await self._journal.put_locale(person, locale)
+            await self._rows.put_locale(person, locale)
             self._known[person] = locale
         return self._spoken(person, locale, inbound.chat_type)
 
@@ -157,7 +170,7 @@ class Locales:
     async def _remember(self, person: UserRef) -> None:
         try:
             async with self._turn(person):
-                await self._journal.put_locale(person, self._known[person])
+                await self._rows.put_locale(person, self._known[person])
         except errors.StorageError as error:
             self._failed(error)
 

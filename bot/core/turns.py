@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bot import errors
-from bot.contracts.agent import CompactResult, NoArrivals, TurnRequest
+from bot.contracts.agent import CompactResult, TurnRequest
 from bot.contracts.base import Message
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound, SeenFile
@@ -112,7 +112,7 @@ class Turns:
             quoted = [quotes.edited(one) for one in edits]
             quoted += await self._door.before_turn(chat, inbound) if opens else []
             admitted = self._cleaner.admitted(inbound, quoted)
-            request = TurnRequest(inbound.request_id, chat.key, inbound, admitted, arrivals=Seen(files))
+            request = TurnRequest(inbound.request_id, chat.key, inbound, admitted, files=files)
             said = await user_message(
                 request, agent, seen, wrong, news if opens else {}, begins=opens and not seen
             )
@@ -232,15 +232,3 @@ class Turns:
         hour = models.prices.hour_pays(models.name)
         system = prompt.system_blocks(frozen.static, frozen.chat(facts), hour=hour)
         return Frame(frozen, system, agent.registry.forms)
-
-
-class Seen(NoArrivals):
-    """The files of the one message that is told."""
-
-    def __init__(self, found: Sequence[SeenFile]) -> None:
-        self._found = found
-
-    async def files(self, inbound: Inbound) -> Sequence[SeenFile]:
-        """As `contracts.agent.Arrivals`."""
-        del inbound
-        return self._found

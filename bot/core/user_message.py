@@ -56,7 +56,6 @@ async def user_message(
     own = prompt.for_person(deps.redact(words)) if words else None
     if own is not None and own in _tags_in(seen):
         own = None
-    files = await request.arrivals.files(inbound) if inbound.attachments else ()
     nonce = fresh_nonce(deps)
     return _said(
         prompt.user_message(
@@ -67,7 +66,7 @@ async def user_message(
             instructions=own,
             notes=await _notes(inbound, deps, nonce) if begins else (),
             wrong=wrong,
-            files=files,
+            files=request.files,
             news=news,
             zone=zone(),
         ),
