@@ -165,7 +165,7 @@ def _copied(source: _Database, target: _Database) -> list[TransferredTable]:
     moved = []
     for table, statement in TABLES.items():
         target.execute(f"DELETE FROM {table}")  # what a trigger has made of the events before
-        columns = [one[0] for one in source.execute(f"SELECT * FROM {table} LIMIT 0").description]
+        columns = [one[0] for one in source.execute(f"SELECT * FROM {table} LIMIT 0").description or ()]
         put = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
         rows = _rows(source, statement.replace("*", ", ".join(columns)))
         while some := list(itertools.islice(rows, _AT_ONCE)):

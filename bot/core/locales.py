@@ -8,7 +8,7 @@ import functools
 import re
 import unicodedata
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC as AT_UTC
 from datetime import datetime, timedelta
 from pathlib import Path

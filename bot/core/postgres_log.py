@@ -132,7 +132,7 @@ def prepared(url: str, *, seconds: int = 5) -> PostgresSession:
                 session.execute(
                     "INSERT INTO cluster_leader VALUES (1, 0, '', 0, ?) ON CONFLICT DO NOTHING", (VERSION,)
                 )
-    except BaseException:
+    except (psycopg.Error, errors.StorageError):
         session.close()
         raise
     return session

@@ -168,8 +168,8 @@ def _opened(journal: Journal, *, write: bool) -> Iterator[Connection]:
 
 def _connected(journal: Journal, *, write: bool) -> Connection:
     if not write:
-        return file.open_to_read(journal)
-    db = file.open_to_write(journal, lambda _: None)
+        return file.open_to_read(Path(journal))
+    db = file.open_to_write(Path(journal), lambda _: None)
     db.execute("PRAGMA secure_delete = ON")
     return db
 

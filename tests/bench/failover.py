@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+from bot.cluster import leadership
 from bot.contracts.base import Json
-from bot.journal import leadership
 from bot.testing import telegram_rules as rules
 from tests.bench.programs import OnPostgres
 from tests.bench.servers import Board, Parrot, TimedTelegram

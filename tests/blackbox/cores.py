@@ -38,7 +38,6 @@ ON_THE_LOG = frozenset(
         "test_cluster::test_a_process_that_is_stopped_hands_over_at_once",
         "test_cluster::test_a_standby_takes_over_from_one_that_was_killed",
         "test_cluster::test_a_standby_that_is_cut_off_takes_nothing",
-        "test_cluster::test_a_turn_that_was_killed_goes_on_from_the_database",
         "test_cluster::test_an_upgrade_goes_through_while_people_talk",
         "test_cluster::test_both_are_cut_off_and_go_on",
         "test_cluster::test_no_row_names_a_file_elsewhere",

@@ -87,8 +87,15 @@ async def test_a_standby_ends_once_the_leader_has_made_the_tables_newer(
 
 
 def log_of(url: str, folder: Path, leadership: PostgresLeadership) -> PostgresLog:
-    lasting = {"disk": SystemDisk(), "clock": SystemClock(), "log": MemoryLog()}
-    return PostgresLog(url, Codec(), folder / "exports.json", epoch=leadership.epoch, **lasting)
+    return PostgresLog(
+        url,
+        Codec(),
+        folder / "exports.json",
+        epoch=leadership.epoch,
+        disk=SystemDisk(),
+        clock=SystemClock(),
+        log=MemoryLog(),
+    )
 
 
 async def test_one_whose_number_stands_still_is_followed_and_can_neither_write_nor_send(

@@ -65,8 +65,15 @@ async def test_every_row_moves_and_comes_back(tmp_path: Path, url: str) -> None:
         "files": 1,
     }
     assert (path.exists(), rows(aside)) == (False, before)
-    lasting = {"disk": SystemDisk(), "clock": SystemClock(), "log": MemoryLog()}
-    there = PostgresLog(url, Codec(), tmp_path / "exports.json", epoch=None, **lasting)
+    there = PostgresLog(
+        url,
+        Codec(),
+        tmp_path / "exports.json",
+        epoch=None,
+        disk=SystemDisk(),
+        clock=SystemClock(),
+        log=MemoryLog(),
+    )
     assert await there.known(("k5",))  # what was seen stays seen
     assert await there.cursor("archive") == 7
     assert (await there.usage(ONE)).cost_usd == 0.1
