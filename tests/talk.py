@@ -19,7 +19,6 @@ from bot.features.search.service import Search
 from bot.system import SystemClock
 from bot.testing.log import MemoryLog as Lines
 
-
 CODEC = Codec()
 
 

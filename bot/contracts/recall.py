@@ -33,7 +33,7 @@ class Hit:
 @dataclass(frozen=True, slots=True)
 class Recalled:
     """`hits`, the best first, of `total` that were found; `complete` is False where the index is still being made, so
-    that only the newest lines were looked at.
+    that not all lines were looked at.
     """
 
     hits: list[Hit]

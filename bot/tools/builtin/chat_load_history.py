@@ -290,7 +290,7 @@ def _receipt(
 
 
 def _so_far(found: _FoundLines) -> str:
-    return "" if found.complete else " (Only the newest messages were searched: the index is being made.)"
+    return "" if found.complete else " (Not all messages were searched: the index is being made.)"
 
 
 def _left_out(others: MembershipAnswer) -> str:
