@@ -119,7 +119,12 @@ async def serving(  # noqa: PLR0915 - the wiring of one process, in order
     boot, codec = environment.ids.ulid(), Codec()
     event_log = environment.event_log(
         SqliteLog(
-            settings.home / "shipmate.db", codec, clock=environment.clock, log=log, reserve=services.reserve
+            settings.home / "shipmate.db",
+            codec,
+            clock=environment.clock,
+            log=log,
+            reserve=services.reserve,
+            alert=lambda subject, words: alerts.tell(subject, words),  # noqa: PLW0108 - it is made below
         )
     )
     make = functools.partial(

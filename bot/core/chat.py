@@ -103,7 +103,7 @@ class Turn:
     boot: str = ""
     phase: Phase = Phase.STARTING
     attempts: int = 0
-    """Starts since it last got further."""
+    """Starts since it last got further, but for those that a process left in good order, and those in which it waited for a person."""
     call: str | None = None
     """The call of the model that is awaited; an answer to any other is ignored."""
     tools: dict[str, str] = field(default_factory=dict)
@@ -322,6 +322,10 @@ class Chat:
         """Messages as last told, oldest first: those that its context rests on, and some before."""
         return tuple(self._known.values())
 
+    def deleted(self, inbound: Inbound) -> bool:
+        """True of a message whose deletion has come before it."""
+        return any(one.kind == "delete" for _, one in self._changes.get(inbound.message_id or "", ()))
+
     def asks(self, person: UserRef) -> bool:
         """True where a tool waits for what this person says next."""
         turn = self.turn
@@ -519,7 +523,11 @@ class Chat:
             for question in self._asked_by_tools(turn) if turn.boot != data.boot else ():
                 self._decide(question, Verdict("nobody"), event.at)
             turn.boot, turn.call = data.boot, None
-            turn.attempts += 1
+            turn.attempts += turn.phase is not Phase.SUSPENDED
+
+    def _turn_left(self, event: Event, _: events.TurnLeft) -> None:
+        if (turn := self._running(event)) is not None and turn.phase is not Phase.SUSPENDED:
+            turn.attempts = max(0, turn.attempts - 1)
 
     def _joined(self, event: Event, data: events.Joined) -> None:
         turn = self._running(event)

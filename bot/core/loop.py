@@ -288,7 +288,11 @@ class Loop:
         if reply.stop_reason == "refusal" and not content and (reply.detail or {}).get("explanation"):
             content = [{"type": "text", "text": str((reply.detail or {})["explanation"])}]
         size = sum(map(len, text.strings(content)))
-        content = await off_loop(size, redaction.LONG, lambda: blocks.redacted(content, self._ports.redact))
+        content = await off_loop(
+            size,
+            redaction.LONG,
+            lambda: blocks.redacted(content, lambda words: self._ports.redact(text.clean(words))),
+        )
         self._append(
             events.Answered(
                 call,

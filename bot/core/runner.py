@@ -140,10 +140,14 @@ class Runner:
                 while self._tasks:
                     await asyncio.wait(self._tasks.values(), return_when=asyncio.FIRST_COMPLETED)
         self._open = False
-        left = [task for task in self._tasks.values() if not task.done()]
-        for task in left:
+        left = {key: task for key, task in self._tasks.items() if not task.done()}
+        for task in left.values():
             task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+        await asyncio.gather(*left.values(), return_exceptions=True)
+        for key, what, _ in left:
+            chat = self._chats.loaded(key)
+            if what == "turn" and chat is not None and chat.turn is not None:
+                self._append(chat, events.TurnLeft(), chat.turn.id)
         return not left
 
     # ------------------------------------------------------------ looking
@@ -183,8 +187,7 @@ class Runner:
     def _perform(self, chat: Chat, effect: life.Effect) -> None:
         match effect:
             case life.StartTurn(members, attempts):
-                turn = chat.turn.id if chat.turn is not None else members[0].request_id
-                self._begin((chat.key, "turn", ""), chat, lambda: self._run(chat, turn, members, attempts))
+                self._begin((chat.key, "turn", ""), chat, lambda: self._run(chat, members, attempts))
             case life.AskAnew(turn, call):
                 if (loop := self._loops.get(turn)) is not None:
                     loop.ask_anew(call)
@@ -267,18 +270,25 @@ class Runner:
 
     # ------------------------------------------------------------ turns
 
-    async def _run(self, chat: Chat, turn: str, members: tuple[Inbound, ...], attempts: int) -> None:
+    async def _run(self, chat: Chat, members: Sequence[Inbound], attempts: int) -> None:
         """One turn, from its start to its end."""
-        with context.turn_scope(chat_key=chat.key, request_id=turn, person=members[0].person):
-            if attempts >= life.MOST_ATTEMPTS:
-                self._end(chat, turn, _End("failed", errors.ShipmateError().person))
-                return
-            async with self._slots.taken():
+        async with self._slots.taken():
+            if chat.turn is None:
+                # What was taken back while it waited for its slot is no part of it.
+                waiting = {one.request_id for one in chat.waiting}
+                members = [one for one in members if one.request_id in waiting]
+                if not members:
+                    return
+            turn = chat.turn.id if chat.turn is not None else members[0].request_id
+            with context.turn_scope(chat_key=chat.key, request_id=turn, person=members[0].person):
+                if attempts >= life.MOST_ATTEMPTS:
+                    self._end(chat, turn, _End("failed", errors.ShipmateError().person))
+                    return
                 self._append(
                     chat, events.TurnStarted(tuple(one.request_id for one in members), self._boot), turn
                 )
                 if chat.turn is None or chat.turn.phase is life.Phase.STOPPING:
-                    return  # all of it was taken back while it waited for its slot
+                    return
                 if chat.turn.first.command is None:
                     self._log.write("turn_start", "a turn begins", messages=len(chat.context))
                 began = self._clock.monotonic()
