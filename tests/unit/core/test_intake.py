@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from bot.contracts.identity import ChatKey
 from bot.core import chats as rooms
 from bot.core import events
-from bot.core.chat import Chat
+from bot.core.chat import MODES, Chat, QueueMode
 from bot.core.chats import Chats, Fact
 from bot.core.event_log import MemoryLog
 from bot.core.events import Codec
@@ -47,8 +48,8 @@ class SlowLog(MemoryLog):
         await super().committed(patient=patient)
 
 
-def chats_of(log: MemoryLog) -> Chats:
-    return Chats(log, Codec(), Chat, clock=SystemClock(), ids=Ids())
+def chats_of(log: MemoryLog, mode: QueueMode = MODES["steer"]) -> Chats:
+    return Chats(log, Codec(), functools.partial(Chat, mode=mode), clock=SystemClock(), ids=Ids())
 
 
 def intake_of(chats: Chats, log: MemoryLog) -> Intake:
