@@ -235,6 +235,8 @@ async def serving(  # noqa: PLR0915 - the wiring of one process, in order
         door,
         alerts=alerts,
         archive=archive,
+        locales=locales,
+        name=settings.name,
         models=turns.models,
         clock=environment.clock,
         ids=environment.ids,

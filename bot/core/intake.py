@@ -19,11 +19,12 @@ from bot.core.chat import STOPPABLE, Chat
 from bot.core.chats import NO_CHAT, Chats, Fact
 from bot.core.event_log import EventLog
 from bot.core.feature import Door
+from bot.core.locales import Locales
 from bot.core.message_versions import plain
 from bot.core.models import ModelDeps
 from bot.core.removal import emptied
 from bot.core.stop_words import asks_to_stop
-from bot.words import Sentence, sentence
+from bot.words import Sentence, say, sentence, speaking
 
 DAY = 24 * 3600.0
 
@@ -41,6 +42,8 @@ class Intake:
         *,
         alerts: OperatorNotices,
         archive: ChatStore,
+        locales: Locales,
+        name: str,
         models: Callable[[ChatKey], ModelDeps],
         clock: Clock,
         ids: Ids,
@@ -53,6 +56,8 @@ class Intake:
         self._door = door
         self._alerts = alerts
         self._archive = archive
+        self._locales = locales
+        self._name = name
         self._models = models
         self._clock = clock
         self._ids = ids
@@ -180,8 +185,12 @@ class Intake:
         return (await self._archive.search(chat_key, HistoryQuery(limit=limit, counted=False))).lines
 
     async def home(self, opened: Inbound) -> tuple[HomeSection, ...]:
-        del opened
-        return ()
+        if not self._access.standing(opened.person, opened.chat_id, "direct").allowed:
+            # Nothing of a stranger is remembered.
+            with speaking(*self._locales.of(opened.model_copy(update={"kind": "admission"}))):
+                return (HomeSection(self._name, (say("strangers.hello"),)),)
+        with speaking(*self._locales.of(opened)):
+            return await self._door.home(opened)
 
     async def model(self, chat_key: ChatKey) -> str:
         return self._models(chat_key).name

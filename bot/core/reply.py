@@ -86,12 +86,10 @@ class ChatReply:
         """True where a message of this step was queued, whatever became of it."""
         return bool(self._named(step_id))
 
-    def leave(self, words: str, step: str) -> None:
+    async def leave(self, words: str, step: str) -> None:
         """Queue words that the turn waits for no more."""
         if not self.queued(step):
-            self._append(
-                self._ports.split(self._ports.redact(text.clean(self._with_notes(words)))), step, (), ()
-            )
+            await self._say(words, step, ())
 
     async def send(
         self, words: str, step_id: str | None = None, files: Sequence[OutgoingFile] = ()
@@ -199,7 +197,7 @@ class NoReply:
 
     def preview(self, words: Callable[[], str]) -> None: ...
 
-    def leave(self, words: str, step: str) -> None: ...
+    async def leave(self, words: str, step: str) -> None: ...
 
     async def send(self, words: str, step_id: str) -> list[Sent]:
         del words, step_id

@@ -316,7 +316,8 @@ class Runner:
     def _stop(self, chat: Chat, turn: str) -> None:
         task = self._tasks.get((chat.key, "turn", ""))
         if task is not None and turn in self._loops:
-            task.cancel()
+            if not task.cancelling():  # it says once more what it was about to say
+                task.cancel()
             return
         self._chats.append(
             *self._over(chat, turn, events.TurnEnded("stopped"), self._ending(chat, "stopped"))

@@ -66,7 +66,7 @@ async def test_telegram_shows_an_answer_as_it_is_written_in_one_message(world: W
     assert (tally.posted, tally.visible, tally.deleted) == (1, 1, 0)
     assert tally.edited >= 2
     await world.turns(1)
-    assert [line["text"] for line in world.archive()] == ["and?", ANSWER]
+    await eventually(lambda: [line["text"] for line in world.archive()] == ["and?", ANSWER])
 
 
 async def test_slack_streams_in_the_thread_of_a_direct_chat(world: World) -> None:
