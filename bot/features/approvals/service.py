@@ -396,11 +396,8 @@ class ApprovalService:
             }
         )
         words = "\n".join(filter(None, (one.text for one in turn.left)))
-        said: list[dict[str, object]] = [
-            {"kind": "stop"},
-            {"command": CallOf(name="new")},
-            *([{"text": words}] if words else []),
-        ]
+        said: list[dict[str, object]] = [{"kind": "stop"}, {"command": CallOf(name="new")}]
+        said += [{"text": words}] if words else []
         facts = list[Fact]()
         for number, change in enumerate(said):
             name = self._run.ids.ulid()
