@@ -64,6 +64,8 @@ class Runtime:
     configuration: config.Settings
     name: str
     models: Callable[[ChatKey], ModelDeps]
+    servers: Callable[[], Mapping[str, str]]
+    """The MCP servers with their states, for operators."""
     chats: Chats
     event_log: EventLog
     channels: Mapping[str, Channel]

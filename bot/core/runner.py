@@ -30,7 +30,7 @@ from bot.core.outbox import Outbox
 from bot.core.outbox_row import OutboxRow
 from bot.core.saying import Saying
 from bot.telemetry import context
-from bot.words import say, speaking
+from bot.words import Sentence, say, sentence, speaking
 
 UNANSWERED = "a message before this one got no whole answer; the person was told"
 Key = tuple[ChatKey, str, str]
@@ -76,6 +76,7 @@ class Runner:
         loop: Callable[[Chat, str], Loop],
         turn_ended: Callable[[Chat], None],
         slots: Slots,
+        alert: Callable[[str, Sentence], object],
         boot: str,
         clock: Clock,
         log: OperatorLog,
@@ -94,6 +95,7 @@ class Runner:
         self._saying = saying
         self._locales = locales
         self._slots = slots
+        self._alert = alert
         self._boot = boot
         self._clock = clock
         self._log = log
@@ -307,6 +309,8 @@ class Runner:
             loop = self._loops[turn] = self._make_loop(chat, turn)
             return _End("answered", await loop.run())
         except errors.ShipmateError as error:
+            if isinstance(error, errors.RequestInvalid):
+                self._alert("a model's request", sentence("operators.model_request", cause=error))
             caused = isinstance(error, Withdrawn | errors.RequestInvalid)
             state: events.TurnEndState = "withdrawn" if caused else "failed"
             return _End(state, error.person, f"{type(error).__name__}: {error}")

@@ -74,6 +74,8 @@ class Conversation:
         words = [say("status.line", doing=doing, model=model)]
         if inbound.person in self._run.operators:
             words.append(say("status.memory", messages=len(context.view()), most=context.max_messages))
+            servers = ", ".join(f"{name} ({state})" for name, state in sorted(self._run.servers().items()))
+            words += [say("status.servers", servers=servers)] if servers else []
         return paragraph(*words)
 
     async def home(self, opened: Inbound) -> HomeSection:

@@ -36,6 +36,7 @@ def runner_of(chats: Any, log: MemoryLog, slots: Slots, run: Callable[[Chat, str
         loop=loop,
         turn_ended=lambda _: None,
         slots=slots,
+        alert=lambda _, words: words,
         boot="boot",
         clock=SystemClock(),
         log=Lines(),
