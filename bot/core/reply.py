@@ -16,7 +16,7 @@ from bot.core.long_blocks import LongBlocks
 from bot.core.outgoing_files import OutgoingFiles
 from bot.telemetry import redaction
 from bot.tools.permissions.display import named
-from bot.words import say
+from bot.words import language, say
 
 LONGEST_WAIT = 10.0
 """Max seconds for which a message that was put off is waited for: it goes out by itself later."""
@@ -150,7 +150,7 @@ class ChatReply:
                 last=at == len(parts) - 1,
                 ends=step == self._ending and stored is None,
                 replaces=to.renews if not at and not self._rows else None,
-                language=to.language or "",
+                language=language(),
                 file=stored,
             )
             for at, (part, stored) in enumerate(said)
