@@ -123,6 +123,7 @@ ON_THE_LOG = frozenset(
         "test_forwarded::test_an_edit_of_a_forward_is_no_word_of_the_person",
         "test_forwarded::test_it_stays_quoted_in_the_archive_and_where_that_is_loaded_after_a_restart",
         "test_forwarded::test_what_is_picked_out_or_quoted_from_elsewhere_is_named",
+        "test_golden::test_a_long_conversation_is_as_it_is_written_down",
         "test_hangup::test_a_bare_start_writes_the_schemas",
         "test_hangup::test_a_terminal_that_closes_takes_nothing_with_it",
         "test_hangup::test_sighup_gives_a_changed_configuration_to_new_turns",
