@@ -46,6 +46,7 @@ from bot.core.leadership import Leadership
 from bot.core.models import ModelDeps
 from bot.core.recording import RecordedModel
 from bot.core.skills import SkillFolder
+from bot.core.sql_log import Alert
 from bot.core.sqlite_log import SqliteLog
 from bot.core.tasks.limits import TaskLimits
 from bot.dashboard.console import Console, ConsoleSources, PartHealth
@@ -205,7 +206,7 @@ def build_services(settings: config.Settings, environment: Environment, log: Jso
     )
 
 
-def build_log(services: Services, codec: Codec) -> EventLog:
+def build_log(services: Services, codec: Codec, alert: Alert) -> EventLog:
     """The log of all chats."""
     settings, environment, log = services.settings, services.environment, services.log
     if settings.engine.kind == "postgresql" and (url := settings.engine.database_url) is not None:
@@ -219,9 +220,10 @@ def build_log(services: Services, codec: Codec) -> EventLog:
             disk=environment.disk,
             clock=environment.clock,
             log=log,
+            alert=alert,
         )
     path = settings.home / "shipmate.db"
-    return SqliteLog(path, codec, clock=environment.clock, log=log, reserve=services.reserve)
+    return SqliteLog(path, codec, clock=environment.clock, log=log, reserve=services.reserve, alert=alert)
 
 
 def build_windows(llm: config.Llm, learned: LearnedFile, log: JsonlLog) -> ContextWindows:

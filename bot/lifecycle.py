@@ -135,7 +135,9 @@ def assemble(
     channels = build_channels(services, names)
     memberships = Memberships(channels, log)
     access = build_access(services, channels, memberships)
-    event_log = environment.event_log(build_log(services, codec))
+    event_log = environment.event_log(
+        build_log(services, codec, lambda subject, words: alerts.tell(subject, words))  # noqa: PLW0108 - made below
+    )
     make = functools.partial(
         Chat,
         mode=MODES[settings.queue.mode],
@@ -218,6 +220,7 @@ def assemble(
             compact=compact,
             files=files,
             suspended=slots.suspended,
+            servers=lambda: mcp.sources(),  # noqa: PLW0108 - made below
             settle=door.settle,
             clock=clock,
             ids=ids,
@@ -277,6 +280,7 @@ def assemble(
         loop=turns.loop,
         turn_ended=turns.summaries.turn_ended,
         slots=slots,
+        alert=alerts.tell,
         boot=boot,
         clock=clock,
         log=log,
@@ -290,6 +294,8 @@ def assemble(
         alerts=alerts,
         archive=archive,
         models=turns.models,
+        locales=locales,
+        name=settings.name,
         clock=clock,
         ids=ids,
         log=log,

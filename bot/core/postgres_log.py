@@ -21,7 +21,7 @@ from bot.contracts.environment import Log as OperatorLog
 from bot.core import jsonl
 from bot.core.event_log import Entry
 from bot.core.events import Answered, Codec, Event, TurnEnded
-from bot.core.sql_log import Session, SqlLog
+from bot.core.sql_log import CONTENT, Alert, Session, SqlLog
 
 VERSION = 1
 """Of the tables. A process leaves those of a newer version alone."""
@@ -171,7 +171,7 @@ class PostgresLog(SqlLog):
     """
 
     refusals = (psycopg.Error, errors.StorageError, OSError)
-    conflicts = (psycopg.IntegrityError, psycopg.DataError)
+    conflicts = (*CONTENT, psycopg.IntegrityError, psycopg.DataError)
 
     def __init__(
         self,
@@ -183,8 +183,9 @@ class PostgresLog(SqlLog):
         disk: Disk,
         clock: Clock,
         log: OperatorLog,
+        alert: Alert | None = None,
     ) -> None:
-        super().__init__(codec, clock=clock, log=log)
+        super().__init__(codec, clock=clock, log=log, alert=alert)
         self._url = url
         self._cursors = cursors
         self._epoch = epoch

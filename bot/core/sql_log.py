@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Protocol, TypeVar
 
-from bot import errors
+from bot import errors, text
 from bot.contracts.agent import ChatStats
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock
@@ -18,6 +18,7 @@ from bot.contracts.environment import Log as OperatorLog
 from bot.contracts.identity import ChatKey
 from bot.core.event_log import Committed, Entry, Position
 from bot.core.events import Codec, Event, fact_of, keys_of
+from bot.words import Sentence, sentence
 
 APPEND = "INSERT INTO events (chat, seq, id, turn, person, kind, at, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING"
 KEY = "INSERT INTO keys (key, chat, seq) VALUES (?, ?, ?) ON CONFLICT (key) DO NOTHING"
@@ -42,6 +43,10 @@ LINGER = 0.05
 RETRY_SECONDS = 2.0
 """Interval at which a disk that refuses is tried again."""
 
+Alert = Callable[[str, Sentence], object]
+"""Tells operators of a subject, once for each."""
+CONTENT: tuple[type[Exception], ...] = (ValueError, TypeError, OverflowError)
+"""Errors of what is written, not of the disk: the same again is refused again."""
 _R = TypeVar("_R")
 
 
@@ -60,8 +65,18 @@ class SqlLog(ABC):
     conflicts: ClassVar[tuple[type[Exception], ...]]
     """What it raises for events that it will never take."""
 
-    def __init__(self, codec: Codec, *, clock: Clock, log: OperatorLog) -> None:
+    def __init__(
+        self,
+        codec: Codec,
+        *,
+        clock: Clock,
+        log: OperatorLog,
+        alert: Alert | None = None,
+    ) -> None:
         self._codec = codec
+        self._alert = alert
+        self._lost = set[ChatKey]()
+        """Chats with events that no database takes, until operators are told."""
         self._watchers: list[Committed] = []
         self._clock = clock
         self._log = log
@@ -133,14 +148,13 @@ class SqlLog(ABC):
             while self._pending or self._waiters:
                 batch, waiters = list(self._pending), self._waiters
                 self._waiters = []
-                entries = [entry for some in batch for entry in some]
-                refused = await loop.run_in_executor(self._writer, self._write, entries)
+                refused = await loop.run_in_executor(self._writer, self._write, batch)
                 if refused is not None:
                     self._refused(refused, waiters)
                     await self._clock.sleep(RETRY_SECONDS)
                     continue
                 del self._pending[: len(batch)]
-                self._well(entries)
+                self._well([entry for some in batch for entry in some])
                 for waiter, _ in waiters:
                     if not waiter.done():
                         waiter.set_result(None)
@@ -152,6 +166,10 @@ class SqlLog(ABC):
         if self.trouble:
             self.trouble = ""
             self._log.write("storage", "the log of the chats can be written again")
+        while self._lost:
+            chat = self._lost.pop()
+            if self._alert is not None:
+                self._alert(f"lost events of {chat}", sentence("operators.events_lost", chat=chat))
         newest = {entry.event.chat: entry.event.seq for entry in entries}
         for watcher in self._watchers if newest else ():
             watcher(newest)
@@ -173,25 +191,27 @@ class SqlLog(ABC):
 
     # ------------------------------------------------------------ on the writer's thread
 
-    def _write(self, entries: Sequence[Entry]) -> Exception | None:
-        """Write these in one transaction; what the disk says against it, None where they are written."""
+    def _write(self, batch: Sequence[Sequence[Entry]]) -> Exception | None:
+        """Write what was appended in one transaction, or append by append, and chat by chat, where one of them cannot be written: that one
+        is lost, and stops no other. Returns what the disk has against it, None where all that can be written is.
+        """
         while True:
             try:
-                self._transaction(entries)
+                self._transaction([entry for some in batch for entry in some])
             except self.conflicts as error:
-                chats = {entry.event.chat for entry in entries}
+                chats = {entry.event.chat for some in batch for entry in some}
+                if len(batch) > 1:
+                    return next(filter(None, [self._write([one]) for one in batch]), None)
                 if len(chats) > 1:
-                    # One chat that cannot be written stops no other.
-                    found = [
-                        self._write([one for one in entries if one.event.chat == chat]) for chat in chats
-                    ]
-                    return next((one for one in found if one is not None), None)
+                    parts = [[one for one in batch[0] if one.event.chat == chat] for chat in chats]
+                    return next(filter(None, [self._write([one]) for one in parts]), None)
+                self._lost |= chats
                 self._log.write(
                     "storage",
-                    "events of a chat are in conflict with what is on disk, and are lost: does another process write it?",
+                    "events of a chat cannot be written, and are lost: does another process write it?",
                     level="error",
                     chat_key=chats.pop(),
-                    cause=self._words(error),
+                    cause=f"{type(error).__name__}: {self._words(error)}",
                 )
                 return None
             except self.refusals as error:
@@ -202,19 +222,21 @@ class SqlLog(ABC):
 
     def _transaction(self, entries: Sequence[Entry]) -> None:
         keys = [
-            (key, str(one.event.chat), one.event.seq) for one in entries for key in keys_of(one.event.data)
+            _clean(key, str(one.event.chat), one.event.seq)
+            for one in entries
+            for key in keys_of(one.event.data)
         ]
         positions = {str(one.event.chat): one.position for one in entries}
         with self._writing_session() as db:
             self._append(db, entries)
             db.executemany(BLANK, [(raw, event.id) for one in entries for event, raw in one.blanks])
             db.executemany(KEY, keys)
-            db.executemany(POSITION, [(chat, one.base, one.open) for chat, one in positions.items()])
+            db.executemany(POSITION, [_clean(chat, one.base, one.open) for chat, one in positions.items()])
             for kind, key, value in filter(None, (fact_of(one.event.data) for one in entries)):
                 if value is None:
-                    db.execute(FORGET, (kind, key))
+                    db.execute(FORGET, _clean(kind, key))
                 else:
-                    db.execute(FACT, (kind, key, json.dumps(value, ensure_ascii=False)))
+                    db.execute(FACT, _clean(kind, key, json.dumps(value, ensure_ascii=False)))
 
     def _append(self, db: Session, entries: Sequence[Entry]) -> None:
         db.executemany(APPEND, [_row(one) for one in entries])
@@ -336,7 +358,7 @@ class SqlLog(ABC):
         ):
             return True
         sql = f"SELECT 1 FROM keys WHERE key IN ({', '.join('?' * len(keys))}) LIMIT 1"  # noqa: S608 - question marks alone
-        return await self._asked(lambda db: db.execute(sql, tuple(keys)).fetchone()) is not None
+        return await self._asked(lambda db: db.execute(sql, _clean(*keys)).fetchone()) is not None
 
     async def _asked(self, work: Callable[[Any], _R]) -> _R:
         return await asyncio.get_running_loop().run_in_executor(self._reader, self._reading, work)
@@ -355,4 +377,9 @@ class SqlLog(ABC):
 
 def _row(entry: Entry) -> tuple[object, ...]:
     one = entry.event
-    return (str(one.chat), one.seq, one.id, one.turn, one.person, one.kind, one.at, entry.raw)
+    return _clean(str(one.chat), one.seq, one.id, one.turn, one.person, one.kind, one.at, entry.raw)
+
+
+def _clean(*values: object) -> tuple[object, ...]:
+    """Values as a database takes them: without halves of surrogate pairs."""
+    return tuple(text.clean(one) if isinstance(one, str) else one for one in values)

@@ -12,7 +12,7 @@ from bot import errors
 from bot.contracts.environment import Clock
 from bot.contracts.environment import Log as OperatorLog
 from bot.core.events import Codec
-from bot.core.sql_log import SqlLog
+from bot.core.sql_log import CONTENT, Alert, SqlLog
 from bot.disk_reserve import DiskReserve
 
 SCHEMA = """
@@ -49,12 +49,25 @@ class SqliteLog(SqlLog):
     """`EventLog` in the database `path`, which is made where it does not exist."""
 
     refusals = (sqlite3.Error, OSError)
-    conflicts = (sqlite3.IntegrityError,)
+    conflicts = (
+        *CONTENT,
+        sqlite3.IntegrityError,
+        sqlite3.DataError,
+        sqlite3.InterfaceError,
+        sqlite3.ProgrammingError,
+    )
 
     def __init__(
-        self, path: Path, codec: Codec, *, clock: Clock, log: OperatorLog, reserve: DiskReserve | None = None
+        self,
+        path: Path,
+        codec: Codec,
+        *,
+        clock: Clock,
+        log: OperatorLog,
+        reserve: DiskReserve | None = None,
+        alert: Alert | None = None,
     ) -> None:
-        super().__init__(codec, clock=clock, log=log)
+        super().__init__(codec, clock=clock, log=log, alert=alert)
         self._path = path
         self._reserve = reserve or DiskReserve(None, log)
         self._db: sqlite3.Connection | None = None

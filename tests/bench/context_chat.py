@@ -16,11 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+from bot.agent.pool import AgentPool
 from pydantic import BaseModel
 
-from bot.core.agent_deps import AgentDeps, HistoryDeps, Limits
-from bot.agent.pool import AgentPool
-from bot.core.recording import RecordedModel
 from bot.contracts.agent import TurnRequest
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
@@ -28,11 +26,13 @@ from bot.contracts.inbound import Inbound
 from bot.contracts.model import InMemoryLearned, ModelFacts, ModelReply, ModelRequest, Usage
 from bot.contracts.outbound import Sent
 from bot.contracts.tools import Effect
+from bot.core.agent_deps import AgentDeps, HistoryDeps, Limits
 from bot.core.artifacts import ArtifactStore
 from bot.core.assembly import Prompts
 from bot.core.file_names import encode
 from bot.core.instructions import InstructionFiles
 from bot.core.models import ModelDeps
+from bot.core.recording import RecordedModel
 from bot.core.skills import SkillFolder
 from bot.history.archive.store import ChatStore
 from bot.history.memory.files import NoteStore

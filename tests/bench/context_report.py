@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from bot.core import reattach
-from bot.core.agent_deps import Limits
 from bot.contracts.model import Usage
-from bot.core import view
+from bot.core import reattach, view
+from bot.core.agent_deps import Limits
 from bot.core.compaction import KEEP_TOKENS, Policy
 from bot.llm.prices import PriceTable
 from tests.bench.context_bill import Bill

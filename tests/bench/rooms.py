@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from bot.context.store import AgentContextStore, Turn
 from markdown_it import MarkdownIt
 
-from bot.context.store import AgentContextStore, Turn
 from bot.contracts.channel import ChannelDeps
 from bot.core import prompt, view
 from bot.core.repair import Entry

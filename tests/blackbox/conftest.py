@@ -22,7 +22,6 @@ from bot.testing.anthropic import KEY, AnthropicServer
 from bot.testing.slack import APP_TOKEN, BOT_TOKEN, SlackServer
 from bot.testing.telegram import TelegramServer
 from tests import quick
-from tests.blackbox.cores import ON_THE_LOG
 from tests.log_lines import complaint
 
 START_SECONDS = 90.0  # a guard: on a busy machine importing the platforms' libraries alone takes seconds
@@ -226,8 +225,6 @@ class World:
 
     def results_on_disk(self) -> int:
         """The number of results of tools that a process which dies now leaves behind, or more."""
-        if os.environ.get("SHIPMATE_CORE") != "log":
-            return self.everything_on_disk().count(b'"tool_result"')
         with contextlib.closing(sqlite3.connect(self.root / ".ship" / "shipmate.db", timeout=5)) as file:
             (count,) = file.execute("SELECT count(*) FROM events WHERE kind = 'tool_ended'").fetchone()
         return int(count)
@@ -237,24 +234,19 @@ class World:
         await eventually(lambda: sum(line["kind"] == "turn_end" for line in self.log()) >= count)
 
     async def sent(self) -> None:
-        """Wait until the journal knows what became of all that goes out."""
+        """Wait until the log knows what became of all that goes out."""
         await eventually(lambda: not self._leaving())
 
     def recorded(self, words: str) -> bool:
         """True once the record of a conversation holds these words."""
         folder = self.root / ".ship"
-        if os.environ.get("SHIPMATE_CORE") != "log":
-            return any(words.encode() in one.read_bytes() for one in folder.glob("transcripts/*/*.jsonl"))
         with contextlib.closing(sqlite3.connect(folder / "shipmate.db", timeout=5)) as file:
             (count,) = file.execute("SELECT count(*) FROM events WHERE instr(data, ?)", (words,)).fetchone()
         return bool(count)
 
     def _leaving(self) -> int:
-        name, query = "journal.db", "SELECT count(*) FROM outbox WHERE state IN ('ready', 'sending')"
-        if os.environ.get("SHIPMATE_CORE") == "log":
-            name, query = "shipmate.db", LEAVING
-        with contextlib.closing(sqlite3.connect(self.root / ".ship" / name, timeout=5)) as file:
-            (count,) = file.execute(query).fetchone()
+        with contextlib.closing(sqlite3.connect(self.root / ".ship" / "shipmate.db", timeout=5)) as file:
+            (count,) = file.execute(LEAVING).fetchone()
         return int(count)
 
 
@@ -271,27 +263,9 @@ async def eventually(condition: Callable[[], bool], seconds: float = START_SECON
 
 
 @pytest.fixture
-def core_name() -> str:
-    """The core of the process: "gateway", or "log" (`cores.ON_THE_LOG`); `SHIPMATE_CORE=log` tries a test there that is not known to hold."""
-    return os.environ.get("SHIPMATE_CORE", "gateway")
-
-
-@pytest.fixture(autouse=True)
-def _core(core_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SHIPMATE_CORE", core_name)
-
-
-@pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
     async with World(tmp_path) as made:
         yield made
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run what holds on the core with one log there, and in `make torture` on the gateway too."""
-    name = f"{metafunc.module.__name__.rpartition('.')[2]}::{metafunc.function.__name__}"
-    if name in ON_THE_LOG:
-        metafunc.parametrize("core_name", ["log", pytest.param("gateway", marks=pytest.mark.torture)])
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -54,11 +54,6 @@ def vars_of(fault: Fault) -> dict[str, Any]:
 
 
 @pytest.fixture
-def core_name() -> str:
-    return "log"
-
-
-@pytest.fixture
 def core(world: World) -> World:
     world.only("telegram")
     world.config["permissions"] = {"allow": ["write_file"]}

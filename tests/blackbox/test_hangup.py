@@ -75,7 +75,7 @@ def _own_terminal() -> None:
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
-async def test_a_terminal_that_closes_takes_nothing_with_it(tmp_path: Path, core_name: str) -> None:
+async def test_a_terminal_that_closes_takes_nothing_with_it(tmp_path: Path) -> None:
     config = {
         "llm": {"provider": "demo"},
         "channels": {"web": {"enabled": False}},
@@ -95,7 +95,7 @@ async def test_a_terminal_that_closes_takes_nothing_with_it(tmp_path: Path, core
         stderr=theirs,
         start_new_session=True,
         preexec_fn=_own_terminal,
-        env={**os.environ, "SHIPMATE_CORE": core_name},
+        env={**os.environ},
     )
     os.close(theirs)
     said = b""

@@ -7,19 +7,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from bot.contracts.base import Json
 from bot.testing.anthropic_script import Reply, reply, tool_use
 from tests import quick
 from tests.blackbox.conftest import PERSON, START_SECONDS, World, eventually
 
 KEY = f"telegram:chat:{PERSON}"
-
-
-@pytest.fixture
-def core_name() -> str:
-    return "log"
 
 
 def answer(body: Json) -> Reply:

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from bot.gateway.outbox import batch_sender
 
 from bot import app, errors, lifecycle
 from bot.contracts.environment import Clock, Disk
 from bot.contracts.journal import Journal
-from bot.gateway.outbox import batch_sender
 from bot.lifecycle import Environment, Serving
 from bot.system import SystemClock, SystemDisk, UlidSource
 from bot.testing.faults import Fault, Faults, Seam

@@ -20,6 +20,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from tests.unit.agent import conftest as agents
+from tests.unit.agent.test_turn import Press
+from tests.unit.gateway import conftest as gateways
 
 from bot import errors
 from bot.batch import LINGER
@@ -34,9 +37,6 @@ from bot.testing.log import MemoryLog
 from tests.torture import scene
 from tests.torture.answering import NAME, Script
 from tests.torture.engines import Memory
-from tests.unit.agent import conftest as agents
-from tests.unit.agent.test_turn import Press
-from tests.unit.gateway import conftest as gateways
 
 REPEATED = scene.REPEATS
 

@@ -7,9 +7,9 @@ import os
 from pathlib import Path
 
 import pytest
+from bot.gateway.outbox import batch_sender
 
 from bot import batch
-from bot.gateway.outbox import batch_sender
 from bot.history import line_stream
 from tests.torture import scene
 from tests.torture.lives import Options, World, example

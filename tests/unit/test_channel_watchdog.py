@@ -7,6 +7,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from bot.gateway import operators, watchdog
+from bot.gateway.operators import EVERY, OperatorAlerts
+from bot.gateway.watchdog import LOOK_EVERY, PATIENCE, ChannelWatchdog
+from tests.unit.gateway.conftest import Bench, FakeChannel, manifest
 
 from bot import errors
 from bot.contracts.channel import Health
@@ -16,12 +20,8 @@ from bot.contracts.outbound import Outbound, Sent
 from bot.core.access import Memberships
 from bot.core.locales import Locales
 from bot.core.operator_chats import OperatorChats
-from bot.gateway import operators, watchdog
-from bot.gateway.operators import EVERY, OperatorAlerts
-from bot.gateway.watchdog import LOOK_EVERY, PATIENCE, ChannelWatchdog
 from bot.journal.sqlite import SqliteJournal
 from bot.words import Sentence, sentence
-from tests.unit.gateway.conftest import Bench, FakeChannel, manifest
 
 SILENCE = 90.0
 

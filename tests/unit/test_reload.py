@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bot.agent.pool import AgentPool
 
 from bot import composition, config, discovery, errors
-from bot.core.agent_deps import AgentDeps
-from bot.agent.pool import AgentPool
 from bot.contracts.identity import ChatKey
 from bot.contracts.model import ModelFacts
+from bot.core.agent_deps import AgentDeps
 from bot.instance import prepare_home
 from bot.lifecycle import Environment, Gateway
 from bot.reload import OF_TURNS, ConfigurationReload

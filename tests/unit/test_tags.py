@@ -6,11 +6,11 @@ import json
 from typing import Any
 
 import pytest
+from bot.context import replay
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bot import tags
-from bot.context import replay
 from bot.contracts.agent import TurnRequest
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Message

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.unit.agent.conftest import KEY, Added, Bench, each
+from tests.unit.agent.tasking import Routed, asked
 
 from bot.history.transcript.requests import RequestLog
 from bot.llm.body import wire
@@ -15,8 +17,6 @@ from bot.system import SystemDisk
 from bot.testing.log import MemoryLog
 from bot.testing.model import reply, text, tool_use
 from bot.testing.tasks import MemoryTaskEvents
-from tests.unit.agent.conftest import KEY, Added, Bench, each
-from tests.unit.agent.tasking import Routed, asked
 from tests.unit.cli.conftest import Shipmate
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.unit.agent.conftest import KEY, Bench
 
 from bot import errors
 from bot.contracts.agent import TurnRequest
@@ -21,7 +22,6 @@ from bot.llm.log import LoggedModel
 from bot.system import SystemDisk
 from bot.telemetry import JsonlLog
 from bot.testing.model import ScriptedModel, reply, tool_use
-from tests.unit.agent.conftest import KEY, Bench
 from tests.unit.cli.conftest import Shipmate
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from bot.context import replay
 from bot.context.store import AgentContextStore
+
 from bot.contracts.identity import ChatKey
 from bot.history.transcript import chain
 from bot.history.transcript.store import Transcript

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from bot import errors
-from bot.core.recording import Call
 from bot.contracts.base import Json
 from bot.contracts.environment import Disk
 from bot.contracts.identity import ChatKey
 from bot.core import file_names
+from bot.core.recording import Call
 from bot.history.transcript import requests
 from bot.history.transcript.requests import RequestLog, SentRequest
 from bot.system import SystemDisk, UlidSource
