@@ -9,7 +9,7 @@ import functools
 import os
 import secrets
 import socket
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,6 @@ from bot.access_list import FILE as ACCESS_FILE
 from bot.access_list import AccessList, Operators
 from bot.agent.deps import AgentDeps, HistoryDeps, Limits
 from bot.agent.pool import AgentPool
-from bot.agent.recording import RecordedModel
 from bot.connections import Connections
 from bot.contracts.approvals import Approvals
 from bot.contracts.channel import Channel, ChannelDeps
@@ -523,14 +522,13 @@ def build_agent(
     mcp: McpServers,
     spending: Spending,
     progress: WorkWatch | None = None,
+    *,
+    recorded: Callable[[Model], Model] = lambda model: model,
 ) -> AgentPool:
-    """Build the conversations. `progress` hears what they have at work, else that of the gateway."""
+    """Build the conversations. `progress` hears what they have at work, else that of the gateway; `recorded` stands around each model."""
     progress = progress or gateway.delivery.progress
     settings, environment, log = services.settings, services.environment, services.log
     clock = environment.clock
-    recorded = functools.partial(
-        RecordedModel, requests=services.requests, ids=environment.ids, redact=services.redact
-    )
     first: Model = recorded(services.model)
     if settings.llm.provider_fallbacks:
         first = ProviderFallbacks(first)

@@ -187,7 +187,9 @@ async def serving(  # noqa: PLR0915 - the wiring of one process, in order
         shared, approvals=approvals, locales=locales, alerts=cast("OldAlerts", alerts), **door.ports
     )
     mcp = build_mcp(services, door.asks)
-    pool = build_agent(services, shared, mcp, spending, door.display.work if door.display else None)
+    pool = build_agent(
+        services, shared, mcp, spending, door.display.work if door.display else None, door.model
+    )
     long_blocks = LongBlocks(channels, on=settings.delivery.long_as_files)
     memory = RssMonitor(settings.memory.limit_mb, [], reports=shared.alerts, clock=environment.clock, log=log)
 
@@ -222,6 +224,7 @@ async def serving(  # noqa: PLR0915 - the wiring of one process, in order
         flush=lambda: exporter.flush(),  # noqa: PLW0108 - it is made below
     )
     exporter = Exporter(ArchiveExport(archive, event_log), event_log, clock=environment.clock, log=log)
+    exporters = [Exporter(one, event_log, clock=environment.clock, log=log) for one in door.exports]
     intake = Intake(
         chats,
         event_log,
@@ -265,7 +268,10 @@ async def serving(  # noqa: PLR0915 - the wiring of one process, in order
             await dashboard.start()
             around.push_async_callback(dashboard.stop)
         around.push_async_callback(event_log.close)
+        around.push_async_callback(door.close)
         around.push_async_callback(exporter.close)
+        for one in exporters:
+            around.push_async_callback(one.close)
         around.push_async_callback(services.model.close)
         mcp.start()
         around.push_async_callback(mcp.close)
@@ -275,7 +281,8 @@ async def serving(  # noqa: PLR0915 - the wiring of one process, in order
         await asyncio.to_thread(services.vetting.find_instruction_files)
         await chats.start()
         await locales.load()
-        exporter.start()
+        for one in (exporter, *exporters):
+            one.start()
         around.push_async_callback(_stopped, channels.values(), runner, door)
         around.push_async_callback(turns.summaries.stop)
         checking = asyncio.create_task(check_model(services, pool.deps.models.name, say, trouble))

@@ -36,7 +36,7 @@ class HistoryDeps:
     archive: Archive
     transcript: Transcript
     requests: RequestLog
-    """Has what the model is asked (`bot.agent.recording`)."""
+    """Has what the model is asked (`bot.history.transcript.requests`)."""
     steps: Steps
     artifacts: Artifacts
     """Has the transcripts of tasks."""

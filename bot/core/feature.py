@@ -20,6 +20,7 @@ from bot.contracts.environment import Clock, Ids, Log, OperatorNotices, Redact
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound, Quoted
 from bot.contracts.memory_files import MemoryFiles
+from bot.contracts.model import Model
 from bot.contracts.questions import Answer, Questions
 from bot.contracts.questions import Question as ToolQuestion
 from bot.contracts.tasks import TaskEvents
@@ -29,6 +30,7 @@ from bot.core.chat import Chat, Turn
 from bot.core.chats import Chats, Fact
 from bot.core.event_log import EventLog
 from bot.core.events import Decided, TurnEndState
+from bot.core.exports import Export
 from bot.core.live_messages import LiveMessages
 from bot.core.locales import Locales
 from bot.core.models import ModelDeps
@@ -171,6 +173,12 @@ class Hooks:
     hears_all: Callable[[ChatKey], Awaitable[bool]] | None = None
     """True where every message of a chat is for the bot."""
     wrap_reply: WrapReply | None = None
+    wrap_model: Callable[[Model], Model] | None = None
+    """Stands around each model of the provider, below all that chooses between them."""
+    exports: Sequence[Export] = ()
+    """What follows the log."""
+    close: Callable[[], Awaitable[None]] | None = None
+    """Called when nothing of the core runs any more."""
     asks: Questions | None = None
     """Asks the person of a turn what a tool wants to know; without one nobody is asked."""
 
@@ -202,6 +210,7 @@ class Door:
         self.ports: dict[str, Any] = {}
         self.periodic: list[PeriodicJob] = []
         self._hooks: list[Hooks] = []
+        self.exports: list[Export] = []
         self.asks: Questions = NobodyAnswers()
         self._wraps: list[WrapReply] = []
         self._outcomes: dict[str, Callable[[Question], str]] = {}
@@ -232,9 +241,21 @@ class Door:
             self._settles |= hooks.settles
             self.serves += hooks.serves
             self.periodic += hooks.periodic
+            self.exports += hooks.exports
             self._hooks.append(hooks)
             self.asks = hooks.asks or self.asks
             self._questions += [hooks.questions] if hooks.questions is not None else []
+
+    def model(self, model: Model) -> Model:
+        """A model with what features put around it."""
+        for wrap in [one.wrap_model for one in self._hooks if one.wrap_model is not None]:
+            model = wrap(model)
+        return model
+
+    async def close(self) -> None:
+        """Let features end what they do."""
+        for close in [one.close for one in self._hooks if one.close is not None]:
+            await close()
 
     def wrapped(self, chat: Chat, reply: Reply, registry: Registry) -> Reply:
         """A turn's way back to its chat, with what features put around it."""

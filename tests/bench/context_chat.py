@@ -20,7 +20,6 @@ from pydantic import BaseModel
 
 from bot.agent.deps import AgentDeps, HistoryDeps, Limits
 from bot.agent.pool import AgentPool
-from bot.agent.recording import RecordedModel
 from bot.contracts.agent import TurnRequest
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
@@ -260,7 +259,7 @@ class Chat:
         windows = ContextWindows(InMemoryLearned(), log=log)
         self.deps = AgentDeps(
             models=ModelDeps(
-                SystemRoleModel(RecordedModel(self.model, self._requests, ids=ids, redact=str), windows),
+                SystemRoleModel(self.model, windows),
                 bill.MODEL,
                 windows,
             ),

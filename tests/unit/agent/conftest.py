@@ -13,7 +13,6 @@ import pytest
 from bot import errors
 from bot.agent.deps import AgentDeps, HistoryDeps
 from bot.agent.pool import AgentPool
-from bot.agent.recording import RecordedModel
 from bot.contracts.agent import NoArrivals, PriorReply, Reply, TurnOutcome, TurnRequest
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Json
@@ -215,9 +214,7 @@ class Bench:
 
     def restart(self) -> None:
         """A new process on the same files."""
-        deps = self.deps
-        model = RecordedModel(deps.models.model, self.requests, ids=deps.ids, redact=deps.redact)
-        self.pool = AgentPool(changed(deps, model=model))
+        self.pool = AgentPool(self.deps)
 
     def inbound(self, text: str, **more: Any) -> Inbound:
         number = next(self._numbers)

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from tests.unit.agent.test_recording import again
 
 from bot.contracts.model import ModelFacts, ModelReply, ModelRequest
 from bot.contracts.provenance import ANYBODYS, Provenance
@@ -26,7 +27,6 @@ from bot.testing.model import ScriptedModel, reply, text
 from bot.tools.permissions import taint
 from tests.unit.agent.conftest import KEY, Bench
 from tests.unit.agent.test_deletions import remove
-from tests.unit.agent.test_recording import again
 
 MODEL = "claude-opus-5-5"
 WRITTEN = "## What happened\n- 我们谈了船 🚢\n## Facts\n- the ship is called 海\n## Decisions\n(none)\n\

@@ -7,6 +7,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from tests.unit.agent.test_recording import again
+
 from bot.agent.reattach import DroppedMessages
 from bot.contracts.agent import TurnRequest
 from bot.contracts.inbound import Attachment, Inbound, SeenFile, ShownFile
@@ -17,7 +19,6 @@ from bot.testing.model import reply, tool_use
 from bot.tools.permissions import taint
 from tests.unit.agent.conftest import KEY, Added, Bench
 from tests.unit.agent.test_deletions import remove
-from tests.unit.agent.test_recording import again
 from tests.unit.agent.test_resume import killed_while_asking
 
 FILE = Attachment(kind="file", name="日志.log", size=20, ref="f1")

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, cast
 
 import pytest
 from pydantic import BaseModel
+from tests.unit.agent.test_recording import MODEL, Listening, calls
 
 from bot import tags
 from bot.contracts.agent import TurnRequest
@@ -32,7 +33,6 @@ from tests.tool_calls import run_blocks
 from tests.unit.agent.conftest import KEY, Bench
 from tests.unit.agent.tasking import Routed, steps
 from tests.unit.agent.test_random import SUMMARY
-from tests.unit.agent.test_recording import MODEL, Listening, calls
 
 
 class Input(BaseModel):

@@ -9,6 +9,7 @@ import random
 from typing import Any
 
 import pytest
+from tests.unit.agent.test_recording import again
 
 from bot import errors
 from bot.context import deletions as removals
@@ -24,7 +25,6 @@ from tests.shares import one_in
 from tests.unit.agent.conftest import KEY, Added, Bench
 from tests.unit.agent.test_deletions import remove
 from tests.unit.agent.test_random import THINKING, Judged
-from tests.unit.agent.test_recording import again
 from tests.unit.agent.test_resume import ask, killed_while_asking
 from tests.unit.agent.test_turn import Press
 from tests.unit.lines import line
