@@ -188,7 +188,12 @@ async def serving(  # noqa: PLR0915 - the wiring of one process, in order
     )
     mcp = build_mcp(services, door.asks)
     pool = build_agent(
-        services, shared, mcp, spending, door.display.work if door.display else None, door.model
+        services,
+        shared,
+        mcp,
+        spending,
+        door.display.work if door.display else None,
+        recorded=door.model,
     )
     long_blocks = LongBlocks(channels, on=settings.delivery.long_as_files)
     memory = RssMonitor(settings.memory.limit_mb, [], reports=shared.alerts, clock=environment.clock, log=log)

@@ -121,12 +121,6 @@ def _told(found: Known | None) -> list[TraceEvent]:
                 took = [f"{event.at - began.get(data.call, event.at):.3f} s"]
                 took += ["failed"] if data.result.get("is_error") else []
                 words = f"tool {tools.get(data.call, '')}: {', '.join(took)} (id {data.call})"
-            case kinds.QuestionAsked():
-                words = "begun, and waits for a person"
-            case kinds.TurnEnded():
-                words = f"finished: {data.reason or data.end}"
-            case kinds.Closed():
-                words = f"finished: {data.reason or 'handled'}"
             case _:
                 words = _delivery(data, rows)
         told += [TraceEvent(timestamp(event.at), "chat", words, {})] if words else []
@@ -134,7 +128,7 @@ def _told(found: Known | None) -> list[TraceEvent]:
 
 
 def _delivery(data: EventData, rows: dict[str, str]) -> str:
-    """What an event says of a message on its way out; "" for others. `rows` are the forms of messages."""
+    """What an event says of a message on its way out, or of the end; "" for others. `rows` are the forms of messages."""
     from bot.core import events as kinds
 
     match data:
@@ -147,6 +141,10 @@ def _delivery(data: EventData, rows: dict[str, str]) -> str:
             state = f"delivered as message {data.message_id}" if data.state == "sent" else data.state
             reason = f": {data.reason}" if data.reason else ""
             return f"{rows.get(data.row, '')}: {state}{reason} (id {data.row})"
+        case kinds.QuestionAsked():
+            return "begun, and waits for a person"
+        case kinds.TurnEnded():
+            return f"finished: {data.reason or data.end}"
         case _:
             return ""
 

@@ -15,6 +15,7 @@ from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from bot.contracts.base import Json
 
@@ -197,9 +198,8 @@ class RecordedRequests:
         """All that the turn or the task of this id has asked, in order."""
         return [self._read(row) for row in self._db.execute(_FOUND, (name, name)).fetchall()]
 
-    def _read(self, row: tuple[str, str, str, str, str, str, str, str, bytes, bytes]) -> RecordedRequest:
+    def _read(self, row: tuple[Any, ...]) -> RecordedRequest:
         *facts, sha256, redacted, packed, answer = row
-        name, chat, turn, task, purpose, model = (str(one) if one is not None else None for one in facts)
         body, wrong = None, REMOVED
         if packed is not None:
             body, wrong = self._body(packed), DAMAGED
@@ -207,18 +207,7 @@ class RecordedRequests:
             digest = hashlib.sha256(body).hexdigest()
             wrong = "" if digest == sha256 else REDACTED if digest == redacted else DIFFERENT
         told = None if answer is None else json.loads(zlib.decompress(answer))
-        return RecordedRequest(
-            name or "",
-            chat or "",
-            turn,
-            task,
-            purpose or "",
-            model or "",
-            sha256,
-            body,
-            wrong or None,
-            told,
-        )
+        return RecordedRequest(*facts, sha256, body, wrong or None, told)
 
     def _body(self, packed: bytes) -> bytes | None:
         parts = list[bytes]()

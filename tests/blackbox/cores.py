@@ -220,6 +220,7 @@ ON_THE_LOG = frozenset(
         "test_replaying::test_everything_that_was_sent_is_shown",
         "test_replaying::test_of_what_no_request_is_recorded_that_is_said",
         "test_replaying::test_what_was_forgotten_is_erased_and_said",
+        "test_replaying::test_another_model_is_asked_and_nothing_runs",
         "test_replaying::test_a_memory_and_a_summary_are_shown_too",
         "test_restart::test_a_message_is_on_disk_before_slack_is_told_that_it_arrived",
         "test_restart::test_a_message_whose_turn_was_killed_is_answered_once_after_the_restart",

@@ -221,3 +221,23 @@ async def test_of_what_no_request_is_recorded_that_is_said(world: World) -> None
     code, out, err = await quick.run("replay", name, "--dir", str(world.root))
     assert (code, out) == (1, b"")
     assert "nothing is recorded of what" in err
+
+
+async def test_another_model_is_asked_and_nothing_runs(world: World) -> None:
+    world.only("telegram")
+    world.model.script(script)
+    await world.start()
+    world.telegram.say("Hello")
+    await world.turns(1)
+    assert await world.process.stop() == 0
+    name = next(line["requestId"] for line in world.log() if line["kind"] == "llm_request")
+    told = json.loads((await replay(world, name, "--model", "another", "--json")).splitlines()[-1])
+    assert (told["type"], told["model"], told["same"]) == ("replay", "another", True)
+    assert (told["recorded"]["answer"], told["again"]["answer"]) == ("Good.", "Good.")
+    assert world.model.bodies[-1]["model"] == "another"
+    assert world.texts() == ["Good."]
+    for words in (["--offline", "--model", "m"], ["--body", "1", "--model", "m"]):
+        code, _, err = await quick.run("replay", name, *words, "--dir", str(world.root))
+        assert (code, "ask a model" in " ".join(err.replace("│", " ").split())) == (2, True)
+    code, out, err = await quick.run("replay", "../../etc/passwd", "--dir", str(world.root))
+    assert (code, out, "no transcript knows" in err) == (1, b"", True)

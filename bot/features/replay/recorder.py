@@ -102,9 +102,8 @@ class RecordedModel(ModelWrapper):
         self._tools = IdentityCache[Sequence[Json], list[Json]](lambda tools: blocks.redacted(tools, redact))
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
-        running = context.current()
+        running, name = context.current(), self._ids.ulid()
         if (chat_key := running.chat_key) is not None:
-            name = self._ids.ulid()
             self._recorder.put(partial(self._record, name, chat_key, running, request))
         async with aclosing(self._model.stream(request)) as answer:
             async for item in answer:
