@@ -199,7 +199,7 @@ class RecordedRequests:
         return [self._read(row) for row in self._db.execute(_FOUND, (name, name)).fetchall()]
 
     def _read(self, row: tuple[Any, ...]) -> RecordedRequest:
-        *facts, sha256, redacted, packed, answer = row
+        name, chat, turn, task, purpose, model, sha256, redacted, packed, answer = row
         body, wrong = None, REMOVED
         if packed is not None:
             body, wrong = self._body(packed), DAMAGED
@@ -207,7 +207,7 @@ class RecordedRequests:
             digest = hashlib.sha256(body).hexdigest()
             wrong = "" if digest == sha256 else REDACTED if digest == redacted else DIFFERENT
         told = None if answer is None else json.loads(zlib.decompress(answer))
-        return RecordedRequest(*facts, sha256, body, wrong or None, told)
+        return RecordedRequest(name, chat, turn, task, purpose, model, sha256, body, wrong or None, told)
 
     def _body(self, packed: bytes) -> bytes | None:
         parts = list[bytes]()
