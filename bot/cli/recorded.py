@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -102,14 +101,14 @@ def find(root: Path, asked: str) -> Found:
 
 
 def _records(home: Path, name: str) -> list[RecordedRequest]:
-    from bot.core.recorded_requests import FILE, RecordedRequests
+    from bot.core.recorded_requests import FILE, TROUBLE, RecordedRequests
 
     if not (home / FILE).is_file():
         return []
     try:
         with closing(RecordedRequests(home / FILE, readonly=True)) as file:
             return file.find(name)
-    except sqlite3.Error as error:
+    except TROUBLE as error:
         raise errors.StorageError(f"the recorded requests cannot be read: {error}") from None
 
 

@@ -64,6 +64,10 @@ class RecordedRequest:
     answer: Json | None = None
 
 
+TROUBLE = (sqlite3.Error, OSError)
+"""The errors of the file."""
+
+
 class RecordedRequests:
     """The file. Raises `sqlite3.Error` and OSError."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import sqlite3
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -19,7 +18,7 @@ from bot.contracts.model import Model, ModelReply, ModelRequest, TextDelta, Tool
 from bot.core import blocks, events
 from bot.core.events import Event
 from bot.core.exports import Export
-from bot.core.recorded_requests import RecordedRequest, RecordedRequests
+from bot.core.recorded_requests import TROUBLE, RecordedRequest, RecordedRequests
 from bot.identity_cache import IdentityCache
 from bot.llm import body
 from bot.llm.log import spent
@@ -80,7 +79,7 @@ class Recorder:
         try:
             file = self._file = self._file or RecordedRequests(self._path)
             file.transaction(lambda: [work(file) for work in batch])
-        except (sqlite3.Error, OSError) as error:
+        except TROUBLE as error:
             self._refuse(str(error))
             return [errors.StorageError(f"requests cannot be recorded: {error}")] * len(batch)
         self._refused = False
