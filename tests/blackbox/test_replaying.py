@@ -22,7 +22,7 @@ from tests.blackbox.test_tasks import is_synthesis, is_task
 
 
 async def replay(world: World, *words: str) -> bytes:
-    code, out, err = await quick.run("replay", *words, "--dir", str(world.root))
+    code, out, err = await quick.run("replay", *words, "--dir", str(world.root), env=world.process.env)
     assert code == 0, (words, err)
     return out
 
@@ -231,10 +231,10 @@ async def test_another_model_is_asked_and_nothing_runs(world: World) -> None:
     await world.turns(1)
     assert await world.process.stop() == 0
     name = next(line["requestId"] for line in world.log() if line["kind"] == "llm_request")
-    told = json.loads((await replay(world, name, "--model", "another", "--json")).splitlines()[-1])
-    assert (told["type"], told["model"], told["same"]) == ("replay", "another", True)
+    told = json.loads((await replay(world, name, "--model", "claude-opus-5-5", "--json")).splitlines()[-1])
+    assert (told["type"], told["model"], told["same"]) == ("replay", "claude-opus-5-5", True)
     assert (told["recorded"]["answer"], told["again"]["answer"]) == ("Good.", "Good.")
-    assert world.model.bodies[-1]["model"] == "another"
+    assert world.model.bodies[-1]["model"] == "claude-opus-5-5"
     assert world.texts() == ["Good."]
     for words in (["--offline", "--model", "m"], ["--body", "1", "--model", "m"]):
         code, _, err = await quick.run("replay", name, *words, "--dir", str(world.root))
