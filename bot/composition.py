@@ -7,7 +7,7 @@ import contextlib
 import dataclasses
 import functools
 import os
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,6 @@ from bot.core.file_names import encode
 from bot.core.instructions import InstructionFiles, operator_files
 from bot.core.leadership import Leadership
 from bot.core.models import ModelDeps
-from bot.core.recording import RecordedModel
 from bot.core.skills import SkillFolder
 from bot.core.sql_log import Alert
 from bot.core.sqlite_log import SqliteLog
@@ -55,7 +54,6 @@ from bot.dashboard.server import Dashboard
 from bot.disk_reserve import DiskReserve
 from bot.history.memory.files import NoteStore
 from bot.history.memory.memories import Memories, SavedMemory
-from bot.history.transcript.requests import RequestLog
 from bot.history.usage.sums import UsageSums
 from bot.llm import factory
 from bot.llm.budgets import BudgetedModel, Spending, day_of
@@ -190,7 +188,6 @@ def build_services(settings: config.Settings, environment: Environment, log: Jso
         log,
         redact,
         manifests,
-        RequestLog(home / "transcripts", disk=disk, log=log),
         artifacts,
         NoteStore(home / "memory", disk=disk, redact=redact),
         model,
@@ -337,6 +334,7 @@ class AgentServices:
     alerts: OperatorNotices
     memberships: Memberships
     around_calls: WrapCall
+    wrap_model: Callable[[Model], Model]
     work: WorkWatch | None = None
     jobs: Jobs | None = None
     recall: Recalls | None = None
@@ -455,15 +453,12 @@ def build_agent(
 def build_model(services: Services, gateway: AgentServices, spending: Spending) -> Model:
     """The model with all that stands around it: records, stand-ins, budgets."""
     settings, environment, log = services.settings, services.environment, services.log
-    recorded = functools.partial(
-        RecordedModel, requests=services.requests, ids=environment.ids, redact=services.redact
-    )
-    first: Model = recorded(services.model)
+    first: Model = gateway.wrap_model(services.model)
     if settings.llm.provider_fallbacks:
         first = ProviderFallbacks(first)
     model: Model = SystemRoleModel(first, services.windows)
     if services.fallbacks:
-        others = [(recorded(one), name) for one, name in services.fallbacks]
+        others = [(gateway.wrap_model(one), name) for one, name in services.fallbacks]
         model = FallbackModel(model, others, clock=environment.clock, log=log, operators=gateway.alerts)
     if limits := settings.budgets.limits:
         model = BudgetedModel(

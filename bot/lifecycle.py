@@ -247,6 +247,7 @@ def assemble(
         alerts,
         memberships,
         door.around_calls,
+        door.model,
         door.display.work if door.display else None,
         **door.ports,
     )
@@ -386,6 +387,7 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
             await gateway.dashboard.start()
             around.push_async_callback(gateway.dashboard.stop)
         around.push_async_callback(event_log.close)
+        around.push_async_callback(door.close)
         for export in gateway.exports:
             around.push_async_callback(export.close)
         around.push_async_callback(services.learned.save)

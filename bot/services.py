@@ -18,7 +18,6 @@ from bot.core.leadership import Leadership, SoleLeader
 from bot.core.skills import SkillFolder
 from bot.disk_reserve import DiskReserve
 from bot.history.memory.files import NoteStore
-from bot.history.transcript.requests import RequestLog
 from bot.llm.learned import LearnedFile
 from bot.llm.windows import ContextWindows
 from bot.llm.wrapper import WatchedModel
@@ -53,7 +52,6 @@ class Services:
     log: JsonlLog
     redact: Redactor
     manifests: Mapping[str, Manifest]
-    requests: RequestLog
     artifacts: ArtifactStore
     memory_files: NoteStore
     model: WatchedModel

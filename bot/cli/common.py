@@ -7,7 +7,7 @@ import json
 import re
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from bot.contracts.channel import Manifest
     from bot.contracts.environment import Disk
     from bot.contracts.model import Model
+    from bot.core.event_log import EventLog
 
 HOME = ".ship"
 
@@ -82,6 +83,24 @@ class StderrLog:
         del kind, details
         if level in {"warn", "error"}:
             complain(f"shipmate: {message}")
+
+
+@contextlib.asynccontextmanager
+async def events(root: Path) -> AsyncIterator[EventLog | None]:
+    """The log of the chats, to be read; None where there is none."""
+    from bot.core.events import Codec
+    from bot.core.sqlite_log import SqliteLog
+    from bot.system import SystemClock
+
+    path = root / HOME / "shipmate.db"
+    if not path.is_file():
+        yield None
+        return
+    log = SqliteLog(path, Codec(), clock=SystemClock(), log=StderrLog())
+    try:
+        yield log
+    finally:
+        await log.close()
 
 
 def must_confirm(what: str, *, yes: bool, warning: str = "There is no way back.") -> None:

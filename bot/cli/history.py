@@ -17,6 +17,7 @@ from bot.cli.common import (
     StderrLog,
     complain,
     counted,
+    events,
     hint_of_folder,
     milliseconds,
     now,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from bot.contracts.archive import ArchiveLine
+    from bot.contracts.base import Json
     from bot.contracts.identity import ChatKey
     from bot.core.archive.store import ChatStore
     from bot.features.search.service import Search
@@ -65,10 +67,17 @@ def history(
     limit: Annotated[
         int, typer.Option(metavar="N", min=1, max=1_000_000, help="The newest N, or the N best.")
     ] = 30,
+    transcript: Annotated[
+        bool, typer.Option("--transcript", help="What the model was told, one JSON object a line.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show one conversation, oldest first. With --search the best matches, best first, then what was only said beside them."""
     key = _chat_key(chat_key, root)
+    if transcript:
+        for told in asyncio.run(_transcript(root, key)):
+            say_json(told)
+        return
     window = {"limit": limit, "before": milliseconds(before), "after": milliseconds(after)}
     found = asyncio.run(_found(root, key, search, window))
     if as_json:
@@ -82,6 +91,17 @@ def history(
         _show_matches(search, [line for line, _ in found])
     if not found:
         complain(f"Nothing found in {chat_key}.")
+
+
+async def _transcript(root: Path, key: ChatKey) -> list[Json]:
+    """The lines of the transcript. Raises `errors.NotFound`."""
+    from bot.core.transcript import lines
+
+    async with events(root) as log:
+        found = [] if log is None else list(lines(key, await log.read(key)))
+    if not found:
+        raise errors.NotFound(f"the model was told nothing in {key}")
+    return found
 
 
 def _chat_key(words: str, root: Path) -> ChatKey:

@@ -31,7 +31,7 @@ from bot.contracts.identity import ChatKey
 
 if TYPE_CHECKING:
     from bot.cli.recorded import Found
-    from bot.core.recording import Call, RecordedTurn, RerunResult
+    from bot.features.replay.rerun import Call, RecordedTurn, RerunResult
 
 _TABLE = (
     ("calls", "calls"),
@@ -71,7 +71,7 @@ def replay(
     live = model is not None or prompt is not None
     if live and (offline or body is not None):
         raise typer.BadParameter("--model and --prompt ask a model: not with --offline or --body")
-    found = recorded.find(root / HOME / "transcripts", request_id)
+    found = recorded.find(root, request_id)
     if body is not None:
         _print_body(found.calls, body)
         return
@@ -179,7 +179,7 @@ def _named(task: Found) -> str:
 
 
 def _compare(root: Path, found: Found, model: str | None, prompt: Path | None, *, as_json: bool) -> None:
-    from bot.core import recording
+    from bot.features.replay import rerun as recording
 
     turn = found.turn
     before = recording.recorded(turn)
@@ -232,7 +232,7 @@ async def _again(
     """Ask the configured provider. What it costs stands in the operator's log, like all that is asked."""
     from bot.configuration import prices_of
     from bot.core.artifacts import ArtifactStore
-    from bot.core.recording import rerun
+    from bot.features.replay.rerun import rerun
     from bot.system import SystemClock, SystemDisk, UlidSource
     from bot.telemetry import JsonlLog, LogRedactor, Redactor, turn_scope
 

@@ -1,4 +1,4 @@
-"""`shipmate trace`: the whole path of one turn, from the journal, the operator's log and the transcript."""
+"""`shipmate trace`: the whole path of one turn, from the log of its chat and the operator's log."""
 
 from __future__ import annotations
 
@@ -11,25 +11,24 @@ import typer
 
 from bot import errors, text
 from bot.cli.common import (
-    HOME,
     AsJson,
     Dir,
     Here,
-    StderrLog,
     complain,
     counted,
+    events,
     say,
     say_json,
     timestamp,
 )
 from bot.cli.logs import log_of, tell_unreadable
+from bot.cli.recorded import Known, known
 from bot.cli.stats import cost_of
 
 if TYPE_CHECKING:
-    from bot.contracts.base import Json
-    from bot.contracts.journal import InboxRecord, StepRecord
-    from bot.contracts.outbound import OutboxRow
-    from bot.gateway.receipt import TurnRecords
+    from collections.abc import Mapping
+
+    from bot.core.events import EventData
     from bot.history.usage.sums import UsageTotals
     from bot.telemetry.log_reader import Line
 
@@ -48,7 +47,7 @@ def trace(
     request_id: Annotated[str, typer.Argument(metavar="REQUEST_ID", help="As logs and `/receipt` show it.")],
     root: Dir = Here,
     full: Annotated[
-        bool, typer.Option("--full", help="All that journal, log and transcript have, in one order.")
+        bool, typer.Option("--full", help="All that the chat and the log have, in one order.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -58,17 +57,17 @@ def trace(
     asked = request_id.upper()
     records, turn, lines = None, asked, _lines(root, asked)
     if full or as_json or not any(line.get("kind") == "turn_end" for line in lines):
-        # It may have joined another turn; the journal knows.
+        # It may have joined another turn.
         records = asyncio.run(_records(root, asked))
-        if records is not None and records.request_id != asked:
-            turn = records.request_id
+        if records is not None and records.turn != asked:
+            turn = records.turn
             lines = _lines(root, turn)
     sums = total_of(lines)
     if lines and not full and not as_json:
         _show_steps(lines)
         say(_total(sums))
         return
-    seen = [*_journal(records), *map(_event, lines), *_transcript(root, turn)]
+    seen = [*_told(records), *map(_event, lines)]
     if not seen:
         raise errors.NotFound(f"nothing is on disk of a turn {request_id!r}; logs and `/receipt` show ids")
     seen.sort(key=lambda one: one.at)
@@ -84,78 +83,80 @@ def trace(
         say(_total(sums))
 
 
-async def _records(root: Path, request_id: str) -> TurnRecords | None:
-    """The turn in the journal; None where there is no journal, or it cannot be read."""
-    from bot.gateway.receipt import turn_records
-    from bot.journal.view import in_file
-    from bot.system import SystemClock
-
-    file, clock, log = root / HOME / "journal.db", SystemClock(), StderrLog()
-    if await asyncio.to_thread(file.is_file):
-        journal = in_file(file, clock=clock, log=log)
-    else:
-        return None
+async def _records(root: Path, request_id: str) -> Known | None:
+    """The turn in the log of its chat; None where there is none, or it cannot be read."""
     try:
-        return await turn_records(journal, request_id)
+        async with events(root) as log:
+            return None if log is None else await known(log, request_id)
     except errors.StorageError as error:
         complain(f"shipmate: {error}")
         return None
-    finally:
-        await journal.close()
 
 
-def _journal(found: TurnRecords | None) -> list[TraceEvent]:
-    """All that happened in a turn by its journal, with the ids that the log and the platform know."""
-    if found is None:
-        return []
-    events = [*map(_step, found.steps), *map(_delivery, found.rows)]
-    if found.asked is not None:
-        events += [_received(found.asked), *_ended(found, found.asked)]
-    return [TraceEvent(timestamp(at), "journal", words, {}) for at, words in events]
+def _told(found: Known | None) -> list[TraceEvent]:
+    """All that happened in a turn, without what was said in it, with the ids that the operator's log and the platform know."""
+    from bot.core import blocks
+    from bot.core import events as kinds
+
+    told = list[TraceEvent]()
+    began, tools = dict[str, float](), dict[str, str]()
+    rows = dict[str, str]()
+    for event in () if found is None else found.events:
+        match data := event.data:
+            case kinds.Received(inbound) | kinds.Edited(inbound):
+                named = f" {inbound.message_id}" if inbound.message_id else ""
+                words = f"received: {inbound.kind}{named} from {inbound.user_id}"
+            case kinds.TurnStarted() | kinds.Joined():
+                words = f"{'begun' if data.kind == 'turn_started' else 'joined'}: {', '.join(data.members)}"
+            case kinds.Asked() | kinds.ToolStarted():
+                began[data.call] = event.at
+                name = f"model {data.model}" if isinstance(data, kinds.Asked) else f"tool {data.name}"
+                words = f"{name}: begun (id {data.call})"
+            case kinds.Answered():
+                took = [f"{event.at - began.get(data.call, event.at):.3f} s"]
+                words = f"model {data.model}: {', '.join([*took, *_usage(data.usage, data.cost_usd)])}"
+                for call in blocks.tool_calls(data.content):
+                    tools[call.id], began[call.id] = call.name, event.at
+            case kinds.ToolEnded():
+                took = [f"{event.at - began.get(data.call, event.at):.3f} s"]
+                took += ["failed"] if data.result.get("is_error") else []
+                words = f"tool {tools.get(data.call, '')}: {', '.join(took)} (id {data.call})"
+            case _:
+                words = _delivery(data, rows)
+        told += [TraceEvent(timestamp(event.at), "chat", words, {})] if words else []
+    return told
 
 
-def _received(record: InboxRecord) -> tuple[float, str]:
-    inbound = record.inbound
-    named = f" {inbound.message_id}" if inbound.message_id else ""
-    return record.received_at, f"received: {inbound.kind}{named} from {inbound.user_id}"
+def _delivery(data: EventData, rows: dict[str, str]) -> str:
+    """What an event says of a message on its way out, or of the end; "" for others. `rows` are the forms of messages."""
+    from bot.core import events as kinds
+
+    match data:
+        case kinds.Queued():
+            rows[data.row] = f"{data.form}, repeated" if data.repeat_of is not None else data.form
+            return f"{rows[data.row]}: ready (id {data.row})"
+        case kinds.Deferred():
+            return f"{rows.get(data.row, '')}: ready (id {data.row}), not before {timestamp(data.until)}"
+        case kinds.RowEnded():
+            state = f"delivered as message {data.message_id}" if data.state == "sent" else data.state
+            reason = f": {data.reason}" if data.reason else ""
+            return f"{rows.get(data.row, '')}: {state}{reason} (id {data.row})"
+        case kinds.QuestionAsked():
+            return "begun, and waits for a person"
+        case kinds.TurnEnded():
+            return f"finished: {data.reason or data.end}"
+        case _:
+            return ""
 
 
-def _ended(found: TurnRecords, record: InboxRecord) -> list[tuple[float, str]]:
-    if not record.open:
-        return [(record.changed_at, f"finished: {record.detail or record.state}")]
-    if record.state != "in_turn":
-        return []
-    waits = found.turn is not None and found.turn.state == "suspended"
-    return [(record.changed_at, "begun, and waits for a person" if waits else "begun, and not finished yet")]
-
-
-def _step(step: StepRecord) -> tuple[float, str]:
-    what = f"{step.kind} {step.name}"
-    if step.ended_at is None:
-        return step.began_at, f"{what}: begun, no end recorded (id {step.id})"
-    result = step.result or {}
-    facts = [f"{max(0.0, step.ended_at - step.began_at):.3f} s", *_usage(result)]
-    facts += ["failed"] if result.get("is_error") else []
-    return step.began_at, f"{what}: {', '.join(facts)} (id {result.get('providerRequestId') or step.id})"
-
-
-def _usage(result: Json) -> list[str]:
-    usage, cost = result.get("usage") or {}, result.get("costUsd")
+def _usage(usage: Mapping[str, int], cost: float | None) -> list[str]:
     if not usage:
         return []
-    cached = int(usage.get("cacheReadTokens") or 0)
-    read = int(usage.get("inputTokens") or 0) + cached + int(usage.get("cacheWriteTokens") or 0)
+    cached = usage.get("cacheRead", 0)
+    read = usage.get("input", 0) + cached + usage.get("cacheWrite", 0)
     from_cache = f" ({cached:,} from the cache)" if cached else ""
-    facts = [f"{read:,} tokens in{from_cache}", f"{int(usage.get('outputTokens') or 0):,} out"]
-    return [*facts, text.dollars(float(cost))] if cost is not None else facts
-
-
-def _delivery(row: OutboxRow) -> tuple[float, str]:
-    what = f"{row.kind}, repeated" if row.repeat_of is not None else row.kind
-    state = f"delivered as message {row.message_id}" if row.state == "sent" else f"{row.state} (id {row.id})"
-    reason = f": {row.reason}" if row.reason else ""
-    until = f", not before {timestamp(row.not_before)}" if row.delayed and row.not_before is not None else ""
-    return row.changed_at, f"{what}: {state}{reason}{until}"
+    facts = [f"{read:,} tokens in{from_cache}", f"{usage.get('output', 0):,} out"]
+    return [*facts, text.dollars(cost)] if cost is not None else facts
 
 
 def _lines(root: Path, request_id: str) -> list[Line]:
@@ -190,33 +191,6 @@ def _show_steps(lines: list[Line]) -> None:
             f"{one.offset:>+11.3f} {'' if one.duration is None else f'{one.duration:,.0f}':>9} {tokens:>15} {share:>5} "
             f"{one.cost:>9}  {step}{one.kind}: {one.words}"
         )
-
-
-def _transcript(root: Path, request_id: str) -> list[TraceEvent]:
-    """The turn's lines, without what was said in them: `shipmate replay` and `history` show that."""
-    from bot.history.transcript import sessions
-    from bot.history.transcript.lines import data_of
-    from bot.system import SystemDisk
-
-    found = sessions.find_turn(SystemDisk(), root / HOME / "transcripts", request_id)
-    if found is None:
-        return []
-    lines = [line for line in found.lines if line.request_id == found.request_id]
-    return [
-        TraceEvent(
-            timestamp(line.ts / 1000),
-            "transcript",
-            line.type,
-            {"uuid": line.uuid, "session": found.session}
-            | {
-                key: value
-                for key, value in data_of(line.event).items()
-                if key in {"stopReason", "status", "reason"}
-            },
-        )
-        for line in lines
-        if line.type != "meta"
-    ]
 
 
 def _total(sums: UsageTotals) -> str:

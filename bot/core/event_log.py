@@ -100,6 +100,10 @@ class EventLog(Protocol):
         """
         ...
 
+    async def chat_of(self, request: str) -> ChatKey | None:
+        """The chat that has this request, turn or task. Raises `errors.StorageError`."""
+        ...
+
     async def usage(self, chat: ChatKey) -> ChatStats:
         """The totals of a chat since its beginning, without its present state. Raises `errors.StorageError`."""
         ...
@@ -218,6 +222,9 @@ class MemoryLog:
         return [
             one for one in found if any(name == one.turn or f"'{name}'" in repr(one.data) for name in names)
         ]
+
+    async def chat_of(self, request: str) -> ChatKey | None:
+        return next((one.chat for one in self._order if request in {one.id, one.turn}), None)
 
     async def usage(self, chat: ChatKey) -> ChatStats:
         self.write()

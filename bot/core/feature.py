@@ -20,6 +20,7 @@ from bot.contracts.environment import Clock, Ids, Log, OperatorNotices, Redact
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound, Quoted
 from bot.contracts.memory_files import MemoryFiles
+from bot.contracts.model import Model
 from bot.contracts.questions import Answer, Questions
 from bot.contracts.questions import Question as ToolQuestion
 from bot.contracts.tasks import TaskEvents
@@ -181,6 +182,10 @@ class Hooks:
     """Parts of the page that a person opens to see what the bot does for them, by their position; those of one title are one."""
     wrap_reply: WrapReply | None = None
     wrap_call: WrapCall | None = None
+    wrap_model: Callable[[Model], Model] | None = None
+    """Stands around each model of the provider, below all that chooses between them."""
+    close: Callable[[], Awaitable[None]] | None = None
+    """Called when nothing of the core runs any more."""
     exports: Sequence[Exporter] = ()
     """Exports of the log, which are kept up to date while the gateway runs."""
     asks: Questions | None = None
@@ -257,6 +262,17 @@ class Door:
         for wrap in self._wraps:
             reply = wrap(chat, reply, registry)
         return reply
+
+    def model(self, model: Model) -> Model:
+        """A model with what features put around it."""
+        for wrap in [one.wrap_model for one in self._hooks if one.wrap_model is not None]:
+            model = wrap(model)
+        return model
+
+    async def close(self) -> None:
+        """Let features end what they do."""
+        for close in [one.close for one in self._hooks if one.close is not None]:
+            await close()
 
     def around_calls(self, call: CallWrapper, registry: Registry) -> CallWrapper:
         """What stands around each tool call, with what features put around that."""

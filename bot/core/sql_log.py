@@ -31,6 +31,8 @@ FORGET = "DELETE FROM facts WHERE kind = ? AND key = ?"
 AFTER = "SELECT id, seq, turn, person, kind, at, data, chat, n FROM events WHERE n > ? ORDER BY n LIMIT ?"
 READ = "SELECT id, seq, turn, person, kind, at, data FROM events WHERE chat = ? AND seq >= ? ORDER BY seq"
 NAMING = "SELECT id, seq, turn, person, kind, at, data, chat FROM events WHERE (chat = ? OR substr(chat, 1, ?) = ?) AND (%s) ORDER BY n"
+CHAT_OF = "SELECT chat FROM events WHERE id >= ? AND (id = ? OR turn = ?) ORDER BY id LIMIT 1"
+"""Both are ULIDs: what belongs to a request was appended after it was made."""
 USAGE = """SELECT coalesce(sum(turns), 0), 0, coalesce(sum(calls), 0), coalesce(sum(unpriced), 0), coalesce(sum(input), 0),
 coalesce(sum(cache_read), 0), coalesce(sum(cache_write), 0), coalesce(sum(output), 0), coalesce(sum(cost), 0.0) FROM usage WHERE chat = ?"""
 BLANK = "UPDATE events SET data = ? WHERE id = ?"
@@ -345,6 +347,10 @@ class SqlLog(ABC):
     async def newest(self) -> str:
         row = await self._asked(lambda db: db.execute("SELECT coalesce(max(id), '') FROM events").fetchone())
         return str(row[0])
+
+    async def chat_of(self, request: str) -> ChatKey | None:
+        row = await self._asked(lambda db: db.execute(CHAT_OF, (request,) * 3).fetchone())
+        return None if row is None else ChatKey.parse(row[0])
 
     async def usage(self, chat: ChatKey) -> ChatStats:
         await self.committed(patient=False)

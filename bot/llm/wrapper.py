@@ -1,5 +1,5 @@
 """Models around a model: `RetryingModel` asks again after failures that pass, `WatchedModel` remembers how the last call ended. Others
-build on `ModelWrapper`, each where its concern is (`bot.llm.log`, `bot.llm.budgets`, `bot.core.recording`).
+build on `ModelWrapper`, each where its concern is (`bot.llm.log`, `bot.llm.budgets`, `bot.features.replay`).
 """
 
 from __future__ import annotations

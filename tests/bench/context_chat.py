@@ -32,7 +32,6 @@ from bot.core.assembly import Prompts
 from bot.core.file_names import encode
 from bot.core.instructions import InstructionFiles
 from bot.core.models import ModelDeps
-from bot.core.recording import RecordedModel
 from bot.core.skills import SkillFolder
 from bot.history.archive.store import ChatStore
 from bot.history.memory.files import NoteStore
@@ -260,7 +259,7 @@ class Chat:
         windows = ContextWindows(InMemoryLearned(), log=log)
         self.deps = AgentDeps(
             models=ModelDeps(
-                SystemRoleModel(RecordedModel(self.model, self._requests, ids=ids, redact=str), windows),
+                SystemRoleModel(self.model, windows),
                 bill.MODEL,
                 windows,
             ),

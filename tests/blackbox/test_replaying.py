@@ -15,8 +15,6 @@ import pytest
 from bot import cli
 from bot.contracts.base import Json
 from bot.core.tasks import wording
-from bot.history.transcript import requests
-from bot.system import SystemDisk
 from bot.testing.anthropic_script import Reply, reply, tool_use
 from tests import quick
 from tests.blackbox.conftest import World, eventually
@@ -24,7 +22,7 @@ from tests.blackbox.test_tasks import is_synthesis, is_task
 
 
 async def replay(world: World, *words: str) -> bytes:
-    code, out, err = await quick.run("replay", *words, "--dir", str(world.root))
+    code, out, err = await quick.run("replay", *words, "--dir", str(world.root), env=world.process.env)
     assert code == 0, (words, err)
     return out
 
@@ -35,7 +33,7 @@ async def facts(world: World, name: str) -> list[Json]:
     for one in told:
         if one["type"] == "call":
             assert one["exact"], one
-            one["body"] = json.loads(printed(world, name, one["call"]))
+            one["body"] = json.loads(await asyncio.to_thread(printed, world, name, one["call"]))
     return told
 
 
@@ -111,10 +109,11 @@ def named(world: World) -> set[str]:
     return {line["details"]["task"] for line in world.log() if line["kind"] == "task"}
 
 
-def recorded(world: World, name: str) -> bool:
-    """True once a request of a turn or a task is on file: no turn waits for that."""
-    found = requests.find(SystemDisk(), world.root / ".ship" / "transcripts", name)
-    return found is not None and bool(found.requests)
+async def recorded(world: World, name: str) -> None:
+    """Wait until a request of a turn or a task is on file: no turn waits for that."""
+    async with asyncio.timeout(90):
+        while (await quick.run("replay", name, "--dir", str(world.root)))[0]:
+            pass
 
 
 async def test_a_request_that_was_never_answered_is_shown_after_a_kill(world: World) -> None:
@@ -129,7 +128,7 @@ async def test_a_request_that_was_never_answered_is_shown_after_a_kill(world: Wo
     world.telegram.say("Hello")
     await eventually(lambda: any(map(worker, world.model.bodies)) and bool(named(world)))
     (name,) = named(world)
-    await eventually(lambda: recorded(world, name))
+    await recorded(world, name)
     await world.process.kill()
     (one,) = await facts(world, name)
     assert one["body"] == next(one.body for one in world.model.requests if worker(one.body))
@@ -210,15 +209,35 @@ async def test_what_was_forgotten_is_erased_and_said(world: World) -> None:
     }
 
 
-async def test_what_an_earlier_version_asked_is_not_recorded(world: World) -> None:
+async def test_of_what_no_request_is_recorded_that_is_said(world: World) -> None:
     world.only("telegram")
     await world.start()
     world.telegram.say("Hello")
     await world.turns(1)
     assert await world.process.stop() == 0
-    for file in (world.root / ".ship" / "transcripts").glob("*/*.requests"):
+    for file in (world.root / ".ship").glob("requests.db*"):
         file.unlink()
     name = next(line["requestId"] for line in world.log() if line["kind"] == "llm_request")
     code, out, err = await quick.run("replay", name, "--dir", str(world.root))
     assert (code, out) == (1, b"")
     assert "nothing is recorded of what" in err
+
+
+async def test_another_model_is_asked_and_nothing_runs(world: World) -> None:
+    world.only("telegram")
+    world.model.script(script)
+    await world.start()
+    world.telegram.say("Hello")
+    await world.turns(1)
+    assert await world.process.stop() == 0
+    name = next(line["requestId"] for line in world.log() if line["kind"] == "llm_request")
+    told = json.loads((await replay(world, name, "--model", "claude-opus-5-5", "--json")).splitlines()[-1])
+    assert (told["type"], told["model"], told["same"]) == ("replay", "claude-opus-5-5", True)
+    assert (told["recorded"]["answer"], told["again"]["answer"]) == ("Good.", "Good.")
+    assert world.model.bodies[-1]["model"] == "claude-opus-5-5"
+    assert world.texts() == ["Good."]
+    for words in (["--offline", "--model", "m"], ["--body", "1", "--model", "m"]):
+        code, _, err = await quick.run("replay", name, *words, "--dir", str(world.root))
+        assert (code, "ask a model" in " ".join(err.replace("│", " ").split())) == (2, True)
+    code, out, err = await quick.run("replay", "../../etc/passwd", "--dir", str(world.root))
+    assert (code, out, "no transcript knows" in err) == (1, b"", True)

@@ -10,78 +10,21 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache, partial
+from functools import cached_property
 from typing import Any
 
 from bot import errors, system_role, tags
 from bot.contracts.base import Json, Message
-from bot.contracts.environment import Ids, Redact
-from bot.contracts.model import Model, ModelReply, ModelRequest, TextDelta, ToolInputDelta
+from bot.contracts.environment import Redact
+from bot.contracts.model import Model, ModelRequest
 from bot.contracts.tools import ToolCall, ToolResult
 from bot.core import blocks, repair
-from bot.history.transcript.requests import REDACTED, RecordedRequest, RequestLog, SentRequest
-from bot.identity_cache import IdentityCache
-from bot.llm import body
+from bot.core.recorded_requests import REDACTED, RecordedRequest
 from bot.llm.log import spent
-from bot.llm.wrapper import ModelWrapper, aclosing, reply_of
-from bot.telemetry import context
+from bot.llm.wrapper import reply_of
 from bot.tools.builtin.chat_send import ChatSend, promises_more
-
-_PROMPTS = 32
-"""Texts of prompts of which it is remembered what they are without our secrets."""
-
-
-class RecordedModel(ModelWrapper):
-    """Records what is asked within the scope of a chat, under the turn and the task that the log names too. One record
-    a request: what is asked again by `model` itself, after a failure that passes, is the same bytes.
-    """
-
-    def __init__(self, model: Model, requests: RequestLog, *, ids: Ids, redact: Redact) -> None:
-        super().__init__(model)
-        self._requests = requests
-        self._ids = ids
-        self._redact = redact
-        # Looked at once, not at every request: they are the larger part of most.
-        self._prompt = lru_cache(_PROMPTS)(redact)
-        self._tools = IdentityCache[Sequence[Json], list[Json]](lambda tools: blocks.redacted(tools, redact))
-
-    async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
-        running = context.current()
-        if running.chat_key is None:
-            asked = None
-        else:
-            asked = SentRequest(
-                self._ids.ulid(),
-                running.chat_key,
-                running.request_id,
-                running.task,
-                request.purpose,
-                request.model,
-                partial(self._bodies, request),
-            )
-            self._requests.record(asked)
-        async with aclosing(self._model.stream(request)) as answer:
-            async for item in answer:
-                if asked is not None and isinstance(item, ModelReply):
-                    facts = {"stopReason": item.stop_reason} | spent(item)
-                    self._requests.record_answer(asked, facts, partial(self._said, item))
-                yield item
-
-    def _bodies(self, request: ModelRequest) -> tuple[bytes, bytes]:
-        """The body as it is sent, and as it is kept. Messages are without our secrets already."""
-        sent = body.wire(request)
-        system = blocks.redacted(request.system, self._prompt)
-        tools = self._tools(request.tools)
-        if system == list(request.system) and tools == list(request.tools):
-            return sent, sent
-        return sent, body.wire(replace(request, system=system, tools=tools))
-
-    def _said(self, reply: ModelReply) -> list[Json]:
-        """Return the answer without its thinking, which stands in the next request where it counts."""
-        said = [block for block in reply.content if block.get("type") not in blocks.THINKING]
-        return blocks.redacted(said, self._redact)
 
 
 @dataclass
@@ -268,7 +211,7 @@ async def rerun(
             break
         results = [known.result(call, came.unknown, cut=call.id in reply.cut) for call in calls]
         own.append({"role": "user", "content": results})
-        if only_sent(own) and not promises_more(calls[-1].input):
+        if _only_sent(calls, results) and not promises_more(calls[-1].input):
             break
         have = {tool["name"] for tool in request.tools}
         more = (one for one in known.found if one["name"] not in have)
@@ -332,17 +275,13 @@ class _Recorded:
         return ToolResult(call.id, NOT_RECORDED, failed=True).block
 
 
+def _only_sent(calls: Sequence[ToolCall], results: Sequence[Json]) -> bool:
+    """True if a step did nothing but give people an answer."""
+    return all(
+        call.name == ChatSend.name and not result.get("is_error")
+        for call, result in zip(calls, results, strict=True)
+    )
+
+
 def _key(call: ToolCall) -> tuple[str, str]:
     return call.name, json.dumps(call.input, sort_keys=True)
-
-
-def only_sent(messages: Sequence[Message]) -> bool:
-    """True if the last step did nothing but give people an answer."""
-    if len(messages) < 2:
-        return False
-    calls = blocks.tool_calls(messages[-2]["content"])
-    results = messages[-1]["content"]
-    return bool(calls) and all(
-        call.name == ChatSend.name and not result.get("is_error")
-        for call, result in zip(calls, results, strict=False)
-    )

@@ -1,0 +1,229 @@
+"""The requests to the model as they were sent, in a database of their own.
+
+A body is cut where its messages begin and end. What several requests of a chat share is kept once, so that a long conversation costs
+little more than what is new in each request. Everything here blocks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import sqlite3
+import zlib
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bot.contracts.base import Json
+
+FILE = "requests.db"
+CHAT_BYTES = 32 * 1024 * 1024
+"""Max bytes of a chat: its oldest requests go where it has more."""
+MOST_PIECES = 4_000
+"""Max pieces of one body: one of more is kept whole."""
+REMOVED = "words were removed from this conversation since"
+DAMAGED = "its record is damaged"
+REDACTED = "it held a secret, which is not recorded"
+DIFFERENT = "what is recorded is not what was sent"
+_SCHEMA = """
+PRAGMA journal_mode = wal; PRAGMA synchronous = normal; PRAGMA secure_delete = on; PRAGMA journal_size_limit = 16777216;
+CREATE TABLE IF NOT EXISTS requests (
+  id TEXT PRIMARY KEY, chat TEXT NOT NULL, turn TEXT, task TEXT, purpose TEXT NOT NULL, model TEXT NOT NULL, sha256 TEXT NOT NULL,
+  redacted TEXT NOT NULL, body BLOB, answer BLOB) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS of_chat ON requests (chat, id);
+CREATE INDEX IF NOT EXISTS of_turn ON requests (turn);
+CREATE INDEX IF NOT EXISTS of_task ON requests (task) WHERE task IS NOT NULL;
+CREATE TABLE IF NOT EXISTS pieces (
+  id INTEGER PRIMARY KEY, chat TEXT NOT NULL, digest BLOB NOT NULL, bytes BLOB NOT NULL, UNIQUE (chat, digest));
+CREATE TABLE IF NOT EXISTS removals (chat TEXT NOT NULL, until TEXT NOT NULL, PRIMARY KEY (chat, until)) WITHOUT ROWID;
+"""
+_BORDER = re.compile(rb'(?=\{"role":|,"cache_control":|\}\]\})')
+_LEVEL = 1
+_FOUND = "SELECT id, chat, turn, task, purpose, model, sha256, redacted, body, answer FROM requests WHERE turn = ? OR task = ? ORDER BY id"
+_ERASED = "chat = ? AND id >= ? AND (id <= ? OR task IS NOT NULL AND turn <= ?)"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRequest:
+    """A request as it is on file. `id` is a ULID, `purpose` as in `contracts.model.ModelRequest`, `task` the task that asked. `body` is
+    None where it cannot be had; `wrong` says why, or why it is not what was sent. `answer` has stop reason, usage, cost and content.
+    """
+
+    id: str
+    chat_key: str
+    request_id: str | None
+    task: str | None
+    purpose: str
+    model: str
+    sha256: str
+    body: bytes | None
+    wrong: str | None = None
+    answer: Json | None = None
+
+
+TROUBLE = (sqlite3.Error, OSError)
+"""The errors of the file."""
+
+
+class RecordedRequests:
+    """The file. Raises `sqlite3.Error` and OSError."""
+
+    def __init__(self, path: Path, *, readonly: bool = False) -> None:
+        self._db = sqlite3.connect(
+            f"{path.absolute().as_uri()}{'?mode=ro' if readonly else ''}",
+            uri=True,
+            isolation_level=None,
+            check_same_thread=False,
+            timeout=5.0,
+        )
+        self._erased = False
+        if not readonly:
+            self._db.executescript(_SCHEMA)
+
+    def close(self) -> None:
+        self._db.close()
+
+    def transaction(self, work: Callable[[], object]) -> None:
+        """Carry this out whole or not at all. What it erases stays in no file beside the database either."""
+        with self._db:
+            self._db.execute("BEGIN IMMEDIATE")
+            work()
+        if self._erased:
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            self._erased = False
+
+    # ------------------------------------------------------------ writing
+
+    def record(self, asked: RecordedRequest, kept: bytes) -> None:
+        """Record a request that is about to be sent; `kept` is its body without our secrets."""
+        late = (
+            asked.task is not None
+            and self._db.execute(
+                "SELECT 1 FROM removals WHERE chat = ? AND until > ?", (asked.chat_key, asked.request_id)
+            ).fetchone()
+        )
+        self._db.execute(
+            "INSERT OR IGNORE INTO requests VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)",
+            (
+                asked.id,
+                asked.chat_key,
+                asked.request_id,
+                asked.task,
+                asked.purpose,
+                asked.model,
+                asked.sha256,
+                hashlib.sha256(kept).hexdigest(),
+                # What a task was given before the removal may hold what is removed.
+                None if late else self._pieces(asked.chat_key, kept),
+            ),
+        )
+
+    def answered(self, request: str, facts: Json) -> None:
+        """Record what came of a request."""
+        packed = zlib.compress(json.dumps(facts, ensure_ascii=False).encode("utf-8", "replace"), _LEVEL)
+        self._db.execute(
+            "UPDATE requests SET answer = ? WHERE id = ? AND body IS NOT NULL", (packed, request)
+        )
+
+    def _pieces(self, chat: str, body: bytes) -> bytes:
+        parts = _BORDER.split(body)
+        names = array("q")
+        for part in parts if len(parts) <= MOST_PIECES else [body]:
+            digest = hashlib.blake2b(part, digest_size=16).digest()
+            known = self._db.execute(
+                "SELECT id FROM pieces WHERE chat = ? AND digest = ?", (chat, digest)
+            ).fetchone()
+            if known is None:
+                added = self._db.execute(
+                    "INSERT INTO pieces (chat, digest, bytes) VALUES (?, ?, ?)",
+                    (chat, digest, zlib.compress(part, _LEVEL)),
+                )
+                names.append(added.lastrowid or 0)
+            else:
+                names.append(known[0])
+        return zlib.compress(names.tobytes(), _LEVEL)
+
+    # ------------------------------------------------------------ removing
+
+    def remove(self, chat: str, since: str, until: str) -> None:
+        """Erase the words of what a chat has asked between these ULIDs, and of what tasks that were running then asked later."""
+        self._db.execute("INSERT OR IGNORE INTO removals VALUES (?, ?)", (chat, until))
+        self._db.execute(
+            f"UPDATE requests SET body = NULL, answer = NULL WHERE {_ERASED}",  # noqa: S608 - a constant
+            (chat, since, until, until),
+        )
+        self._prune(chat)
+
+    def forget(self, chat: str) -> None:
+        """Remove all of a chat."""
+        self._erased = True
+        for table in ("requests", "pieces", "removals"):
+            self._db.execute(f"DELETE FROM {table} WHERE chat = ?", (chat,))  # noqa: S608 - constants
+
+    def chats(self) -> list[str]:
+        return [chat for (chat,) in self._db.execute("SELECT DISTINCT chat FROM requests")]
+
+    def sweep(self, chat: str, before: str) -> int:
+        """Remove what a chat asked before this ULID, and the oldest while it has too much; returns the number of requests."""
+        gone = self._db.execute("DELETE FROM requests WHERE chat = ? AND id < ?", (chat, before)).rowcount
+        if gone:
+            self._prune(chat)
+        while self._size(chat) > CHAT_BYTES:
+            (count,) = self._db.execute("SELECT count(*) FROM requests WHERE chat = ?", (chat,)).fetchone()
+            if count < 2:
+                break
+            gone += self._db.execute(
+                "DELETE FROM requests WHERE id IN (SELECT id FROM requests WHERE chat = ? ORDER BY id LIMIT ?)",
+                (chat, count // 4 + 1),
+            ).rowcount
+            self._prune(chat)
+        return gone
+
+    def _size(self, chat: str) -> int:
+        sql = "SELECT coalesce(sum(length(bytes)), 0) FROM pieces WHERE chat = ?"
+        size: int = self._db.execute(sql, (chat,)).fetchone()[0]
+        return size
+
+    def _prune(self, chat: str) -> None:
+        self._erased, used = True, set[int]()
+        for (body,) in self._db.execute(
+            "SELECT body FROM requests WHERE chat = ? AND body IS NOT NULL", (chat,)
+        ):
+            used.update(_names(body))
+        known = [one for (one,) in self._db.execute("SELECT id FROM pieces WHERE chat = ?", (chat,))]
+        self._db.executemany("DELETE FROM pieces WHERE id = ?", [(one,) for one in known if one not in used])
+
+    # ------------------------------------------------------------ reading
+
+    def find(self, name: str) -> list[RecordedRequest]:
+        """All that the turn or the task of this id has asked, in order."""
+        return [self._read(row) for row in self._db.execute(_FOUND, (name, name)).fetchall()]
+
+    def _read(self, row: tuple[Any, ...]) -> RecordedRequest:
+        name, chat, turn, task, purpose, model, sha256, redacted, packed, answer = row
+        body, wrong = None, REMOVED
+        if packed is not None:
+            body, wrong = self._body(packed), DAMAGED
+        if body is not None:
+            digest = hashlib.sha256(body).hexdigest()
+            wrong = "" if digest == sha256 else REDACTED if digest == redacted else DIFFERENT
+        told = None if answer is None else json.loads(zlib.decompress(answer))
+        return RecordedRequest(name, chat, turn, task, purpose, model, sha256, body, wrong or None, told)
+
+    def _body(self, packed: bytes) -> bytes | None:
+        parts = list[bytes]()
+        for name in _names(packed):
+            found = self._db.execute("SELECT bytes FROM pieces WHERE id = ?", (name,)).fetchone()
+            if found is None:
+                return None
+            parts.append(zlib.decompress(found[0]))
+        return b"".join(parts)
+
+
+def _names(packed: bytes) -> array[int]:
+    names = array("q")
+    names.frombytes(zlib.decompress(packed))
+    return names

@@ -1,0 +1,206 @@
+"""Records what the model is asked, as it is sent, on a thread of its own: no turn waits for it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import ClassVar
+
+from bot import errors, ulids
+from bot.batch import Batcher
+from bot.contracts.base import Json
+from bot.contracts.environment import Clock, Ids, Log, Redact
+from bot.contracts.identity import ChatKey
+from bot.contracts.model import Model, ModelReply, ModelRequest, TextDelta, ToolInputDelta
+from bot.core import blocks, events
+from bot.core.events import Event
+from bot.core.exports import Export
+from bot.core.recorded_requests import TROUBLE, RecordedRequest, RecordedRequests
+from bot.identity_cache import IdentityCache
+from bot.llm import body
+from bot.llm.log import spent
+from bot.llm.wrapper import ModelWrapper, aclosing
+from bot.telemetry import context
+
+PROMPTS = 32
+"""Limit of texts of prompts of which it is remembered what they are without our secrets."""
+MOST_WAITING = 500
+"""Limit of records that wait for a slow disk; further ones are dropped, and operators are told."""
+DAYS = 90
+"""Limit of days for which a request is kept."""
+_DAY = 86_400.0
+_NO_JSON = (ValueError, TypeError, RecursionError)
+
+Work = Callable[[RecordedRequests], object]
+
+
+class Recorder:
+    """Writes the file in the order of what it is given. What the disk refuses is not recorded, and operators are told."""
+
+    def __init__(self, path: Path, *, log: Log) -> None:
+        self._path = path
+        self._log = log
+        self._file: RecordedRequests | None = None
+        self._waiting = 0
+        self._refused = False
+        self._writer: Batcher[Work, int] = Batcher("requests", self._carry_out, patient=True)
+
+    def put(self, work: Work) -> None:
+        """Have this done, unless too much waits."""
+        if self._waiting >= MOST_WAITING:
+            self._refuse("the disk takes too long")
+            return
+        self._waiting += 1
+        self._writer.put(work, hurry=False).add_done_callback(self._taken)
+
+    async def run(self, work: Work) -> None:
+        """Have this done behind all that waits. Raises `errors.StorageError`."""
+        await self._writer.put(work, hurry=False)
+
+    async def close(self) -> None:
+        await self._writer.close()
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _taken(self, _: object) -> None:
+        self._waiting -= 1
+
+    def _refuse(self, cause: str) -> None:
+        if not self._refused:
+            self._log.write("storage", "what the model is asked is not recorded", level="error", cause=cause)
+        self._refused = True
+
+    def _carry_out(self, batch: list[Work]) -> Sequence[int | errors.ShipmateError]:
+        """All of these in one transaction, on the writer's thread."""
+        try:
+            file = self._file = self._file or RecordedRequests(self._path)
+            file.transaction(lambda: [work(file) for work in batch])
+        except TROUBLE as error:
+            self._refuse(str(error))
+            return [errors.StorageError(f"requests cannot be recorded: {error}")] * len(batch)
+        self._refused = False
+        return [0] * len(batch)
+
+
+class RecordedModel(ModelWrapper):
+    """Records what is asked within the scope of a chat, under the turn and the task that the log names too. One record
+    a request: what is asked again by `model` itself, after a failure that passes, is the same bytes.
+    """
+
+    def __init__(self, model: Model, recorder: Recorder, *, ids: Ids, redact: Redact) -> None:
+        super().__init__(model)
+        self._recorder = recorder
+        self._ids = ids
+        self._redact = redact
+        # Looked at once, not at every request: they are the larger part of most.
+        self._prompt = lru_cache(PROMPTS)(redact)
+        self._tools = IdentityCache[Sequence[Json], list[Json]](lambda tools: blocks.redacted(tools, redact))
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
+        running, name = context.current(), self._ids.ulid()
+        if (chat_key := running.chat_key) is not None:
+            self._recorder.put(partial(self._record, name, chat_key, running, request))
+        async with aclosing(self._model.stream(request)) as answer:
+            async for item in answer:
+                if chat_key is not None and isinstance(item, ModelReply):
+                    self._recorder.put(partial(self._answered, name, item))
+                yield item
+
+    def _record(
+        self,
+        name: str,
+        chat: ChatKey,
+        running: context.Running,
+        request: ModelRequest,
+        file: RecordedRequests,
+    ) -> None:
+        try:
+            sent = body.wire(request)
+        except _NO_JSON:
+            return  # it cannot be sent either
+        digest = hashlib.sha256(sent).hexdigest()
+        asked = RecordedRequest(
+            name, str(chat), running.request_id, running.task, request.purpose, request.model, digest, None
+        )
+        file.record(asked, self._kept(request, sent))
+
+    def _kept(self, request: ModelRequest, sent: bytes) -> bytes:
+        """The body without our secrets. Messages are without them already."""
+        system = blocks.redacted(request.system, self._prompt)
+        tools = self._tools(request.tools)
+        if system == list(request.system) and tools == list(request.tools):
+            return sent
+        return body.wire(replace(request, system=system, tools=tools))
+
+    def _answered(self, name: str, reply: ModelReply, file: RecordedRequests) -> None:
+        """Record the answer without its thinking, which stands in the next request where it counts."""
+        said = [block for block in reply.content if block.get("type") not in blocks.THINKING]
+        facts = {"stopReason": reply.stop_reason} | spent(reply)
+        file.answered(name, facts | {"content": blocks.redacted(said, self._redact)})
+
+
+class Removals(Export):
+    """Follows the log: what is removed there goes from the recorded requests."""
+
+    name: ClassVar[str] = "record of requests"
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+
+    @property
+    def rests_on(self) -> int | None:
+        return None
+
+    async def missing(self, chats: Collection[ChatKey]) -> list[ChatKey]:
+        del chats
+        return []
+
+    async def take(self, n: int, event: Event) -> bool:
+        del n
+        data = event.data
+        if not isinstance(data, events.Removed):
+            return False
+        names = filter(ulids.FORM.fullmatch, (*data.requests, *data.turns, *data.related))
+        since, chat = min(names, default=""), str(event.chat)
+        await self._recorder.run(lambda file: file.remove(chat, since, event.id))
+        return True
+
+    async def write(self) -> None:
+        """Nothing is left to write."""
+
+    async def sync(self) -> None:
+        """Each removal is on disk when it was taken."""
+
+
+class Sweeper:
+    """Removes what is older than it is to be kept."""
+
+    def __init__(self, recorder: Recorder, days: Mapping[str, int], *, clock: Clock, log: Log) -> None:
+        self._recorder = recorder
+        self._days = days
+        self._clock = clock
+        self._log = log
+
+    async def run(self) -> None:
+        """Look through all chats. Raises `errors.StorageError`."""
+        now, gone = self._clock.now(), 0
+
+        def work(file: RecordedRequests) -> None:
+            nonlocal gone
+            for chat in file.chats():
+                before = int(max(0.0, now - self._kept(ChatKey.parse(chat)) * _DAY) * 1000)
+                gone += file.sweep(chat, ulids.written(before << 80))
+
+        await self._recorder.run(work)
+        if gone:
+            self._log.write("retention", "old requests to the model are gone", requests=gone)
+
+    def _kept(self, chat: ChatKey) -> int:
+        """The days for which the requests of a chat are kept."""
+        named = (self._days.get(str(key)) for key in (chat, chat.chat))
+        days = next((one for one in named if one is not None), self._days.get("*", DAYS))
+        return min(days, DAYS)

@@ -1,0 +1,86 @@
+"""`shipmate trace` and `shipmate history --transcript`: the path of one turn, and what the model was told."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+from bot.contracts.base import Json
+from bot.testing.anthropic_script import Reply, reply, tool_use
+from tests import quick
+from tests.blackbox.conftest import World
+
+
+async def shipmate(world: World, *words: str) -> tuple[int, list[str], str]:
+    code, out, err = await quick.run(*words, "--dir", str(world.root))
+    return code, out.decode().splitlines(), err
+
+
+def script(body: Json) -> Reply:
+    last = json.dumps(body["messages"][-1])
+    return (
+        reply("It is 完了.")
+        if "tool_result" in last or "Look" not in last
+        else reply(tool_use("skills_list", {}))
+    )
+
+
+async def test_a_turn_and_its_chat_are_told_from_the_log(world: World) -> None:
+    world.only("telegram")
+    world.model.script(script)
+    await world.start()
+    world.telegram.say("Look around 猫")
+    await world.turns(1)
+    world.telegram.say("/new")
+    await world.telegram.until(lambda: len(world.texts()) == 2)
+    world.telegram.say("And now?")
+    await world.turns(2)
+    assert await world.process.stop() == 0
+    first, second = (line["requestId"] for line in world.log() if line["kind"] == "turn_end")
+
+    code, out, err = await shipmate(world, "trace", first.lower())
+    assert (code, err) == (0, "")
+    assert out[0].split() == ["offset", "ms", "tokens", "cache", "cost"]
+    assert out[-1].startswith("2 answers of the model, ")
+    code, out, _ = await shipmate(world, "trace", first, "--json")
+    told = [json.loads(line) for line in out]
+    assert {one["source"] for one in told} == {"chat", "log"}
+    assert [one["at"] for one in told] == sorted(one["at"] for one in told)
+    assert {one["requestId"] for one in told} == {first}
+    whats = [one["what"] for one in told if one["source"] == "chat"]
+    for begin in (
+        "received: message",
+        "model ",
+        "tool skills_list: ",
+        "reply: delivered as",
+        "finished: answered",
+    ):
+        assert any(one.startswith(begin) for one in whats), (begin, whats)
+    assert "完了" not in str(whats)
+    full = await shipmate(world, "trace", second, "--full")
+    assert any("llm_request" in line for line in full[1])
+
+    key = world.archive()[0]["chatKey"]
+    code, out, _ = await shipmate(world, "history", key, "--transcript")
+    lines = [json.loads(line) for line in out]
+    assert code == 0
+    uuids = [one["uuid"] for one in lines]
+    assert len(set(uuids)) == len(uuids)
+    for before, one in zip([None, *uuids], lines, strict=False):
+        assert one["parentUuid"] == (None if one["type"] == "boundary" else before)
+    assert [one["type"] for one in lines] == [
+        *("turn_start", "user", "assistant", "user", "assistant", "turn_end"),
+        *("turn_start", "boundary", "turn_end"),
+        *("turn_start", "user", "assistant", "turn_end"),
+    ]
+    assert [one["data"]["dropped"] for one in lines if one["type"] == "boundary"] == ["all"]
+    assert [one["requestId"] for one in lines if one["type"] == "turn_start"][::2] == [first, second]
+    assert len({one["sessionId"] for one in lines[:7]}) == len({one["sessionId"] for one in lines[7:]}) == 1
+    assert lines[0]["sessionId"] != lines[-1]["sessionId"]
+    assert "猫" in json.dumps(lines[1]["message"], ensure_ascii=False)
+
+    shutil.rmtree(world.root / ".ship" / "logs")
+    code, out, _ = await shipmate(world, "trace", second, "--json")
+    assert {json.loads(line)["source"] for line in out} == {"chat"}
+    code, out, err = await shipmate(world, "trace", "01ARZ3NDEKTSV4RRFFQ69G5FAV")
+    assert (code, out, "nothing is on disk" in err) == (1, [], True)
