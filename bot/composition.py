@@ -46,6 +46,7 @@ from bot.core.models import ModelDeps
 from bot.core.outgoing_files import OutgoingLimits
 from bot.core.skills import SkillFolder
 from bot.core.tasks.limits import TaskLimits
+from bot.core.usage import UsageSums
 from bot.dashboard.console import Console, ConsoleSources, PartHealth
 from bot.dashboard.metrics import Figures, LogMetrics, MetricsPage
 from bot.dashboard.server import Dashboard
@@ -71,7 +72,6 @@ from bot.history.retention import Retention
 from bot.history.search.searched_archive import SearchedArchive
 from bot.history.transcript.requests import RequestLog
 from bot.history.transcript.store import Transcript
-from bot.history.usage.sums import UsageSums
 from bot.journal.sqlite import SqliteJournal
 from bot.lifecycle import Environment, Gateway, GatewayFigures, Readiness, Services, active_chats
 from bot.llm import factory
@@ -185,7 +185,6 @@ def assemble(
             memory=memory,
             reports=reports,
             logs=log,
-            usage=UsageSums(settings.home, environment.disk),
             artifacts=services.artifacts,
             requests=services.requests,
             retention=Retention(settings.home, settings.history.keep_days, environment.disk),
@@ -249,7 +248,7 @@ def build_dashboard(
         settings=lambda: config.shown_leaves(reload.settings),
         pending=services.lists.pending,
         archive=services.archive,
-        usage=UsageSums(home, environment.disk),
+        usage=UsageSums(home),
         logs=home / "logs",
         disk=environment.disk,
         clock=environment.clock,
@@ -494,10 +493,8 @@ def load_spending(spending: Spending, settings: config.Settings, environment: En
         return
     day = day_of(environment.clock.now())
     since = datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp()
-    sums = UsageSums(settings.home, environment.disk)
     try:
-        sums.catch_up()
-        spent = sums.spent(since)
+        spent = UsageSums(settings.home).spent(since)
     except errors.StorageError as error:
         log.write(
             "error", "the cost of today is not known: budgets begin anew", level="error", cause=str(error)

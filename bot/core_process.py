@@ -57,6 +57,7 @@ from bot.core.live_messages import LiveMessages
 from bot.core.locales import FactLocales, Locales
 from bot.core.long_blocks import LongBlocks
 from bot.core.loop import Loop, LoopPorts
+from bot.core.maintenance import Maintenance
 from bot.core.models import ModelDeps
 from bot.core.operator_chats import OperatorChats
 from bot.core.outbox import Outbox
@@ -70,6 +71,7 @@ from bot.core.summaries import Summaries
 from bot.core.tasks.turn_tasks import TurnTasks
 from bot.core.tasks.worker import TaskPorts
 from bot.core.tool_calls import ToolCalls
+from bot.core.usage import UsageRecorder
 from bot.dashboard.console import ActiveChat
 from bot.dashboard.metrics import LogMetrics, MetricsPage
 from bot.disk_reserve import ReservedDisk
@@ -80,8 +82,10 @@ from bot.gateway.operators import OperatorAlerts as OldAlerts
 from bot.history.memory.memories import Memories, SavedMemory
 from bot.lifecycle import (
     CHECK_SECONDS,
+    PART_SECONDS,
     Environment,
     GatewayFigures,
+    PartLines,
     Readiness,
     Say,
     Services,
@@ -90,14 +94,12 @@ from bot.lifecycle import (
     connect_all,
 )
 from bot.llm.budgets import Spending
-from bot.periodic_jobs import PeriodicJobs
+from bot.periodic_jobs import PeriodicJob, PeriodicJobs
 from bot.reload import ConfigurationReload
 from bot.rss_monitor import RssMonitor
 from bot.telemetry import JsonlLog, context
 
 DRAIN_SECONDS = 8.0
-LOOK_SECONDS = 5.0
-"""Interval between two looks at the memory that the process takes."""
 
 
 @contextlib.asynccontextmanager
@@ -161,6 +163,7 @@ async def serving(  # noqa: PLR0915 - the wiring of one process, in order
         ids=environment.ids,
         log=log,
     )
+    log.observers.append(UsageRecorder(chats).observe)
     slots, tasks, door = Slots(settings.queue.max_concurrent_turns), BackgroundTasks(log), Door()
     runtime = build_runtime(
         services,
@@ -236,12 +239,10 @@ async def serving(  # noqa: PLR0915 - the wiring of one process, in order
         log=log,
     )
 
-    def trouble(part: str, words: str) -> None:
-        say(f"{part}: {words}")
-
     readiness = Readiness(
         services, channels, memory=memory, mcp=mcp, storage=lambda: event_log.trouble, silent=lambda _: None
     )
+    lines = PartLines(readiness, say)
     figures = GatewayFigures(
         running=lambda: runner.running,
         waiting=lambda: sum(len(chat.waiting) for chat in chats),
@@ -273,20 +274,35 @@ async def serving(  # noqa: PLR0915 - the wiring of one process, in order
         environment.ids.after(await event_log.newest())
         # What a command of before has left instructs nobody, whatever happens to it from now on.
         await asyncio.to_thread(services.vetting.find_instruction_files)
+        await asyncio.to_thread(services.reserve.look)
+        await memory.look()
         await chats.start()
         await locales.load()
         exporter.start()
         around.push_async_callback(_stopped, channels.values(), runner, door)
         around.push_async_callback(turns.summaries.stop)
-        checking = asyncio.create_task(check_model(services, pool.deps.models.name, say, trouble))
+        checking = asyncio.create_task(check_model(services, pool.deps.models.name, say, lines.tell))
         around.callback(checking.cancel)
         for serve in door.serves:
             tasks.serve(serve())
-        tasks.serve(_watch(memory, environment.clock))
+        if counted is not None:
+            tasks.serve(counted.watch_loop(environment.clock))
         around.push_async_callback(tasks.drain, 1.0)
         await runner.start()
         await files.start()
-        periodic = PeriodicJobs(door.periodic, log)
+        maintenance = Maintenance(
+            event_log,
+            services.reserve,
+            services.model,
+            services.learned,
+            mcp,
+            memory,
+            services.artifacts,
+            alerts,
+            log,
+        )
+        told = PeriodicJob("say which parts do not work", PART_SECONDS, lines.look)
+        periodic = PeriodicJobs([*door.periodic, *maintenance.jobs(), told], log)
         periodic.start()
         around.callback(periodic.stop)
         await connect_all(channels, intake, runner.open, say=say, stop=stop, clock=environment.clock, log=log)
@@ -383,13 +399,6 @@ def build_reader(services: Services, channels: Mapping[str, Channel], memory: Rs
         ),
         transcriber=build_transcriber(files.transcription),
     )
-
-
-async def _watch(memory: RssMonitor, clock: Clock) -> None:
-    """Look at the memory every few seconds."""
-    while True:
-        await memory.look()
-        await clock.sleep(LOOK_SECONDS)
 
 
 def active(chat: Chat) -> ActiveChat | None:

@@ -16,7 +16,6 @@ from bot.gateway.turn_queue import TurnQueue
 from bot.history.retention import Retention
 from bot.history.search.searched_archive import SearchedArchive
 from bot.history.transcript.requests import RequestLog
-from bot.history.usage.sums import UsageSums
 from bot.llm.wrapper import WatchedModel
 from bot.periodic_jobs import PeriodicJob
 from bot.rss_monitor import LOOK_EVERY, RssMonitor
@@ -29,7 +28,6 @@ from bot.words import sentence
 IDLE_SECONDS = 1_800.0
 TEND_SECONDS = 10.0
 """Shorter than the time in which a quiet chat is worth compacting."""
-COUNT_SECONDS = 10.0
 PROBE_SECONDS = 5.0
 ASK_SECONDS = 30.0
 AWAY_SECONDS = 60.0
@@ -64,7 +62,6 @@ class MaintenanceJobs:
         memory: RssMonitor,
         reports: OperatorAlerts,
         logs: JsonlLog,
-        usage: UsageSums,
         artifacts: ArtifactStore,
         requests: RequestLog,
         retention: Retention,
@@ -82,8 +79,6 @@ class MaintenanceJobs:
         self._memory = memory
         self._reports = reports
         self._logs = logs
-        self._usage = usage
-        self._counted = True
         self._artifacts = artifacts
         self._requests = requests
         self._retention = retention
@@ -102,7 +97,6 @@ class MaintenanceJobs:
             PeriodicJob("see whether the journal writes", PROBE_SECONDS, self.probe),
             PeriodicJob("see whether the model is back", ASK_SECONDS, self.ask),
             PeriodicJob("look after MCP servers", ASK_SECONDS, self.look_after_servers),
-            PeriodicJob("count usage", COUNT_SECONDS, self.count_usage),
             PeriodicJob("evict idle chats", 300, self.evict),
             PeriodicJob("compact quiet chats", TEND_SECONDS, self._agent.tend),
             self._shared("sweep the journal", 3_600, self.sweep_journal),
@@ -174,16 +168,6 @@ class MaintenanceJobs:
             else:
                 self._reports.end(f"mcp {name}", sentence("operators.server_again", name=name))
 
-    async def count_usage(self) -> None:
-        """Add what the log has to the sums of usage."""
-        try:
-            await asyncio.to_thread(self._usage.catch_up)
-            self._counted = True
-        except errors.StorageError as error:
-            if self._counted:
-                self._log.write("storage", "usage is not counted now", level="warn", cause=str(error))
-            self._counted = False
-
     async def evict(self) -> None:
         await self._agent.flush()
         self._agent.evict(IDLE_SECONDS)
@@ -193,8 +177,6 @@ class MaintenanceJobs:
         await self._journal.sweep(now - KEEP_SECONDS, failed=now - KEEP_FAILED_SECONDS)
 
     async def sweep_logs(self) -> None:
-        # What is removed has been counted.
-        await self.count_usage()
         await asyncio.to_thread(self._logs.sweep)
 
     async def sweep_artifacts(self) -> None:

@@ -289,6 +289,10 @@ ON_THE_LOG = frozenset(
         "test_web_search::test_the_providers_search_gets_the_query_alone_and_the_asker_presses_once_words_of_others_are_there",
         "test_webhooks::test_a_kill_loses_nothing_of_what_was_posted_or_came_meanwhile",
         "test_webhooks::test_without_socket_and_poll_both_platforms_are_answered_and_forgeries_refused",
+        "test_metrics::test_all_that_operators_look_at_is_there_and_counts",
+        "test_full_disk::test_a_full_disk_raises_one_alarm_with_the_right_cause",
+        "test_doctor::test_beside_a_running_gateway_it_looks_at_journal_and_index_and_disturbs_nothing",
+        "test_doctor::test_damage_on_disk_and_open_files_are_found",
     }
 )
 """Tests by module and name, without parameters."""
