@@ -298,7 +298,7 @@ async def serving(  # noqa: PLR0915 - the wiring of one process, in order
             mcp,
             memory,
             services.artifacts,
-            alerts,
+            cast("OperatorAlerts", alerts),
             log,
         )
         told = PeriodicJob("say which parts do not work", PART_SECONDS, lines.look)

@@ -85,11 +85,14 @@ class UsageSums:
                 return found
             for _, sums in _grouped(db, ["''"], given):
                 found = sums
-            counts = {"error": found.errors, "latency": found.latencies, "rating": found.ratings}
+            counts: dict[str, Counter[Any]] = {
+                "error": found.errors,
+                "latency": found.latencies,
+                "rating": found.ratings,
+            }
             select = f"SELECT what, name, sum(count) FROM counts{_WHERE} GROUP BY 1, 2"  # noqa: S608 - constants
             for what, name, count in db.execute(select, given):
-                counter: Counter[Any] = counts[what]
-                counter[int(name) if what == "latency" else name] += count
+                counts[what][int(name) if what == "latency" else name] += count
             models = f"SELECT model, sum(calls) FROM usage{_WHERE} GROUP BY 1 HAVING sum(calls)"  # noqa: S608 - constants
             found.models.update(dict(db.execute(models, given)))
         return found

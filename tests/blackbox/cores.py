@@ -73,6 +73,8 @@ ON_THE_LOG = frozenset(
         "test_doctor::test_a_port_and_a_token_that_others_hold_are_for_later",
         "test_doctor::test_a_turn_goes_through_model_and_tools_with_and_without_a_gateway",
         "test_doctor::test_a_webhook_and_a_model_that_the_provider_lacks_are_named",
+        "test_doctor::test_beside_a_running_gateway_it_looks_at_journal_and_index_and_disturbs_nothing",
+        "test_doctor::test_damage_on_disk_and_open_files_are_found",
         "test_doctor::test_missing_scopes_are_named",
         "test_doctor::test_what_does_not_answer_is_for_later",
         "test_doctor::test_where_all_is_well_each_part_says_so_and_nothing_is_taken_in",
@@ -116,6 +118,7 @@ ON_THE_LOG = frozenset(
         "test_forwarded::test_an_edit_of_a_forward_is_no_word_of_the_person",
         "test_forwarded::test_it_stays_quoted_in_the_archive_and_where_that_is_loaded_after_a_restart",
         "test_forwarded::test_what_is_picked_out_or_quoted_from_elsewhere_is_named",
+        "test_full_disk::test_a_full_disk_raises_one_alarm_with_the_right_cause",
         "test_hangup::test_a_bare_start_writes_the_schemas",
         "test_hangup::test_a_terminal_that_closes_takes_nothing_with_it",
         "test_hangup::test_sighup_gives_a_changed_configuration_to_new_turns",
@@ -173,6 +176,7 @@ ON_THE_LOG = frozenset(
         "test_mentions::test_the_model_knows_who_writes_from_the_first_message_on",
         "test_mentions::test_what_a_slash_command_asks_in_a_channel_is_seen_there_with_who_asked",
         "test_mentions::test_what_the_mention_lacked_is_read_after_a_restart_too",
+        "test_metrics::test_all_that_operators_look_at_is_there_and_counts",
         "test_model_wire::test_a_bad_value_ends_the_start_with_the_line_that_mends_it",
         "test_model_wire::test_a_reply_that_is_all_thinking_gets_twice_the_room_once_and_then_it_is_told",
         "test_model_wire::test_effort_and_thinking_are_sent_as_the_model_takes_them_and_pinned",
@@ -191,6 +195,7 @@ ON_THE_LOG = frozenset(
         "test_operators::test_a_stranger_reads_that_operators_were_asked_only_where_one_was",
         "test_operators::test_a_stranger_who_adds_it_asks_to_be_let_in_and_the_group_hears_nothing",
         "test_operators::test_added_to_a_chat_it_says_once_how_it_is_spoken_to_over_a_kill_too",
+        "test_operators::test_an_event_that_cannot_be_read_is_told_to_operators_on_every_channel_once",
         "test_operators::test_an_operator_lets_a_stranger_in_by_a_button_that_a_kill_leaves_whole",
         "test_operators::test_an_operator_lets_a_stranger_in_from_the_chat",
         "test_operators::test_in_a_channel_a_stranger_alone_learns_that_they_have_to_be_let_in_and_once",
@@ -289,10 +294,6 @@ ON_THE_LOG = frozenset(
         "test_web_search::test_the_providers_search_gets_the_query_alone_and_the_asker_presses_once_words_of_others_are_there",
         "test_webhooks::test_a_kill_loses_nothing_of_what_was_posted_or_came_meanwhile",
         "test_webhooks::test_without_socket_and_poll_both_platforms_are_answered_and_forgeries_refused",
-        "test_metrics::test_all_that_operators_look_at_is_there_and_counts",
-        "test_full_disk::test_a_full_disk_raises_one_alarm_with_the_right_cause",
-        "test_doctor::test_beside_a_running_gateway_it_looks_at_journal_and_index_and_disturbs_nothing",
-        "test_doctor::test_damage_on_disk_and_open_files_are_found",
     }
 )
 """Tests by module and name, without parameters."""
