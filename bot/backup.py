@@ -31,7 +31,6 @@ from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Disk, OpenFile
 from bot.core import jsonl
 from bot.core.archive import rotation
-from bot.history.usage.sums import FILE as USAGE
 from bot.journal import snapshot
 from bot.system import SystemClock
 
@@ -107,7 +106,7 @@ def write(home: Path, target: Path, *, disk: Disk, clock: Clock, database: str |
                 writer = _Writer(shared, tar, disk, int(clock.now()))
                 writer.add_bytes(ABOUT, jsonl.dumps(_facts(clock, running=running)))
                 # The sums before the log that they are counted from: what they do not have yet is counted then.
-                for folder, name in ((shared, JOURNAL), (home, USAGE)):
+                for folder, name in ((shared, JOURNAL),):
                     if disk.size(folder / name):
                         snapshot.copy(folder / name, scratch / name)
                         writer.add(name, disk.open(scratch / name))
@@ -218,7 +217,7 @@ class _Writer:
 
 
 def _is_left_out(name: str) -> bool:
-    return name in _LEFT_OUT or name.startswith((JOURNAL, INDEX, USAGE)) or name.endswith((".new", ".tmp"))
+    return name in _LEFT_OUT or name.startswith((JOURNAL, INDEX)) or name.endswith((".new", ".tmp"))
 
 
 def _is_file(path: Path) -> bool:

@@ -46,15 +46,15 @@ from bot.core.leadership import Leadership
 from bot.core.models import ModelDeps
 from bot.core.skills import SkillFolder
 from bot.core.sql_log import Alert
-from bot.core.sqlite_log import SqliteLog
+from bot.core.sqlite_log import FILE, SqliteLog
 from bot.core.tasks.limits import TaskLimits
+from bot.core.usage import UsageSums
 from bot.dashboard.console import Console, ConsoleSources, PartHealth
 from bot.dashboard.metrics import Figures, LogMetrics, MetricsPage
 from bot.dashboard.server import Dashboard
 from bot.disk_reserve import DiskReserve
 from bot.history.memory.files import NoteStore
 from bot.history.memory.memories import Memories, SavedMemory
-from bot.history.usage.sums import UsageSums
 from bot.llm import factory
 from bot.llm.budgets import BudgetedModel, Spending, day_of
 from bot.llm.learned import LearnedFile
@@ -143,7 +143,7 @@ def build_dashboard(
         settings=lambda: config.shown_leaves(reload.settings),
         pending=services.lists.pending,
         archive=archive,
-        usage=UsageSums(home, environment.disk),
+        usage=UsageSums(home),
         logs=home / "logs",
         disk=environment.disk,
         clock=environment.clock,
@@ -219,7 +219,7 @@ def build_log(services: Services, codec: Codec, alert: Alert) -> EventLog:
             log=log,
             alert=alert,
         )
-    path = settings.home / "shipmate.db"
+    path = settings.home / FILE
     return SqliteLog(path, codec, clock=environment.clock, log=log, reserve=services.reserve, alert=alert)
 
 
@@ -366,10 +366,8 @@ def load_spending(spending: Spending, settings: config.Settings, environment: En
         return
     day = day_of(environment.clock.now())
     since = datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp()
-    sums = UsageSums(settings.home, environment.disk)
     try:
-        sums.catch_up()
-        spent = sums.spent(since)
+        spent = UsageSums(settings.home).spent(since)
     except errors.StorageError as error:
         log.write(
             "error", "the cost of today is not known: budgets begin anew", level="error", cause=str(error)

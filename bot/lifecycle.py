@@ -47,6 +47,7 @@ from bot.core.intake import Intake as CoreIntake
 from bot.core.live_messages import LiveMessages
 from bot.core.locales import FactLocales, Locales
 from bot.core.long_blocks import LongBlocks
+from bot.core.maintenance import Maintenance
 from bot.core.models import ModelDeps
 from bot.core.operator_chats import OperatorChats
 from bot.core.outbox import Outbox
@@ -56,6 +57,7 @@ from bot.core.reply import ReplyPorts
 from bot.core.runner import Runner, Slots
 from bot.core.saying import Saying
 from bot.core.turns import Turns
+from bot.core.usage import UsageRecorder
 from bot.dashboard.console import ActiveChat
 from bot.dashboard.metrics import LogMetrics, MetricsPage
 from bot.dashboard.server import Dashboard
@@ -74,11 +76,8 @@ DRAIN_SECONDS = 8.0
 CHECK_SECONDS = 5.0
 """Limit of the time that a start waits for the provider's verdict on the key."""
 LONGEST_RETRY = 30.0
-LOOK_SECONDS = 5.0
-"""Interval between two looks at the memory that the process takes."""
 PART_SECONDS = 2.0
 """Interval between two looks at which parts work."""
-KEEP_LEARNED_SECONDS = 60.0
 ASK_LIMITS_SECONDS = 600.0
 """Interval between two questions to a provider that did not answer the first one."""
 
@@ -115,6 +114,8 @@ class Gateway:
     watch: ChannelWatchdog
     readiness: Readiness
     reload: ConfigurationReload
+    maintenance: Maintenance
+    counted: LogMetrics | None
     dashboard: Dashboard | None
 
 
@@ -146,6 +147,7 @@ def assemble(
     )
     chats = Chats(event_log, codec, make, clock=clock, ids=ids)
     saying = Saying(channels, services.redact)
+    log.observers.append(UsageRecorder(chats).observe)
     tasks, slots, door = BackgroundTasks(log), Slots(settings.queue.max_concurrent_turns), Door()
     locales = Locales(FactLocales(chats), tasks.start, log, zone=settings.schedule.timezone)
     operators = OperatorChats(services.operators, channels, services.manifests)
@@ -348,6 +350,18 @@ def assemble(
         watch,
         readiness,
         reload,
+        Maintenance(
+            event_log,
+            services.reserve,
+            services.model,
+            services.learned,
+            mcp,
+            memory,
+            services.artifacts,
+            alerts,
+            log,
+        ),
+        counted,
         dashboard,
     )
 
@@ -372,9 +386,8 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
     periodic = PeriodicJobs(
         [
             *door.periodic,
+            *gateway.maintenance.jobs(),
             PeriodicJob("say which parts do not work", PART_SECONDS, lines.look),
-            PeriodicJob("look at the memory", LOOK_SECONDS, gateway.memory.look),
-            PeriodicJob("keep what was learnt of models", KEEP_LEARNED_SECONDS, services.learned.save),
             PeriodicJob("ask what the model takes in", ASK_LIMITS_SECONDS, ask_limits),
         ],
         log,
@@ -383,6 +396,7 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
         gateway.memory.start()
         around.callback(gateway.memory.stop)
         await asyncio.to_thread(services.reserve.look)
+        await gateway.memory.look()
         if gateway.dashboard is not None:
             await gateway.dashboard.start()
             around.push_async_callback(gateway.dashboard.stop)
@@ -409,6 +423,8 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
         around.callback(checking.cancel)
         for serve in (*door.serves, gateway.watch.run):
             tasks.serve(serve())
+        if gateway.counted is not None:
+            tasks.serve(gateway.counted.watch_loop(environment.clock))
         around.push_async_callback(tasks.drain, 1.0)
         await gateway.runner.start()
         await gateway.files.start()

@@ -34,8 +34,6 @@ from bot.history import line_stream
 from bot.history.archive.store import ChatStore
 from bot.history.memory.files import SESSION, NoteStore
 from bot.history.transcript.store import Transcript
-from bot.history.usage.sums import FILE as USAGE
-from bot.history.usage.sums import UsageSums
 from bot.journal import personal
 
 SENT, RECEIVED, OUTGOING = "sent", "received", "outgoing"
@@ -61,7 +59,6 @@ class Kept(Enum):
     JOURNAL = "row of the journal", "rows of the journal"
     ACCESS = "entry of the access list", "entries of the access list"
     LOGS = "line of the log", "lines of the log"
-    USAGE = "sum of usage", "sums of usage"
 
 
 @dataclass(slots=True)
@@ -100,7 +97,6 @@ class PersonalData:
         self._archives = rotation.ArchiveFiles(home / CHATS, disk)
         self._artifacts = ArtifactStore(home / ARTIFACTS, disk=disk, ids=ids, clock=clock, log=log)
         self._notes = NoteStore(home / MEMORY, disk=disk)
-        self._usage = UsageSums(home, disk)
         self._database = database
 
     # ------------------------------------------------------------ finding
@@ -208,9 +204,6 @@ class PersonalData:
             rows = personal.rows(self._journal, self._person, found.requests, found.own)
             for table, row in rows:
                 yield f"journal.{table}", row
-        if self._disk.size(self._home / USAGE):
-            for row in self._usage.rows(str(self._person), found.own):
-                yield USAGE, row
 
     async def _exported_notes(self, found: Found) -> AsyncIterator[Json]:
         owners = [MemoryOwner("person", str(self._person))]
@@ -247,14 +240,8 @@ class PersonalData:
         with contextlib.nullcontext() if self._database else instance.locked(self._home):
             instance.must_be_whole(self._home)
             self._bring_lines()
-            counted = bool(self._disk.size(self._home / USAGE))
-            # After a try that was cut off, days of the log are shorter: they would be counted anew, without what has gone.
-            if counted and not self._disk.size(self._home / NOTE):
-                self._usage.catch_up()
             found = self._taken_up(self.find())
             gone = self._erase_logs(found)
-            if counted:
-                gone[Kept.USAGE] = self._usage.erase(str(self._person), found.own)
             gone |= await self._erase_notes(found)
             gone |= await self._erase_artifacts(found)
             gone |= self._erase_transcripts(found)

@@ -159,7 +159,7 @@ def permissions(root: Path) -> Iterator[Finding]:
     """Files that others on this machine may read or change."""
     wanted = [(".env", 0o077, "600"), ("ship.json", 0o022, "go-w")]
     if (
-        root / HOME / "journal.db"
+        root / HOME / "shipmate.db"
     ).exists():  # before the first start there is nothing to read, and that closes it
         wanted.insert(0, (HOME, 0o077, "700"))
     told: list[Finding] = []
@@ -216,49 +216,25 @@ def database(config: Settings) -> Iterator[Finding]:
 
 
 def stored(root: Path) -> Iterator[Finding]:
-    """Journal, search index and sums of usage."""
+    """The log of the chats and the search index."""
+    from bot.core import sqlite_log
     from bot.features.search.index import FILE as INDEX
     from bot.features.search.index import verdict
-    from bot.history.usage.sums import FILE, UsageSums
-    from bot.journal import view
-    from bot.journal.file import copies
-    from bot.system import SystemDisk
 
-    journal, index = root / HOME / "journal.db", root / HOME / INDEX
+    journal, index = root / HOME / sqlite_log.FILE, root / HOME / INDEX
     if not journal.is_file():
         yield Finding("journal", "ok", "none yet")
+    elif damage := sqlite_log.damage(journal):
+        remedy = f"stop Shipmate, keep a copy of {HOME}, and restore a backup"
+        yield Finding("journal", "wrong", f"damaged: {damage}", remedy)
     else:
-        size = in_words(journal.stat().st_size)
-        if why := view.refusal(journal):
-            yield Finding("journal", "wrong", why)
-        elif damage := view.damage(journal):
-            remedy = "stop Shipmate, keep a copy, and start it: what can be read is taken over"
-            yield Finding("journal", "wrong", f"damaged: {damage}", remedy)
-        else:
-            yield Finding("journal", "ok", f"whole, {size}")
-    yield from (
-        Finding(
-            "journal copy",
-            "ok",
-            f"{one.name}, {in_words(one.stat().st_size)}, of before an upgrade",
-            f"rm '{one}'",
-        )
-        for one in copies(journal)
-    )
+        yield Finding("journal", "ok", f"whole, {in_words(journal.stat().st_size)}")
     if not index.is_file():
         yield Finding("search index", "ok", "none yet")
     elif why := verdict(index):
         yield Finding("search index", "warn", why, f"run `{command('index rebuild', root)}`: nothing is lost")
     else:
         yield Finding("search index", "ok", f"whole, {in_words(index.stat().st_size)}")
-    sums = root / HOME / FILE
-    if not sums.is_file():
-        yield Finding("usage", "ok", "no sums yet")
-    elif why := UsageSums(root / HOME, SystemDisk()).damage():
-        remedy = "remove .ship/usage.db: it is counted anew from the log; days whose log is gone are in backups alone"
-        yield Finding("usage", "warn", f"damaged: {why}", remedy)
-    else:
-        yield Finding("usage", "ok", f"whole, {in_words(sums.stat().st_size)}")
 
 
 async def isolation(config: Settings) -> Finding:

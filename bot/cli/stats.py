@@ -1,4 +1,4 @@
-"""`shipmate stats`: requests, tokens, cost and latency of the model, from the sums of the operator's log."""
+"""`shipmate stats`: requests, tokens, cost and latency of the model, from the log of the chats."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from bot.history.usage.sums import UsageSums, UsageTotals
+    from bot.core.usage import UsageSums
+    from bot.telemetry.usage import UsageTotals
 
 SHOWN = 10
 """Chats that are listed, the dearest first; of more than these no names are looked up."""
@@ -39,19 +40,14 @@ def stats(
         str | None,
         typer.Option(metavar="BY", help="One line for each day (UTC), person, chat or model."),
     ] = None,
-    rebuild: Annotated[bool, typer.Option("--rebuild", help="Count the whole log anew first.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Tokens, share of the cache, cost, errors and latency. Summed up from the log; sums stay when its files are removed."""
-    from bot.history.usage.sums import UsageSums
-    from bot.system import SystemDisk
+    """Tokens, share of the cache, cost, errors and latency. Sums stay when conversations are removed."""
+    from bot.core.usage import UsageSums
 
     group = None if by is None else _group(by)
     hint_of_folder(root)
-    sums = UsageSums(root / HOME, SystemDisk())
-    if rebuild:
-        sums.rebuild()
-    sums.catch_up()
+    sums = UsageSums(root / HOME)
     start = 0.0 if since is None else moment(since).timestamp()
     if group is not None:
         parts = sums.by(group.value, chat=chat, since=start)

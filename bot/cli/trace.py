@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bot.core.events import EventData
-    from bot.history.usage.sums import UsageTotals
     from bot.telemetry.log_reader import Line
+    from bot.telemetry.usage import UsageTotals
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def trace(
     as_json: AsJson = False,
 ) -> None:
     """The path of one turn. Inbound, model calls, tools, delivery, cost. Works beside a running gateway."""
-    from bot.history.usage.trace import detail_words, total_of
+    from bot.telemetry.trace import detail_words, total_of
 
     asked = request_id.upper()
     records, turn, lines = None, asked, _lines(root, asked)
@@ -169,7 +169,7 @@ def _lines(root: Path, request_id: str) -> list[Line]:
 
 
 def _event(line: Line) -> TraceEvent:
-    from bot.history.usage.causes import details_of
+    from bot.telemetry.usage import details_of
 
     words = f"{line.get('kind')}: {line.get('message')}"
     return TraceEvent(str(line.get("timestamp", "")), "log", words, details_of(line))
@@ -179,7 +179,7 @@ def _show_steps(lines: list[Line]) -> None:
     """One line for each step: offset, duration, tokens that were read and written, the share that came from the cache, cost, and
     what it was.
     """
-    from bot.history.usage.trace import steps_of
+    from bot.telemetry.trace import steps_of
 
     say(f"{'offset':>11} {'ms':>9} {'tokens':>15} {'cache':>5} {'cost':>9}")
     for one in steps_of(lines):

@@ -10,7 +10,7 @@ from typing import Protocol
 from bot.contracts.agent import ChatStats
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
-from bot.core.events import Answered, Event, TurnEnded, fact_of, keys_of
+from bot.core.events import Event, TurnEnded, Used, fact_of, keys_of
 
 Committed = Callable[[Mapping[ChatKey, int]], None]
 """Hears, on the event loop, the number of the newest event on disk of each chat that a commit has brought further."""
@@ -229,21 +229,22 @@ class MemoryLog:
     async def usage(self, chat: ChatKey) -> ChatStats:
         self.write()
         data = [one.data for one in self.on_disk[chat].values()]
-        calls = [one for one in data if isinstance(one, Answered) and one.usage]
+        used = [one for one in data if isinstance(one, Used)]
+        billed = [one for one in used if one.usage is not None]
         counted = {
-            field: sum(one.usage.get(name, 0) for one in calls)
+            field: sum((one.usage or {}).get(name, 0) for one in billed)
             for field, name in (
-                ("input_tokens", "input"),
-                ("output_tokens", "output"),
-                ("cache_read_tokens", "cacheRead"),
-                ("cache_write_tokens", "cacheWrite"),
+                ("input_tokens", "inputTokens"),
+                ("output_tokens", "outputTokens"),
+                ("cache_read_tokens", "cacheReadTokens"),
+                ("cache_write_tokens", "cacheWriteTokens"),
             )
         }
         return ChatStats(
             sum(isinstance(one, TurnEnded) and one.end == "answered" for one in data),
-            calls=len(calls),
-            unpriced=sum(one.cost_usd is None for one in calls),
-            cost_usd=sum(one.cost_usd or 0.0 for one in calls),
+            calls=sum(not one.error for one in used),
+            unpriced=sum(one.cost_usd is None for one in billed),
+            cost_usd=sum(one.cost_usd or 0.0 for one in billed),
             **counted,
         )
 

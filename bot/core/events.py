@@ -258,6 +258,30 @@ class Answered(EventData):
 
 
 @dataclass(frozen=True, slots=True)
+class Used(EventData):
+    """A call of the model has ended, whatever it was for: a turn, a task, a summary. `usage` is what the provider bills, None where
+    nothing is known; `error` is the type of a failure, "" of an answer. Sums of usage count these.
+    """
+
+    kind: ClassVar[str] = "used"
+    model: str
+    purpose: str
+    person: str = ""
+    usage: Mapping[str, int] | None = None
+    cost_usd: float | None = None
+    error: str = ""
+    latency_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Rated(EventData):
+    """A person thinks this of the answer of a turn: good, bad, or none any more."""
+
+    kind: ClassVar[str] = "rated"
+    rating: str
+
+
+@dataclass(frozen=True, slots=True)
 class ToolStarted(EventData):
     """A tool has begun: without a `ToolEnded` of the same boot nobody knows whether it took effect. What it does for a `task` stands in the
     chat of that, so it goes on.
@@ -520,6 +544,8 @@ CORE: tuple[type[EventData], ...] = (
     Told,
     Asked,
     Answered,
+    Used,
+    Rated,
     ToolStarted,
     ToolEnded,
     Queued,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from bot.core.events import Codec
 from bot.core.sql_log import CONTENT, Alert, SqlLog
 from bot.disk_reserve import DiskReserve
 
+FILE = "shipmate.db"
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS events (
   n INTEGER PRIMARY KEY, chat TEXT NOT NULL, seq INTEGER NOT NULL, id TEXT NOT NULL UNIQUE, turn TEXT, person TEXT,
@@ -23,20 +25,36 @@ CREATE TABLE IF NOT EXISTS keys (key TEXT PRIMARY KEY, chat TEXT NOT NULL, seq I
 CREATE TABLE IF NOT EXISTS chats (chat TEXT PRIMARY KEY, base INTEGER NOT NULL, open INTEGER) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS open_chats ON chats (chat) WHERE open IS NOT NULL;
 CREATE TABLE IF NOT EXISTS usage (
-  day TEXT, chat TEXT, model TEXT, turns INTEGER NOT NULL, calls INTEGER NOT NULL, unpriced INTEGER NOT NULL, input INTEGER NOT NULL,
-  output INTEGER NOT NULL, cache_read INTEGER NOT NULL, cache_write INTEGER NOT NULL, cost REAL NOT NULL,
-  PRIMARY KEY (chat, day, model)) WITHOUT ROWID;
-CREATE TRIGGER IF NOT EXISTS used AFTER INSERT ON events
-WHEN CASE WHEN NEW.kind NOT IN ('answered', 'turn_ended') OR NOT json_valid(NEW.data) THEN 0
-     WHEN NEW.kind = 'answered' THEN NEW.data ->> '$.usage' IS NOT NULL ELSE NEW.data ->> '$.end' = 'answered' END BEGIN
+  hour INTEGER, chat TEXT, person TEXT, model TEXT, purpose TEXT, turns INTEGER NOT NULL, failed INTEGER NOT NULL,
+  answered INTEGER NOT NULL, calls INTEGER NOT NULL, unpriced INTEGER NOT NULL, input INTEGER NOT NULL, output INTEGER NOT NULL,
+  cache_read INTEGER NOT NULL, cache_write INTEGER NOT NULL, cost REAL NOT NULL,
+  PRIMARY KEY (chat, hour, person, model, purpose)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS counts (
+  hour INTEGER, chat TEXT, what TEXT, name TEXT, count INTEGER NOT NULL, PRIMARY KEY (chat, hour, what, name)) WITHOUT ROWID;
+CREATE TRIGGER IF NOT EXISTS used AFTER INSERT ON events WHEN NEW.kind = 'used' BEGIN
   INSERT INTO usage VALUES (
-    date(NEW.at, 'unixepoch'), NEW.chat, coalesce(NEW.data ->> '$.model', ''), NEW.kind = 'turn_ended', NEW.kind = 'answered',
-    NEW.kind = 'answered' AND NEW.data ->> '$.cost_usd' IS NULL, coalesce(NEW.data ->> '$.usage.input', 0),
-    coalesce(NEW.data ->> '$.usage.output', 0), coalesce(NEW.data ->> '$.usage.cacheRead', 0),
-    coalesce(NEW.data ->> '$.usage.cacheWrite', 0), coalesce(NEW.data ->> '$.cost_usd', 0))
-  ON CONFLICT DO UPDATE SET turns = turns + excluded.turns, calls = calls + excluded.calls, unpriced = unpriced + excluded.unpriced,
-    input = input + excluded.input, output = output + excluded.output, cache_read = cache_read + excluded.cache_read,
+    CAST(NEW.at / 3600 AS INTEGER), NEW.chat, coalesce(NEW.data ->> '$.person', ''), NEW.data ->> '$.model', NEW.data ->> '$.purpose', 0, 0, 0,
+    NEW.data ->> '$.error' IS NULL, NEW.data ->> '$.usage' IS NOT NULL AND NEW.data ->> '$.cost_usd' IS NULL,
+    coalesce(NEW.data ->> '$.usage.inputTokens', 0), coalesce(NEW.data ->> '$.usage.outputTokens', 0),
+    coalesce(NEW.data ->> '$.usage.cacheReadTokens', 0), coalesce(NEW.data ->> '$.usage.cacheWriteTokens', 0),
+    coalesce(NEW.data ->> '$.cost_usd', 0))
+  ON CONFLICT DO UPDATE SET calls = calls + excluded.calls, unpriced = unpriced + excluded.unpriced, input = input + excluded.input,
+    output = output + excluded.output, cache_read = cache_read + excluded.cache_read,
     cache_write = cache_write + excluded.cache_write, cost = cost + excluded.cost;
+  INSERT INTO counts VALUES (CAST(NEW.at / 3600 AS INTEGER), NEW.chat, iif(NEW.data ->> '$.error' IS NULL, 'latency', 'error'),
+    coalesce(NEW.data ->> '$.error', NEW.data ->> '$.latency_ms', 0), 1)
+  ON CONFLICT DO UPDATE SET count = count + 1;
+END;
+CREATE TRIGGER IF NOT EXISTS turn_counted AFTER INSERT ON events WHEN NEW.kind = 'turn_ended'
+AND NEW.data ->> '$.end' <> 'handled' AND EXISTS (SELECT 1 FROM events WHERE id = NEW.turn AND kind = 'received') BEGIN
+  INSERT INTO usage SELECT CAST(NEW.at / 3600 AS INTEGER), NEW.chat, substr(NEW.chat, 1, instr(NEW.chat, ':')) || coalesce(person, ''), '', '', 1,
+    NEW.data ->> '$.end' IN ('failed', 'withdrawn'), NEW.data ->> '$.end' = 'answered', 0, 0, 0, 0, 0, 0, 0
+    FROM events WHERE id = NEW.turn
+  ON CONFLICT DO UPDATE SET turns = turns + 1, failed = failed + excluded.failed, answered = answered + excluded.answered;
+END;
+CREATE TRIGGER IF NOT EXISTS rated AFTER INSERT ON events WHEN NEW.kind = 'rated' BEGIN
+  INSERT INTO counts VALUES (CAST(NEW.at / 3600 AS INTEGER), NEW.chat, 'rating', NEW.data ->> '$.rating', 1)
+  ON CONFLICT DO UPDATE SET count = count + 1;
 END;
 CREATE TABLE IF NOT EXISTS facts (kind TEXT, key TEXT, value TEXT NOT NULL, PRIMARY KEY (kind, key)) WITHOUT ROWID;
 """
@@ -113,3 +131,14 @@ class SqliteLog(SqlLog):
         for db in (self._db, self._read_db):
             if db is not None:
                 db.close()
+
+
+def damage(path: Path) -> str:
+    """The first damage of a database, which stays as it is; "" where it is whole. Blocking."""
+    try:
+        address = f"{path.absolute().as_uri()}?mode=ro"
+        with contextlib.closing(sqlite3.connect(address, uri=True, timeout=30.0)) as db:
+            (found,) = db.execute("PRAGMA integrity_check(1)").fetchone()
+    except sqlite3.Error as error:
+        return str(error)
+    return "" if found == "ok" else str(found)

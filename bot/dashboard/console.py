@@ -20,11 +20,13 @@ from bot.contracts.archive import Archive, HistoryQuery
 from bot.contracts.environment import Clock, Disk
 from bot.contracts.identity import ChatKey
 from bot.core.archive.store import ChatInfo, names_of, people_of
+from bot.core.usage import By, UsageSums
 from bot.dashboard.metrics import Figures
-from bot.history.usage.sums import By, Level, UsageSums, UsageTotals
-from bot.history.usage.trace import steps_of, total_of
 from bot.sizes import in_words
+from bot.telemetry.causes import CauseCounts, Level
 from bot.telemetry.log_reader import LineFilter, LogReader
+from bot.telemetry.trace import steps_of, total_of
+from bot.telemetry.usage import UsageTotals
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,8 @@ class PartHealth:
 PAGES = Path(__file__).with_name("pages")
 ROWS = 50
 """Of one page of a list."""
+COUNT_SECONDS = 0.5
+"""Max seconds for which a page waits until the errors of the log are counted."""
 STEPS = 500
 """Of a turn that are shown."""
 LONGEST = 4_000
@@ -97,6 +101,8 @@ class Console:
     def __init__(self, sources: ConsoleSources) -> None:
         self._of = sources
         self._one = asyncio.Lock()
+        self._causes = CauseCounts(sources.logs, sources.disk)
+        self._counting: asyncio.Task[tuple[list[Any], int] | None] | None = None
         self._templates = _environment(sources.clock)
 
     def add_to(self, app: web.Application) -> None:
@@ -231,9 +237,13 @@ class Console:
     async def _errors(self, request: web.Request) -> Found:
         level: Level = "warn" if request.query.get("level") == "warn" else "error"
         period, page = _period(request), _number(request, "page", 1)
-        counted = await asyncio.to_thread(
-            self._of.usage.causes, level, self._since(period), offset=(page - 1) * ROWS, limit=ROWS
+        ask = asyncio.to_thread(
+            self._causes.newest, level, self._since(period), offset=(page - 1) * ROWS, limit=ROWS
         )
+        self._counting = asyncio.create_task(ask)
+        # The first time it reads the whole log: other pages do not wait for that.
+        done, _ = await asyncio.wait([self._counting], timeout=COUNT_SECONDS)
+        counted = self._counting.result() if done else None
         causes, total = counted or ([], 0)
         return {
             "counted": counted is not None,

@@ -77,7 +77,7 @@ class JsonlLog:
         self._clock = clock
         self._ids = ids
         self._redact = redact or LogRedactor()
-        self._observers = observers
+        self.observers = list(observers)
         self._keep = timedelta(keep_days)
         self._max_bytes = max_bytes
         self._capacity = capacity
@@ -123,7 +123,7 @@ class JsonlLog:
             "step": step if isinstance(step, int) else None,
         }
         line |= {key: value for key, value in where.items() if value is not None}
-        for observe in self._observers:
+        for observe in self.observers:
             observe(line)
         with self._wake:
             if not self._closed and self._admit(line, level):

@@ -46,6 +46,14 @@ class LineFilter:
         named = self.request or self.chat or ""
         return named.encode() if named.isascii() and named.isprintable() and '"' not in named else b""
 
+    def may_hold(self, raw: bytes) -> bool:
+        """False for bytes that have none of its lines."""
+        return self.holds in raw and (
+            self.level < LEVELS["warn"]
+            or b'"error"' in raw
+            or (self.level == LEVELS["warn"] and b'"warn"' in raw)
+        )
+
 
 @dataclass
 class LogReader:
@@ -113,7 +121,7 @@ class LogReader:
                 rest = b""  # the last line may still be written
                 while block := file.read(READ):
                     whole, end, rest = (rest + block).rpartition(b"\n")
-                    for raw in whole.split(b"\n") if self.wanted.holds in whole else ():
+                    for raw in whole.split(b"\n") if self.wanted.may_hold(whole) else ():
                         if (line := self._parsed(raw)) is not None:
                             yield line
                     self._places[name] = self._places.get(name, 0) + len(whole) + len(end)
@@ -126,7 +134,7 @@ class LogReader:
 
     def _parsed(self, raw: bytes) -> tuple[str, Line] | None:
         """A line, if it is wanted."""
-        if self.wanted.holds not in raw:
+        if not self.wanted.may_hold(raw):
             return None
         text = raw.decode("utf-8", "replace").strip()
         try:

@@ -18,8 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from bot import ulids
-from bot.history.usage.sums import UsageSums
-from bot.system import SystemDisk
 
 DAYS = 30
 CHATS = 500
@@ -101,11 +99,6 @@ def main(lines: int) -> None:
         logs = Path(folder) / ".ship" / "logs"
         logs.mkdir(parents=True)
         fill(logs, lines)
-        sums = UsageSums(logs.parent, SystemDisk())
-        for name in ("the whole log", "nothing new"):
-            began = time.perf_counter(), time.process_time()
-            sums.catch_up()
-            _say(name, (time.perf_counter() - began[0], time.process_time() - began[1]))
         _say("version", _least("version", "--json"))
         for by in ("", "day", "person", "chat", "model"):
             words = ("stats", "--dir", folder, *(("--by", by) if by else ()))

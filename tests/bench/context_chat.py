@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from bot.agent.pool import AgentPool
+from bot.maintenance import IDLE_SECONDS, TEND_SECONDS
 from pydantic import BaseModel
 
 from bot.contracts.agent import TurnRequest
@@ -42,7 +43,6 @@ from bot.history.transcript.store import Transcript
 from bot.llm.body import body_of, headers_of
 from bot.llm.windows import ContextWindows
 from bot.llm.wrapper import SystemRoleModel
-from bot.maintenance import IDLE_SECONDS, TEND_SECONDS
 from bot.system import SystemDisk, UlidSource
 from bot.testing import anthropic_cache as cache
 from bot.testing import anthropic_rules as rules

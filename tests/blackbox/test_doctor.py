@@ -123,9 +123,9 @@ async def test_damage_on_disk_and_open_files_are_found(world: World) -> None:
     await world.turns(1)
     await world.process.stop()
     home = world.root / ".ship"
-    journal = bytearray((home / "journal.db").read_bytes())
+    journal = bytearray((home / "shipmate.db").read_bytes())
     journal[5_000:9_000] = b"\xff" * 4_000
-    (home / "journal.db").write_bytes(journal)
+    (home / "shipmate.db").write_bytes(journal)
     (home / "index.db").write_bytes(b"no database at all" * 500)
     home.chmod(0o755)
     found: dict[str, Any] = await doctor(world, 78)

@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from bot.history.usage.sums import UsageSums
-from bot.system import SystemDisk
+from bot.core.usage import UsageSums
 from bot.testing.anthropic_script import tool_use
 from tests.blackbox.conftest import ANN, PERSON, ROOM, World
 
@@ -86,8 +85,7 @@ async def test_the_log_links_one_request_id_from_inbound_to_delivery(world: Worl
     assert (response["purpose"], response["person"]) == ("turn", f"telegram:{PERSON}")
     (whose,) = [line["details"]["person"] for line in lines if line["kind"] == "turn_end"]
     assert whose == f"telegram:{PERSON}"
-    sums = UsageSums(world.root / ".ship", SystemDisk())
-    sums.catch_up()
+    sums = UsageSums(world.root / ".ship")
     assert [(name, part.turns) for name, part in sums.by("person")] == [(f"telegram:{PERSON}", 1)]
     assert [line["role"] for line in world.archive()] == ["user", "assistant"]
 

@@ -141,15 +141,19 @@ class EventLogContract(ABC):
             assert await log.cursor("archive") == 2
 
     async def test_what_a_chat_used_is_counted_once(self, place: Any) -> None:
-        used = {"input": 5, "output": 2, "cacheRead": 3, "cacheWrite": 1}
+        usage = {"inputTokens": 5, "outputTokens": 2, "cacheReadTokens": 3, "cacheWriteTokens": 1}
         async with self.opened(place) as log:
-            priced = events.Answered("a", [], "end_turn", "one", usage=used, cost_usd=0.25)
-            known = [entry(1, priced), entry(2, events.TurnEnded("answered"))]
+            priced = events.Used("one", "turn", "telegram:1", usage, 0.25)
+            asked = entry(1, received("k1"))
+            over = entry(2, events.TurnEnded("answered"))
+            known = [asked, replace(over, event=replace(over.event, turn=asked.event.id)), entry(3, priced)]
             log.append(known)
             await log.committed()
-            log.append([*known, entry(3, replace(priced, model="two", cost_usd=None))])
-            log.append([entry(4, events.TurnEnded("failed")), entry(5, events.Answered("b", [], "stopped"))])
-            log.append([entry(6, replace(priced, usage={}), OTHER)])
+            log.append([*known, entry(4, replace(priced, model="two", purpose="memory", cost_usd=None))])
+            log.append(
+                [entry(5, events.TurnEnded("failed")), entry(6, events.Used("b", "turn", error="Overloaded"))]
+            )
+            log.append([entry(1, priced, OTHER)])
             await log.committed()
             found = await log.usage(ONE)
             assert found == ChatStats(1, 0, 2, 1, 10, 6, 2, 4, cost_usd=0.25)

@@ -24,7 +24,6 @@ from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.outbound import OutboxRow
 from bot.history.archive.store import ChatStore
-from bot.history.usage.sums import UsageSums
 from bot.journal import SqliteJournal
 from bot.personal_data import PersonalData
 from bot.system import SystemClock, SystemDisk, UlidSource
@@ -212,26 +211,6 @@ async def test_no_line_is_missing_or_doubled_while_the_archive_is_written_and_ro
     assert found[-1] != found[0]
     for texts in found:
         assert texts == [str(one) for one in range(len(texts))]
-
-
-async def test_sums_of_usage_that_are_being_written_are_carried_whole(home: Path, tmp_path: Path) -> None:
-    sums = UsageSums(home, DISK)
-    sums.catch_up()
-    details = {"model": "m", "usage": {"inputTokens": 1}, "costUsd": 1.0}
-    told = {"kind": "llm_response", "timestamp": "2026-11-24T12:00:00Z", "details": details}
-    (home / "logs").mkdir()
-    (home / "logs" / "2026-11-24.jsonl").write_text(json.dumps(told) + "\n", encoding="utf-8")
-    with closing(sqlite3.connect(home / "usage.db")) as db:
-        db.execute(
-            "SELECT count(*) FROM usage"
-        ).fetchone()  # from now on what is written stays beside the file
-        sums.catch_up()
-        assert (home / "usage.db-wal").stat().st_size
-        there = carried(home, tmp_path / "there")
-    assert not list(there.glob("usage.db-*"))
-    assert UsageSums(there, DISK).total().cost == 1.0
-    UsageSums(there, DISK).catch_up()
-    assert UsageSums(there, DISK).total().cost == 1.0
 
 
 async def test_a_line_that_is_half_written_is_left_out(home: Path, tmp_path: Path) -> None:

@@ -23,7 +23,6 @@ from bot.contracts.outbound import OutboxRow
 from bot.core.artifacts import ArtifactStore
 from bot.history.archive.store import ChatStore
 from bot.history.memory.files import NoteStore
-from bot.history.usage.sums import UsageSums
 from bot.journal import SqliteJournal
 from bot.personal_data import PARTS, Kept, PersonalData
 from bot.system import SystemClock, SystemDisk, UlidSource
@@ -167,57 +166,6 @@ async def test_the_same_id_on_another_channel_is_another_person_in_the_log(home:
     assert other not in [item["value"] async for item in data(home).export() if item["from"] == "logs"]
     await data(home).erase()
     assert json.dumps(other).encode() in (home / "logs" / "2026-11-24.jsonl").read_bytes()
-
-
-async def test_sums_of_usage_stay_without_names(home: Path) -> None:
-    usage = {"inputTokens": 1, "outputTokens": 1, "cacheReadTokens": 0, "cacheWriteTokens": 0}
-    for key, person in ((ALONE, ANN), (GROUP, ANN), (GROUP, BOB)):
-        details = {
-            "model": "m",
-            "person": f"telegram:{person}",
-            "usage": usage,
-            "costUsd": 1.0,
-            "latencyMs": 5,
-        }
-        told = {"kind": "llm_response", "chatKey": str(key), "timestamp": "2026-11-24T12:00:00Z"}
-        with (home / "logs" / "2026-11-24.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps(told | {"details": details}) + "\n")
-    sums = UsageSums(home, DISK)
-    sums.catch_up()
-    assert [item async for item in data(home).export() if item["from"] == "usage.db"] != []
-    gone = await data(home).erase()
-    assert gone[Kept.USAGE] == 3
-    assert sums.total().cost == 3.0
-    sums.catch_up()
-    assert sums.total().cost == 3.0
-    assert {person for person, _ in sums.by("person")} == {"", f"telegram:{BOB}"}
-    assert ANN.encode() not in everything(home)
-
-
-async def test_an_erasure_that_is_cut_off_costs_no_sums(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    usage = {"inputTokens": 1, "outputTokens": 1, "cacheReadTokens": 0, "cacheWriteTokens": 0}
-    details = {"model": "m", "person": f"telegram:{BOB}", "costUsd": 1.0, "usage": usage, "latencyMs": 5}
-    bobs = {
-        "kind": "llm_response",
-        "chatKey": str(GROUP),
-        "timestamp": "2026-11-24T12:00:00Z",
-        "details": details,
-    }
-    anns = bobs | {"chatKey": str(ALONE), "details": details | {"person": f"telegram:{ANN}"}}
-    with (home / "logs" / "2026-11-24.jsonl").open("a", encoding="utf-8") as file:
-        file.write(f"{json.dumps(bobs)}\n{json.dumps(anns)}\n")
-    sums = UsageSums(home, DISK)
-    sums.catch_up()
-
-    def killed(*_: Any) -> int:
-        raise OSError("cut off")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(UsageSums, "erase", killed)
-        with pytest.raises(OSError, match="cut off"):
-            await data(home).erase()
-    await data(home).erase()
-    assert sums.total().cost == 2.0
 
 
 def texts(home: Path) -> set[str]:

@@ -8,7 +8,7 @@ def _build(runtime: Runtime) -> Hooks:
     receipts = Receipts(runtime)
     return Hooks(
         commands={"receipt": Command.saying(receipts.receipt)},
-        signals={"rating": Command.saying(receipts.rate)},
+        signals={"rating": Command(receipts.rate)},
     )
 
 

@@ -8,8 +8,9 @@ from bot import text
 from bot.contracts.inbound import Inbound
 from bot.core import blocks, events
 from bot.core.chat import Phase, Turn
+from bot.core.chats import Fact
 from bot.core.events import Event
-from bot.core.feature import Runtime
+from bot.core.feature import Done, Runtime
 from bot.core.turn_lookup import TurnLookup, TurnRef
 from bot.features.receipts import wording
 from bot.words import CATALOGUES, DEFAULT, say
@@ -167,8 +168,8 @@ class Receipts:
         ]
         return "\n".join(filter(None, lines))
 
-    async def rate(self, rating: Inbound) -> str:
-        """Write 👍 or 👎 into the operator's log with the turn of the answer; one of a message that is no answer is none. Nobody is told
+    async def rate(self, rating: Inbound) -> Done:
+        """Keep 👍 or 👎 with the turn of the answer, and tell operators in their log; one of a message that is no answer is none. Nobody is told
         anything: the platform shows it by itself.
         """
         turn = await self._turns.of_message(rating.chat_key, rating.answers) if rating.answers else None
@@ -182,4 +183,5 @@ class Receipts:
                 person=str(rating.person),
                 message_id=rating.answers,
             )
-        return ""
+            return Done(facts=(Fact(rating.chat_key, events.Rated(rating.rating or "none"), turn),))
+        return Done()

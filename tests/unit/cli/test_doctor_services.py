@@ -9,11 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from bot.history.usage.sums import UsageSums
-from bot.journal.sqlite import SqliteJournal
-from bot.system import SystemDisk
-from bot.testing.clock import FakeClock
-from bot.testing.log import MemoryLog
 from tests.unit.tools.mcp.conftest import raw
 
 from .conftest import Shipmate
@@ -76,33 +71,6 @@ async def test_a_port_that_somebody_holds_is_for_later(services: Services) -> No
         services.config["dashboard"] = {"enabled": True, "port": held.getsockname()[1]}
         lines = await found(services, 75)
     assert "is taken" in lines["dashboard.port"]["found"]
-
-
-async def test_a_journal_and_an_index_are_looked_at(services: Services) -> None:
-    home = services.root / ".ship"
-    journal = SqliteJournal(home / "journal.db", clock=FakeClock(), log=MemoryLog())
-    await journal.open()
-    await journal.close()
-    UsageSums(home, SystemDisk()).catch_up()
-    lines = await found(services, 0)
-    assert [lines[part]["found"][:7] for part in ("journal", "usage")] == ["whole, "] * 2
-    whole = bytearray((home / "journal.db").read_bytes())
-    whole[5_000:9_000] = b"\xff" * 4_000
-    (home / "journal.db").write_bytes(whole)
-    (home / "index.db").write_bytes(b"no database at all" * 500)
-    sums = home / "usage.db"
-    bad = sums.read_bytes()[:8_192] + b"\xff" * 4_096 + sums.read_bytes()[12_288:]
-    sums.write_bytes(bad)
-    (home / "journal.db").parent.chmod(0o755)
-    lines = await found(services, 78)
-    assert lines["journal"]["found"].startswith("damaged: ")
-    assert "shipmate index rebuild" in lines["search index"]["remedy"]
-    assert lines["usage"]["found"].startswith("damaged: ")
-    assert "remove .ship/usage.db" in lines["usage"]["remedy"]
-    assert sums.read_bytes() == bad, "it looks and changes nothing"
-    sums.write_bytes(b"no database at all" * 500)
-    assert (await found(services, 78))["usage"]["found"].startswith("damaged: ")
-    assert lines["permissions"]["remedy"] == "run `chmod 700 .ship`"
 
 
 async def test_operators_whom_slack_does_not_know_are_wrong(services: Services) -> None:

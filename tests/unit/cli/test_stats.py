@@ -3,42 +3,52 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bot.core.sqlite_log import FILE
+from tests.usage_rows import Row, used, write
+
 from .conftest import Shipmate
 
-
-def line(kind: str, chat: str, day: int = 15, **details: Any) -> str:
-    entry = {"timestamp": f"2027-01-{day}T12:00:00.000Z", "kind": kind, "chatKey": chat, "details": details}
-    return json.dumps(entry, ensure_ascii=False) + "\n"
+JAN = datetime(2027, 1, 1, 12, tzinfo=UTC).timestamp()
 
 
-def answer(chat: str, read: int, cost: float | None, latency: int, day: int = 15) -> str:
-    usage = {"inputTokens": 100, "outputTokens": 50, "cacheReadTokens": read, "cacheWriteTokens": 100}
-    return line("llm_response", chat, day, usage=usage, costUsd=cost, latencyMs=latency, model="m")
+def at(day: int) -> float:
+    return JAN + (day - 1) * 86_400
+
+
+def answer(chat: str, read: int, cost: float | None, latency: int, day: int = 15) -> Row:
+    usage = {"cacheReadTokens": read, "cacheWriteTokens": 100}
+    return used(chat, at(day), cost=cost, usage=usage, latency_ms=latency)
+
+
+def failed(error: str, **more: Any) -> Row:
+    data = {"model": "m", "purpose": "turn", "error": error, **more}
+    return "telegram:chat:群", "used", at(15), data
+
+
+def turn(chat: str, end: str) -> list[Row]:
+    return [(chat, "received", at(15), {}), (chat, "turn_ended", at(15), {"end": end})]
 
 
 @pytest.fixture
 def folder(project: Path) -> Path:
-    logs = project / ".ship" / "logs"
-    logs.mkdir()
-    (logs / "2027-01-14.jsonl").write_text(answer("web:chat:1", 0, 0.5, 900, day=14))
-    (logs / "2027-01-15.jsonl").write_text(
-        line("llm_request", "web:chat:1", model="x")
-        + answer("web:chat:1", 1_800, 0.25, 400)
-        + line("turn_end", "web:chat:1", status="done")
-        + answer("telegram:chat:群", 1_800, None, 2_000)
-        + line("llm_response", "telegram:chat:群", error="Overloaded")
-        + line("llm_response", "telegram:chat:群", error="Overloaded", usage=None)
-        + line(
-            "llm_response", "telegram:chat:群", error="StreamBroken", usage={"inputTokens": 9}, costUsd=0.0
-        )
-        + line("turn_end", "telegram:chat:群", status="failed")
-        + "torn\n"
-    )
+    rows = [
+        answer("web:chat:1", 0, 0.5, 900, day=14),
+        answer("web:chat:1", 1_800, 0.25, 400),
+        *turn("web:chat:1", "answered"),
+        answer("telegram:chat:群", 1_800, None, 2_000),
+        failed("Overloaded"),
+        failed("Overloaded"),
+        failed("StreamBroken", usage={"inputTokens": 9}, cost_usd=0.0),
+        *turn("telegram:chat:群", "failed"),
+        ("telegram:chat:群", "turn_ended", at(15), {"end": "answered"}),
+    ]
+    write(project / ".ship", rows)
     return project
 
 
@@ -66,35 +76,20 @@ def test_what_the_model_cost_is_summed_up_from_the_log(shipmate: Shipmate, folde
     ]
 
 
-def test_ratings_are_counted_also_where_the_sums_are_of_an_earlier_version(
-    shipmate: Shipmate, folder: Path
-) -> None:
-    assert shipmate("stats", "--dir", folder).code == 0
-    with closing(sqlite3.connect(folder / ".ship" / "usage.db")) as file:
-        file.execute("DROP TABLE ratings")
-    with (folder / ".ship" / "logs" / "2027-01-15.jsonl").open("a") as log:
-        for rating in ("good", "good", "bad", "none"):
-            log.write(line("feedback", "web:chat:1", rating=rating, person="web:a"))
+def test_ratings_are_counted_and_sums_stay_when_events_go(shipmate: Shipmate, folder: Path) -> None:
+    write(
+        folder / ".ship",
+        [("web:chat:1", "rated", at(15), {"rating": one}) for one in ("good", "good", "bad", "none")],
+    )
+    with closing(sqlite3.connect(folder / ".ship" / FILE)) as db:
+        db.execute("DELETE FROM events")
+        db.commit()
     (found,) = shipmate("stats", "--dir", folder, "--json").lines
     assert found["ratings"] == {"good": 2, "bad": 1, "none": 1}
     assert (found["turns"], found["calls"]) == (2, 3)
     assert "👍 2, 👎 1, taken back 1" in shipmate("stats", "--dir", folder).out
     (elsewhere,) = shipmate("stats", "--dir", folder, "--json", "--chat", "telegram:chat:群").lines
     assert elsewhere["ratings"] == {}
-    by_person = [
-        one["person"] for one in shipmate("stats", "--dir", folder, "--json", "--by", "person").lines
-    ]
-    assert "web:a" not in by_person
-
-
-def test_sums_stay_when_the_log_is_removed_and_are_counted_anew_on_request(
-    shipmate: Shipmate, folder: Path
-) -> None:
-    assert shipmate("stats", "--dir", folder).code == 0
-    (folder / ".ship" / "logs" / "2027-01-14.jsonl").unlink()
-    (folder / ".ship" / "logs" / "2027-01-15.jsonl").write_text(answer("web:chat:1", 0, 2.0, 400))
-    (found,) = shipmate("stats", "--dir", folder, "--json", "--rebuild").lines
-    assert found["costUsd"] == 2.5
 
 
 def test_parts_are_shown_in_a_table_or_as_json(shipmate: Shipmate, folder: Path) -> None:
@@ -104,7 +99,7 @@ def test_parts_are_shown_in_a_table_or_as_json(shipmate: Shipmate, folder: Path)
         "2027-01-15       2        2         4,009   90%         100  $0.25, and 1 answer of unknown price",
     ]
     people = shipmate("stats", "--dir", folder, "--by", "person").out.splitlines()
-    assert [row.split()[0] for row in people] == ["person", "-"]
+    assert [row.split()[0] for row in people] == ["person", "-", "telegram:1", "web:1"]
     chats = shipmate("stats", "--dir", folder, "--by", "chat", "--json").lines
     assert [(row["chat"], row["costUsd"]) for row in chats] == [("web:chat:1", 0.75), ("telegram:chat:群", 0)]
     (model,) = shipmate("stats", "--dir", folder, "--by", "model", "--since", "2027-01-15", "--json").lines
@@ -156,9 +151,10 @@ def test_chats_are_shown_with_the_names_of_who_spoke_in_them(shipmate: Shipmate,
 
 
 def test_people_are_shown_with_their_names(shipmate: Shipmate, folder: Path) -> None:
-    caused = line("llm_response", "telegram:chat:-5", model="m", person="telegram:7", usage={}, costUsd=2.0)
-    nameless = caused.replace("telegram:7", "telegram:8")
-    (folder / ".ship" / "logs" / "2027-01-16.jsonl").write_text(caused + nameless)
+    write(
+        folder / ".ship",
+        [used("telegram:chat:-5", at(16), who, 2.0) for who in ("telegram:7", "telegram:8")],
+    )
     chats = folder / ".ship" / "chats"
     chats.mkdir()
     said = {"ts": 1, "channel": "telegram", "chatId": "-5", "chatKey": "telegram:chat:-5", "role": "user"}
@@ -169,8 +165,8 @@ def test_people_are_shown_with_their_names(shipmate: Shipmate, folder: Path) -> 
     (chats / "telegram%3Achat%3A-5.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
     rows = shipmate("stats", "--dir", folder, "--by", "person").out.splitlines()
     assert [" ".join((row.split()[0], *row.split()[6:])) for row in rows[1:3]] == [
-        "telegram:7 Ann",
-        "telegram:8",
+        "telegram:7 $2.00 Ann",
+        "telegram:8 $2.00",
     ]
 
 

@@ -10,10 +10,10 @@ from bot import ports
 from bot.access_list import PendingUser
 from bot.connections import Connections, HttpServer
 from bot.contracts.environment import Clock
+from bot.core.usage import UsageSums
 from bot.dashboard.console import ActiveChat, Console, ConsoleSources, PartHealth
 from bot.dashboard.metrics import Figures, LogMetrics, MetricsPage
 from bot.dashboard.server import Dashboard
-from bot.history.usage.sums import UsageSums
 from bot.system import SystemClock, SystemDisk
 from bot.testing.log import MemoryLog
 from tests.archives import WrittenArchive
@@ -58,7 +58,7 @@ def console(
             settings=lambda: settings or {},
             pending=lambda: pending,
             archive=said or archive(home),
-            usage=UsageSums(home, SystemDisk()),
+            usage=UsageSums(home),
             logs=home / "logs",
             disk=SystemDisk(),
             clock=clock or SystemClock(),

@@ -20,8 +20,8 @@ from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
 from bot.dashboard.console import POLICY, ROWS, STEPS, ActiveChat, Console
 from bot.dashboard.server import Dashboard
-from bot.history.usage.sums import UsageSums
-from bot.system import SystemClock, SystemDisk, UlidSource
+from bot.system import SystemClock, UlidSource
+from tests import usage_rows
 from tests.unit.dashboard import pages
 
 KEY = ChatKey("telegram", "1")
@@ -164,7 +164,6 @@ async def test_words_of_others_are_no_markup_and_turn_no_line_around(tmp_path: P
         pending=[PendingUser("telegram", "9", 1_000, EVIL)],
         settings={"prompt.append": json.dumps(EVIL), "llm.apiKey": "[hidden]"},
     )
-    UsageSums(tmp_path, SystemDisk()).catch_up()
     told = [await show(console, path) for path in ("/conversations/telegram:chat:1", "/errors", "/waiting")]
     for page in told:
         assert "<script" not in page
@@ -197,15 +196,15 @@ async def test_a_turn_is_traced_as_far_as_a_page_goes(tmp_path: Path, show: Show
 
 
 async def test_costs_are_grouped_and_add_up(tmp_path: Path, show: Show) -> None:
-    def spent(chat: str, cost: float | None, person: str = "telegram:1") -> dict[str, Any]:
-        usage = {"inputTokens": 1_000, "outputTokens": 50, "cacheReadTokens": 3_000, "cacheWriteTokens": 0}
-        details = {"model": "m", "person": person, "usage": usage, "costUsd": cost, "latencyMs": 400}
-        return {"kind": "llm_response", "chatKey": chat, "details": details}
-
-    logged(tmp_path, spent("telegram:chat:1", 1.5), spent("telegram:chat:2", 0.25, EVIL), spent("x", None))
-    logged(tmp_path, spent("telegram:chat:1", 4.0), at=SystemClock().now() - 20 * 86_400)
+    now, read = SystemClock().now(), {"usage": {"inputTokens": 1_000, "cacheReadTokens": 3_000}}
+    rows = [
+        usage_rows.used("telegram:chat:1", now, "telegram:1", 1.5, **read),
+        usage_rows.used("telegram:chat:2", now, EVIL, 0.25, **read),
+        usage_rows.used("x", now, "telegram:1", **read),
+        usage_rows.used("telegram:chat:1", now - 20 * 86_400, "telegram:1", 4.0, **read),
+    ]
+    usage_rows.write(tmp_path, rows)
     console = pages.console(tmp_path)
-    UsageSums(tmp_path, SystemDisk()).catch_up()
     week, month = [words(await show(console, f"/costs?by=chat&days={days}")) for days in ("7", "30")]
     assert "Cost $1.75 1 of unknown price" in week
     assert "telegram:chat:1 $1.50 $1.50 0 4,000 75% 50 telegram:chat:2 $0.2500" in week
@@ -240,8 +239,6 @@ async def test_errors_are_counted_by_cause_whatever_ids_and_numbers_are_in_them(
         logged(tmp_path, failed, {"level": "warn", "message": "slow"}, {"message": "fine"}, at=now - 60 + n)
     logged(tmp_path, {"level": "error", "message": "the disk is full", "requestId": "01J"})
     console = pages.console(tmp_path)
-    assert "The lines of the log are being counted" in await show(console, "/errors")
-    UsageSums(tmp_path, SystemDisk()).catch_up()
     told = words(await show(console, "/errors"))
     assert re.search(r"the disk is full 1 0 [\d: -]+ trace delivery refused after 2 s 3 3", told)
     assert "slow" not in told
@@ -258,7 +255,6 @@ async def test_causes_of_the_whole_log_are_shown_page_by_page_however_long_ago(
     for n in range(ROWS + 9):
         failed = {"level": "error", "message": f"broken {str(n).translate(letters)}"}
         logged(tmp_path, *[failed] * (n + 1), at=n * 86_400.0)
-    UsageSums(tmp_path, SystemDisk()).catch_up()
     console = pages.console(tmp_path)
     told = words(await show(console, "/errors?days=all"))
     assert "broken lo 59" in told  # 58 is the newest
@@ -284,15 +280,14 @@ async def test_a_number_that_is_none_is_the_first_page_and_one_too_high_is_empty
     tmp_path: Path, show: Show, query: str
 ) -> None:
     logged(tmp_path, {"level": "error", "message": "broken"})
-    UsageSums(tmp_path, SystemDisk()).catch_up()
     told = words(await show(pages.console(tmp_path), f"/errors?{query}"))
     assert ("broken" in told) == (query != "page=7")
 
 
 async def test_sums_that_cannot_be_read_are_told_without_a_path(tmp_path: Path, show: Show) -> None:
-    (tmp_path / "usage.db").mkdir()
+    (tmp_path / "shipmate.db").write_bytes(b"none" * 2_000)
     told = words(await show(pages.console(tmp_path), "/costs", 503))
-    assert "the sums of usage cannot be kept" in told
+    assert "the sums of usage cannot be read" in told
     assert str(tmp_path) not in told
 
 

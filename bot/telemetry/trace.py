@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from bot.history.usage.causes import details_of
-from bot.history.usage.sums import UsageTotals
+from bot.telemetry.usage import UsageTotals, details_of
 
 Line = Mapping[str, Any]
 

@@ -1,0 +1,109 @@
+"""Periodic checks and clean-ups of a running process."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from bot.core.alerts import OperatorAlerts
+from bot.core.artifacts import ArtifactStore
+from bot.core.event_log import EventLog
+from bot.disk_reserve import DiskReserve
+from bot.llm.learned import LearnedFile
+from bot.llm.wrapper import WatchedModel
+from bot.periodic_jobs import PeriodicJob
+from bot.rss_monitor import LOOK_EVERY, RssMonitor
+from bot.sizes import in_words
+from bot.telemetry import JsonlLog
+from bot.tools.mcp.servers import McpServers
+from bot.words import sentence
+
+PROBE_SECONDS = 5.0
+ASK_SECONDS = 30.0
+AWAY_SECONDS = 60.0
+"""Max seconds for which an MCP server may be away before operators hear of it."""
+LOW_DISK = (0.02, 0.10)
+"""Free parts of the disk below which operators are told, ascending."""
+WELL_AGAIN = 1.2
+"""So many times as much has to be free before that is over, so that it does not come and go at the edge."""
+KEEP_ARTIFACT_DAYS = 30
+"""Long after what points at them has left the view."""
+HOUR = 3_600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Maintenance:
+    """The maintenance jobs of one process."""
+
+    event_log: EventLog
+    reserve: DiskReserve
+    model: WatchedModel
+    learned: LearnedFile
+    servers: McpServers
+    memory: RssMonitor
+    artifacts: ArtifactStore
+    alerts: OperatorAlerts
+    log: JsonlLog
+
+    def jobs(self) -> list[PeriodicJob]:
+        """The jobs, each with its interval."""
+        return [
+            PeriodicJob("look at the memory", LOOK_EVERY, self.memory.look),
+            PeriodicJob("see whether the disk has room", PROBE_SECONDS, self.check_disk),
+            PeriodicJob("see whether the model is back", ASK_SECONDS, self.check_model),
+            PeriodicJob("look after MCP servers", ASK_SECONDS, self.check_servers),
+            PeriodicJob("keep what was learnt of models", 2 * ASK_SECONDS, self.learned.save),
+            PeriodicJob("sweep old logs", HOUR, self.sweep_logs),
+            PeriodicJob("sweep old artifacts", 6 * HOUR, self.sweep_artifacts),
+        ]
+
+    async def check_disk(self) -> None:
+        """Report a full disk, even without a write, a log that cannot be written, and little space."""
+        await asyncio.to_thread(self.reserve.look)
+        trouble = self.reserve.trouble
+        self._tell("disk", "disk_full", "disk_again", trouble)
+        if trouble:
+            return  # operators were told of that
+        self._tell("journal", "journal", "journal_again", self.event_log.trouble)
+        space = self.reserve.space
+        if space is None:
+            return
+        figures = {"free": in_words(space.free), "total": in_words(space.total), "left": space.share}
+        for share in LOW_DISK:
+            subject = f"disk {share:.0%}"
+            if space.share < share:
+                self.alerts.begin(subject, sentence("operators.disk_low", share=share, **figures))
+                break
+            if space.share >= share * WELL_AGAIN:
+                self.alerts.end(subject, sentence("operators.disk_low_again", share=share, **figures))
+
+    async def check_model(self) -> None:
+        """Ask a model that was away, so that its return is seen without traffic."""
+        before = self.model.trouble
+        await self.model.look()
+        trouble = self.model.trouble
+        if before and trouble and self.model.alone:
+            key = "model_refused" if trouble.of_account else "model"
+            self._tell("model", key, "", trouble.cause)
+        elif not trouble:
+            self._tell("model", "", "model_again", "")
+
+    async def check_servers(self) -> None:
+        """Report MCP servers that stay away longer than a restart takes."""
+        for name, trouble in self.servers.lasting(AWAY_SECONDS).items():
+            self._tell(f"mcp {name}", "server", "server_again", trouble, name=name)
+
+    async def sweep_logs(self) -> None:
+        """Compress and remove old days of the operator's log."""
+        await asyncio.to_thread(self.log.sweep)
+
+    async def sweep_artifacts(self) -> None:
+        """Remove old artifacts."""
+        await self.artifacts.sweep(KEEP_ARTIFACT_DAYS)
+
+    def _tell(self, subject: str, key: str, again: str, trouble: str, **more: str) -> None:
+        """Tell operators of trouble, once, and of its end."""
+        if trouble:
+            self.alerts.begin(subject, sentence(f"operators.{key}", cause=trouble, **more))
+        else:
+            self.alerts.end(subject, sentence(f"operators.{again}", **more))

@@ -1,0 +1,152 @@
+"""What the model is used for: an event for each of its calls, and sums of them that outlive the events.
+
+The sums are tables beside the log (`.ship/shipmate.db`), which the database itself keeps as events come in: by hour, chat, person, model
+and purpose. What is erased goes from them by `chat` and `person`; retention leaves them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import sqlite3
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from bot import errors
+from bot.core.chats import NO_CHAT, Chats, Fact
+from bot.core.events import Used
+from bot.core.sqlite_log import FILE
+from bot.telemetry import context
+from bot.telemetry.usage import TOKENS, UsageTotals, two_digits
+
+BUSY_SECONDS = 30.0
+HOUR = 3_600
+
+By = Literal["day", "person", "chat", "model"]
+_GROUPS: Mapping[By, str] = {
+    "day": "date(hour * 3600, 'unixepoch')",
+    "person": "person",
+    "chat": "chat",
+    "model": "model",
+}
+_SUMS = "sum(turns), sum(failed), sum(calls), sum(input), sum(cache_read), sum(cache_write), sum(output), sum(cost), sum(unpriced)"
+_WHERE = " WHERE hour >= :hour AND (:chat IS NULL OR chat = :chat)"
+
+
+class UsageRecorder:
+    """Appends an event for each call of the model, whatever it is for: it observes the lines of the log (`bot.telemetry.JsonlLog`)."""
+
+    def __init__(self, chats: Chats) -> None:
+        self._chats = chats
+        self._tasks = set[asyncio.Task[None]]()
+
+    def observe(self, line: Mapping[str, Any]) -> None:
+        """Take in a line, in the task that has written it."""
+        if line["kind"] != "llm_response":
+            return
+        details, running = line["details"], context.current()
+        used = Used(
+            str(details.get("model") or ""),
+            str(details.get("purpose") or ""),
+            str(details.get("person") or ""),
+            details.get("usage"),
+            details.get("costUsd"),
+            str(details.get("error") or ""),
+            two_digits(round(details.get("latencyMs") or 0)),
+        )
+        fact = Fact(running.chat_key or NO_CHAT, used, running.request_id)
+        if self._chats.loaded(fact.chat) is not None:
+            self._chats.append(fact)
+            return
+        task = asyncio.get_running_loop().create_task(self._append(fact), name="usage")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _append(self, fact: Fact) -> None:
+        with contextlib.suppress(errors.StorageError):  # the log of the operator has it
+            await self._chats.get(fact.chat)
+            self._chats.append(fact)
+
+
+class UsageSums:
+    """Reads the sums of a folder. Blocking, for any thread and for several processes; raises `errors.StorageError`."""
+
+    def __init__(self, home: Path) -> None:
+        self._path = home / FILE
+
+    def total(self, *, chat: str | None = None, since: float = 0.0) -> UsageTotals:
+        """All that was counted from the hour of a time on (epoch seconds), of one chat or of all."""
+        given, found = _given(chat, since), UsageTotals()
+        with self._opened() as db:
+            if db is None:
+                return found
+            for _, sums in _grouped(db, ["''"], given):
+                found = sums
+            counts: dict[str, Counter[Any]] = {
+                "error": found.errors,
+                "latency": found.latencies,
+                "rating": found.ratings,
+            }
+            select = f"SELECT what, name, sum(count) FROM counts{_WHERE} GROUP BY 1, 2"  # noqa: S608 - constants
+            for what, name, count in db.execute(select, given):
+                counts[what][int(name) if what == "latency" else name] += count
+            models = f"SELECT model, sum(calls) FROM usage{_WHERE} GROUP BY 1 HAVING sum(calls)"  # noqa: S608 - constants
+            found.models.update(dict(db.execute(models, given)))
+        return found
+
+    def by(self, name: By, *, chat: str | None = None, since: float = 0.0) -> list[tuple[str, UsageTotals]]:
+        """The same by day (UTC) in order, or by person, chat or model, the dearest first. Without errors, models, latencies.
+        "" is what belongs to no person, chat or model.
+        """
+        with self._opened() as db:
+            groups = _grouped(db, [_GROUPS[name]], _given(chat, since)) if db is not None else ()
+            found = [(one, sums) for (one,), sums in groups]
+        if name == "model":
+            found = [one for one in found if one[0]]
+        if name != "day":
+            found.sort(key=lambda one: (-one[1].cost, -one[1].prompt, one[0]))
+        return found
+
+    def last_chats(self, people: Collection[str]) -> dict[str, str]:
+        """The chat in which each of these people caused something last."""
+        marks = ", ".join("?" * len(people))
+        select = f"SELECT person, chat, max(hour) FROM usage WHERE person IN ({marks}) GROUP BY 1"  # noqa: S608 - marks
+        with self._opened() as db:
+            rows = db.execute(select, tuple(people)) if db is not None else ()
+            return {person: chat for person, chat, _ in rows}
+
+    def spent(self, since: float) -> list[tuple[tuple[str, ...], UsageTotals]]:
+        """The same by chat, person and model together."""
+        with self._opened() as db:
+            groups = ["chat", "person", "model"]
+            return [] if db is None else list(_grouped(db, groups, _given(None, since)))
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[sqlite3.Connection | None]:
+        """A connection that reads; None where nothing was ever written."""
+        if not self._path.exists():
+            yield None
+            return
+        address = f"{self._path.absolute().as_uri()}?mode=ro"
+        with (
+            errors.as_storage_error("the sums of usage cannot be read", sqlite3.Error, OSError),
+            contextlib.closing(sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS)) as db,
+        ):
+            yield db
+
+
+def _grouped(
+    db: sqlite3.Connection, groups: Sequence[str], given: Mapping[str, Any]
+) -> Iterator[tuple[tuple[str, ...], UsageTotals]]:
+    names = ", ".join(groups)
+    select = f"SELECT {_SUMS}, {names} FROM usage{_WHERE} GROUP BY {names} ORDER BY {names}"  # noqa: S608 - constants
+    for turns, failed, calls, fresh, read, write, answer, cost, unpriced, *group in db.execute(select, given):
+        tokens = Counter(dict(zip(TOKENS, (fresh, read, write, answer), strict=True)))
+        yield tuple(group), UsageTotals(turns, failed, calls, tokens=tokens, cost=cost, unpriced=unpriced)
+
+
+def _given(chat: str | None, since: float) -> Mapping[str, Any]:
+    return {"chat": chat, "hour": math.floor(since / HOUR)}

@@ -1,0 +1,85 @@
+"""Totals of what the model used and cost, of a few lines of the operator's log or of rows of the core's table."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+TOKENS = ("inputTokens", "cacheReadTokens", "cacheWriteTokens", "outputTokens")
+
+
+@dataclass
+class UsageTotals:
+    """Totals. Failures that the provider bills count with their tokens and cost, not as calls."""
+
+    turns: int = 0
+    failed: int = 0
+    calls: int = 0
+    errors: Counter[str] = field(default_factory=Counter)
+    models: Counter[str] = field(default_factory=Counter)
+    """Answers by model."""
+    tokens: Counter[str] = field(default_factory=Counter)
+    cost: float = 0.0
+    unpriced: int = 0
+    latencies: Counter[int] = field(default_factory=Counter)
+    """Answers by milliseconds, of which two digits are kept."""
+    ratings: Counter[str] = field(default_factory=Counter)
+    """Ratings of answers; a person who thinks again counts again."""
+
+    def take(self, line: Mapping[str, Any]) -> None:
+        """Count one line of the log; most are no matter."""
+        details = details_of(line)
+        if line.get("kind") != "llm_response":
+            return
+        usage = details.get("usage")
+        if isinstance(usage, dict):
+            for name in TOKENS:
+                self.tokens[name] += _number(usage.get(name))
+            cost = details.get("costUsd")
+            if isinstance(cost, int | float):
+                self.cost += cost
+            else:
+                self.unpriced += 1
+        if details.get("error") is not None or not isinstance(usage, dict):
+            self.errors[str(details.get("error") or "unknown")] += 1
+        else:
+            self.calls += 1
+            self.models[str(details.get("model") or "unknown")] += 1
+            self.latencies[two_digits(_number(details.get("latencyMs")))] += 1
+
+    @property
+    def prompt(self) -> int:
+        """Tokens that were read, from the cache too."""
+        return sum(self.tokens[name] for name in TOKENS[:3])
+
+    @property
+    def cached(self) -> float | None:
+        """The share of what was read that came from the cache; None if nothing was."""
+        return self.tokens["cacheReadTokens"] / self.prompt if self.prompt else None
+
+    def latency(self, share: float) -> int | None:
+        """The latency that this share of the answers did not exceed, in milliseconds; None if there was none."""
+        left = max(1, math.ceil(share * self.latencies.total()))
+        for ms, count in sorted(self.latencies.items()):
+            left -= count
+            if left <= 0:
+                return ms
+        return None
+
+
+def details_of(line: Mapping[str, Any]) -> dict[str, Any]:
+    """The details of a line of the log."""
+    details = line.get("details")
+    return details if isinstance(details, dict) else {}
+
+
+def two_digits(value: int) -> int:
+    """A number of which two digits are kept."""
+    return value if value < 100 else round(value, 2 - len(str(value)))
+
+
+def _number(value: object) -> int:
+    return round(value) if isinstance(value, int | float) else 0

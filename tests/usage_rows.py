@@ -1,0 +1,41 @@
+"""Writes events into the log of a folder that does not run, so that sums of usage have something to count."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from bot.core.sqlite_log import FILE, SCHEMA
+
+Row = tuple[str, str, float, dict[str, Any]]
+"""Chat, kind, time and data."""
+
+
+def used(chat: str, at: float, person: str = "", cost: float | None = None, **more: Any) -> Row:
+    """A call of the model."""
+    usage = {"inputTokens": 100, "outputTokens": 50, "cacheReadTokens": 0, "cacheWriteTokens": 0}
+    usage |= more.pop("usage", {})
+    data = {"model": "m", "purpose": "turn", "person": person, "usage": usage, "cost_usd": cost, **more}
+    return chat, "used", at, {name: value for name, value in data.items() if value is not None}
+
+
+def write(home: Path, rows: Iterable[Row]) -> None:
+    """Append these."""
+    insert = (
+        "INSERT INTO events (chat, seq, id, turn, person, kind, at, data) VALUES (?, ?, ?, ?, '1', ?, ?, ?)"
+    )
+    with closing(sqlite3.connect(home / FILE)) as db:
+        db.executescript(f"PRAGMA journal_mode = wal; {SCHEMA}")
+        (first,) = db.execute("SELECT coalesce(max(n), 0) + 1 FROM events").fetchone()
+        db.executemany(
+            insert,
+            (
+                (chat, n, str(n), str(n - 1), kind, at, json.dumps(data))
+                for n, (chat, kind, at, data) in enumerate(rows, first)
+            ),
+        )
+        db.commit()
