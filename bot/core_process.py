@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import dataclasses
 import functools
+import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import cast
@@ -78,6 +79,7 @@ from bot.gateway.background import BackgroundTasks
 from bot.gateway.builder import AgentServices, build_agent_services
 from bot.gateway.operators import OperatorAlerts as OldAlerts
 from bot.history.memory.memories import Memories, SavedMemory
+from bot.importing.ship import import_ship
 from bot.lifecycle import (
     CHECK_SECONDS,
     Environment,
@@ -269,6 +271,19 @@ async def serving(  # noqa: PLR0915 - the wiring of one process, in order
         around.push_async_callback(services.model.close)
         mcp.start()
         around.push_async_callback(mcp.close)
+        try:
+            imported = await asyncio.to_thread(
+                import_ship,
+                settings.home,
+                codec,
+                make,
+                needs_turn=door.needs_turn,
+                is_operator=lambda inbound: shared.access.is_operator(inbound.person),
+            )
+        except (OSError, sqlite3.Error) as error:
+            raise errors.StorageError(f".ship of 0.1 cannot be imported: {error}") from None
+        if imported is not None:
+            log.write("storage", "the .ship of 0.1 is imported, and kept in before-0.2")
         # Request ids tell the order of messages, even where the clock was set back while nobody ran.
         environment.ids.after(await event_log.newest())
         # What a command of before has left instructs nobody, whatever happens to it from now on.
