@@ -79,8 +79,9 @@ def events_of(source: Source) -> Found:
     inbox = _inbox(source)
     pending = _pending_lines(source)
     archived = _Archive(source, pending)
-    for chat, row_inbounds in inbox.items():
-        facts[chat] += _life(source, chat, row_inbounds, pending)
+    sent_in = {ChatKey.parse(row["chat_key"]) for row in source.rows("outbox") if row["question_id"] is None}
+    for chat in sorted({*inbox, *sent_in}, key=str):
+        facts[chat] += _life(source, chat, inbox.get(chat, []), pending)
     taken = {one.inbound.request_id for rows in inbox.values() for one in rows}
     for chat, found in archived.facts(taken).items():
         facts[chat] += found
@@ -140,6 +141,8 @@ def _life(
     turns = {row["id"]: row for row in source.rows("turns") if row["chat_key"] == str(chat)}
     lines, dropped = _transcript(source, chat, pending)
     sent = source.rows("outbox", "ORDER BY rowid")
+    repeated = {row["repeat_of"] for row in sent}
+    sent = [row | {"repeated": row["id"] in repeated} for row in sent]
     for row in rows:
         facts += _received(source, row, turns)
     for name, turn in turns.items():
@@ -294,7 +297,9 @@ def _out(row: Json, turns: Mapping[str, Json], asked: Mapping[str, Json]) -> Ite
         yield _Fact(at, events.Sending(name, BOOT, row["replaces"]), f"{name} sending", mine)
     if row["state"] == "sending" and row["message_id"]:
         yield _Fact(at, events.Shown(name, row["message_id"]), f"{name} shown", mine)
-    if row["state"] in {"sent", "failed", "unknown"}:
+    if row["state"] == "sending" and row["repeated"]:
+        yield _Fact(at, events.RowEnded(name, "unknown"), f"{name} ended", mine)
+    elif row["state"] in {"sent", "failed", "unknown"}:
         reason = row["reason"] or ""
         end = events.RowEnded(name, row["state"], row["message_id"], reason)
         yield _Fact(
