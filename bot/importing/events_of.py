@@ -79,7 +79,7 @@ def events_of(source: Source) -> Found:
     inbox = _inbox(source)
     pending = _pending_lines(source)
     archived = _Archive(source, pending)
-    sent_in = {ChatKey.parse(row["chat_key"]) for row in source.rows("outbox") if row["question_id"] is None}
+    sent_in = {ChatKey.parse(row["chat_key"]) for row in source.rows("outbox")}
     for chat in sorted({*inbox, *sent_in}, key=str):
         facts[chat] += _life(source, chat, inbox.get(chat, []), pending)
     taken = {one.inbound.request_id for rows in inbox.values() for one in rows}
@@ -152,14 +152,11 @@ def _life(
             mine = [] if name in dropped else [line for line in lines if line.get("requestId") == name]
             facts += _turn(source, turn, members, mine, sent)
     known = {f.data.row for f in facts if isinstance(f.data, events.Queued)}
-    asked = {row["id"]: row for row in source.rows("approvals") if row["chat_key"] == str(chat)}
+    asked = {row["id"]: row for row in source.rows("approvals")}
     for row in sent:
-        here = asked[row["question_id"]]["chat_key"] if row["question_id"] in asked else row["chat_key"]
-        if (
-            here == str(chat)
-            and row["id"] not in known
-            and (row["question_id"] is None or row["question_id"] in asked)
-        ):
+        question = asked.get(row["question_id"])  # of a failure it names the turn
+        here = question["chat_key"] if question is not None else row["chat_key"]
+        if here == str(chat) and row["id"] not in known:
             facts += _out(row, turns, asked)
     return facts
 
