@@ -19,7 +19,7 @@ from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.outbound import StoredFile
-from bot.core import events
+from bot.core import events, file_names
 from bot.core.chats import NO_CHAT
 from bot.core.events import Codec, Event, EventData
 
@@ -342,8 +342,6 @@ def _transcript(
     source: Source, chat: ChatKey, pending: Mapping[str, list[bytes]]
 ) -> tuple[list[Json], set[str]]:
     """The lines of the newest session of a chat that are still in its view, and the turns that were taken out of it."""
-    from bot.core import file_names
-
     folder = f"transcripts/{file_names.encode(chat)}"
     files = {one.name: one.read_bytes().splitlines() for one in (source.home / folder).glob("*.jsonl")}
     for name, raws in pending.items():
