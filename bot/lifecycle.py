@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import dataclasses
 import functools
+import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -62,6 +63,7 @@ from bot.dashboard.console import ActiveChat
 from bot.dashboard.metrics import LogMetrics, MetricsPage
 from bot.dashboard.server import Dashboard
 from bot.disk_reserve import ReservedDisk
+from bot.importing.ship import import_ship
 from bot.llm.budgets import Spending
 from bot.periodic_jobs import PeriodicJob, PeriodicJobs
 from bot.readiness import GatewayFigures, PartLines, Readiness, Say
@@ -115,6 +117,8 @@ class Gateway:
     readiness: Readiness
     reload: ConfigurationReload
     maintenance: Maintenance
+    import_ship: Callable[[], object | None]
+    """Takes over a `.ship` of 0.1; None where there is none. Blocking."""
     counted: LogMetrics | None
     dashboard: Dashboard | None
 
@@ -361,6 +365,14 @@ def assemble(
             alerts,
             log,
         ),
+        functools.partial(
+            import_ship,
+            settings.home,
+            codec,
+            make,
+            needs_turn=door.needs_turn,
+            is_operator=lambda inbound: access.is_operator(inbound.person),
+        ),
         counted,
         dashboard,
     )
@@ -409,6 +421,7 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
             around.push_async_callback(model.close)
         gateway.mcp.start()
         around.push_async_callback(gateway.mcp.close)
+        await _imported(gateway)
         # Request ids tell the order of messages, even where the clock was set back while nobody ran.
         environment.ids.after(await event_log.newest())
         # What a command of before has left instructs nobody, whatever happens to it from now on.
@@ -437,6 +450,13 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
         if checking.done():
             checking.result()
         yield
+
+
+async def _imported(gateway: Gateway) -> None:
+    """Take over a `.ship` of 0.1. Raises `errors.StorageError`."""
+    with errors.as_storage_error("the .ship of 0.1 cannot be imported", OSError, sqlite3.Error):
+        if await asyncio.to_thread(gateway.import_ship) is not None:
+            gateway.services.log.write("storage", "the .ship of 0.1 is imported, and kept in before-0.2")
 
 
 def build_access(services: Services, channels: Mapping[str, Channel], memberships: Memberships) -> Access:

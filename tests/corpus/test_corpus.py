@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import json
 import shutil
+import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -42,7 +43,9 @@ async def test_unfinished_work_that_was_left_is_finished(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quick_ends(monkeypatch)
+    monkeypatch.setenv("SHIPMATE_CORE", "log")
     await finished(folder, tmp_path)
+    assert (tmp_path / ".ship" / "before-0.2" / "journal.db").exists()
 
 
 async def test_what_was_left_is_backed_up_restored_elsewhere_and_finished(
@@ -78,6 +81,12 @@ def test_what_is_kept_of_this_version_is_that_of_its_scenes() -> None:
     }
 
 
+def unfinished(root: Path) -> list[str]:
+    """The chats in which something is not at its end."""
+    with contextlib.closing(sqlite3.connect(root / ".ship" / "shipmate.db", timeout=5)) as db:
+        return [chat for (chat,) in db.execute("SELECT chat FROM chats WHERE open IS NOT NULL")]
+
+
 async def finished(folder: Path, root: Path, before: Callable[[Path], None] = lambda _: None) -> None:
     """Start on what was left, once `before` has been done to its `.ship`, and see what comes of it."""
     known = json.loads((folder / "platform.json").read_text("utf-8"))
@@ -94,14 +103,14 @@ async def finished(folder: Path, root: Path, before: Callable[[Path], None] = la
 
         async def over() -> bool:
             stage.clock.advance(TICK)
-            return not scene.unfinished(root) and not _wrong(stage, after["shown"])
+            return not unfinished(root) and not _wrong(stage, after["shown"])
 
         with contextlib.suppress(TimeoutError):  # what is missing is told below
             await scene.eventually_so(over, LONGEST)
         await _quiet(stage)  # nothing comes after it
         await stage.end()
         assert not _wrong(stage, after["shown"]), after["story"]
-        assert not scene.unfinished(root), after["story"]
+        assert not unfinished(root), after["story"]
         assert len(stage.world.model.requests) == after["model"]
         assert not set(after["hidden"]) & set(_read(stage)), after["story"]
         complaints = [line["message"] for line in stage.world.log() if line["level"] == "error"]

@@ -1,0 +1,458 @@
+"""The events that rows of a journal of 0.1, lines of its archive and its transcripts are: the facts they tell of, in their order."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from bot import ulids
+from bot.contracts.approvals import Approval, ApprovalRecord, QuestionButtons, Verdict
+from bot.contracts.base import Json
+from bot.contracts.identity import ChatKey, UserRef
+from bot.contracts.inbound import Inbound
+from bot.contracts.outbound import StoredFile
+from bot.core import events, file_names
+from bot.core.chats import NO_CHAT
+from bot.core.events import Codec, Event, EventData
+
+BOOT = "before-0.2"
+"""The boot of all that 0.1 has begun: no process of today has it, so what is open was cut off."""
+MOST_LINES = 5_000
+"""Limit of lines of a transcript, newest first: more than the view of any chat holds."""
+ENDS: Mapping[str, events.TurnEndState] = {
+    "done": "answered",
+    "failed": "failed",
+    "stopped": "stopped",
+    "withdrawn": "withdrawn",
+}
+_RECORDS: TypeAdapter[ApprovalRecord] = TypeAdapter(ApprovalRecord)
+_APPROVALS: TypeAdapter[Approval] = TypeAdapter(Approval)
+_FILES: TypeAdapter[StoredFile] = TypeAdapter(StoredFile)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What is read: the journal, and the files beside it."""
+
+    db: sqlite3.Connection
+    home: Path
+    codec: Codec
+    needs_turn: Callable[[Inbound], bool]
+    is_operator: Callable[[Inbound], bool]
+
+    def rows(self, table: str, more: str = "") -> list[dict[str, Any]]:
+        cursor = self.db.execute(f"SELECT * FROM {table} {more}")  # noqa: S608 - names of this module alone
+        names = [one[0] for one in cursor.description]
+        return [dict(zip(names, row, strict=True)) for row in cursor]
+
+
+@dataclass(slots=True)
+class Found:
+    """Events by chat, in order, and keys of what was taken in."""
+
+    chats: dict[ChatKey, list[Event]] = field(default_factory=dict)
+    keys: list[tuple[str, str, int]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fact:
+    """What was true at a time. `made_from` names the row or line."""
+
+    at: float
+    data: EventData
+    made_from: str
+    turn: str | None = None
+    person: str | None = None
+
+
+def events_of(source: Source) -> Found:
+    """Read all. A row or line that cannot be read is passed over: the backup keeps it."""
+    facts: dict[ChatKey, list[_Fact]] = defaultdict(list)
+    inbox = _inbox(source)
+    pending = _pending_lines(source)
+    archived = _Archive(source, pending)
+    sent_in = {ChatKey.parse(row["chat_key"]) for row in source.rows("outbox")}
+    for chat in sorted({*inbox, *sent_in}, key=str):
+        facts[chat] += _life(source, chat, inbox.get(chat, []), pending)
+    taken = {one.inbound.request_id for rows in inbox.values() for one in rows}
+    for chat, found in archived.facts(taken).items():
+        facts[chat] += found
+    facts[NO_CHAT] += _gateway(source)
+    found = Found(
+        keys=[(row["key"].partition(":")[2], str(NO_CHAT), 0) for row in source.rows("keys")],
+    )
+    for chat, told in facts.items():
+        told.sort(key=lambda one: one.at)  # stable: what one row tells stays in its order
+        found.chats[chat] = [_event(chat, number, one) for number, one in enumerate(told, 1)]
+    return found
+
+
+def _event(chat: ChatKey, number: int, fact: _Fact) -> Event:
+    name = ulid_of(fact.at, f"{chat}\n{fact.made_from}\n{fact.data.kind}")
+    return Event(name, chat, fact.at, fact.data, fact.turn, fact.person, number)
+
+
+def ulid_of(at: float, words: str) -> str:
+    """The id of what was so at a time: always the same."""
+    digest = int.from_bytes(hashlib.sha256(words.encode("utf-8", "replace")).digest()[:10])
+    return ulids.written(int(at * 1000) << 80 | digest)
+
+
+# ------------------------------------------------------------ the inbox, turns and what they did
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    inbound: Inbound
+    at: float
+    state: str
+    turn: str | None
+
+    @property
+    def open(self) -> bool:
+        return self.state in {"queued", "in_turn"}
+
+
+def _inbox(source: Source) -> dict[ChatKey, list[_Row]]:
+    found: dict[ChatKey, list[_Row]] = defaultdict(list)
+    for row in source.rows("inbox", "ORDER BY request_id"):
+        try:
+            inbound = Inbound.model_validate_json(row["payload"])
+        except ValidationError:
+            continue
+        if row["state"] != "merged":  # its words stand in the row that it was merged into
+            found[inbound.chat_key].append(_Row(inbound, row["received_at"], row["state"], row["turn_id"]))
+    return found
+
+
+def _life(
+    source: Source, chat: ChatKey, rows: Sequence[_Row], pending: Mapping[str, list[bytes]]
+) -> list[_Fact]:
+    """The facts of what people wrote in one chat, and of what came of it."""
+    facts = list[_Fact]()
+    turns = {row["id"]: row for row in source.rows("turns") if row["chat_key"] == str(chat)}
+    lines, dropped = _transcript(source, chat, pending)
+    sent = source.rows("outbox", "ORDER BY rowid")
+    repeated = {row["repeat_of"] for row in sent}
+    sent = [row | {"repeated": row["id"] in repeated} for row in sent]
+    for row in rows:
+        facts += _received(source, row, turns)
+    for name, turn in turns.items():
+        members = [one for one in rows if one.turn == name and one.inbound.kind in {"message", "edit"}]
+        members = [one for one in members if not (one.inbound.command and not source.needs_turn(one.inbound))]
+        if members:
+            mine = [] if name in dropped else [line for line in lines if line.get("requestId") == name]
+            facts += _turn(source, turn, members, mine, sent)
+    known = {f.data.row for f in facts if isinstance(f.data, events.Queued)}
+    asked = {row["id"]: row for row in source.rows("approvals")}
+    for row in sent:
+        question = asked.get(row["question_id"])  # of a failure it names the turn
+        here = question["chat_key"] if question is not None else row["chat_key"]
+        if here == str(chat) and row["id"] not in known:
+            facts += _out(row, turns, asked)
+    return facts
+
+
+def _received(source: Source, row: _Row, turns: Mapping[str, Json]) -> Iterator[_Fact]:
+    inbound, name = row.inbound, row.inbound.request_id
+    beside = inbound.kind == "message" and not source.needs_turn(inbound)
+    data: EventData
+    if inbound.kind == "edit":
+        data = events.Edited(inbound)
+    elif inbound.kind == "delete":
+        data = events.Deleted(inbound)
+    elif inbound.is_stop:
+        data = events.Stop(inbound, everyones=source.is_operator(inbound))
+    else:
+        data = events.Received(inbound, beside=beside)
+    yield _Fact(row.at, data, name, person=str(inbound.person))
+    if not row.open and (
+        row.turn not in turns or beside or inbound.kind in {"delete", "edit"} or inbound.is_stop
+    ):
+        yield _Fact(row.at, events.Closed(name), f"{name} closed")
+
+
+def _turn(
+    source: Source, turn: Json, members: Sequence[_Row], lines: Sequence[Json], sent: Sequence[Json]
+) -> list[_Fact]:
+    """The facts of one turn, in the order of what it did."""
+    name, at = turn["id"], max(turn["begun_at"], *(one.at for one in members))
+    facts = [
+        _Fact(at, events.TurnStarted(tuple(one.inbound.request_id for one in members), BOOT), name, name)
+    ]
+
+    def add(when: float, data: EventData, made_from: str) -> None:
+        nonlocal at
+        at = max(at, when)
+        facts.append(_Fact(at, data, made_from, name))
+
+    steps = {row["id"]: row for row in source.rows("steps") if row["request_id"] == name}
+    begun = dict[str, bool]()
+    ended = turn["state"] in ENDS
+    for number, line in enumerate(lines):
+        message, when, uuid = line.get("message"), line["ts"] / 1000, line["uuid"]
+        if line["type"] == "assistant":
+            data = line.get("data") or {}
+            add(when, events.Asked(uuid, BOOT, data.get("model", "")), f"{uuid} asked")
+            kept = (
+                message["content"]
+                if isinstance(message["content"], list)
+                else [{"type": "text", "text": message["content"]}]
+            )
+            origin = message.get("origin")
+            add(when, events.Answered(uuid, kept, data.get("stopReason"), origin=origin), uuid)
+            for block in kept:
+                step = steps.get(block.get("id", "")) if block["type"] == "tool_use" else None
+                if step is not None:
+                    begun[step["id"]] = True
+                    add(
+                        step["began_at"],
+                        events.ToolStarted(step["id"], step["name"], BOOT),
+                        f"{step['id']} begun",
+                    )
+                    for row in [
+                        one for one in sent if one["step_id"] == step["id"] and one["request_id"] == name
+                    ]:
+                        for one in _out(row, {name: turn}, {}):
+                            add(one.at, one.data, one.made_from)
+                    if step["result"] is not None:
+                        add(
+                            step["ended_at"],
+                            events.ToolEnded(step["id"], json.loads(step["result"])),
+                            step["id"],
+                        )
+        elif line["type"] == "user" and message is not None:
+            results = [
+                one
+                for one in message["content"]
+                if isinstance(one, dict) and one.get("type") == "tool_result"
+            ]
+            if not results:
+                members_told = (
+                    tuple(one.inbound.request_id for one in members) if number == 0 or not facts else ()
+                )
+                told = _sources(message, members) or members_told
+                add(when, events.Told(message, told), uuid)
+            for one in results:
+                call = one["tool_use_id"]
+                if steps.get(call, {}).get("result") is None:
+                    add(when, events.ToolEnded(call, one), call)
+    if ended:
+        add(turn["ended_at"] or at, events.TurnEnded(ENDS[turn["state"]]), f"{name} ended")
+    return facts
+
+
+def _sources(message: Json, members: Sequence[_Row]) -> tuple[str, ...]:
+    """The messages whose words the model was told: its line names them."""
+    raw = json.dumps(message)
+    return tuple(one.inbound.request_id for one in members if one.inbound.request_id in raw)
+
+
+def _out(row: Json, turns: Mapping[str, Json], asked: Mapping[str, Json]) -> Iterator[_Fact]:
+    """The facts of one row of the outbox."""
+    name, at, request = row["id"], row["created_at"], row["request_id"]
+    question = asked.get(row["question_id"] or "")
+    turn = question["request_id"] if question is not None else request
+    choices = json.loads(row["choices"]) if row["choices"] else []
+    place = ChatKey.parse(row["chat_key"])
+    queued = events.Queued(
+        name,
+        json.loads(row["target"]),
+        row["text"],
+        row["kind"],
+        channel=place.channel,
+        chat_id=place.chat_id,
+        call=row["step_id"],
+        part_of=row["part_of"],
+        ends=row["kind"] == "reply" and row["step_id"] is None,
+        replaces=row["replaces"],
+        repeat_of=row["repeat_of"],
+        not_before=row["not_before"],
+        language=row["language"] or "en",
+        buttons=QuestionButtons(row["question_id"], tuple(choices)) if choices else None,
+        question=row["question_id"] if question is not None else None,
+        closes_as=row["closes_as"] or "",
+        zone=row["zone"] or "UTC",
+        own_zone=bool(row["own_zone"]),
+        file=_FILES.validate_json(row["file"]) if row["file"] else None,
+    )
+    mine = turn if turn in turns or question is not None else None
+    if question is not None:
+        yield from _asked(question)
+    yield _Fact(at, queued, name, mine)
+    if row["delayed"] and row["not_before"]:
+        yield _Fact(at, events.Deferred(name, row["not_before"]), f"{name} deferred", mine)
+    if row["state"] != "ready":
+        yield _Fact(at, events.Sending(name, BOOT, row["replaces"]), f"{name} sending", mine)
+    if row["state"] == "sending" and row["message_id"]:
+        yield _Fact(at, events.Shown(name, row["message_id"]), f"{name} shown", mine)
+    if row["state"] == "sending" and row["repeated"]:
+        yield _Fact(at, events.RowEnded(name, "unknown"), f"{name} ended", mine)
+    elif row["state"] in {"sent", "failed", "unknown"}:
+        reason = row["reason"] or ""
+        end = events.RowEnded(name, row["state"], row["message_id"], reason)
+        yield _Fact(
+            max(at, row["changed_at"] if row["state"] == "failed" else at), end, f"{name} ended", mine
+        )
+
+
+def _asked(row: Json) -> Iterator[_Fact]:
+    """The facts of a question; each of its messages states them, with the same ids."""
+    try:
+        asked = _APPROVALS.validate_json(row["asked"])
+    except ValidationError:
+        return
+    yield _Fact(row["asked_at"], events.QuestionAsked(row["id"], asked), row["id"], row["request_id"])
+
+
+# ------------------------------------------------------------ files
+
+
+def _pending_lines(source: Source) -> dict[str, list[bytes]]:
+    """Lines that the journal holds for files, by the file's name: they may stand there or not."""
+    found: dict[str, list[bytes]] = defaultdict(list)
+    for row in source.rows("lines", "ORDER BY number"):
+        found[row["file"]] += bytes(row["lines"]).splitlines()
+    return found
+
+
+def _read(raws: Sequence[bytes]) -> Iterator[tuple[bytes, Json]]:
+    seen = set[bytes]()
+    for raw in raws:
+        if raw in seen:
+            continue
+        seen.add(raw)
+        try:
+            value = json.loads(raw)
+        except ValueError:
+            continue
+        if isinstance(value, dict):
+            yield raw, value
+
+
+def _transcript(
+    source: Source, chat: ChatKey, pending: Mapping[str, list[bytes]]
+) -> tuple[list[Json], set[str]]:
+    """The lines of the newest session of a chat that are still in its view, and the turns that were taken out of it."""
+    folder = f"transcripts/{file_names.encode(chat)}"
+    files = {one.name: one.read_bytes().splitlines() for one in (source.home / folder).glob("*.jsonl")}
+    for name, raws in pending.items():
+        if name.startswith(f"{folder}/"):
+            files.setdefault(Path(name).name, []).extend(raws)
+    lines, dropped = list[Json](), set[str]()
+    for _, line in _read(files[max(files)][-MOST_LINES:]) if files else ():
+        if line.get("type") == "boundary":
+            gone = (line.get("data") or {}).get("dropped")
+            out = [one for one in lines if gone is None or one.get("uuid") in gone]
+            dropped |= {str(one.get("requestId")) for one in out}
+            lines = [one for one in lines if one not in out]
+        elif line.get("type") in {"user", "assistant"}:
+            lines.append(line)
+    return lines, dropped
+
+
+class _Archive:
+    """The lines of the archive."""
+
+    def __init__(self, source: Source, pending: Mapping[str, list[bytes]]) -> None:
+        raws = [
+            raw
+            for path in sorted((source.home / "chats").glob("*.jsonl"))
+            for raw in path.read_bytes().splitlines()
+        ]
+        raws += [raw for name, some in pending.items() if name.startswith("chats/") for raw in some]
+        self._lines = [one for one in _read(raws) if {"chatKey", "ts", "role"} <= one[1].keys()]
+        rows = source.rows("outbox")
+        self._rows = {row["id"] for row in rows}
+
+    def facts(self, taken: set[str]) -> dict[ChatKey, list[_Fact]]:
+        """The facts of lines of which the journal has no row, by chat. What a deletion hides has none."""
+        gone = set[tuple[str, str]]()
+        for _, line in self._lines:
+            meta = line.get("meta") or {}
+            if line["role"] == "system" and meta.get("deleted"):
+                gone |= {(meta.get("ofRole") or "user", str(one)) for one in meta.get("of") or ()}
+        found: dict[ChatKey, list[_Fact]] = defaultdict(list)
+        for raw, line in self._lines:
+            meta = line.get("meta") or {}
+            request = str(meta.get("requestId") or "")
+            if (line["role"], request) in gone:
+                continue
+            try:
+                chat = ChatKey.parse(line["chatKey"])
+                if line["role"] == "user" and request not in taken:
+                    found[chat] += _said(chat, line, meta, raw)
+                elif line["role"] == "assistant" and self._rows.isdisjoint(meta.get("outboxIds") or ()):
+                    found[chat] += _answered(line, meta, raw)
+            except (ValueError, KeyError):
+                continue
+        return found
+
+
+def _said(chat: ChatKey, line: Json, meta: Json, raw: bytes) -> Iterator[_Fact]:
+    at, made_from = line["ts"] / 1000, raw.decode("utf-8", "replace")
+    name = str(meta.get("requestId") or ulid_of(at, made_from))
+    inbound = Inbound(
+        request_id=name,
+        channel=line["channel"],
+        chat_id=line["chatId"],
+        chat_key=chat,
+        chat_type=meta.get("chatType") or "direct",
+        user_id=line.get("userId") or "",
+        user_name=meta.get("username"),
+        keys=(f"archive:{name}",),
+        ts=line["ts"],
+        target={},
+        text=line["text"],
+        message_id=line.get("messageId"),
+    )
+    yield _Fact(at, events.Received(inbound), made_from, person=str(inbound.person))
+    yield _Fact(at, events.Closed(name), made_from)
+
+
+def _answered(line: Json, meta: Json, raw: bytes) -> Iterator[_Fact]:
+    at, made_from = line["ts"] / 1000, raw.decode("utf-8", "replace")
+    row, turn = (meta.get("outboxIds") or [ulid_of(at, made_from)])[0], meta.get("requestId")
+    yield _Fact(
+        at,
+        events.Queued(row, {}, line["text"], channel=line["channel"], chat_id=line["chatId"]),
+        made_from,
+        turn,
+    )
+    yield _Fact(at, events.RowEnded(row, "sent", line.get("messageId")), made_from, turn)
+
+
+# ------------------------------------------------------------ what belongs to no chat
+
+
+def _gateway(source: Source) -> Iterator[_Fact]:
+    def fact(of: str, key: str, value: Json) -> _Fact:
+        return _Fact(0.0, events.FactSet(of, key, value), f"{of} {key}")
+
+    for row in source.rows("locales"):
+        value = {name: row[name] for name in ("language", "zone")}
+        value |= {name: bool(row[name]) for name in ("language_chosen", "zone_chosen")}
+        yield fact("locale", str(UserRef(row["channel"], row["user_id"])), value)
+    for row in source.rows("chats", "WHERE listening IS NOT NULL"):
+        yield fact("listening", row["chat_key"], {"to": row["listening"]})
+    for row in source.rows("jobs"):
+        yield fact("job", row["id"], json.loads(row["spec"]))
+    for row in source.rows("approvals", "WHERE state = 'approved' AND scope <> 'once'"):
+        by = UserRef.parse(row["decided_by"]) if row["decided_by"] else None
+        verdict = Verdict(
+            "approved", by, row["scope"], row["decided_name"] or "", row["decided_request_id"] or ""
+        )
+        try:
+            asked = _APPROVALS.validate_json(row["asked"])
+        except ValidationError:
+            continue
+        record = ApprovalRecord(row["id"], asked, row["asked_at"], verdict, row["decided_at"])
+        yield fact("approval", row["id"], _RECORDS.dump_python(record, mode="json"))

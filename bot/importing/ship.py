@@ -1,0 +1,99 @@
+"""The first start on a `.ship` of 0.1: its journal and archive are read once, into a new `shipmate.db`.
+
+The database is written beside its place and takes it in one step; only then the old files go to `before-0.2`. So a process that is
+killed at any moment leaves either all to be imported or all imported. Ids are hashes of what they are made from.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Inbound
+from bot.core.chat import Chat
+from bot.core.events import Codec, Event, fact_of, keys_of
+from bot.core.sqlite_log import APPEND, FACT, KEY, POSITION, SCHEMA
+from bot.importing.events_of import Found, Source, events_of
+
+LOG, NEW, JOURNAL = "shipmate.db", "shipmate.db.importing", "journal.db"
+BACKUP = "before-0.2"
+"""The folder below `.ship` that keeps the files of 0.1."""
+MOVED = ("chats", "transcripts", "index.db", "usage.db", "cache", JOURNAL)
+"""What 0.1 wrote and nothing reads any more; the journal last, since it says that there is something to move."""
+SUFFIXES = ("", "-wal", "-shm")
+
+
+def import_ship(
+    home: Path,
+    codec: Codec,
+    make: Callable[[ChatKey], Chat],
+    *,
+    needs_turn: Callable[[Inbound], bool],
+    is_operator: Callable[[Inbound], bool],
+) -> int | None:
+    """Import what 0.1 has left in `home`; the number of events, None where there is nothing of it. Raises OSError, `sqlite3.Error`."""
+    journal, log = home / JOURNAL, home / LOG
+    if not journal.exists():
+        return None
+    count = None
+    if not log.exists():
+        for suffix in ("", "-journal", *SUFFIXES[1:]):
+            (home / (NEW + suffix)).unlink(missing_ok=True)
+        with contextlib.closing(sqlite3.connect(journal)) as old:
+            found = events_of(Source(old, home, codec, needs_turn, is_operator))
+        count = _write(home / NEW, found, codec, make)
+        (home / NEW).replace(log)
+        _sync(home)
+    _move_away(home)
+    return count
+
+
+def _write(path: Path, found: Found, codec: Codec, make: Callable[[ChatKey], Chat]) -> int:
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("PRAGMA synchronous = full")
+        db.executescript(SCHEMA)
+        db.execute("BEGIN")
+        for chat, events in found.chats.items():
+            _write_chat(db, make(chat), events, codec)
+        db.executemany(KEY, found.keys)
+        db.execute("COMMIT")
+    return sum(map(len, found.chats.values()))
+
+
+def _write_chat(db: sqlite3.Connection, chat: Chat, events: list[Event], codec: Codec) -> None:
+    for event in events:
+        chat.apply(event)
+        row = (str(event.chat), event.seq, event.id, event.turn, event.person, event.kind, event.at)
+        db.execute(APPEND, (*row, codec.encode(event.data)))
+        db.executemany(KEY, [(key, str(event.chat), event.seq) for key in keys_of(event.data)])
+        if (fact := fact_of(event.data)) is not None:
+            kind, key, value = fact
+            db.execute(FACT, (kind, key, json.dumps(value, ensure_ascii=False)))
+    at = chat.position
+    db.execute(POSITION, (str(chat.key), at.base, at.open))
+
+
+def _move_away(home: Path) -> None:
+    """Move the files of 0.1 into the backup; what stands there already is of an earlier import that was killed, and stays."""
+    backup = home / BACKUP
+    backup.mkdir(exist_ok=True)
+    for name in MOVED:
+        for suffix in reversed(SUFFIXES):
+            old, kept = home / (name + suffix), backup / (name + suffix)
+            if old.exists() and not kept.exists():
+                old.replace(kept)
+    _sync(backup)
+    _sync(home)
+
+
+def _sync(folder: Path) -> None:
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
