@@ -44,6 +44,8 @@ from bot.core.file_names import encode
 from bot.core.instructions import InstructionFiles, operator_files
 from bot.core.leadership import Leadership
 from bot.core.models import ModelDeps
+from bot.core.notes.files import NoteStore
+from bot.core.notes.memories import Memories, SavedMemory
 from bot.core.skills import SkillFolder
 from bot.core.sql_log import Alert
 from bot.core.sqlite_log import FILE, SqliteLog
@@ -53,8 +55,6 @@ from bot.dashboard.console import Console, ConsoleSources, PartHealth
 from bot.dashboard.metrics import Figures, LogMetrics, MetricsPage
 from bot.dashboard.server import Dashboard
 from bot.disk_reserve import DiskReserve
-from bot.history.memory.files import NoteStore
-from bot.history.memory.memories import Memories, SavedMemory
 from bot.llm import factory
 from bot.llm.budgets import BudgetedModel, Spending, day_of
 from bot.llm.learned import LearnedFile

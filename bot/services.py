@@ -15,9 +15,9 @@ from bot.core.artifacts import ArtifactStore
 from bot.core.event_log import EventLog
 from bot.core.fallback import Fallback
 from bot.core.leadership import Leadership, SoleLeader
+from bot.core.notes.files import NoteStore
 from bot.core.skills import SkillFolder
 from bot.disk_reserve import DiskReserve
-from bot.history.memory.files import NoteStore
 from bot.llm.learned import LearnedFile
 from bot.llm.windows import ContextWindows
 from bot.llm.wrapper import WatchedModel
