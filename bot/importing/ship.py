@@ -17,7 +17,8 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.core.chat import Chat
 from bot.core.events import Codec, Event, fact_of, keys_of
-from bot.core.sqlite_log import APPEND, FACT, KEY, POSITION, SCHEMA
+from bot.core.sql_log import APPEND, FACT, KEY, POSITION
+from bot.core.sqlite_log import SCHEMA
 from bot.importing.events_of import Found, Source, events_of
 
 LOG, NEW, JOURNAL = "shipmate.db", "shipmate.db.importing", "journal.db"

@@ -1,1 +1,0 @@
-"""The transcript: what the model was told, session by session, and every request as it was sent."""
