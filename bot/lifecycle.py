@@ -73,8 +73,12 @@ from bot.services import Environment, Services
 from bot.telemetry import JsonlLog
 from bot.tools.mcp.servers import McpServers
 
-DRAIN_SECONDS = 8.0
+PAUSE_SECONDS = 1.0
+DRAIN_SECONDS = 4.5
 """Limit of the time for running turns to end at a stop, before they are cut short."""
+CLOSE_SECONDS = 1.5
+LOG_SECONDS = 1.0
+"""Limit of the time to write what the log has pending: with the others nine seconds."""
 CHECK_SECONDS = 5.0
 """Limit of the time that a start waits for the provider's verdict on the key."""
 LONGEST_RETRY = 30.0
@@ -388,49 +392,32 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
     environment, log, event_log = services.environment, services.log, gateway.event_log
     name, lines = gateway.turns.agent.models.name, PartLines(gateway.readiness, say)
 
-    async def ask_limits() -> None:
-        await ask_limits_of(services, name, say)
-
     async def opened(channel: str) -> None:
         gateway.watch.opened(channel)
         await gateway.runner.open(channel)
 
-    periodic = PeriodicJobs(
-        [
-            *door.periodic,
-            *gateway.maintenance.jobs(),
-            PeriodicJob("say which parts do not work", PART_SECONDS, lines.look),
-            PeriodicJob("ask what the model takes in", ASK_LIMITS_SECONDS, ask_limits),
-        ],
-        log,
-    )
-    async with contextlib.AsyncExitStack() as around:
+    periodic = _periodic(gateway, say, lines)
+    around = contextlib.AsyncExitStack()
+    ends = functools.partial(_ends, around, log)
+    try:
         gateway.memory.start()
         around.callback(gateway.memory.stop)
-        await asyncio.to_thread(services.reserve.look)
-        await gateway.memory.look()
         if gateway.dashboard is not None:
             await gateway.dashboard.start()
-            around.push_async_callback(gateway.dashboard.stop)
-        around.push_async_callback(event_log.close)
-        around.push_async_callback(door.close)
+            ends("stop the dashboard", gateway.dashboard.stop)
+        ends("close the log", event_log.close, seconds=LOG_SECONDS)
+        ends("end what features do", door.close)
         for export in gateway.exports:
-            around.push_async_callback(export.close)
-        around.push_async_callback(services.learned.save)
+            ends("close an export", export.close)
+        ends("keep what was learnt of models", services.learned.save)
         for model in (services.model, *(one for one, _ in services.fallbacks)):
-            around.push_async_callback(model.close)
+            ends("close a model", model.close)
         gateway.mcp.start()
-        around.push_async_callback(gateway.mcp.close)
-        await _imported(gateway)
-        # Request ids tell the order of messages, even where the clock was set back while nobody ran.
-        environment.ids.after(await event_log.newest())
-        # What a command of before has left instructs nobody, whatever happens to it from now on.
-        await asyncio.to_thread(services.vetting.find_instruction_files)
-        await gateway.chats.start()
-        await gateway.locales.load()
+        ends("end the MCP servers", gateway.mcp.close)
+        await _read(gateway)
         for export in gateway.exports:
             export.start()
-        around.push_async_callback(_stopped, channels.values(), gateway.runner, door)
+        around.push_async_callback(_stopped, gateway)
         around.push_async_callback(gateway.turns.summaries.stop)
         checking = asyncio.create_task(check_model(services, name, say, lines.tell))
         around.callback(checking.cancel)
@@ -450,13 +437,60 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
         if checking.done():
             checking.result()
         yield
+    finally:
+        closing = asyncio.create_task(around.aclose())
+        try:
+            await asyncio.shield(closing)
+        except asyncio.CancelledError:
+            # Cut short, it would leave connections and files open.
+            await asyncio.wait([closing])
+            raise
 
 
-async def _imported(gateway: Gateway) -> None:
-    """Take over a `.ship` of 0.1. Raises `errors.StorageError`."""
+def _periodic(gateway: Gateway, say: Say, lines: PartLines) -> PeriodicJobs:
+    """All that is done at intervals."""
+    services = gateway.services
+
+    async def ask_limits() -> None:
+        await ask_limits_of(services, gateway.turns.agent.models.name, say)
+
+    own = (
+        PeriodicJob("say which parts do not work", PART_SECONDS, lines.look),
+        PeriodicJob("ask what the model takes in", ASK_LIMITS_SECONDS, ask_limits),
+    )
+    return PeriodicJobs([*gateway.door.periodic, *gateway.maintenance.jobs(), *own], services.log)
+
+
+async def _read(gateway: Gateway) -> None:
+    """Read what is on disk, after a `.ship` of 0.1 was taken over. Raises `errors.StorageError`."""
+    services = gateway.services
+    await asyncio.to_thread(services.reserve.look)
+    await gateway.memory.look()
     with errors.as_storage_error("the .ship of 0.1 cannot be imported", OSError, sqlite3.Error):
         if await asyncio.to_thread(gateway.import_ship) is not None:
-            gateway.services.log.write("storage", "the .ship of 0.1 is imported, and kept in before-0.2")
+            services.log.write("storage", "the .ship of 0.1 is imported, and kept in before-0.2")
+    # Request ids tell the order of messages, even where the clock was set back while nobody ran.
+    services.environment.ids.after(await gateway.event_log.newest())
+    # What a command of before has left instructs nobody, whatever happens to it from now on.
+    await asyncio.to_thread(services.vetting.find_instruction_files)
+    await gateway.chats.start()
+    await gateway.locales.load()
+
+
+def _ends(
+    around: contextlib.AsyncExitStack,
+    log: Log,
+    what: str,
+    close: Callable[[], Awaitable[object]],
+    *,
+    seconds: float = CLOSE_SECONDS,
+) -> None:
+    """Close something at the end, within a time."""
+
+    async def end() -> None:
+        await _bounded(log, what, close(), seconds)
+
+    around.push_async_callback(end)
 
 
 def build_access(services: Services, channels: Mapping[str, Channel], memberships: Memberships) -> Access:
@@ -503,14 +537,32 @@ def _nothing(*_: object) -> None:
     """Shows nothing."""
 
 
-async def _stopped(channels: Iterable[Channel], runner: Runner, door: Door) -> None:
-    for channel in channels:
-        await channel.pause()
-    await runner.close(DRAIN_SECONDS)
-    if door.display is not None:
-        await door.display.close()
-    for channel in channels:
-        await channel.stop()
+async def _stopped(gateway: Gateway) -> None:
+    """Take in nothing more, let turns end, and close the channels. What is not done in time is in the log and goes on at the next start."""
+    log, channels = gateway.services.log, gateway.channels.items()
+    await _together(log, {f"pause {name}": channel.pause() for name, channel in channels}, PAUSE_SECONDS)
+    if not await gateway.runner.close(DRAIN_SECONDS):
+        log.write("stop", "turns were cut short; they go on at the next start", level="warn")
+    closings = {f"stop {name}": channel.stop() for name, channel in channels}
+    if (display := gateway.door.display) is not None:
+        await _bounded(log, "end what is shown", display.close(), PAUSE_SECONDS)
+    await _together(log, closings, CLOSE_SECONDS)
+
+
+async def _together(log: Log, steps: Mapping[str, Awaitable[object]], seconds: float) -> None:
+    await asyncio.gather(*(_bounded(log, what, work, seconds) for what, work in steps.items()))
+
+
+async def _bounded(log: Log, what: str, work: Awaitable[object], seconds: float) -> None:
+    """One step of the end: it may fail or take too long, the others follow all the same."""
+    task = asyncio.ensure_future(work)
+    await asyncio.wait([task], timeout=seconds)
+    if not task.done():
+        # Not waited for: what does not end in time may not end when it is cancelled either.
+        task.cancel()
+        log.write("stop", f"{what}: not done after {seconds:g} s", level="warn")
+    elif not task.cancelled() and (error := task.exception()) is not None:
+        log.write("stop", f"{what}: {type(error).__name__}: {error}", level="warn")
 
 
 async def check_model(services: Services, name: str, say: Say, tell: Callable[[str, str], None]) -> None:

@@ -17,6 +17,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from bot.agent.pool import AgentPool
+from bot.history.archive.store import ChatStore
+from bot.history.retention import Retention
+from bot.history.transcript.requests import RequestLog
+from bot.history.transcript.store import Transcript
 from bot.maintenance import IDLE_SECONDS, TEND_SECONDS
 from pydantic import BaseModel
 
@@ -36,10 +40,6 @@ from bot.core.models import ModelDeps
 from bot.core.notes.files import NoteStore
 from bot.core.notes.memories import Memories
 from bot.core.skills import SkillFolder
-from bot.history.archive.store import ChatStore
-from bot.history.retention import Retention
-from bot.history.transcript.requests import RequestLog
-from bot.history.transcript.store import Transcript
 from bot.llm.body import body_of, headers_of
 from bot.llm.windows import ContextWindows
 from bot.llm.wrapper import SystemRoleModel

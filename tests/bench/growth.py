@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bot.history.transcript.store import Transcript
+
 from bot.contracts.base import Role
 from bot.contracts.identity import ChatKey
 from bot.contracts.transcript import Event, MessageEvent, TranscriptLine, TurnEnd, TurnStart
 from bot.core import file_names
-from bot.history.transcript.store import Transcript
 from bot.system import SystemClock, SystemDisk, UlidSource
 from bot.testing.log import MemoryLog
 from tests.bench import starts

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bot.contracts.identity import ChatKey
 from bot.history.transcript.store import Transcript
+
+from bot.contracts.identity import ChatKey
 from bot.system import SystemClock, SystemDisk, UlidSource
 from bot.testing.log import MemoryLog
 from tests.bench import growth, sessions

@@ -11,7 +11,6 @@ from pathlib import Path
 from bot.agent.ledger import Ledger
 from bot.context import checkpoint, replay
 from bot.context.store import AgentContextStore
-
 from bot.contracts.base import Json, Role
 from bot.contracts.identity import ChatKey
 from bot.contracts.transcript import (

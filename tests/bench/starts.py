@@ -11,14 +11,15 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from bot.history.archive.store import ChatStore
+from tests.bench.rooms import Line
+
 from bot.contracts.archive import HistoryQuery
 from bot.contracts.base import Json
 from bot.core import file_names
-from bot.history.archive.store import ChatStore
 from bot.system import SystemDisk
 from bot.testing.log import MemoryLog
 from tests.bench.programs import COMPILED, ROOT, START_SECONDS, Unanswered
-from tests.bench.rooms import Line
 
 TIMES = 3
 PER_FILE = 500  # lines of one archive file: half of what a chat's file holds before it is split

@@ -13,14 +13,14 @@ from typing import Any
 import pillow_heif
 import pytest
 from PIL import Image
-from tests.unit.gateway.office_files import docx, xlsx
-from tests.unit.gateway.picture_files import pdf, png
 
 from bot.testing.anthropic import KEY
 from bot.testing.anthropic_script import error, reply, text, tool_use
 from bot.testing.transcription import TranscriptionServer
 from bot.words import say
 from tests.blackbox.conftest import ANN, World, eventually, whole
+from tests.unit.documents.office_files import docx, xlsx
+from tests.unit.documents.picture_files import pdf, png
 
 LOG = "".join(f"{n:05} 日志 line {n} שורה\n" for n in range(8_000)).encode()
 NAME = "日志 1.log"

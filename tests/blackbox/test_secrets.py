@@ -14,8 +14,8 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-
 from bot.history.transcript import requests
+
 from bot.system import SystemDisk
 from bot.telemetry.redaction import forms
 from bot.testing.anthropic_script import error, tool_use

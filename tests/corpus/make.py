@@ -10,8 +10,8 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-
 from bot.journal import schema
+
 from tests.corpus.scenes import SCENES, Scene
 from tests.corpus.stage import in_lines, staged
 from tests.torture.inside import quick_ends

@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from bot.journal import schema
 
 from bot import backup
 from bot.contracts.base import Json
-from bot.journal import schema
 from bot.system import SystemClock, SystemDisk
 from tests.blackbox.conftest import eventually
 from tests.corpus.make import JOURNALS, expected, make

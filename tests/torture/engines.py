@@ -13,10 +13,6 @@ import psycopg
 import pytest
 
 from bot.contracts.base import Json
-from bot.contracts.environment import Clock, Disk
-from bot.contracts.journal import Journal
-from bot.system import SystemDisk
-from bot.testing.memory_journal import MemoryJournal
 from tests import postgres
 
 EMBEDDED, POSTGRESQL, LOST_DISK = "embedded", "postgresql", "postgresql, and no disk lasts"
@@ -73,19 +69,3 @@ def engine_of(name: str, part: str = "") -> Engine:
         return Engine()
     server = postgres.shared()
     return PostgresEngine(server.schema(part) if part else server.log(), lasts=name == POSTGRESQL)
-
-
-class Memory:
-    """A journal in memory, and files that last: what outlives a process of `lives`."""
-
-    def __init__(self, clock: Clock) -> None:
-        self.journal: Journal = MemoryJournal(clock)
-        self.disk: Disk = SystemDisk()
-
-    async def restart(self) -> None:
-        """A new process."""
-
-    def kill(self) -> None:
-        """Nothing more of a process that counts as dead reaches it."""
-
-    async def aclose(self) -> None: ...

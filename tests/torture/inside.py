@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from bot.gateway.outbox import batch_sender
 
-from bot import app, errors, lifecycle
+from bot import app, lifecycle
 from bot.contracts.environment import Clock, Disk
-from bot.contracts.journal import Journal
-from bot.lifecycle import Environment, Serving
+from bot.core.event_log import EventLog
+from bot.lifecycle import Serving
+from bot.services import Environment
 from bot.system import SystemClock, SystemDisk, UlidSource
 from bot.testing.faults import Fault, Faults, Seam
 from tests.blackbox.conftest import START_SECONDS, World
@@ -25,12 +25,11 @@ from tests.torture.engines import Engine
 def quick_ends(patch: pytest.MonkeyPatch) -> None:
     """Nobody waits for the dead, and what a test imported stays the collector's."""
     patch.setattr(lifecycle, "DRAIN_SECONDS", 0.0)
-    patch.setattr(batch_sender, "GRACE_SECONDS", 0.0)
     patch.setattr(app, "settle_memory", lambda: None)
 
 
 class Inside:
-    """One life of a gateway on a folder. Dead, nothing of it reaches disk, journal or people any more."""
+    """One life of a gateway on a folder. Dead, nothing of it reaches disk, log or people any more."""
 
     def __init__(
         self,
@@ -38,14 +37,13 @@ class Inside:
         *faults: Fault,
         clock: Clock | None = None,
         disk: Disk | None = None,
-        journal: Callable[[Journal], Journal] = lambda made: made,
+        event_log: Callable[[EventLog], EventLog] = lambda made: made,
         engine: Engine | None = None,
     ) -> None:
         self.world = world
         self._engine = engine or Engine()
         self._disk = disk or SystemDisk()
-        self._journal = journal
-        self._own_journal: Journal | None = None
+        self._event_log = event_log
         self.trace: list[tuple[Seam, str, str]] = []
         self.died = asyncio.Event()
         self.said: list[str] = []
@@ -58,7 +56,7 @@ class Inside:
         self.gateway: Serving | None = None
 
     def _die(self) -> None:
-        for seam in ("disk", "journal", "channel"):
+        for seam in ("disk", "log", "channel"):
             self.faults.arm(Fault(seam, "*", then="error", times=None))
         self._engine.depose()
         self._loop.call_soon_threadsafe(self.died.set)
@@ -87,7 +85,7 @@ class Inside:
             clock=self._clock,
             disk=self.faults.disk(self._disk),
             ids=UlidSource(self._clock),
-            journal=self._mortal,
+            event_log=lambda made: self._event_log(self.faults.event_log(made)),
             channel=self.faults.channel,
         )
         stop = asyncio.Event()
@@ -96,10 +94,6 @@ class Inside:
         ) as self.gateway:
             self._up.set()
             await self._over.wait()
-
-    def _mortal(self, journal: Journal) -> Journal:
-        self._own_journal = journal
-        return self._journal(self.faults.journal(journal))
 
     @property
     def dead(self) -> bool:
@@ -129,10 +123,6 @@ class Inside:
             await asyncio.wait([self._life])
             if not self._life.cancelled():
                 self._life.exception()  # the dead may complain
-            if self._own_journal is not None:
-                # Its thread may be at work, as a dead process cannot be, and have the file locked: a question waits for that.
-                with contextlib.suppress(errors.StorageError):
-                    await self._own_journal.unfinished()
             return
         self._over.set()
         await asyncio.wait([self._life])

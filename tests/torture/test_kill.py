@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bot.history.transcript import requests
 
 from bot.core import jsonl
-from bot.history.transcript import requests
 from bot.system import SystemDisk
 from bot.testing.anthropic_script import reply, tool_use
 from bot.testing.clock import FakeClock

@@ -4,47 +4,35 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from bot.gateway import operators, watchdog
-from bot.gateway.operators import EVERY, OperatorAlerts
-from bot.gateway.watchdog import LOOK_EVERY, PATIENCE, ChannelWatchdog
-from tests.unit.gateway.conftest import Bench, FakeChannel, manifest
 
-from bot import errors
+from bot import channel_watchdog
+from bot.channel_watchdog import LOOK_EVERY, PATIENCE, ChannelWatchdog
 from bot.contracts.channel import Health
-from bot.contracts.identity import ChatKey, UserRef
-from bot.contracts.journal import Locale
-from bot.contracts.outbound import Outbound, Sent
-from bot.core.access import Memberships
-from bot.core.locales import Locales
-from bot.core.operator_chats import OperatorChats
-from bot.journal.sqlite import SqliteJournal
-from bot.words import Sentence, sentence
+from bot.testing.clock import FakeClock
+from bot.testing.log import MemoryLog
+from bot.words import Sentence
 
 SILENCE = 90.0
 
 
-def words(said: str) -> Sentence:
-    return sentence("operators.hindered", detail=said)
-
-
-class Frail(FakeChannel):
+class Frail:
     """A channel whose state a test sets; `cure` is what a healing makes of it."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
+    def __init__(self, clock: FakeClock) -> None:
+        self.clock = clock
         self.state = Health(connected=True, last_heard=1.0)
         self.heals: list[float] = []
         self.cure: Health | Exception | asyncio.Event | None = None
-        self.bench: Bench
 
     def health(self) -> Health:
         return self.state
 
     async def heal(self) -> None:
-        self.heals.append(self.bench.clock.monotonic())
+        self.heals.append(self.clock.monotonic())
         if isinstance(self.cure, Exception):
             raise self.cure
         if isinstance(self.cure, asyncio.Event):
@@ -60,56 +48,39 @@ class Frail(FakeChannel):
         self.state = Health(connected=True, last_heard=(self.state.last_heard or 0.0) + 1)
 
 
-class Ward:
-    """A watchdog over two channels, with an operator on each and one who has no direct chat."""
+class Told:
+    """What operators are told, at the beginning and at the end of each spell."""
 
-    def __init__(self, root: Path) -> None:
-        self.bench = Bench(root)
-        self.tele, self.chat = Frail("tele"), Frail("chat")
-        self.tele.bench = self.chat.bench = self.bench
-        channels = {"tele": self.tele, "chat": self.chat, "local": FakeChannel("local")}
-        manifests = {
-            "tele": manifest("tele", silence=SILENCE, direct=lambda user: {"chat": user}),
-            "chat": manifest("chat", direct=lambda user: {"chat": f"D{user}"}),
-            "local": manifest("local", access="local"),
-            "off": manifest("off", direct=lambda user: {"chat": user}),
-        }
-        self.bench.channels.clear()
-        self.bench.channels.update(channels)
-        self.bench.manifests.update(manifests)
-        self.operators = {
-            UserRef("tele", "1"),
-            UserRef("chat", "2"),
-            UserRef("local", "3"),
-            UserRef("off", "4"),
-        }
-        self.locales = Locales(self.bench.journal, self.bench.tasks.start, self.bench.log)
-        self.reports = self.new_reports()
-        self.watch = ChannelWatchdog(
-            channels, manifests, self.reports, clock=self.bench.clock, log=self.bench.log
-        )
+    def __init__(self) -> None:
+        self.words: list[str] = []
+
+    def begin(self, subject: str, words: Sentence) -> bool:
+        del subject
+        self.words.append(str(words))
+        return True
+
+    def end(self, subject: str, words: Sentence) -> bool:
+        return self.begin(subject, words)
+
+
+class Ward:
+    """A watchdog over two channels, of which one has to give signs of life."""
+
+    def __init__(self) -> None:
+        self.clock, self.log, reports = FakeClock(), MemoryLog(), Told()
+        self.told = reports.words
+        self.tele, self.chat = Frail(self.clock), Frail(self.clock)
+        channels: Any = {"tele": self.tele, "chat": self.chat}
+        manifests: Any = {"tele": SimpleNamespace(silence=SILENCE), "chat": SimpleNamespace(silence=None)}
+        alerts: Any = reports
+        self.watch = ChannelWatchdog(channels, manifests, alerts, clock=self.clock, log=self.log)
         for name in channels:
             self.watch.opened(name)
         self.running = asyncio.create_task(self.watch.run())
 
-    def new_reports(self) -> OperatorAlerts:
-        return OperatorAlerts(
-            OperatorChats(self.operators, self.bench.channels, self.bench.manifests),
-            memberships=Memberships({}, self.bench.log),
-            raised=asyncio.Queue(),
-            journal=self.bench.journal,
-            delivery=self.bench.delivery,
-            locales=self.locales,
-            clock=self.bench.clock,
-            ids=self.bench.ids,
-            log=self.bench.log,
-        )
-
     async def wait(self, seconds: float) -> None:
-        """Let time pass, and what is told then arrive."""
-        await self.bench.clock.advance(seconds)
-        while self.reports.tasks:
-            await asyncio.wait(self.reports.tasks)
+        """Let time pass."""
+        await self.clock.advance(seconds)
 
     async def live(self, seconds: float) -> None:
         """Time in which both platforms are heard."""
@@ -118,21 +89,14 @@ class Ward:
             self.chat.hear()
             await self.wait(LOOK_EVERY)
 
-    @property
-    def told(self) -> list[str]:
-        assert not [one for one in (*self.tele.sent, *self.chat.sent) if one.kind != "notice"]
-        return [message.text for message in self.chat.sent]
-
     async def close(self) -> None:
         self.running.cancel()
         await asyncio.wait([self.running])
-        await self.reports.close()
-        await self.bench.close()
 
 
 @pytest.fixture
-async def ward(tmp_path: Path) -> AsyncIterator[Ward]:
-    made = Ward(tmp_path)
+async def ward() -> AsyncIterator[Ward]:
+    made = Ward()
     yield made
     await made.close()
 
@@ -142,7 +106,7 @@ async def test_a_short_break_is_nobodys_business(ward: Ward) -> None:
     await ward.wait(PATIENCE - LOOK_EVERY)
     ward.tele.hear()
     await ward.live(60)
-    assert (ward.tele.heals, ward.told, ward.bench.log.at("error")) == ([], [], [])
+    assert (ward.tele.heals, ward.told, ward.log.at("error")) == ([], [], [])
 
 
 async def test_a_platform_that_gives_no_sign_of_life_while_nothing_happens_is_not_silent(
@@ -161,9 +125,7 @@ async def test_a_channel_that_stays_away_is_healed_with_growing_pauses_and_told_
     assert pauses == [30, 60, 120, 240, 300]
     (told,) = ward.told
     assert "tele doesn't work: it is not connected (断线了 🔌)" in told
-    assert ward.chat.sent[0].chat_key == ChatKey.parse("chat:chat:D2")
-    assert ward.tele.texts == ward.told  # a channel that cannot hear may still be able to send
-    (line,) = ward.bench.log.at("error")
+    (line,) = ward.log.at("error")
     assert (line.kind, line.details["channel"]) == ("channel", "tele")
 
 
@@ -173,30 +135,7 @@ async def test_the_end_of_a_spell_is_told_once_to_those_who_know_of_it(ward: War
     ward.tele.hear()
     await ward.live(60)
     assert ward.told[1:] == ["✅ tele is connected again, after 2 minutes."]
-    assert [e.message for e in ward.bench.log.of("channel")][-1] == "tele is well again"
-
-
-async def test_a_second_spell_within_the_hour_is_logged_and_not_told(ward: Ward) -> None:
-    for _ in range(2):
-        ward.tele.break_off()
-        await ward.wait(60)
-        ward.tele.hear()
-        await ward.live(60)
-    assert len(ward.bench.log.at("error")) == 2
-    assert len(ward.told) == 2  # of the first spell, its beginning and its end
-    await ward.live(EVERY)
-    ward.tele.break_off()
-    await ward.wait(60)
-    assert len(ward.told) == 3
-
-
-async def test_a_restart_does_not_tell_the_same_again(ward: Ward) -> None:
-    ward.tele.break_off()
-    await ward.wait(60)
-    ward.reports = ward.new_reports()
-    ward.reports.begin("tele", words("again"))
-    await ward.wait(0)
-    assert len(ward.told) == 1
+    assert [e.message for e in ward.log.of("channel")][-1] == "tele is well again"
 
 
 async def test_a_deaf_connection_is_found_by_its_silence_and_healed_at_once(ward: Ward) -> None:
@@ -213,9 +152,9 @@ async def test_a_deaf_connection_is_found_by_its_silence_and_healed_at_once(ward
 
 async def test_a_clock_that_is_set_makes_nobody_deaf(ward: Ward) -> None:
     await ward.live(9)
-    ward.bench.clock.jump(30 * 86_400)
+    ward.clock.jump(30 * 86_400)
     await ward.live(9)
-    ward.bench.clock.jump(-60 * 86_400)
+    ward.clock.jump(-60 * 86_400)
     await ward.live(9)
     assert (ward.tele.heals, ward.told) == ([], [])
 
@@ -245,8 +184,8 @@ async def test_a_healing_that_fails_or_hangs_is_logged_and_the_watch_goes_on(
     ward.tele.cure = ValueError("nobody foresaw this")
     ward.tele.break_off()
     await ward.wait(PATIENCE + LOOK_EVERY)
-    assert "tele could not be healed: ValueError" in ward.bench.log.at("error")[-1].message
-    monkeypatch.setattr(watchdog, "HEAL_SECONDS", 0.001)
+    assert "tele could not be healed: ValueError" in ward.log.at("error")[-1].message
+    monkeypatch.setattr(channel_watchdog, "HEAL_SECONDS", 0.001)
     ward.tele.cure = asyncio.Event()
     healing = len(ward.tele.heals)
     await ward.wait(60)
@@ -254,7 +193,7 @@ async def test_a_healing_that_fails_or_hangs_is_logged_and_the_watch_goes_on(
         await asyncio.wait([task])
         await asyncio.sleep(0)
     assert len(ward.tele.heals) > healing
-    assert "TimeoutError" in ward.bench.log.at("error")[-1].message
+    assert "TimeoutError" in ward.log.at("error")[-1].message
 
 
 async def test_while_one_healing_runs_no_other_begins(ward: Ward) -> None:
@@ -264,98 +203,11 @@ async def test_while_one_healing_runs_no_other_begins(ward: Ward) -> None:
     assert len(ward.tele.heals) == 1
 
 
-async def test_an_operator_without_a_way_is_logged_and_the_others_hear_of_it(ward: Ward) -> None:
-    ward.tele.failures = [errors.TargetGone("blocked")]
-    assert await ward.reports.tell("subject", words("words"))
-    assert ward.told == ["words"]
-    untold = [
-        line for line in ward.bench.log.of("delivery") if line.message == "an operator could not be told"
-    ]
-    assert [str(line.chat_key) for line in untold] == ["tele:chat:1"]
-
-
-async def test_each_operator_is_told_in_their_language(ward: Ward) -> None:
-    await ward.bench.journal.put_locale(UserRef("chat", "2"), Locale(language="zh", language_chosen=True))
-    await ward.locales.load()
-    assert await ward.reports.tell("subject", sentence("operators.model_again"))
-    assert ward.told == ["✅ 语言模型又能回答了。"]
-    assert ward.tele.texts == ["✅ The language model answers again."]
-
-
-async def test_who_becomes_an_operator_while_it_runs_is_told_too(ward: Ward) -> None:
-    ward.operators.remove(UserRef("chat", "2"))
-    ward.operators.add(UserRef("chat", "9"))
-    assert await ward.reports.tell("subject", words("words"))
-    assert [one.chat_key.chat_id for one in ward.chat.sent] == ["D9"]
-
-
-async def test_a_channel_that_hangs_is_given_up(ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def hangs(message: Outbound) -> Sent:
-        await asyncio.Event().wait()
-        raise AssertionError(message)
-
-    monkeypatch.setattr(operators, "TELL_SECONDS", 0.01)
-    monkeypatch.setattr("bot.gateway.outbox.batch_sender.GRACE_SECONDS", 0.01)
-    for channel in (ward.tele, ward.chat):
-        monkeypatch.setattr(channel, "send", hangs)
-    assert not await ward.reports.tell("subject", words("words"))
-    untold = [
-        line for line in ward.bench.log.of("delivery") if line.message == "an operator could not be told"
-    ]
-    assert {str(line.chat_key) for line in untold} == {"tele:chat:1", "chat:chat:D2"}
-
-
-async def test_reports_need_no_journal(ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def broken(self: SqliteJournal, key: str, now: float, every: float) -> bool:
-        raise errors.StorageError("the disk is full")
-
-    monkeypatch.setattr(SqliteJournal, "once", broken)
-    ward.running.cancel()
-    assert ward.reports.begin("journal", words("the journal cannot be written"))
-    assert not ward.reports.begin("journal", words("the journal cannot be written"))
-    await ward.wait(0)
-    assert ward.reports.end("journal", words("it can again"))
-    assert not ward.reports.end("journal", words("it can again"))
-    await ward.wait(0)
-    assert not await ward.reports.tell("journal", words("once more"))
-    await ward.wait(EVERY)
-    assert await ward.reports.tell("journal", words("an hour later"))
-    assert ward.told == ["the journal cannot be written", "it can again", "an hour later"]
-
-
-async def test_a_journal_that_says_nothing_holds_no_report_up(
-    ward: Ward, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def hangs(self: SqliteJournal, key: str, now: float, every: float) -> bool:
-        await asyncio.Event().wait()
-        return False
-
-    monkeypatch.setattr(SqliteJournal, "once", hangs)
-    monkeypatch.setattr(operators, "ASK_SECONDS", 0.01)
-    assert await ward.reports.tell("journal", words("words"))
-
-
-async def test_a_flood_of_reports_is_cut_and_a_report_that_breaks_is_logged(
-    ward: Ward, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tasks = [ward.reports.tell(f"subject {number}", words("words")) for number in range(operators.MOST + 50)]
-    assert sum([await task for task in tasks]) == operators.MOST
-
-    async def broken(*_: object, **__: object) -> list[Sent]:
-        raise ValueError("nobody foresaw this")
-
-    monkeypatch.setattr(ward.bench.delivery, "send", broken)
-    task = ward.reports.tell("a subject", words("words"))
-    await asyncio.wait([task])
-    await asyncio.sleep(0)
-    assert "a report to operators failed: ValueError" in ward.bench.log.at("error")[-1].message
-
-
 async def test_time_in_which_the_process_stood_still_is_no_silence_of_a_platform(ward: Ward) -> None:
     await ward.live(30)
     ward.running.cancel()
     await asyncio.wait([ward.running])
-    await ward.bench.clock.advance(3600)
+    await ward.clock.advance(3600)
     ward.watch.look()
     assert ward.watch.silent("tele") is None
     ward.running = asyncio.create_task(ward.watch.run())

@@ -12,24 +12,21 @@ from typing import Any
 
 import pytest
 
-from bot import access_list, composition, config, discovery, errors, shutdown_signals
+from bot import access_list, config, discovery, errors, readiness, shutdown_signals
 from bot import lifecycle as serving_module
-from bot import maintenance as chores
-from bot.contracts.agent import TurnRequest
 from bot.contracts.channel import Channel, Health, Intake
-from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Inbound
-from bot.contracts.model import ModelFacts, Usage
+from bot.contracts.model import ModelFacts
+from bot.core import maintenance as chores
+from bot.dashboard.metrics import LogMetrics
 from bot.instance import prepare_home
-from bot.lifecycle import Environment, Gateway, serving
-from bot.llm.budgets import Account, Spending, day_of
+from bot.lifecycle import Gateway, assemble, serving
+from bot.llm.budgets import Spending
 from bot.llm.prices import PriceTable
 from bot.llm.wrapper import ModelTrouble, WatchedModel
+from bot.services import Environment
 from bot.system import SystemDisk
 from bot.telemetry import JsonlLog
-from bot.testing.clock import FakeClock
-from bot.testing.disk import Failure, FaultyDisk
-from bot.testing.log import MemoryLog
+from bot.testing.disk import FaultyDisk
 
 LATE = "7ZZZZZZZZZ0000000000000000"  # of the year 10889
 
@@ -46,45 +43,7 @@ def gateway(tmp_path: Path, disk: FaultyDisk) -> Gateway:
     prepare_home(settings.home)
     environment = Environment(disk=disk)
     log = JsonlLog(settings.home / "logs", clock=environment.clock, disk=SystemDisk(), ids=environment.ids)
-    return composition.assemble(settings, environment, log, [], dashboard=False)
-
-
-async def test_request_ids_go_on_after_those_of_the_last_process_though_the_clock_was_set_back(
-    gateway: Gateway,
-) -> None:
-    await gateway.services.journal.receive(
-        Inbound(
-            channel="web",
-            chat_id="1",
-            chat_key="web:chat:1",
-            chat_type="direct",
-            user_id="1",
-            keys=("k",),
-            ts=1,
-            target={},
-            request_id=LATE,
-        )
-    )
-    async with serving(gateway, lambda _: None, asyncio.Event()):
-        assert gateway.services.environment.ids.ulid() > LATE
-    gateway.services.log.close()
-
-
-async def test_what_a_full_disk_refused_is_written_at_the_end_where_it_works_again(
-    gateway: Gateway, disk: FaultyDisk
-) -> None:
-    async with serving(gateway, lambda _: None, asyncio.Event()):
-        disk.fail(Failure(times=None))
-        outcome = await gateway.agent.run(
-            TurnRequest("01J0000000000000000000000A", ChatKey.parse("test:chat:1"), prompt="hello")
-        )
-        assert outcome.status == "done"
-        assert await gateway.services.transcript.load(ChatKey.parse("test:chat:1")) == []
-        disk.mend()
-    lines = await gateway.services.transcript.load(ChatKey.parse("test:chat:1"))
-    assert [lines[0].type, lines[-1].type] == ["turn_start", "turn_end"]
-    await gateway.services.transcript.close()
-    gateway.services.log.close()
+    return assemble(settings, environment, log, [], counted=None, spending=Spending(PriceTable()))
 
 
 class Hanging:
@@ -127,7 +86,9 @@ def house(tmp_path: Path) -> Gateway:
     wrap: Any = Hanging
     environment = Environment(channel=wrap)
     log = JsonlLog(settings.home / "logs", clock=environment.clock, disk=SystemDisk(), ids=environment.ids)
-    return composition.assemble(settings, environment, log, ["web"])
+    return assemble(
+        settings, environment, log, ["web"], counted=LogMetrics(), spending=Spending(PriceTable())
+    )
 
 
 def logged(gateway: Gateway) -> list[str]:
@@ -157,7 +118,7 @@ async def test_an_access_list_that_cannot_be_read_is_told_once_and_hinders_nothi
 ) -> None:
     monkeypatch.setattr(access_list, "LOOK_EVERY", 0.0)
     said: list[str] = []
-    lines = serving_module.PartLines(house.readiness, said.append)
+    lines = readiness.PartLines(house.readiness, said.append)
     lists = house.services.settings.home / access_list.FILE
     lists.write_text('{"v": 1, "chan', encoding="utf-8")
     for _ in range(2):
@@ -266,10 +227,9 @@ def test_all_that_an_end_may_take_is_less_than_ten_seconds() -> None:
         module.PAUSE_SECONDS,
         module.DRAIN_SECONDS,
         cut_short,
-        module.FLUSH_SECONDS,
         module.CLOSE_SECONDS,
     )
-    assert sum(bounds) + module.JOURNAL_SECONDS < shutdown_signals.LAST_RESORT < 10
+    assert sum(bounds) + module.LOG_SECONDS < shutdown_signals.LAST_RESORT < 10
 
 
 async def test_what_was_learnt_of_the_model_is_kept_over_a_restart_and_a_larger_answer_than_it_gives_is_told(
@@ -284,8 +244,13 @@ async def test_what_was_learnt_of_the_model_is_kept_over_a_restart_and_a_larger_
     async with serving(gateway, said.append, asyncio.Event()):
         assert gateway.services.windows.max_tokens("demo") == 4_000
     assert any("llm.maxTokens: found 8192; demo gives at most 4000" in line for line in said)
-    again = composition.assemble(
-        gateway.services.settings, gateway.services.environment, gateway.services.log, [], dashboard=False
+    again = assemble(
+        gateway.services.settings,
+        gateway.services.environment,
+        gateway.services.log,
+        [],
+        counted=None,
+        spending=Spending(PriceTable()),
     )
     assert (again.services.windows.window("demo"), again.services.windows.max_tokens("demo")) == (
         32_000,
@@ -346,13 +311,13 @@ async def test_a_check_of_the_model_that_failed_by_chance_is_not_said_to_be_mend
     monkeypatch.setattr(gateway.services.model, "check", limited)
     monkeypatch.setattr(serving_module, "PART_SECONDS", 0.01)
     said: list[str] = []
-    looked, look = asyncio.Semaphore(0), serving_module.PartLines.look
+    looked, look = asyncio.Semaphore(0), readiness.PartLines.look
 
-    async def counted(lines: serving_module.PartLines) -> None:
+    async def counted(lines: readiness.PartLines) -> None:
         await look(lines)
         looked.release()
 
-    monkeypatch.setattr(serving_module.PartLines, "look", counted)
+    monkeypatch.setattr(readiness.PartLines, "look", counted)
     async with serving(gateway, said.append, asyncio.Event()), asyncio.timeout(90):
         for _ in range(3):
             await looked.acquire()
@@ -366,7 +331,7 @@ async def test_a_part_that_fails_and_one_that_works_again_are_one_line_each(
     house: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
-    lines = serving_module.PartLines(house.readiness, said.append)
+    lines = readiness.PartLines(house.readiness, said.append)
     await lines.look()
     house.services.reserve.trouble = "the disk is full: 12 kB are free"
     monkeypatch.setattr(house.mcp, "troubles", lambda: {"files": "there is no program 'fils'"})
@@ -381,41 +346,3 @@ async def test_a_part_that_fails_and_one_that_works_again_are_one_line_each(
         "disk: works again",
     ]
     house.services.log.close()
-
-
-def test_what_today_has_cost_is_known_at_the_start_where_there_are_budgets(tmp_path: Path) -> None:
-    def started(disk: FaultyDisk, budgets: dict[str, float]) -> tuple[Spending, list[str]]:
-        (tmp_path / "ship.json").write_text(json.dumps({"llm": {"provider": "demo"}, "budgets": budgets}))
-        settings = config.load(tmp_path, discovery.manifests(), {})
-        log, spending = MemoryLog(), Spending(PriceTable())
-        environment = Environment(clock=FakeClock(), disk=disk)
-        composition.load_spending(spending, settings, environment, log)
-        return spending, [entry.message for entry in log.at("error")]
-
-    day = day_of(FakeClock().now())
-    logs = tmp_path / ".ship" / "logs"
-    logs.mkdir(parents=True)
-    usage = {"inputTokens": 1, "outputTokens": 1, "cacheReadTokens": 0, "cacheWriteTokens": 0}
-    details = {"usage": usage, "costUsd": 0.5, "person": "telegram:7", "model": "m", "purpose": "turn"}
-    line = {"kind": "llm_response", "chatKey": "telegram:chat:1:topic:2", "details": details}
-    for at in (day, "2020-01-01"):
-        said = json.dumps(line | {"timestamp": f"{at}T00:00:00.000Z"})
-        free = line | {
-            "details": details
-            | {"costUsd": None, "model": "demo-2", "usage": usage | {"inputTokens": 50_000}}
-        }
-        unknown = json.dumps(free | {"timestamp": f"{at}T00:00:00.000Z", "chatKey": "telegram:chat:2"})
-        (logs / f"{at}.jsonl").write_text(f"{said}\n{said}\n{unknown}\n")
-    found, wrong = started(FaultyDisk(SystemDisk()), {"perChatUsdPerDay": 3})
-    assert found.usd(Account(day, "chat", "telegram:chat:1")) == 1.0
-    dearest = PriceTable().at_most("demo-2", Usage(50_000, 1))
-    assert dearest > 0.5
-    assert found.usd(Account(day, "chat", "telegram:chat:2")) == dearest, "its price is not known"
-    assert found.usd(Account(day, "person", "telegram:7")) == 1.0 + dearest
-    assert wrong == []
-    assert not started(FaultyDisk(SystemDisk()), {})[0].above({"chat": 0.1})
-    disk = FaultyDisk(SystemDisk())
-    disk.fail(Failure("size", times=None))
-    found, wrong = started(disk, {"perUserUsdPerDay": 3})
-    assert found.usd(Account(day, "person", "telegram:7")) == 0
-    assert wrong == ["the cost of today is not known: budgets begin anew"]

@@ -10,15 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bot.agent.pool import AgentPool
 
-from bot import composition, config, discovery, errors
+from bot import config, discovery, errors
 from bot.contracts.identity import ChatKey
 from bot.contracts.model import ModelFacts
 from bot.core.agent_deps import AgentDeps
 from bot.instance import prepare_home
-from bot.lifecycle import Environment, Gateway
+from bot.lifecycle import Gateway, assemble
+from bot.llm.budgets import Spending
+from bot.llm.prices import PriceTable
 from bot.reload import OF_TURNS, ConfigurationReload
+from bot.services import Environment
 from bot.system import SystemDisk
 from bot.telemetry import JsonlLog
 from bot.testing.log import Entry, MemoryLog
@@ -52,14 +54,9 @@ async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
     prepare_home(settings.home)
     environment = Environment()
     log = KeptLog(settings.home / "logs", environment)
-    gateway = composition.assemble(settings, environment, log, [], dashboard=False)
+    gateway = assemble(settings, environment, log, [], counted=None, spending=Spending(PriceTable()))
     yield gateway
-    await asyncio.gather(
-        gateway.agent.close(), gateway.services.journal.close(), gateway.services.archive.close()
-    )
-    await asyncio.gather(
-        gateway.services.transcript.close(), gateway.services.requests.close(), gateway.services.model.close()
-    )
+    await asyncio.gather(gateway.event_log.close(), gateway.services.model.close())
     log.close()
 
 
@@ -74,7 +71,7 @@ def last(gateway: Gateway) -> Entry:
 
 
 async def test_new_turns_have_what_has_changed(gateway: Gateway, tmp_path: Path) -> None:
-    before = gateway.agent.deps
+    before = gateway.turns.agent
     changed = {
         "llm": {"provider": "demo", "maxTokens": 900},
         "context": {"maxMessages": 20},
@@ -82,12 +79,12 @@ async def test_new_turns_have_what_has_changed(gateway: Gateway, tmp_path: Path)
         "permissions": {"deny": ["run_shell"]},
     }
     await gateway.reload.reload(lambda: load(tmp_path, changed))
-    deps = gateway.agent.deps
-    assert deps.limits.max_messages == (await gateway.agent.describe(KEY)).max_messages == 20
+    deps = gateway.turns.agent
+    assert deps.limits.max_messages == 20
     assert deps.limits.tasks.side_by_side == 2
     assert deps.models.windows.max_tokens("demo") == 900
     assert deps.dispatcher is not before.dispatcher
-    assert (deps.registry, deps.history, deps.prompts) == (before.registry, before.history, before.prompts)
+    assert (deps.registry, deps.archive, deps.prompts) == (before.registry, before.archive, before.prompts)
     entry = last(gateway)
     assert (entry.kind, entry.level) == ("reload", "info")
     assert entry.details["changed"] == [
@@ -102,13 +99,13 @@ async def test_new_turns_have_what_has_changed(gateway: Gateway, tmp_path: Path)
 async def test_a_wrong_configuration_is_told_and_the_one_before_holds(
     gateway: Gateway, tmp_path: Path
 ) -> None:
-    before = gateway.agent.deps
+    before = gateway.turns.agent
     for wrong, why in (
         ('{"llm": {},}', "a comma with nothing behind it"),
         ({"context": {"maxMessages": "many"}, "nonsense": 1}, "maxMessages"),
     ):
         await gateway.reload.reload(lambda wrong=wrong: load(tmp_path, wrong))  # type: ignore[misc]
-        assert gateway.agent.deps is before
+        assert gateway.turns.agent is before
         entry = last(gateway)
         assert entry.level == "error"
         assert any(why in line for line in entry.details["findings"])
@@ -123,7 +120,7 @@ async def test_what_needs_a_restart_is_named_and_waits_for_it(gateway: Gateway, 
         "channels": {"telegram": {"allow": ["7"]}},
         "log": {"maxMb": 5},
     }
-    before = gateway.agent.deps
+    before = gateway.turns.agent
     for _ in range(2):
         await gateway.reload.reload(lambda: load(tmp_path, changed))
         entry = last(gateway)
@@ -131,7 +128,7 @@ async def test_what_needs_a_restart_is_named_and_waits_for_it(gateway: Gateway, 
         assert entry.details["changed"] == []
         assert entry.details["restart"] == ["channels.telegram.allow", "log.maxMb", "operators"]
         assert "a restart is needed for channels.telegram.allow, log.maxMb, operators" in entry.message
-        assert gateway.agent.deps is before
+        assert gateway.turns.agent is before
     await gateway.reload.reload(lambda: load(tmp_path, FIRST))
     assert last(gateway).message == "SIGHUP: nothing changes"
 
@@ -176,15 +173,15 @@ async def test_a_model_that_the_provider_does_not_have_is_refused(
     key = {"provider": "anthropic", "apiKey": "sk-ant-REDACTED"}
     settings = load(tmp_path, {"llm": {**key, "model": "one"}})
     model: Any = Provider(error)
-    deps = replace(gateway.agent.deps, models=replace(gateway.agent.deps.models, model=model))
-    agent = AgentPool(deps)
+    deps = replace(gateway.turns.agent, models=replace(gateway.turns.agent.models, model=model))
+    used = [deps]
 
     def deps_of(found: config.Settings) -> AgentDeps:
         return replace(deps, models=replace(deps.models, default_model=found.llm.model))
 
-    reload = ConfigurationReload(settings, agent, deps_of, log)
+    reload = ConfigurationReload(settings, used.append, deps_of, log)
     await reload.reload(lambda: load(tmp_path, {"llm": {**key, "model": "two"}}))
-    assert (agent.deps.models.default_model == "two") is taken
+    assert (used[-1].models.default_model == "two") is taken
     assert log.entries[-1].level == ("info" if taken else "error")
     if not taken:
         assert "llm.model: found two, which the provider does not have" in log.entries[-1].message
@@ -214,7 +211,7 @@ async def test_each_signal_is_answered(gateway: Gateway, tmp_path: Path) -> None
 async def test_what_nobody_has_foreseen_is_told_and_the_next_signal_is_answered(
     gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, late: bool
 ) -> None:
-    before, asked = gateway.agent.deps, asyncio.Event()
+    before, asked = gateway.turns.agent, asyncio.Event()
     wrong: list[Exception] = [RecursionError("too deep")]
 
     def loaded() -> config.Settings:
@@ -222,12 +219,14 @@ async def test_what_nobody_has_foreseen_is_told_and_the_next_signal_is_answered(
             raise wrong.pop()
         return load(tmp_path, FIRST | {"context": {"maxMessages": 20}})
 
-    async def use(deps: AgentDeps) -> None:
+    use = gateway.turns.use
+
+    def used(deps: AgentDeps) -> None:
         if wrong:
             raise wrong.pop()
-        await AgentPool.use(gateway.agent, deps)
+        use(deps)
 
-    monkeypatch.setattr(gateway.agent, "use", use)
+    monkeypatch.setattr(gateway.reload, "_use", used)
     said = list[str]()
     serving = asyncio.create_task(gateway.reload.serve(asked, loaded, said.append))
     for count in (1, 2):
@@ -237,12 +236,12 @@ async def test_what_nobody_has_foreseen_is_told_and_the_next_signal_is_answered(
                 await asyncio.sleep(0)
         if count == 1:
             assert said == [last(gateway).message]
-            assert gateway.agent.deps is before
+            assert gateway.turns.agent is before
             assert last(gateway).level == "error"
             assert "RecursionError: too deep" in last(gateway).message
             assert ("the one before holds" in last(gateway).message) is not late
     serving.cancel()
-    assert late or gateway.agent.deps.limits.max_messages == 20
+    assert late or gateway.turns.agent.limits.max_messages == 20
 
 
 def test_the_page_on_operation_names_the_keys_that_need_no_restart() -> None:

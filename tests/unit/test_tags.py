@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import pytest
-from bot.context import replay
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -133,8 +132,7 @@ def test_words_of_an_archive_are_a_persons_whatever_they_look_like(
             words, [Quoted(user_id="5", text="q", ts=1, message_id="9")], quotes.iso
         )
         line = line.model_copy(update={"text": shown, "meta": meta})
-    ((_, (said,)),) = replay.from_archive([line], 60, NONCE)
-    for message in (said.message, *prompt.loaded_messages([line], NONCE)):
+    for message in prompt.loaded_messages([line], NONCE):
         assert taint.seen([message]) == ANYBODYS
         assert tags.facts(message) == {}
         assert not memory.stands_for(message)

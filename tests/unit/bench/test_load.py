@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from bot.history.archive.store import ChatStore
 
 from bot.contracts.archive import HistoryQuery
 from bot.contracts.identity import ChatKey
-from bot.history.archive.store import ChatStore
 from bot.system import SystemDisk
 from bot.testing.log import MemoryLog
 from tests.bench import burst, figures, load, starts

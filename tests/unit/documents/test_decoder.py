@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.gateway.office_files import docx
 
 from bot.contracts.inbound import Attachment
 from bot.core.attachments import artifact_id
 from bot.core.file_words import size_in_words
 from bot.documents.decoder import OLD_OFFICE, Decoder
 from bot.errors import NoReadableText
+from tests.unit.documents.office_files import docx
 
 TEXT = "日志 line one\nשורה two\n"
 CHINESE = "你好，这是用旧编码写的日志。\n第二行：错误 404，请稍后再试！\n"

@@ -9,11 +9,11 @@ import tracemalloc
 import zipfile
 
 import pytest
-from tests.unit.gateway.office_files import docx, odt, packed, pptx, relationships, said, xlsx
 
 from bot.documents import office
 from bot.documents.office import CUT, TOO_MUCH
 from bot.errors import NoReadableText
+from tests.unit.documents.office_files import docx, odt, packed, pptx, relationships, said, xlsx
 
 MOST = 100_000
 

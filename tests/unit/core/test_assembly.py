@@ -1,0 +1,264 @@
+"""The prompt of a chat: gathered side by side, in order, the same bytes for one epoch, never without what it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot import errors
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Inbound
+from bot.contracts.tools import Skill
+from bot.core import assembly, prompt
+from bot.core.assembly import Frozen, Prompts
+from bot.core.file_names import encode
+from bot.core.instructions import InstructionFiles
+from bot.core.sections import PromptTooLarge
+from bot.testing.log import MemoryLog
+from bot.vetting import Vetting
+
+KEY = ChatKey.parse("telegram:chat:-100")
+
+
+@dataclass
+class Known:
+    """`contracts.tools.Skills`."""
+
+    skills: Sequence[Skill] = ()
+    failure: Exception | None = None
+
+    async def overview(self) -> list[Skill]:
+        if self.failure is not None:
+            raise self.failure
+        return list(self.skills)
+
+    async def load(self, name: str) -> str:
+        raise errors.ToolError(name)
+
+
+@dataclass
+class Desk:
+    root: Path
+    log: MemoryLog = field(default_factory=MemoryLog)
+    skills: Known = field(default_factory=Known)
+    everywhere: tuple[Path, ...] = ()
+
+    def write(self, name: str, words: str) -> None:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(words, encoding="utf-8")
+
+    def prompts(self, **how: Any) -> Prompts:
+        files = InstructionFiles(
+            self.root, encode=encode, log=self.log, everywhere=self.everywhere, vetting=Vetting(self.root)
+        )
+        return Prompts(
+            self.root,
+            name="Robby {x}",
+            skills=self.skills,
+            instructions=files,
+            log=self.log,
+            vetting=Vetting(self.root),
+            **how,
+        )
+
+    async def freeze(self, *, budget: int = 60_000, chat: ChatKey = KEY, **how: Any) -> Frozen:
+        prompts = self.prompts(**how)
+        return await prompts.freeze(chat, chat.channel, "claude-opus-5-5", budget=budget, size=len)
+
+    @property
+    def warnings(self) -> list[str]:
+        return [line.message for line in self.log.of("prompt") if line.level == "warn"]
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def said_by(user_id: str, channel: str = "telegram") -> Inbound:
+    return Inbound(
+        channel=channel,
+        chat_id="-100",
+        chat_key=KEY,
+        chat_type="group",
+        user_id=user_id,
+        keys=("k",),
+        ts=1,
+        target={},
+        text="hello",
+    )
+
+
+async def test_without_any_file_it_is_the_default_role_and_the_rules(desk: Desk) -> None:
+    frozen = await desk.freeze()
+    role = "You are Robby {x}, a helpful assistant in a team chat."
+    assert frozen.static == f"{role}\n\n{prompt.RULES.strip()}"
+    assert frozen == await desk.freeze()
+    assert desk.warnings == []
+
+
+async def test_the_parts_stand_in_their_order(desk: Desk) -> None:
+    desk.skills.skills = [Skill("sailing", "How to sail.")]
+    desk.write("Agent.md", "You are the ship's cat. 你是船上的猫。")
+    desk.write(".ship/instructions/models/claude-opus-5-5.md", "Think briefly.")
+    frozen = await desk.freeze()
+    places = [
+        frozen.static.index(words)
+        for words in (
+            "# How you work here",
+            "Think briefly.",
+            "# Instructions",
+            "船上的猫",
+            "- sailing: How to sail.",
+        )
+    ]
+    assert places == sorted(places)
+    assert frozen.static.startswith("You are Robby {x}.\n\n# How you work here")
+
+
+async def test_channel_and_chat_have_their_own_part_behind_the_one_that_all_chats_share(desk: Desk) -> None:
+    desk.write("Agent.md", "Be kind.")
+    before = await desk.freeze()
+    desk.write(".ship/instructions/channels/telegram.md", "No tables.")
+    desk.write(f".ship/instructions/chats/{encode(KEY)}.md", "This is the crew's chat.")
+    frozen, other = (
+        await desk.freeze(append="Stay calm."),
+        await desk.freeze(chat=ChatKey.parse("slack:chat:C1")),
+    )
+    assert frozen.static == before.static == other.static
+    facts = prompt.ChatFacts(desk.root, KEY, "telegram", "-100", "group", "Markdown.")
+    chat = frozen.chat(facts)
+    places = [
+        chat.index(words) for words in ("Markdown.", "No tables.", "This is the crew's chat.", "Stay calm.")
+    ]
+    assert places == sorted(places)
+    assert chat.endswith("Stay calm.")
+    assert "crew" not in other.chat(facts)
+
+
+async def test_a_custom_prompt_replaces_the_rules_and_the_surroundings_are_not_looked_at(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*args: object) -> Any:
+        raise AssertionError(args)
+
+    monkeypatch.setattr(assembly, "top_level", never)
+    desk.write("Agent.md", "Be kind.")
+    frozen = await desk.freeze(custom="  You are a parrot.\n", has_files=True)
+    assert frozen.static.startswith("You are a parrot.\n\n# Instructions")
+    assert "Be kind." in frozen.static
+    assert "chat_send" not in frozen.static
+
+
+async def test_prompts_in_files_are_read_with_their_includes_and_again_for_each_epoch(desk: Desk) -> None:
+    desk.write("prompts/own.md", "You are a parrot.\n@include more.txt")
+    desk.write("prompts/more.txt", "重复一切。")
+    how: dict[str, Any] = {"custom": desk.root / "prompts/own.md", "append": desk.root / "prompts/more.txt"}
+    frozen = await desk.freeze(**how)
+    assert frozen.static == "You are a parrot.\n重复一切。"
+    assert frozen.appended == "重复一切。"
+    desk.write("prompts/more.txt", "Repeat.")
+    assert (await desk.freeze(**how)).appended == "Repeat."
+    (desk.root / "prompts/own.md").unlink()
+    frozen = await desk.freeze(**how)
+    assert prompt.RULES.strip() in frozen.static
+    assert desk.warnings == ["left out of the prompt: prompt.custom"]
+
+
+async def test_the_top_of_the_folder_is_told_to_a_model_that_works_with_files_and_to_no_other(
+    desk: Desk,
+) -> None:
+    before = await desk.freeze(has_files=True)
+    desk.write(".git/HEAD", "ref: refs/heads/hafen\n")
+    desk.write("src/图/deep/deeper/last.py", "")
+    desk.write("README.md", "")
+    frozen = await desk.freeze(has_files=True)
+    facts = prompt.ChatFacts(desk.root, KEY, "telegram", "-100", "group", "Markdown.")
+    assert "projectFolder: src/, README.md\n" in frozen.chat(facts)
+    assert frozen.static == before.static == (await desk.freeze()).static
+    assert "projectFolder" not in (await desk.freeze()).chat(facts)
+
+
+async def test_a_part_that_fails_takes_nothing_else_with_it(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(root: Path, others: object) -> str:
+        raise PermissionError(13, "denied", str(root))
+
+    monkeypatch.setattr(assembly, "top_level", broken)
+    desk.skills.failure = OSError("gone")
+    desk.write("Agent.md", "Be kind.")
+    frozen = await desk.freeze(has_files=True)
+    for words in ("Be kind.", "chat_send"):
+        assert words in frozen.static
+    assert sorted(desk.warnings) == ["left out of the prompt: folder", "left out of the prompt: skills"]
+
+
+async def test_what_does_not_fit_is_shortened_or_left_out_and_told(desk: Desk) -> None:
+    desk.skills.skills = [Skill(f"skill-{number}", "words " * 50) for number in range(9)]
+    desk.write("Agent.md", "船" * 50_000)
+    frozen = await desk.freeze(budget=35_000)
+    assert len(frozen.static) <= 35_000
+    assert "`skills_load` knows: skill-0, skill-1" in frozen.static
+    (line,) = desk.log.of("prompt")
+    assert (line.level, line.details["shortened"]) == ("warn", ["instructions", "skills"])
+    assert line.details["dropped"] == []
+
+
+async def test_rules_that_do_not_fit_are_refused_loudly(desk: Desk) -> None:
+    with pytest.raises(PromptTooLarge, match="rules"):
+        await desk.freeze(budget=500)
+
+
+async def test_secrets_do_not_pass(desk: Desk) -> None:
+    def redact(words: str) -> str:
+        return words.replace("hunter2", "[hidden]")
+
+    for name in (
+        "Agent.md",
+        ".ship/instructions/channels/telegram.md",
+        ".ship/instructions/people/telegram-77.md",
+    ):
+        desk.write(name, "The word is hunter2.")
+    frozen = await desk.freeze(redact=redact, append="hunter2")
+    person = await desk.prompts(redact=redact).of_person(said_by("77"))
+    for words in (frozen.static, frozen.own, frozen.appended, person):
+        assert "hunter2" not in words
+        assert "[hidden]" in words
+
+
+async def test_what_chats_share_is_in_memory_and_searched_for_secrets_once(desk: Desk) -> None:
+    searched: list[str] = []
+
+    def redact(words: str) -> str:
+        searched.append(words)
+        return f"{words}!"
+
+    prompts = desk.prompts(redact=redact, append="At the end.")
+    one, other = [
+        await prompts.freeze(
+            ChatKey("telegram", f"{number}"), "telegram", "claude-opus-5-5", budget=60_000, size=len
+        )
+        for number in range(2)
+    ]
+    assert one.static is other.static
+    assert one.appended is other.appended == "At the end.!"
+    assert [words for words in searched if words] == [one.static[:-1], "At the end."]
+
+
+async def test_a_person_has_instructions_of_their_own_on_each_channel(desk: Desk) -> None:
+    desk.write(".ship/instructions/people/telegram-77.md", "Call her 船长.")
+    prompts = desk.prompts()
+    assert await prompts.of_person(said_by("77")) == "Call her 船长."
+    assert await prompts.of_person(said_by("78")) == ""
+    assert await prompts.of_person(said_by("77", "slack")) == ""
+    assert await prompts.of_person(said_by("../channels/x")) == ""
+
+
+def test_the_shorter_forms_are_shorter() -> None:
+    assert list(assembly.SHORTER) == sorted(assembly.SHORTER, reverse=True)

@@ -1,0 +1,206 @@
+"""Estimates are proportionate, and come close to what a provider counts once it has answered a few times."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bot.contracts.base import Json
+from bot.contracts.model import ModelRequest, Usage
+from bot.core import estimate
+from bot.core.estimate import Estimator
+from bot.testing.anthropic import AnthropicServer
+from tests.shares import examples
+
+WORDS = st.text(min_size=1, max_size=200)
+SEEDED = settings(derandomize=True, deadline=None, max_examples=examples(60))
+
+
+def text(words: str) -> Json:
+    return {"type": "text", "text": words}
+
+
+def user(*blocks: Json) -> Json:
+    return {"role": "user", "content": list(blocks)}
+
+
+def asked(*messages: Any, model: str = "claude-sonnet-5-5", **more: Any) -> ModelRequest:
+    return ModelRequest(model=model, max_tokens=100, system=more.pop("system", ()), messages=messages, **more)
+
+
+@pytest.mark.parametrize(
+    ("words", "tokens"),
+    [
+        ("", 0),
+        ("x" * 330, 100),
+        ("你好世界", 4),
+        ("ありがとう", 5),
+        ("👍", 1),
+        ("привет", 3),
+        ("مرحبا", 2.5),
+        ("x" * 33 + "你好", 12),
+        ("x" * 33 + "```" + "y" * 28 + "```", 10 + 6 / 3.3 + 10),
+    ],
+)
+def test_text_costs_what_its_script_costs(words: str, tokens: float) -> None:
+    assert estimate.text_tokens(words) == pytest.approx(tokens)
+
+
+def test_data_costs_more_than_prose() -> None:
+    row = '{"name": "value", "count": 12}' * 10
+    result = {"type": "tool_result", "tool_use_id": "t", "content": row}
+    assert estimate.block_tokens(result) > estimate.block_tokens(text(row))
+    assert estimate.data_tokens({"a": "你好"}) == pytest.approx(2 + 8 / 2.8)
+
+
+def test_an_image_in_a_tools_result_is_an_image_and_no_text() -> None:
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "A" * 400_000}}
+    result = {"type": "tool_result", "tool_use_id": "t", "content": [text("x" * 33), image]}
+    assert estimate.block_tokens(result) == pytest.approx(4 + 12 + (4 + 10) + (4 + estimate.IMAGE_TOKENS))
+
+
+def test_every_kind_of_block_counts() -> None:
+    for block, tokens in (
+        ({"type": "thinking", "thinking": "x" * 330, "signature": "s" * 9_000}, 104),
+        ({"type": "redacted_thinking", "data": "x" * 400}, 104),
+        ({"type": "compaction", "content": "x" * 330, "signature": "s" * 9_000}, 104),
+        ({"type": "tool_use", "id": "toolu_1", "name": "x" * 33, "input": {}}, 16 + 10 + 2 / 2.8),
+        ({"type": "tool_result", "tool_use_id": "toolu_1"}, 16),
+    ):
+        assert estimate.block_tokens(block) == pytest.approx(tokens), block["type"]
+    assert estimate.block_tokens({"type": "brand_new", "content": "x" * 280}) > 100
+
+
+def test_the_frame_is_counted_and_breakpoints_cost_nothing() -> None:
+    mark = {"cache_control": {"type": "ephemeral"}}
+    tool = {"name": "look", "description": "x" * 280, "input_schema": {"type": "object"}}
+    plain = estimate.frame_tokens([text("x" * 330)], [tool])
+    assert plain > 104 + 16 + 100
+    assert estimate.frame_tokens([text("x" * 330) | mark], [tool | mark]) == plain
+
+
+@SEEDED
+@given(st.lists(WORDS, min_size=1, max_size=5), WORDS)
+def test_more_of_anything_never_costs_less(parts: list[str], more: str) -> None:
+    before = estimate.tokens([user(*map(text, parts))])
+    assert 0 < before < estimate.tokens([user(*map(text, [*parts, more]))])
+    assert estimate.text_tokens(more + more) == pytest.approx(2 * estimate.text_tokens(more)) or "`" in more
+
+
+@SEEDED
+@given(st.lists(st.lists(WORDS, min_size=1, max_size=3), min_size=1, max_size=6), st.randoms())
+def test_the_sum_of_the_parts_is_the_whole_in_any_order(parts: list[list[str]], rng: random.Random) -> None:
+    messages = [user(*map(text, part)) for part in parts]
+    counting = Estimator()
+    whole = counting.messages("m", messages)
+    assert whole == round(estimate.tokens(messages))
+    rng.shuffle(messages)
+    assert abs(counting.messages("m", messages) - whole) <= 1
+    frame = [text("system")]
+    assert (
+        abs(
+            counting.request(asked(*messages, model="m", system=frame))
+            - whole
+            - counting.frame("m", frame, [])
+        )
+        <= 1
+    )
+
+
+@SEEDED
+@given(st.floats(0.3, 3.5), st.floats(0.0, 0.15), st.randoms())
+def test_the_ratio_of_a_model_is_found_within_a_few_answers_and_kept(
+    true: float, noise: float, rng: random.Random
+) -> None:
+    counting = Estimator()
+    for number in range(25):
+        request = asked(user(text(f"{number} " + "word " * rng.randint(200, 3_000))), model="new")
+        actual = Estimator().request(request) * true * rng.uniform(1 - noise, 1 + noise)
+        read = round(actual * rng.random())
+        counting.observe(request, Usage(round(actual) - read, 5, read // 2, read - read // 2))
+    assert counting.ratio("new") == pytest.approx(true, rel=noise + 0.03)
+    assert counting.ratio("another") == 1.0
+
+
+@SEEDED
+@given(st.lists(st.integers(-5, 10**9), max_size=30))
+def test_whatever_is_reported_the_ratio_stays_within_bounds(reported: list[int]) -> None:
+    counting = Estimator()
+    request = asked(user(text("x" * 3_300)))
+    for tokens in reported:
+        counting.observe(request, Usage(input_tokens=tokens))
+        low, high = estimate.RATIOS
+        assert low <= counting.ratio(request.model) <= high
+
+
+def test_one_odd_answer_hardly_moves_what_many_have_taught() -> None:
+    counting, request = Estimator(), asked(user(text("x" * 33_000)))
+    for _ in range(20):
+        counting.observe(request, Usage(input_tokens=11_000))
+    before = counting.ratio(request.model)
+    assert before == pytest.approx(1.1, rel=0.01)
+    counting.observe(request, Usage(input_tokens=39_000))
+    assert counting.ratio(request.model) <= before * 1.06
+    counting.observe(request, Usage(input_tokens=400))
+    counting.observe(asked(user(text("hi"))), Usage(input_tokens=30))
+    counting.observe(request, Usage())
+    assert counting.ratio(request.model) <= before * 1.06
+
+
+class Kept(dict[tuple[str, str], float]):
+    """`contracts.model.Learned`."""
+
+    def get(self, model: str, name: str) -> float | None:  # type: ignore[override]
+        return super().get((model, name))
+
+    def set(self, model: str, name: str, value: float | None) -> None:
+        assert value is not None
+        self[model, name] = value
+
+
+def test_what_was_learnt_is_there_after_a_restart() -> None:
+    kept, request = Kept(), asked(user(text("你好" * 1_000)))
+    first = Estimator(kept)
+    for _ in range(12):
+        first.observe(request, Usage(input_tokens=2_600))
+    again = Estimator(kept)
+    assert again.ratio(request.model) == pytest.approx(first.ratio(request.model), abs=1e-4)
+    again.observe(request, Usage(input_tokens=7_000))
+    assert again.ratio(request.model) < 1.45, "an outlier weighs no more than before the restart"
+
+
+@pytest.mark.parametrize("damaged", [0.0, 99.0, -1.0])
+def test_a_kept_ratio_that_cannot_be_is_not_used(damaged: float) -> None:
+    assert Estimator(Kept({("m", "tokenRatio"): damaged})).ratio("m") == 1.0
+
+
+def test_a_history_that_grows_is_not_counted_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    counting = Estimator()
+    messages = [user(text(f"{number} " * 50)) for number in range(100)]
+    before = counting.messages("m", messages)
+    counted: list[Json] = []
+
+    def count(block: Json) -> float:
+        counted.append(block)
+        return 100.0
+
+    monkeypatch.setattr(estimate, "block_tokens", count)
+    assert counting.messages("m", [*messages, user(text("new"))]) > before
+    assert counted == [text("new")]
+
+
+async def test_it_comes_close_to_what_the_service_counts() -> None:
+    """The count of the loopback service is another one than ours: learning closes the gap."""
+    counting, server = Estimator(), AnthropicServer()
+    rng = random.Random(7)
+    for number in range(30):
+        words = "plain words 和中文 " * rng.randint(50, 800)
+        request = asked(user(text(f"{number}{words}")), system=[text("Be brief.")])
+        actual = server.count(words)
+        if number > 10:
+            assert counting.request(request) == pytest.approx(actual, rel=0.1)
+        counting.observe(request, Usage(input_tokens=actual))

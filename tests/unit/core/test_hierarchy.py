@@ -1,0 +1,91 @@
+"""Which section holds where several files speak."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bot.core.instructions import Source, resolve
+from tests.shares import examples
+
+
+def texts(*files: str) -> list[str]:
+    return list(resolve([Source(f"file {number}", text) for number, text in enumerate(files)]).texts)
+
+
+FINAL, OVERRIDE = "<!-- shipmate: final -->", "<!-- shipmate: override -->"
+
+
+def test_without_directives_everything_counts() -> None:
+    far, near = "Intro\n\n# Tone\nKind.", "# Tone\nBrief."
+    assert texts(far, near) == [far, near]
+
+
+def test_an_override_takes_the_place_of_its_own_section_and_of_nothing_else() -> None:
+    far = "Intro about tone\n# Tone\nKind.\n## Jokes\nMany.\n# Money\nNever."
+    near = f"# TONE  ##\n{OVERRIDE}\nBrief. 简短。"
+    assert texts(far, near) == ["Intro about tone\n# Money\nNever.", "# TONE  ##\nBrief. 简短。"]
+
+
+def test_an_override_reaches_every_farther_file_and_no_nearer_one() -> None:
+    section = "# Tone\nKind."
+    assert texts(section, section, f"# Tone\n\n{OVERRIDE}\nBrief.", section) == [
+        "",
+        "",
+        "# Tone\n\nBrief.",
+        section,
+    ]
+
+
+def test_what_is_final_cannot_be_spoken_of_by_a_nearer_file() -> None:
+    far = f"# Money\n{FINAL}\nNever.\n## Refunds\nNone."
+    near = f"Hello\n# Money\n{OVERRIDE}\nAlways.\n### Details\nMuch.\n# Tone\nBrief.\n## refunds\nAll."
+    resolved = resolve([Source("/etc/shipmate/Agent.md", far), Source("Agent.md", near)])
+    assert resolved.texts == ("# Money\nNever.\n## Refunds\nNone.", "Hello\n# Tone\nBrief.")
+    assert "Agent.md: 'money' is final in /etc/shipmate/Agent.md" in resolved.notes
+
+
+def test_a_final_section_inside_of_an_overridden_one_stays() -> None:
+    far = f"# Style\nAny.\n## Names\n{FINAL}\nReal ones.\n## Length\nLong."
+    near = f"# Style\n{OVERRIDE}\nShort."
+    assert texts(far, near) == ["## Names\nReal ones.", "# Style\nShort."]
+
+
+def test_an_override_that_is_not_allowed_overrides_nothing_in_between() -> None:
+    first = f"# Money\n{FINAL}\nNever."
+    assert texts(first, "# Tone\nKind.", f"# Money\n{OVERRIDE}\nNow.\n# Tone\n{OVERRIDE}\nBrief.") == [
+        "# Money\nNever.",
+        "",
+        "# Tone\nBrief.",
+    ]
+
+
+def test_headings_and_directives_in_code_are_code() -> None:
+    far = f"# Tone\nKind.\n```sh\n# Money\n{FINAL}\n````\n~~~\n# Tone\n~~~"
+    near = f"# Money\nNow.\n```\n# Tone\n{OVERRIDE}\n```"
+    assert texts(far, near) == [far, near]
+
+
+def test_a_directive_counts_only_right_below_its_heading() -> None:
+    far = "# Tone\nKind."
+    for near in (
+        f"{OVERRIDE}\n# Tone\nBrief.",
+        f"# Tone\nBrief.\n{OVERRIDE}",
+        "# Tone\n<!-- shipmate: other -->",
+    ):
+        assert texts(far, near) == [far, near]
+
+
+LINES = st.sampled_from(
+    ["# A", "## B", "### A", "#", FINAL, OVERRIDE, "words 词", "", "```", "~~~~", "#hashtag"]
+)
+
+
+@settings(derandomize=True, deadline=None, max_examples=examples(300))
+@given(st.lists(st.lists(LINES, max_size=8).map("\n".join), max_size=4))
+def test_lines_go_or_stay_and_none_is_made_up_or_moved(files: list[str]) -> None:
+    for before, after in zip(files, texts(*files), strict=True):
+        left = iter(before.strip().splitlines())
+        assert all(line in left for line in after.splitlines())
+    if files:
+        assert texts(files[0]) == texts(*texts(files[0])) or FINAL in files[0] or OVERRIDE in files[0]

@@ -1,0 +1,229 @@
+"""Instruction files: found, included, bounded, and never a way to what is nobody's business."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from bot.contracts.identity import ChatKey
+from bot.core import files
+from bot.core.file_names import encode
+from bot.core.instructions import InstructionFiles, Instructions, operator_files
+from bot.testing.log import MemoryLog
+from bot.vetting import Vetting
+
+KEY = ChatKey.parse("telegram:chat:1")
+
+
+class Desk:
+    def __init__(self, folder: Path) -> None:
+        self.root = folder / "project"
+        self.outside = folder / "outside"
+        self.log = MemoryLog()
+        for made in (self.root, self.outside):
+            made.mkdir()
+
+    def write(self, name: str, words: str | bytes) -> Path:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(words if isinstance(words, bytes) else words.encode())
+        return path
+
+    async def read(self, *everywhere: Path) -> Instructions:
+        found = InstructionFiles(
+            self.root, encode=encode, log=self.log, everywhere=everywhere, vetting=Vetting(self.root)
+        )
+        return await found.of_chat("telegram", KEY, "m")
+
+    async def shared(self) -> str:
+        return (await self.read()).shared
+
+    @property
+    def causes(self) -> list[str]:
+        return [
+            str(line.details.get("cause") or line.message)
+            for line in self.log.of("prompt")
+            if line.level == "warn"
+        ]
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def test_the_operators_files_are_those_of_the_machine_and_of_its_user() -> None:
+    etc = Path("/etc/shipmate/Agent.md")
+    assert operator_files({"HOME": "/srv/op"}) == (etc, Path("/srv/op/.config/shipmate/Agent.md"))
+    assert operator_files({"HOME": "/srv/op", "XDG_CONFIG_HOME": "/cfg"}) == (
+        etc,
+        Path("/cfg/shipmate/Agent.md"),
+    )
+    assert operator_files({}) == operator_files({"XDG_CONFIG_HOME": "relative"}) == (etc,)
+
+
+async def test_the_nearer_file_is_read_later_and_a_missing_one_says_nothing(desk: Desk) -> None:
+    everywhere = desk.outside / "Agent.md"
+    everywhere.write_text("Machine.\n# Money\n<!-- shipmate: final -->\nNever.")
+    assert (await desk.read(desk.outside / "none.md")) == Instructions()
+    desk.write("Agent.md", b"\xef\xbb\xbfProject.\r\n# Tone\r\nKind.\r\n# Money\r\nOften.")
+    desk.write(".ship/instructions/channels/telegram.md", "Channel.")
+    desk.write(
+        f".ship/instructions/chats/{encode(KEY)}.md", "Chat.\n# Tone\n<!-- shipmate: override -->\nBrief."
+    )
+    found = await desk.read(everywhere)
+    assert found.shared == "Machine.\n# Money\nNever.\n\nProject."
+    assert found.own == "Channel.\n\nChat.\n# Tone\nBrief."
+    assert found.sources == (
+        str(everywhere),
+        "Agent.md",
+        ".ship/instructions/channels/telegram.md",
+        f".ship/instructions/chats/{encode(KEY)}.md",
+    )
+    assert desk.causes == []
+
+
+async def test_what_an_operator_calls_final_holds_against_a_person_too(desk: Desk) -> None:
+    desk.write("Agent.md", "# Money\n<!-- shipmate: final -->\nNever.")
+    desk.write(".ship/instructions/people/telegram-77.md", "Call her 船长.\n# Money\nAlways.")
+    found = InstructionFiles(desk.root, encode=encode, log=desk.log, vetting=Vetting(desk.root))
+    assert await found.of_person("telegram", KEY, "77") == "Call her 船长."
+
+
+async def test_includes_stand_where_they_are_named_relative_to_their_own_file(desk: Desk) -> None:
+    desk.write("Agent.md", "One\n@include docs/a.md\nFour @include docs/a.md\n```\n@include docs/a.md\n```")
+    desk.write("docs/a.md", "Two\n@include  b 乙.md \n")
+    desk.write("docs/b 乙.md", "Three")
+    assert await desk.shared() == "One\nTwo\nThree\nFour @include docs/a.md\n```\n@include docs/a.md\n```"
+    assert desk.causes == []
+
+
+async def test_files_in_ship_and_outside_include_from_the_root(desk: Desk) -> None:
+    desk.write("shared/tone.md", "Kind.")
+    desk.write(".ship/instructions/channels/telegram.md", "@include shared/tone.md")
+    machine = desk.outside / "Agent.md"
+    machine.write_text("@include shared/tone.md")
+    found = await desk.read(machine)
+    assert (found.shared, found.own) == ("Kind.", "Kind.")
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        ".env",
+        ".env.local",
+        "sub/.ENV",
+        "ship.json",
+        "SHIP.JSON",
+        ".ship/journal.db",
+        ".git/config",
+        "../outside/x.md",
+        "/etc/passwd",
+        "~/.ssh/id_rsa",
+        "~nobody-here/x",
+        "link.md",
+        "linked/x.md",
+        "docs/../.env",
+        ".",
+        "none.md",
+        "pipe",
+        "x\0y",
+        "a" * 5_000,
+    ],
+)
+async def test_an_include_of_what_is_hidden_outside_or_no_file_is_left_out_alone(
+    desk: Desk, named: str
+) -> None:
+    for name in (
+        ".env",
+        ".env.local",
+        "sub/.ENV",
+        "ship.json",
+        ".ship/journal.db",
+        ".git/config",
+        "docs/ok.md",
+    ):
+        desk.write(name, "SECRET")
+    (desk.outside / "x.md").write_text("SECRET")
+    (desk.root / "link.md").symlink_to(desk.root / ".env")
+    (desk.root / "linked").symlink_to(desk.outside)
+    os.mkfifo(desk.root / "pipe")
+    desk.write("Agent.md", f"Before\n@include {named}\nAfter")
+    assert await desk.shared() == "Before\nAfter"
+    assert len(desk.causes) == 1
+    assert desk.causes[0].startswith("an include is left out")
+
+
+async def test_a_link_inside_of_the_project_is_followed(desk: Desk) -> None:
+    desk.write("docs/real.md", "Real.")
+    (desk.root / "link.md").symlink_to(desk.root / "docs" / "real.md")
+    desk.write("Agent.md", "@include link.md")
+    assert await desk.shared() == "Real."
+
+
+async def test_cycles_end_and_depth_is_bounded(desk: Desk) -> None:
+    desk.write("Agent.md", "A\n@include b.md")
+    desk.write("b.md", "B\n@include Agent.md\n@include b.md\n@include c0.md")
+    for number in range(9):
+        desk.write(f"c{number}.md", f"c{number}\n@include c{number + 1}.md")
+    assert await desk.shared() == "A\nB\nc0\nc1\nc2\nc3"
+    assert [cause.split(": ")[1] for cause in desk.causes] == [
+        "it includes itself",
+        "it includes itself",
+        f"includes are nested more than {files.DEPTH} deep",
+    ]
+
+
+async def test_the_same_file_may_be_included_twice_but_not_without_end(desk: Desk) -> None:
+    desk.write("a.md", "@include b.md\n@include b.md")
+    desk.write("b.md", "@include c.md\n@include c.md")
+    desk.write("c.md", "x" * 100_000)
+    desk.write("Agent.md", "@include a.md\n@include a.md\nEnd")
+    words = await desk.shared()
+    assert 400_000 <= len(words) <= files.TOTAL_LIMIT
+    assert words.endswith("End")
+
+
+async def test_a_file_that_cannot_be_used_is_told_and_takes_nothing_else_with_it(desk: Desk) -> None:
+    desk.write("Agent.md", "x" * (files.FILE_LIMIT + 1))
+    (desk.root / ".ship" / "instructions" / "channels" / "telegram.md").mkdir(parents=True)
+    desk.write(f".ship/instructions/chats/{encode(KEY)}.md", b"Chat \xff.")
+    found = await desk.read()
+    assert (found.shared, found.own) == ("x" * files.FILE_LIMIT, "Chat \ufffd.")
+    assert sorted(cause.split(",")[0] for cause in desk.causes) == [
+        "an instruction file is too large: its beginning is used",
+        "it is no file",
+    ]
+
+
+@pytest.mark.parametrize("target", [".env", "../outside/x.md", ".ship/journal.db", "Agent.md"])
+async def test_an_instruction_file_that_is_a_link_to_where_it_may_not_be_is_not_read(
+    desk: Desk, target: str
+) -> None:
+    for name in (".env", ".ship/journal.db", "../outside/x.md"):
+        desk.write(name, "SECRET")
+    (desk.root / "Agent.md").symlink_to(desk.root / target)
+    assert await desk.shared() == ""
+    assert len(desk.causes) == 1
+
+
+async def test_ship_itself_may_be_a_link(desk: Desk) -> None:
+    (desk.outside / "ship" / "instructions" / "channels").mkdir(parents=True)
+    (desk.outside / "ship" / "instructions" / "channels" / "telegram.md").write_text("Channel.")
+    (desk.root / ".ship").symlink_to(desk.outside / "ship")
+    assert (await desk.read()).own == "Channel."
+    (desk.outside / "ship" / "instructions" / "channels" / "telegram.md").unlink()
+    desk.write(".env", "SECRET")
+    (desk.outside / "ship" / "instructions" / "channels" / "telegram.md").symlink_to(desk.root / ".env")
+    assert (await desk.read()).own == ""
+
+
+@pytest.mark.parametrize(
+    "what", [bytes(range(256)) * 40, "船のこと".encode("utf-16") * 40, b"\x89PNG\0" * 90]
+)
+async def test_a_file_that_is_no_text_is_told_and_not_read(desk: Desk, what: bytes) -> None:
+    (desk.root / "Agent.md").write_bytes(what)
+    assert await desk.shared() == ""
+    assert any("it is no text" in cause for cause in desk.causes)

@@ -1,0 +1,91 @@
+"""Who is in which chat is believed where the channel says so, about what was asked, and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pytest
+
+from bot import errors
+from bot.contracts.archive import ArchiveLine
+from bot.contracts.channel import Channel
+from bot.contracts.identity import ChatKey
+from bot.contracts.recall import MembershipAnswer
+from bot.core.access import Memberships
+from bot.testing.log import MemoryLog
+
+KEYS = [*map(ChatKey.parse, ["slack:chat:C1", "slack:chat:C2", "web:chat:1"])]
+
+
+class Knows:
+    """As much of a channel as is asked here."""
+
+    def __init__(self, answer: list[ChatKey] | MembershipAnswer | BaseException) -> None:
+        self.answer = MembershipAnswer(answer) if isinstance(answer, list) else answer
+
+    async def chats_of(self, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool) -> MembershipAnswer:
+        if isinstance(self.answer, BaseException):
+            raise self.answer
+        return self.answer
+
+    def permalink(self, line: ArchiveLine) -> str | None:
+        return f"https://example.org/{line.message_id}"
+
+
+def memberships(*, log: MemoryLog | None = None, **channels: Any) -> Memberships:
+    return Memberships(cast("dict[str, Channel]", channels), log or MemoryLog())
+
+
+async def test_a_channel_is_asked_about_its_own_chats_and_believed_about_those() -> None:
+    asked = memberships(
+        slack=Knows(
+            [ChatKey.parse("slack:chat:C2"), ChatKey.parse("web:chat:1"), ChatKey.parse("slack:chat:C9")]
+        )
+    )
+    assert await asked.chats_of("slack", "U1", KEYS, direct=True) == MembershipAnswer(
+        [ChatKey.parse("slack:chat:C2")]
+    )
+
+
+async def test_what_a_channel_could_not_say_is_passed_on_about_what_was_asked() -> None:
+    said = MembershipAnswer(
+        [],
+        [ChatKey.parse("slack:chat:C2"), ChatKey.parse("web:chat:1")],
+        [ChatKey.parse("slack:chat:C1"), ChatKey.parse("slack:chat:C9")],
+    )
+    asked = memberships(slack=Knows(said))
+    assert await asked.chats_of("slack", "U1", KEYS, direct=True) == MembershipAnswer(
+        [], [ChatKey.parse("slack:chat:C2")], [ChatKey.parse("slack:chat:C1")]
+    )
+
+
+@pytest.mark.parametrize(
+    "trouble", [errors.ChannelUnreachable("away"), errors.StorageError("x"), TimeoutError()]
+)
+async def test_trouble_means_no_and_that_nothing_was_said(trouble: Exception) -> None:
+    log = MemoryLog()
+    found = await memberships(slack=Knows(trouble), log=log).chats_of("slack", "U1", KEYS, direct=True)
+    assert found == MembershipAnswer([], unanswered=KEYS[:2])
+    assert log.kinds == ["denied"]
+
+
+@pytest.mark.parametrize("channel", [object(), None])
+async def test_a_channel_that_does_not_know_means_no(channel: object) -> None:
+    asked = memberships() if channel is None else memberships(slack=channel)
+    assert await asked.chats_of("slack", "U1", KEYS, direct=True) == MembershipAnswer([])
+
+
+async def test_a_chat_is_asked_about_however_many_others_were_spoken_in_since() -> None:
+    others = [ChatKey("slack", "C3", f"{number}.0") for number in range(1_000)]
+    asked = memberships(slack=Knows(KEYS[:1]))
+    assert await asked.chats_of("slack", "U1", [*others, *KEYS], direct=True) == MembershipAnswer(KEYS[:1])
+
+
+def test_addresses_are_those_that_the_channel_knows() -> None:
+    line = ArchiveLine(
+        ts=1, channel="slack", chat_id="C1", chat_key=KEYS[0], message_id="7", role="user", text=""
+    )
+    assert memberships(slack=Knows([])).permalink(line) == "https://example.org/7"
+    assert memberships(slack=object()).permalink(line) is None
+    assert memberships().permalink(line) is None

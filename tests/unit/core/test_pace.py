@@ -1,0 +1,254 @@
+"""Budgets in virtual time: never more than allowed, in order, and a freeze is a freeze."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bot.contracts.channel import Pace
+from bot.core import rate_limit as pace_module
+from bot.core.rate_limit import LONGEST_WAIT, SHORTEST_WAIT, UNSAID, Budget, Pacer, patience
+from bot.testing.clock import FakeClock
+from tests.shares import examples
+
+ALL = ("bot", Pace(1_000_000, 0.000_001))
+
+
+def chat(name: str, burst: int = 1, every: float = 1.0) -> Budget:
+    return name, Pace(burst, every)
+
+
+async def calm() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize(
+    ("asked", "waited"),
+    [
+        (5.0, 5.0),
+        (0.001, SHORTEST_WAIT),
+        (0.0, UNSAID),
+        (-3.0, UNSAID),
+        (math.nan, UNSAID),
+        (math.inf, LONGEST_WAIT),
+        (-math.inf, UNSAID),
+        (1e300, LONGEST_WAIT),
+    ],
+)
+def test_what_a_platform_asks_for_becomes_seconds_that_can_be_waited(asked: float, waited: float) -> None:
+    assert patience(asked) == waited
+
+
+async def test_a_frozen_chat_does_not_hold_up_another() -> None:
+    clock = FakeClock()
+    pacer = Pacer(clock)
+    await pacer.slot(chat("a"), ALL)
+    pacer.freeze(chat("a"), 30)
+    await pacer.slot(chat("b"), ALL)
+    waiting = asyncio.create_task(pacer.slot(chat("a"), ALL))
+    await clock.advance(29)
+    assert not waiting.done()
+    assert not pacer.spare(chat("a", burst=5), ALL)
+    await clock.advance(1)
+    await waiting
+
+
+async def test_a_channel_that_is_frozen_holds_up_every_chat_and_drops_every_sign() -> None:
+    clock = FakeClock()
+    pacer = Pacer(clock)
+    pacer.freeze(ALL, 10)
+    waiting = asyncio.create_task(pacer.slot(chat("a"), ALL))
+    await clock.advance(9.9)
+    assert not waiting.done()
+    assert not pacer.spare(chat("b", burst=5), ALL)
+    await clock.advance(0.1)
+    assert await waiting == 0
+
+
+async def test_a_freeze_that_comes_while_a_message_waits_holds_it_too() -> None:
+    clock = FakeClock()
+    pacer = Pacer(clock)
+    await pacer.slot(chat("a"), ALL)
+    waiting = asyncio.create_task(pacer.slot(chat("a"), ALL))
+    await calm()
+    pacer.freeze(chat("a"), 20)
+    await clock.advance(19)
+    assert not waiting.done()
+    await clock.advance(1)
+    await waiting
+
+
+async def test_a_chat_frozen_while_it_queued_for_the_whole_budget_lets_the_others_pass() -> None:
+    clock = FakeClock()
+    pacer = Pacer(clock)
+    total = ("bot", Pace(1, 5.0))
+    await pacer.slot(chat("x"), total)
+    frozen = asyncio.create_task(pacer.slot(chat("a"), total))
+    other = asyncio.create_task(pacer.slot(chat("b"), total))
+    await calm()
+    pacer.freeze(chat("a"), 60)
+    await clock.advance(6)
+    assert other.done()
+    assert not frozen.done()
+    await clock.advance(54)
+    assert frozen.done()
+
+
+async def test_a_freeze_longer_than_can_be_waited_is_told_and_takes_nothing() -> None:
+    clock = FakeClock()
+    pacer = Pacer(clock)
+    pacer.freeze(chat("a"), 3600)
+    assert await pacer.slot(chat("a"), ALL, longest=60) == 3600
+    assert pacer.frozen("a", "bot") == 3600
+    assert pacer.frozen("b") == 0
+    await clock.advance(3600)
+    assert await pacer.slot(chat("a"), ALL, longest=60) == 0
+
+
+async def test_a_sign_leaves_a_slot_to_the_message_that_follows_and_to_those_that_wait() -> None:
+    clock = FakeClock()
+    pacer = Pacer(clock)
+    three = chat("a", burst=3)
+    assert pacer.spare(three, ALL)
+    assert pacer.spare(three, ALL)
+    assert not pacer.spare(three, ALL)
+    assert pacer.spare(three, ALL, reserve=0)
+    waiting = asyncio.create_task(pacer.slot(three, ALL))
+    await calm()
+    assert not pacer.spare(three, ALL, reserve=0)
+    await clock.advance(1)
+    assert await waiting == 0
+
+
+async def test_signs_spend_the_whole_budget_too() -> None:
+    pacer = Pacer(FakeClock())
+    total = ("bot", Pace(3, 1.0))
+    assert [pacer.spare(chat(str(n), burst=9), total) for n in range(4)] == [True, True, False, False]
+
+
+async def test_chats_share_the_whole_budget_in_the_order_they_came() -> None:
+    clock = FakeClock()
+    pacer = Pacer(clock)
+    total = ("bot", Pace(2, 1.0))
+    order: list[str] = []
+
+    async def one(name: str) -> None:
+        await pacer.slot(chat(name, burst=9), total)
+        order.append(name)
+
+    tasks = [asyncio.create_task(one(name)) for name in "abcdef"]
+    await calm()
+    assert order == ["a", "b"]
+    await clock.advance(4)
+    assert order == list("abcdef")
+    await asyncio.gather(*tasks)
+
+
+async def test_a_message_that_no_longer_waits_takes_nothing_and_holds_up_nobody() -> None:
+    clock = FakeClock()
+    pacer = Pacer(clock)
+    await pacer.slot(chat("a"), ALL)
+    gone = asyncio.create_task(pacer.slot(chat("a"), ALL))
+    after = asyncio.create_task(pacer.slot(chat("a"), ALL))
+    await calm()
+    gone.cancel()
+    await asyncio.wait([gone])
+    await calm()
+    await clock.advance(1)
+    assert after.done()
+
+
+async def test_the_table_is_bounded_and_forgets_no_freeze_and_no_debt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pace_module, "SWEEP_ABOVE", 50)
+    clock = FakeClock()
+    pacer = Pacer(clock)
+    pacer.freeze(chat("frozen"), 5_000)
+    for number in range(2_000):
+        await pacer.slot(chat(str(number)), ALL)
+        await clock.advance(0.5)
+    assert len(pacer) <= 60
+    assert pacer.frozen("frozen") == 4_000
+    assert not pacer.spare(chat("1999", burst=2), ALL), "what was spent just now is not forgotten"
+
+
+class Street:
+    """Three chats and one pacer, and what went out when."""
+
+    def __init__(self, one: Pace, total: Pace) -> None:
+        self.budgets = {name: (name, one) for name in "abc"}
+        self.whole = ("bot", total)
+        self.clock = FakeClock()
+        self.pacer = Pacer(self.clock)
+        self.out: list[tuple[str, float]] = []
+        self.asked: dict[str, list[int]] = {name: [] for name in "abc"}
+        self.served: dict[str, list[int]] = {name: [] for name in "abc"}
+        self.freezes: list[tuple[str, float, float]] = []
+        self.tasks: list[asyncio.Task[None]] = []
+
+    async def send(self, name: str, number: int) -> None:
+        await self.pacer.slot(self.budgets[name], self.whole)
+        self.out.append((name, self.clock.monotonic()))
+        self.served[name].append(number)
+
+    async def step(self, number: int, what: str, name: str, seconds: float) -> None:
+        if what == "send":
+            self.asked[name].append(number)
+            self.tasks.append(asyncio.create_task(self.send(name, number)))
+            await calm()
+        elif what == "sign" and self.pacer.spare(self.budgets[name], self.whole):
+            self.out.append((name, self.clock.monotonic()))
+        elif what.startswith("freeze"):
+            budget = self.whole if what == "freeze all" else self.budgets[name]
+            self.pacer.freeze(budget, seconds)
+            self.freezes.append((budget[0], self.clock.monotonic(), patience(seconds)))
+        elif what == "give up" and self.tasks:
+            self.tasks.pop(0).cancel()
+        await self.clock.advance(seconds)
+
+    def times(self, name: str) -> list[float]:
+        return sorted(at for one, at in self.out if name in {one, "bot"})
+
+    def check(self) -> None:
+        for name, pace in (*self.budgets.values(), self.whole):
+            times = self.times(name)
+            for first, begin in enumerate(times):
+                for count, end in enumerate(times[first:], 1):
+                    assert count <= pace.burst + (end - begin + 1e-4) / pace.every
+        for name, asked in self.asked.items():
+            assert self.served[name] == [number for number in asked if number in self.served[name]]
+        for name, begin, seconds in self.freezes:
+            assert not [at for at in self.times(name) if begin < at < begin + seconds - 1e-4]
+
+
+@settings(derandomize=True, deadline=None, max_examples=examples(100))
+@given(
+    one=st.builds(Pace, st.integers(1, 4), st.sampled_from([0.3, 1.0, 3.0])),
+    total=st.builds(Pace, st.integers(1, 5), st.sampled_from([0.1, 0.5, 1.0])),
+    steps=st.lists(
+        st.tuples(
+            st.sampled_from(["send", "send", "sign", "freeze", "freeze all", "give up"]),
+            st.sampled_from("abc"),
+            st.floats(0, 4),
+        ),
+        max_size=40,
+    ),
+)
+def test_over_any_window_no_more_goes_out_than_the_budget_allows_and_nothing_during_a_freeze(
+    one: Pace, total: Pace, steps: list[tuple[str, str, float]]
+) -> None:
+    async def run() -> None:
+        street = Street(one, total)
+        for number, step in enumerate(steps):
+            await street.step(number, *step)
+        await street.clock.advance(10_000)
+        await asyncio.gather(*street.tasks)
+        street.check()
+
+    asyncio.run(run())

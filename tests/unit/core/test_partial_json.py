@@ -1,0 +1,104 @@
+"""The input of a tool call while it arrives: the beginning of what it will be, and never more than a preview."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bot import text
+from bot.contracts.model import TextDelta, ToolInputDelta
+from bot.core.partial_reply import PartialJSON, PartialReply
+from tests.shares import examples
+
+WORDS = st.text(st.characters(), max_size=30)  # halves of pairs too
+
+
+def fed(*pieces: str) -> PartialJSON:
+    made = PartialJSON()
+    for piece in pieces:
+        made.feed(piece)
+    return made
+
+
+@settings(derandomize=True, deadline=None, max_examples=examples(200))
+@given(WORDS, st.booleans(), st.lists(st.integers(1, 5), min_size=1, max_size=5))
+def test_a_text_grows_into_what_it_will_be(words: str, escaped: bool, sizes: list[int]) -> None:
+    raw = json.dumps({"more": [1, {"a": None}], "text": words}, ensure_ascii=escaped)
+    final = text.clean(words)
+    whole, at, number = PartialJSON(), 0, 0
+    while at < len(raw):
+        size = sizes[number % len(sizes)]
+        whole.feed(raw[at : at + size])
+        at, number = at + size, number + 1
+        so_far = (whole.value() or {}).get("text", "")
+        assert final.startswith(text.clean(so_far))
+    assert whole.value() == json.loads(raw)
+
+
+@pytest.mark.parametrize(
+    ("raw", "value"),
+    [
+        ('{"text": "ab', {"text": "ab"}),
+        ('{"text": "ab\\', {"text": "ab"}),
+        ('{"text": "ab\\u00e', {"text": "ab"}),
+        ('{"text": "a"} and more', {"text": "a"}),
+        ('{"a": [{"b": "c', {"a": [{"b": "c"}]}),
+        ('{"te', {}),
+    ],
+)
+def test_what_has_not_ended_is_closed(raw: str, value: object) -> None:
+    assert fed(raw).value() == value
+
+
+@pytest.mark.parametrize(
+    "raw", ["", " ", "{'a'", '{"a": NaN', '{"a": 1, "a": 2}', '{"a": 1, "a": 2', "[" * 100_000, '{"a": "\t']
+)
+def test_what_cannot_be_read_is_no_value(raw: str) -> None:
+    assert fed(raw).value() is None
+
+
+def test_what_was_read_before_stays_where_nothing_can_be_read_any_more() -> None:
+    made = fed('{"text": "so f')
+    assert made.value() == {"text": "so f"}
+    made.feed("ar\t")
+    assert made.value() == {"text": "so f"}
+
+
+def call(*pieces: str, name: str = "chat_send", call_id: str = "toolu_1") -> list[ToolInputDelta]:
+    return [ToolInputDelta(call_id, name, piece) for piece in pieces]
+
+
+def heard(*events: TextDelta | ToolInputDelta) -> PartialReply:
+    made = PartialReply()
+    for event in events:
+        made.take(event)
+    return made
+
+
+def test_the_words_of_the_first_message_are_shown_as_they_come() -> None:
+    made = heard(TextDelta("I shall say: "), *call('{"text": "Es ist', " gr\\u00fc"))
+    assert (made.speaks, made.shown()) == (True, "Es ist grü")
+    for event in (*call('n."}'), *call('{"text": "And more."}', call_id="toolu_2")):
+        made.take(event)
+    assert made.shown() == "Es ist grün."
+    assert made.words() == "Es ist grün.\n\nAnd more."
+
+
+def test_what_follows_an_act_is_not_shown_before_that_is_done() -> None:
+    made = heard(*call('{"command": "rm', name="run_shell"), *call('{"text": "It is gone', call_id="toolu_2"))
+    assert (made.speaks, made.shown()) == (False, "")
+
+
+def test_plain_text_is_shown_until_a_call_follows_it() -> None:
+    made = heard(TextDelta("Let me think."))
+    assert (made.speaks, made.shown(), made.words()) == (True, "Let me think.", "Let me think.")
+    made.take(ToolInputDelta("toolu_1", "read_file", ""))
+    assert (made.speaks, made.shown(), made.words()) == (False, "", "Let me think.")
+
+
+@pytest.mark.parametrize("raw", ['["a', '{"text": 5', '{"text": null', '{"text": {"a": "b', '"text'])
+def test_what_is_no_message_shows_nothing(raw: str) -> None:
+    assert heard(*call(raw)).shown() == ""
