@@ -1,9 +1,8 @@
 """`.ship` as one file, written beside a running gateway, and put back into an empty folder.
 
-Nothing is stopped for it, so files are of slightly different times, and their order makes them fit: the journal first, which is of
-one moment; then the archive, so that it has all that the journal has; memory before the transcripts, so that it covers no
-more than they have; artifacts after those, so that none is missing that they name. Of a file that grows, what it had at its
-opening is taken, up to its last whole line. Everything here blocks.
+Nothing is stopped for it, so files are of slightly different times, and their order makes them fit: the log first, which is of one
+moment; then the rest, which has all that the log names. The archive and the search index are exports of the log, and come back from it.
+Of a file of lines, what it had at its opening is taken, up to its last whole line. Everything here blocks.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ import io
 import json
 import os
 import shutil
+import sqlite3
 import stat
 import tarfile
 import tempfile
@@ -30,15 +30,20 @@ from bot.access_list import AccessList
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Disk, OpenFile
 from bot.core import jsonl
-from bot.core.archive import rotation
-from bot.journal import snapshot
+from bot.core.restored import RESTORED
+from bot.core.sql_log import CURSOR, FACT, FORGET
+from bot.core.sqlite_log import FILE as LOG
+from bot.core.sqlite_log import SCHEMA, damage
+from bot.importing.ship import JOURNAL
 from bot.system import SystemClock
 
 VERSION = 1
 ABOUT = "backup.json"
 """The first file of a backup: what it is."""
-JOURNAL, INDEX, CHATS = "journal.db", "index.db", "chats"
-_ORDER = ("chats", "memory", "transcripts", "artifacts")
+_DATABASES = (LOG, "requests.db", JOURNAL, "usage.db")
+"""Each is copied as it is at one moment."""
+_KEPT = (LOG, JOURNAL, "chats", "memory", "artifacts")
+"""Where these are, a conversation is kept."""
 _AT_ONCE = frozenset({"memory"})
 """Folders with files that belong together and are replaced: those of one folder are opened under its lock."""
 _LEFT_OUT = frozenset(
@@ -54,12 +59,15 @@ _LEFT_OUT = frozenset(
         "console.path",
         "shared.json",
         "commands.json",
+        "exports.json",
+        "index.db",
+        RESTORED,
     }
 )
 """What belongs to a process, or is made anew."""
 _MADE_BY_INIT = frozenset({".gitignore", "schema", instance.LOCK})
-_SOURCE, _MOVED = "restored.json", f"{JOURNAL}.moved"
-"""In the folder of a restore: of which backup it is, and the journal that the database has."""
+_SOURCE, _MOVED = "restored.json", f"{LOG}.moved"
+"""In the folder of a restore: of which backup it is, and the log that the database has."""
 _LEVEL = 6
 Confirm = Callable[[list[str]], object]
 
@@ -105,13 +113,10 @@ def write(home: Path, target: Path, *, disk: Disk, clock: Clock, database: str |
             ):
                 writer = _Writer(shared, tar, disk, int(clock.now()))
                 writer.add_bytes(ABOUT, jsonl.dumps(_facts(clock, running=running)))
-                # The sums before the log that they are counted from: what they do not have yet is counted then.
-                for folder, name in ((shared, JOURNAL),):
-                    if disk.size(folder / name):
-                        snapshot.copy(folder / name, scratch / name)
-                        writer.add(name, disk.open(scratch / name))
+                writer.add_databases(shared, scratch)
                 writer.add_all()
                 if shared != home:
+                    writer.add_databases(home, scratch)
                     writer.add_others(home)
             raw.flush()
             os.fsync(raw.fileno())
@@ -145,22 +150,36 @@ class _Writer:
         self._tar = tar
         self._disk = disk
         self._now = now
+        self._added = set[str]()
         self.files = 0
         self.size = 0
 
+    def add_databases(self, home: Path, scratch: Path) -> None:
+        for name in _DATABASES:
+            if name not in self._added and self._disk.size(home / name):
+                _copy(home / name, scratch / f"{name}.copy")
+                self.add(name, self._disk.open(scratch / f"{name}.copy"))
+                self._added.add(name)
+
     def add_all(self) -> None:
-        top = [name for name in self._disk.names(self._home) if not _is_left_out(name)]
-        for name in [*_ORDER, *(name for name in top if name not in _ORDER)]:
-            if name == CHATS:
-                self._add_chats()
-            self._add_tree(self._home / name)
+        """Add the other files."""
+        for name in self._disk.names(self._home):
+            if not self._is_left_out(name):
+                self._added.add(name)
+                self._add_tree(self._home / name)
 
     def add_others(self, home: Path) -> None:
         """Add what another `.ship` has, but for what is there already by its name."""
-        there, self._home = set(self._disk.names(self._home)) | set(_ORDER), home
-        for name in self._disk.names(home):
-            if name not in there and not _is_left_out(name):
-                self._add_tree(home / name)
+        self._home = home
+        self._added |= {"memory", "artifacts"}
+        self.add_all()
+
+    def _is_left_out(self, name: str) -> bool:
+        if name == "chats" and LOG in self._added:
+            return True  # it comes back from the log
+        beside = name.startswith(tuple(f"{one}-" for one in (*_DATABASES, "index.db")))
+        ours = name in {*_LEFT_OUT, *_DATABASES, *self._added}
+        return ours or beside or name.endswith((".new", ".tmp", ".importing"))
 
     def add_bytes(self, name: str, data: bytes) -> None:
         self._tar.addfile(_Member(name, len(data), self._now), io.BytesIO(data))
@@ -173,25 +192,13 @@ class _Writer:
         self.files += 1
         self.size += size
 
-    def _add_chats(self) -> None:
-        """A chat's file and the list of its archives are of one moment: between them a rotation moves lines."""
-        folder = self._home / CHATS
-        archives = rotation.ArchiveFiles(folder, self._disk)
-        for name in archives.chats():
-            with jsonl.locked(folder, shared=True):
-                main, numbers = self._disk.open(archives.main(name)), archives.numbers(name)
-            self.add(f"{CHATS}/{name}{rotation.MAIN}", main)
-            for number in numbers:
-                path = archives.archive(name, number)
-                self.add(f"{CHATS}/{path.name}", self._disk.open(path))
-
     def _add_tree(self, place: Path) -> None:
         if place.is_symlink():
             return  # nothing of ours
         if not place.is_dir():
             self._add_file(place)
             return
-        kept = [place / name for name in self._disk.names(place) if not self._is_passing(place, name)]
+        kept = [place / name for name in self._disk.names(place) if not _is_passing(name)]
         if place.relative_to(self._home).parts[0] in _AT_ONCE:
             with jsonl.locked(self._home / place.relative_to(self._home).parts[0], shared=True):
                 opened = [(path, self._disk.open(path)) for path in kept if _is_file(path)]
@@ -205,19 +212,28 @@ class _Writer:
             if name.endswith(".jsonl.gz") and place / name not in kept:
                 self._add_file(place / name)
 
-    def _is_passing(self, place: Path, name: str) -> bool:
-        """True of locks, of what a kill in a write left behind, and of what was added already."""
-        if name == jsonl.LOCK or (name.startswith(".") and name.endswith(".tmp")):
-            return True
-        return place == self._home / CHATS and name.endswith((rotation.MAIN, ".rotating"))
-
     def _add_file(self, path: Path) -> None:
         if _is_file(path):
             self.add(str(path.relative_to(self._home)), self._disk.open(path))
 
 
-def _is_left_out(name: str) -> bool:
-    return name in _LEFT_OUT or name.startswith((JOURNAL, INDEX)) or name.endswith((".new", ".tmp"))
+def _copy(path: Path, target: Path) -> None:
+    """Write a database to a new file, as it is at one moment. Whoever writes to it goes on meanwhile."""
+    os.close(os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    with (
+        errors.as_storage_error(f"{path.name} cannot be copied", sqlite3.Error),
+        closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=30.0)) as db,
+        closing(sqlite3.connect(target)) as copied,
+    ):
+        db.backup(copied)
+        copied.execute("PRAGMA journal_mode = delete")
+    if found := damage(target):
+        raise errors.StorageError(f"{path.name} is damaged ({found}); nothing was written")
+
+
+def _is_passing(name: str) -> bool:
+    """True of locks, and of what a kill in a write left behind."""
+    return name == jsonl.LOCK or (name.startswith(".") and name.endswith(".tmp"))
 
 
 def _is_file(path: Path) -> bool:
@@ -296,19 +312,43 @@ def _unpacked(
                 "--moved: found a backup of a running gateway, which has gone on after it; expected one that was taken "
                 "after the gateway had stopped; leave --moved away, or take one"
             )
-        if disk.size(scratch / JOURNAL):
-            snapshot.take_up(scratch / JOURNAL, moved=moved)
-        if database is not None and disk.size(scratch / JOURNAL):
+        if disk.size(scratch / LOG):
+            _take_up(scratch / LOG, moved=moved)
+        elif disk.size(scratch / JOURNAL):
+            if database is not None:
+                raise errors.ConfigError(
+                    f"{source}: found a backup of Shipmate 0.1; expected none for PostgreSQL; restore it without that, start once, and "
+                    "use `shipmate migrate`"
+                )
+            if not moved:
+                disk.replace(scratch / RESTORED, b"")
+        if database is not None and disk.size(scratch / LOG):
             from bot.cluster import transfer  # its library is there where it is wanted
 
             note = {"sha256": _sha256(source), **asdict(found)}
             disk.replace(scratch / _SOURCE, json.dumps(note).encode())
             os.sync()
-            transfer.to_postgres(scratch / JOURNAL, database, scratch / _MOVED)
+            transfer.to_postgres(scratch / LOG, database, scratch / _MOVED)
         undo.pop_all()
     (scratch / _MOVED).unlink(missing_ok=True)
     os.sync()  # one file after the other would take minutes
     return found
+
+
+def _take_up(path: Path, *, moved: bool) -> None:
+    """Have the exports of a log written anew, and, unless its gateway has only `moved`, what is open in it closed by the first start."""
+    with (
+        errors.as_storage_error(f"{path.name} cannot be taken up", sqlite3.Error),
+        closing(sqlite3.connect(path)) as db,
+        db,
+    ):
+        db.executescript(SCHEMA)
+        db.execute("DELETE FROM facts WHERE kind = ?", (CURSOR,))
+        db.execute(FORGET, (RESTORED, RESTORED))
+        if not moved:
+            db.execute(FACT, (RESTORED, RESTORED, "{}"))
+    if found := damage(path):
+        raise errors.StorageError(f"{path.name} is damaged ({found}); nothing was restored")
 
 
 def _brought(folder: Path, disk: Disk) -> list[str]:
@@ -323,7 +363,7 @@ def _brought(folder: Path, disk: Disk) -> list[str]:
 
 def _not_empty(home: Path, names: list[str]) -> str:
     """Why nothing is restored into a folder: a conversation is kept there, or only what a gateway and an erasure have left."""
-    kept = (path for name in _ORDER for path in (home / name).rglob("*"))
+    kept = (path for name in _KEPT for path in (home / name, *(home / name).rglob("*")))
     if any(path.name != jsonl.LOCK for path in kept if path.is_file()):
         return (
             f"{home}: found a conversation that is kept there; expected an empty folder; restore into another project "
@@ -345,7 +385,7 @@ def _in_database(source: Path, home: Path, database: str | None) -> Backup | Non
     note = json.loads((scratch / _SOURCE).read_bytes())
     if note.pop("sha256") != _sha256(source) or not transfer.was_moved(database, scratch, home):
         return None
-    for name in (JOURNAL, _MOVED):
+    for name in (LOG, _MOVED):
         (scratch / name).unlink(missing_ok=True)
     return Backup(**note)
 

@@ -55,6 +55,7 @@ from bot.core.outbox import Outbox
 from bot.core.outgoing_files import OutgoingFiles, OutgoingLimits
 from bot.core.rate_limit import RateLimiter
 from bot.core.reply import ReplyPorts
+from bot.core.restored import close_open
 from bot.core.runner import Runner, Slots
 from bot.core.saying import Saying
 from bot.core.turns import Turns
@@ -123,6 +124,8 @@ class Gateway:
     maintenance: Maintenance
     import_ship: Callable[[], object | None]
     """Takes over a `.ship` of 0.1; None where there is none. Blocking."""
+    close_open: Callable[[], Awaitable[None]]
+    """Closes what a restored log has open."""
     counted: LogMetrics | None
     dashboard: Dashboard | None
 
@@ -377,6 +380,7 @@ def assemble(
             needs_turn=door.needs_turn,
             is_operator=lambda inbound: access.is_operator(inbound.person),
         ),
+        functools.partial(close_open, chats, event_log, saying, locales, alerts, clock=clock, ids=ids),
         counted,
         dashboard,
     )
@@ -475,6 +479,7 @@ async def _read(gateway: Gateway) -> None:
     await asyncio.to_thread(services.vetting.find_instruction_files)
     await gateway.chats.start()
     await gateway.locales.load()
+    await gateway.close_open()
 
 
 def _ends(

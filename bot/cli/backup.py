@@ -70,7 +70,9 @@ def restore(
     found = backups.restore(
         file, root / HOME, disk=SystemDisk(), moved=moved, database=clustered(root), confirm=confirm
     )
-    say(f"Put back {counted(found.files, 'file')}, {in_words(found.size)}; the search index is made.")
+    say(
+        f"Put back {counted(found.files, 'file')}, {in_words(found.size)}; the search index comes back at the start."
+    )
     if not moved:
         complain(
             "What was open at the time of the backup is closed; people whose last message has no answer are told to send it "

@@ -157,11 +157,12 @@ def _show_next(root: Path) -> None:
 
 def check(root: Dir = Here, defaults: Defaults = False, as_json: AsJson = False) -> None:
     """Validate ship.json and the environment, without connecting."""
-    from bot.journal import view
+    from bot.core.sqlite_log import FILE, damage
 
     found = settings(root, defaults=defaults)
-    if found.engine.kind == "embedded" and (why := view.refusal(found.home / "journal.db")):
-        raise errors.StorageError(why)
+    path = found.home / FILE
+    if found.engine.kind == "embedded" and path.exists() and (why := damage(path)):
+        raise errors.StorageError(f"{path}: {why}")
     for line in found.warnings:
         complain(f"warning: {line}")
     llm = found.llm

@@ -17,6 +17,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.core.chat import Chat
 from bot.core.events import Codec, Event, fact_of, keys_of
+from bot.core.restored import RESTORED
 from bot.core.sql_log import APPEND, FACT, KEY, POSITION
 from bot.core.sqlite_log import SCHEMA
 from bot.importing.events_of import Found, Source, events_of
@@ -47,14 +48,15 @@ def import_ship(
             (home / (NEW + suffix)).unlink(missing_ok=True)
         with contextlib.closing(sqlite3.connect(journal)) as old:
             found = events_of(Source(old, home, codec, needs_turn, is_operator))
-        count = _write(home / NEW, found, codec, make)
+        count = _write(home / NEW, found, codec, make, restored=(home / RESTORED).exists())
         (home / NEW).replace(log)
         _sync(home)
     _move_away(home)
+    (home / RESTORED).unlink(missing_ok=True)
     return count
 
 
-def _write(path: Path, found: Found, codec: Codec, make: Callable[[ChatKey], Chat]) -> int:
+def _write(path: Path, found: Found, codec: Codec, make: Callable[[ChatKey], Chat], *, restored: bool) -> int:
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute("PRAGMA synchronous = full")
         db.executescript(SCHEMA)
@@ -62,6 +64,8 @@ def _write(path: Path, found: Found, codec: Codec, make: Callable[[ChatKey], Cha
         for chat, events in found.chats.items():
             _write_chat(db, make(chat), events, codec)
         db.executemany(KEY, found.keys)
+        if restored:
+            db.execute(FACT, (RESTORED, RESTORED, "{}"))
         db.execute("COMMIT")
     return sum(map(len, found.chats.values()))
 

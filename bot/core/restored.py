@@ -1,0 +1,76 @@
+"""What a restored log had open is closed once, at the first start: it may have been done after the backup."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bot.contracts.approvals import Verdict
+from bot.contracts.environment import Clock, Ids
+from bot.contracts.outbound import Address
+from bot.core import events
+from bot.core.alerts import OperatorAlerts
+from bot.core.chat import Chat
+from bot.core.chats import NO_CHAT, Chats, Fact
+from bot.core.event_log import EventLog
+from bot.core.locales import Locales
+from bot.core.saying import Saying
+from bot.words import say, sentence, speaking
+
+RESTORED = "restored"
+"""The kind and the key of the fact that a restore leaves in a log whose gateway may have gone on since."""
+LATEST = 86_400.0
+"""Age of a message, in seconds, up to which its person is asked to send it again."""
+
+
+async def close_open(
+    chats: Chats,
+    event_log: EventLog,
+    saying: Saying,
+    locales: Locales,
+    alerts: OperatorAlerts,
+    *,
+    clock: Clock,
+    ids: Ids,
+) -> None:
+    """Close what a restored log has open, in one transaction, and ask whose message has no answer to send it again. Of a log that
+    is not restored nothing changes. Raises `errors.StorageError`.
+    """
+    if chats.facts.get(RESTORED, RESTORED) is None:
+        return
+    facts = list[Fact]()
+    for key in await event_log.open_chats():
+        chat = await chats.get(key)
+        facts += [Fact(key, data, turn) for data, turn in _ends(chat)]
+        facts += [Fact(key, row) for row in _told(chat, saying, locales, clock.now() - LATEST, ids)]
+    await chats.get(NO_CHAT)
+    chats.append(*facts, Fact(NO_CHAT, events.FactSet(RESTORED, RESTORED, None)))
+    await event_log.committed(patient=False)
+    alerts.tell(RESTORED, sentence("operators.journal_gone"))
+
+
+def _ends(chat: Chat) -> Iterator[tuple[events.EventData, str | None]]:
+    """Events that end what is open in a chat, each with its turn."""
+    for question in chat.questions.values():
+        if question.verdict is None:
+            yield events.Decided(question.id, Verdict("stopped")), question.turn
+    # What was to be sent may have been: its platform is asked, or a repeat says that it is one.
+    for row in chat.outbox.values():
+        if row.state == "queued" and row.question is None:
+            yield events.Sending(row.id, boot=""), row.turn
+    if (turn := chat.turn) is not None:
+        yield events.TurnEnded("answered" if turn.answered else "stopped"), turn.id
+    for request in [*chat.beside, *(one.request_id for one in chat.waiting)]:
+        yield events.Closed(request, RESTORED), None
+
+
+def _told(chat: Chat, saying: Saying, locales: Locales, since: float, ids: Ids) -> list[events.Queued]:
+    """The message to the person whose message of a chat is the newest without an answer."""
+    turn = chat.turn
+    running = [] if turn is None or turn.answered else turn.left
+    open_ones = () if chat.task is not None else (*running, *chat.waiting)
+    asked = [one for one in open_ones if one.due is None and one.ts / 1000 >= since]
+    if not asked:
+        return []
+    newest = asked[-1]
+    with speaking(*locales.of(newest)):
+        return saying.rows(ids.ulid(), Address.of(newest), say("delivery.lost_records"))
