@@ -32,7 +32,6 @@ from bot import config, discovery
 from bot.config import schema
 from bot.contracts.tools import ToolInput
 from bot.features.claims import detection
-from bot.journal import schema as journal_schema
 from bot.tools import builtin, registry
 
 WARM = (
@@ -211,7 +210,6 @@ def _make_once() -> None:
     manifests = discovery.manifests()
     detection.languages("")
     schema.schemas(manifests)
-    journal_schema.statements()
     bot_api.tls()
     for model in ToolInput.__subclasses__():
         registry.input_schema(model)
