@@ -32,11 +32,8 @@ from bot.contracts.log_kinds import TEXTS
 from bot.contracts.memory_files import MemoryOwner
 from bot.core import events, file_names, jsonl, recorded_requests, sqlite_log
 from bot.core.archive import rotation
-from bot.core.archive.export import ArchiveExport
-from bot.core.archive.store import ChatStore
 from bot.core.artifacts import ArtifactStore, what_of
 from bot.core.events import Event, EventData
-from bot.core.exports import Exporter
 from bot.core.notes.files import SESSION, NoteStore
 from bot.core.recorded_requests import RecordedRequests
 from bot.core.removal import REMOVED, Gone, blanked, emptied
@@ -91,7 +88,6 @@ class PersonalData:
         self._person = person
         self._disk = disk
         self._clock = clock
-        self._log = log
         self._codec = events.Codec()
         self._archives = rotation.ArchiveFiles(home / CHATS, disk)
         self._artifacts = ArtifactStore(home / ARTIFACTS, disk=disk, ids=ids, clock=clock, log=log)
@@ -126,6 +122,12 @@ class PersonalData:
                 found.messages.setdefault(chat, set()).update(
                     {message or "", *json.loads(items or "{}")} - {""}
                 )
+        # The archive may reach further back than a log that was lost.
+        for line in (one for name in self._archives.chats() for one in self._said(name)):
+            if line.get("role") == "user" and line.get("channel") == self._person.channel:
+                people.setdefault(str(line.get("chatKey")), set()).add(str(line.get("userId")))
+                if line.get("userId") == self._person.user_id:
+                    found.requests.add(str((line.get("meta") or {}).get("requestId") or ""))
         for chat, users in people.items():
             if self._person.user_id in users:
                 (found.own if users <= {self._person.user_id, ERASED} else found.shared).add(chat)
@@ -235,17 +237,22 @@ class PersonalData:
             yield {"from": ACCESS_FILE, "value": name}
 
     def _said(self, name: str) -> Iterator[Json]:
-        older = [self._archives.archive(name, number) for number in self._archives.numbers(name)]
-        for path in [*older, self._archives.main(name)]:
+        for path in self._files(name):
             with closing(self._disk.open(path)) as file:
                 yield from filter(None, map(jsonl.loads, jsonl.lines(file)))
+
+    def _files(self, name: str) -> list[Path]:
+        older = [self._archives.archive(name, number) for number in self._archives.numbers(name)]
+        return [*older, self._archives.main(name)]
 
     def _goes(self, line: Json, found: Found) -> bool:
         """True of a line of the archive that they wrote, or that answers one. What others wrote never is, whatever it says."""
         wrote = (line.get("channel"), line.get("userId")) == (self._person.channel, self._person.user_id)
         request = str((line.get("meta") or {}).get("requestId") or "")
         others = line.get("role") == "user" and not wrote
-        return line.get("chatKey") in found.own or (not others and (wrote or request in found.requests))
+        return line.get("chatKey") in found.own or (
+            not others and (wrote or request in found.requests | found.mixed)
+        )
 
     def _exported_rows(self, found: Found) -> Iterator[Json]:
         with self._database() as db:
@@ -262,8 +269,8 @@ class PersonalData:
                         "data": json.loads(raw),
                     }
                     yield {"from": EVENTS, "value": value}
-            for kind, key, value in self._facts(db, found):
-                yield {"from": "facts", "value": {"kind": kind, "key": key, "value": json.loads(value)}}
+            for of, key, fact in self._facts(db, found):
+                yield {"from": "facts", "value": {"kind": of, "key": key, "value": json.loads(fact)}}
             db.row_factory = sqlite3.Row
             for row in db.execute("SELECT * FROM usage WHERE person = ?", (str(self._person),)):
                 yield {"from": "usage", "value": dict(row)}
@@ -322,8 +329,6 @@ class PersonalData:
             gone[Kept.REQUESTS] = self._erase_requests(found)
             gone[Kept.CHATS] = self._erase_exports(found)
             gone |= self._erase_events(found)
-            if gone[Kept.EVENTS]:
-                await self._write_archive()
         return {kind: gone[kind] for kind in Kept if gone.get(kind)}
 
     def _erase_logs(self, found: Found) -> dict[Kept, int]:
@@ -372,25 +377,45 @@ class PersonalData:
         with self._recorded(readonly=False) as recorded:
             if recorded is None:
                 return 0
-            count = sum(len(recorded.find(request)) for request in found.requests)
-            recorded.transaction(lambda: [recorded.forget(chat) for chat in found.own | found.shared])
+            count = sum(len(recorded.find(request)) for request in found.requests | found.mixed)
+
+            def forget() -> None:
+                for chat in found.own | found.shared:
+                    recorded.forget(chat)
+
+            recorded.transaction(forget)
         return count
 
     def _erase_exports(self, found: Found) -> int:
-        """Remove what is written of these chats, which comes back without the words; the number of their lines."""
-        names = {_name(key) for key in found.own | found.shared}
-        count = sum(
-            self._goes(line, found)
-            for name in self._archives.chats()
-            if name in names
-            for line in self._said(name)
-        )
+        """Remove their lines of the archive, and the search index, which is made anew; how many lines there were."""
+        own, shared = ({_name(key) for key in keys} for keys in (found.own, found.shared))
+        count = 0
+        for name in self._archives.chats():
+            self._archives.recover(name)
+            for path in self._files(name):
+                with closing(self._disk.open(path)) as file:
+                    lines = list(jsonl.lines(file))
+                kept = [
+                    raw
+                    for raw in lines
+                    if name not in own and not self._is_erased(raw, found, shared=name in shared)
+                ]
+                if len(kept) < len(lines):
+                    count += len(lines) - len(kept)
+                    self._disk.replace(path, b"".join(raw + b"\n" for raw in kept))
+                if not kept:
+                    self._disk.remove(path)
         for name in self._disk.names(self._home / CHATS):
-            if name.partition(".")[0] in names:
+            if name.partition(".")[0] in own | shared and ".corrupt-" in name:
                 self._disk.remove(self._home / CHATS / name)
-        for path in self._home.glob(f"{INDEX}*") if names else ():
+        for path in self._home.glob(f"{INDEX}*") if count else ():
             self._disk.remove(path)
         return count
+
+    def _is_erased(self, raw: bytes, found: Found, *, shared: bool) -> bool:
+        """True of a line that is theirs, and of one that nobody can read in a chat of theirs."""
+        line = jsonl.loads(raw)
+        return shared if line is None else self._goes(line, found)
 
     def _erase_events(self, found: Found) -> dict[Kept, int]:
         with self._database() as db:
@@ -404,8 +429,6 @@ class PersonalData:
             for chat in found.own:
                 for table in ("events", "chats", "usage", "counts"):
                     db.execute(f"DELETE FROM {table} WHERE chat = ?", (chat,))  # noqa: S608 - constants
-            if count:
-                db.execute("DELETE FROM facts WHERE kind = 'cursor' AND key = ?", (ArchiveExport.name,))
             db.execute("COMMIT")
             if count or rows:
                 db.execute("VACUUM")
@@ -465,17 +488,6 @@ class PersonalData:
             for one in inbound.quoted
         )
         return inbound.model_copy(update={"quoted": quoted})
-
-    async def _write_archive(self) -> None:
-        """Write what was removed of the archive anew."""
-        log = sqlite_log.SqliteLog(
-            self._home / sqlite_log.FILE, self._codec, clock=self._clock, log=self._log
-        )
-        store = ChatStore(self._home / CHATS, disk=self._disk, log=self._log, clock=self._clock)
-        exporter = Exporter(ArchiveExport(store, log), log, clock=self._clock, log=self._log)
-        exporter.start()
-        await exporter.close()
-        await log.close()
 
     def _drop(self, room: str, chat_key: str, suffix: str) -> int:
         """Remove the folder of a chat; how many files of this kind it had."""

@@ -53,8 +53,8 @@ def erase(
     went = f"{', '.join(most)} and {last}" if most else last
     say(f"Removed all that was kept of {person}: {went}.")
     say(
-        "ship.json, files of the project and backups were not touched, nor what others said of them or passed on. Ids of events go by "
-        "themselves, a week after they came."
+        "ship.json, files of the project and backups were not touched, nor what others said of them or passed on. Ids of the platform's "
+        "events stay, so that no old message is answered once more."
     )
 
 
