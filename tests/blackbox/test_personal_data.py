@@ -81,15 +81,15 @@ async def told(world: World) -> World:
 
 async def test_a_person_is_erased_everywhere_and_the_others_go_on(told: World) -> None:
     rooms = {path.split("/")[1] for path in holds(told.root, SECRET)}
-    assert rooms == {"artifacts", "chats", "journal.db", "logs", "memory", "transcripts"}
+    assert rooms == {"artifacts", "chats", "index.db", "shipmate.db", "logs", "memory"}
     code, out = await command(told.root, "erase", "--yes", f"telegram:{ANN}")
     assert code == 0, out
-    for what in ("log", "memory", "artifact", "transcript", "journal", "archive"):
+    for what in ("log", "memory", "artifact", "requests to the model", "event", "archive"):
         assert what in out
     assert holds(told.root, SECRET) == []
     assert holds(told.root, "Ann") == []
     # Ids of events stay for a while, so that no old message is answered once more.
-    assert holds(told.root, str(ANN)) == [".ship/journal.db"]
+    assert holds(told.root, str(ANN)) == [".ship/shipmate.db"]
     assert {line["text"] for line in told.archive() if line["role"] == "user"} == {
         OF_BOB,
         f"{OF_BOB} again",
@@ -120,10 +120,10 @@ async def test_a_person_is_given_out_beside_a_running_gateway_which_is_not_erase
         "chats",
         "memory",
         "artifacts",
-        "transcripts",
+        "requests",
         "logs",
-        "journal.inbox",
-        "journal.outbox",
+        "usage",
+        "events",
     }
     said = [item["value"]["text"] for item in given if item["from"] == "chats"]
     assert sorted(said) == sorted(
@@ -136,9 +136,7 @@ async def test_a_person_is_given_out_beside_a_running_gateway_which_is_not_erase
             SECRET,
         ]
     )
-    assert OF_BOB not in "".join(
-        json.dumps(item) for item in given if item["from"] in {"chats", "journal.inbox"}
-    )
+    assert OF_BOB not in "".join(json.dumps(item) for item in given if item["from"] in {"chats", "events"})
     before = holds(told.root, SECRET)
     code, out = await command(told.root, "erase", "--yes", f"telegram:{ANN}")
     assert code == 75
@@ -167,7 +165,7 @@ async def test_a_person_of_the_web_chat_is_given_out_and_erased_as_any_other(wor
     assert code == 0, out
     given = [json.loads(line) for line in out.splitlines()]
     assert [item["value"]["text"] for item in given if item["from"] == "chats"] == [SECRET, SECRET]
-    assert {"transcripts", "logs", "journal.inbox"} <= {item["from"] for item in given}
+    assert {"requests", "logs", "events"} <= {item["from"] for item in given}
     assert OF_BOB not in out
     assert await world.process.stop() == 0
     code, out = await command(world.root, "erase", "--yes", f"web:{said[SECRET]}")
