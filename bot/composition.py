@@ -143,7 +143,7 @@ def build_dashboard(
         settings=lambda: config.shown_leaves(reload.settings),
         pending=services.lists.pending,
         archive=archive,
-        usage=UsageSums(home),
+        usage=UsageSums(home, services.settings.engine.database_url),
         logs=home / "logs",
         disk=environment.disk,
         clock=environment.clock,
@@ -206,7 +206,7 @@ def build_services(settings: config.Settings, environment: Environment, log: Jso
 def build_log(services: Services, codec: Codec, alert: Alert) -> EventLog:
     """The log of all chats."""
     settings, environment, log = services.settings, services.environment, services.log
-    if settings.engine.kind == "postgresql" and (url := settings.engine.database_url) is not None:
+    if (url := settings.engine.database_url) is not None:
         from bot.core.postgres_log import PostgresLog  # its library is there where it is wanted
 
         return PostgresLog(
@@ -367,7 +367,7 @@ def load_spending(spending: Spending, settings: config.Settings, environment: En
     day = day_of(environment.clock.now())
     since = datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp()
     try:
-        spent = UsageSums(settings.home).spent(since)
+        spent = UsageSums(settings.home, settings.engine.database_url).spent(since)
     except errors.StorageError as error:
         log.write(
             "error", "the cost of today is not known: budgets begin anew", level="error", cause=str(error)

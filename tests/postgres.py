@@ -159,7 +159,7 @@ class Postgres:
 
         prepared(self.url()).close()
         with psycopg.connect(self.url(), autocommit=True) as db:
-            tables = "events, keys, chats, usage, facts, files, cluster_hosts"
+            tables = "events, keys, chats, usage, counts, facts, files, cluster_hosts"
             db.execute(f"TRUNCATE {tables} RESTART IDENTITY".encode())
             db.execute("UPDATE cluster_leader SET epoch = 0, holder = '', beats = 0, store = DEFAULT")
         return self.url()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from bot.contracts.channel import Manifest
     from bot.contracts.environment import Disk
     from bot.contracts.model import Model
-    from bot.core.event_log import EventLog
+    from bot.core.sql_log import SqlLog
 
 HOME = ".ship"
 
@@ -86,17 +86,24 @@ class StderrLog:
 
 
 @contextlib.asynccontextmanager
-async def events(root: Path) -> AsyncIterator[EventLog | None]:
+async def events(root: Path) -> AsyncIterator[SqlLog | None]:
     """The log of the chats, to be read; None where there is none."""
     from bot.core.events import Codec
     from bot.core.sqlite_log import SqliteLog
-    from bot.system import SystemClock
+    from bot.system import SystemClock, SystemDisk
 
-    path = root / HOME / "shipmate.db"
-    if not path.is_file():
+    path, codec, clock = root / HOME / "shipmate.db", Codec(), SystemClock()
+    log: SqlLog
+    if (url := clustered(root)) is not None:
+        from bot.core.postgres_log import PostgresLog
+
+        cursors = root / HOME / "exports.json"
+        log = PostgresLog(url, codec, cursors, epoch=None, disk=SystemDisk(), clock=clock, log=StderrLog())
+    elif path.is_file():
+        log = SqliteLog(path, codec, clock=clock, log=StderrLog())
+    else:
         yield None
         return
-    log = SqliteLog(path, Codec(), clock=SystemClock(), log=StderrLog())
     try:
         yield log
     finally:

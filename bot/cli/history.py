@@ -171,23 +171,19 @@ async def _ask(root: Path, ask: Callable[[ChatStore], Awaitable[T]]) -> T | None
 
 async def _search(root: Path, ask: Callable[[Search], Awaitable[T]]) -> T | None:
     """The answer of the search, whose index is brought up to date, beside a gateway too; None where there is no log yet."""
-    from bot.core.events import Codec
-    from bot.core.sqlite_log import SqliteLog
     from bot.features.search.index import FILE
     from bot.features.search.service import Search
     from bot.system import SystemClock
 
-    path, clock, log = root / HOME / "shipmate.db", SystemClock(), StderrLog()
-    if not await asyncio.to_thread(path.is_file):
-        return None
-    event_log = SqliteLog(path, Codec(), clock=clock, log=log)
-    search = Search(root / HOME / FILE, event_log, clock=clock, log=log, wait=None)
-    search.exporter.start()
-    try:
-        return await ask(search)
-    finally:
-        await search.exporter.close()
-        await event_log.close()
+    async with events(root) as event_log:
+        if event_log is None:
+            return None
+        search = Search(root / HOME / FILE, event_log, clock=SystemClock(), log=StderrLog(), wait=None)
+        search.exporter.start()
+        try:
+            return await ask(search)
+        finally:
+            await search.exporter.close()
 
 
 async def _found(

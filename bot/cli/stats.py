@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bot.cli.common import HOME, AsJson, Dir, Here, counted, hint_of_folder, moment, say, say_json
+from bot.cli.common import HOME, AsJson, Dir, Here, clustered, counted, hint_of_folder, moment, say, say_json
 from bot.cli.history import people, persons
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def stats(
 
     group = None if by is None else _group(by)
     hint_of_folder(root)
-    sums = UsageSums(root / HOME)
+    sums = UsageSums(root / HOME, clustered(root))
     start = 0.0 if since is None else moment(since).timestamp()
     if group is not None:
         parts = sums.by(group.value, chat=chat, since=start)

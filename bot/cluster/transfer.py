@@ -28,7 +28,8 @@ TABLES = {
     "events": "SELECT * FROM events ORDER BY n",
     "keys": "SELECT * FROM keys ORDER BY key",
     "chats": "SELECT * FROM chats ORDER BY chat",
-    "usage": "SELECT * FROM usage ORDER BY chat, day, model",
+    "usage": "SELECT * FROM usage ORDER BY chat, hour, person, model, purpose",
+    "counts": "SELECT * FROM counts ORDER BY chat, hour, what, name",
     "facts": f"SELECT * FROM facts WHERE kind <> '{CURSOR}' ORDER BY kind, key",
 }
 """The tables of a log with their rows in order. Cursors are of a host."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from datetime import UTC, datetime
+from contextlib import closing, contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,8 +18,7 @@ from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Disk
 from bot.contracts.environment import Log as OperatorLog
 from bot.core import jsonl
-from bot.core.event_log import Entry
-from bot.core.events import Answered, Codec, Event, TurnEnded
+from bot.core.events import Codec
 from bot.core.sql_log import CONTENT, Alert, Session, SqlLog
 
 VERSION = 1
@@ -38,28 +36,60 @@ CREATE TABLE IF NOT EXISTS keys (key TEXT COLLATE "C" PRIMARY KEY, chat TEXT NOT
 CREATE TABLE IF NOT EXISTS chats (chat TEXT COLLATE "C" PRIMARY KEY, base BIGINT NOT NULL, open BIGINT);
 CREATE INDEX IF NOT EXISTS open_chats ON chats (chat) WHERE open IS NOT NULL;
 CREATE TABLE IF NOT EXISTS usage (
-  day TEXT COLLATE "C", chat TEXT COLLATE "C", model TEXT COLLATE "C", turns BIGINT NOT NULL, calls BIGINT NOT NULL, unpriced BIGINT NOT NULL,
-  input BIGINT NOT NULL, output BIGINT NOT NULL, cache_read BIGINT NOT NULL, cache_write BIGINT NOT NULL, cost DOUBLE PRECISION NOT NULL,
-  PRIMARY KEY (chat, day, model));
+  hour BIGINT, chat TEXT COLLATE "C", person TEXT COLLATE "C", model TEXT COLLATE "C", purpose TEXT COLLATE "C", turns BIGINT NOT NULL,
+  failed BIGINT NOT NULL, answered BIGINT NOT NULL, calls BIGINT NOT NULL, unpriced BIGINT NOT NULL, input BIGINT NOT NULL,
+  output BIGINT NOT NULL, cache_read BIGINT NOT NULL, cache_write BIGINT NOT NULL, cost DOUBLE PRECISION NOT NULL,
+  PRIMARY KEY (chat, hour, person, model, purpose));
+CREATE TABLE IF NOT EXISTS counts (
+  hour BIGINT, chat TEXT COLLATE "C", what TEXT COLLATE "C", name TEXT COLLATE "C", count BIGINT NOT NULL,
+  PRIMARY KEY (chat, hour, what, name));
 CREATE TABLE IF NOT EXISTS facts (kind TEXT COLLATE "C", key TEXT COLLATE "C", value TEXT NOT NULL, PRIMARY KEY (kind, key));
 CREATE SEQUENCE IF NOT EXISTS file_changes;
 CREATE TABLE IF NOT EXISTS files (
   path TEXT COLLATE "C" PRIMARY KEY, data BYTEA, size BIGINT NOT NULL, at BIGINT NOT NULL, changed BIGINT NOT NULL);
 CREATE INDEX IF NOT EXISTS changed_files ON files (changed);
 CREATE OR REPLACE FUNCTION instr(text, text) RETURNS integer IMMUTABLE LANGUAGE sql AS 'SELECT strpos($1, $2)';
+-- As the triggers in SQLite. JSON of PostgreSQL has no NUL.
+CREATE OR REPLACE FUNCTION count_event() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+  now_hour BIGINT := trunc(NEW.at / 3600);
+  told JSONB := replace(NEW.data, '\\u0000', '\\ufffd');
+BEGIN
+  IF NEW.kind = 'used' THEN
+    INSERT INTO usage AS known VALUES (
+      now_hour, NEW.chat, coalesce(told ->> 'person', ''), told ->> 'model', told ->> 'purpose', 0, 0, 0,
+      (told ->> 'error' IS NULL)::int, (told ->> 'usage' IS NOT NULL AND told ->> 'cost_usd' IS NULL)::int,
+      coalesce((told #>> '{usage,inputTokens}')::numeric, 0), coalesce((told #>> '{usage,outputTokens}')::numeric, 0),
+      coalesce((told #>> '{usage,cacheReadTokens}')::numeric, 0), coalesce((told #>> '{usage,cacheWriteTokens}')::numeric, 0),
+      coalesce((told ->> 'cost_usd')::float8, 0))
+    ON CONFLICT (chat, hour, person, model, purpose) DO UPDATE SET calls = known.calls + excluded.calls,
+      unpriced = known.unpriced + excluded.unpriced, input = known.input + excluded.input, output = known.output + excluded.output,
+      cache_read = known.cache_read + excluded.cache_read, cache_write = known.cache_write + excluded.cache_write,
+      cost = known.cost + excluded.cost;
+    INSERT INTO counts AS known VALUES (now_hour, NEW.chat, CASE WHEN told ->> 'error' IS NULL THEN 'latency' ELSE 'error' END,
+      coalesce(told ->> 'error', told ->> 'latency_ms', '0'), 1)
+    ON CONFLICT (chat, hour, what, name) DO UPDATE SET count = known.count + 1;
+  ELSIF NEW.kind = 'rated' THEN
+    INSERT INTO counts AS known VALUES (now_hour, NEW.chat, 'rating', told ->> 'rating', 1)
+    ON CONFLICT (chat, hour, what, name) DO UPDATE SET count = known.count + 1;
+  ELSIF told ->> 'end' <> 'handled' THEN
+    INSERT INTO usage AS known SELECT now_hour, NEW.chat, left(NEW.chat, strpos(NEW.chat, ':')) || coalesce(person, ''), '', '', 1,
+      (told ->> 'end' IN ('failed', 'withdrawn'))::int, (told ->> 'end' = 'answered')::int, 0, 0, 0, 0, 0, 0, 0
+      FROM events WHERE id = NEW.turn AND kind = 'received'
+    ON CONFLICT (chat, hour, person, model, purpose) DO UPDATE SET turns = known.turns + 1, failed = known.failed + excluded.failed,
+      answered = known.answered + excluded.answered;
+  END IF;
+  RETURN NULL;
+END $$;
+DROP TRIGGER IF EXISTS counted ON events;
+CREATE TRIGGER counted AFTER INSERT ON events FOR EACH ROW WHEN (NEW.kind IN ('used', 'turn_ended', 'rated'))
+EXECUTE FUNCTION count_event();
 """
 SETTINGS = """
 SET client_min_messages = warning; SET synchronous_commit = on; SET statement_timeout = '30s'; SET lock_timeout = '5s';
 SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3;
 -- A process that freezes in a transaction, or loses its network, keeps the next one from leading no longer than this.
 SET idle_in_transaction_session_timeout = '2s';
-"""
-USED = """
-INSERT INTO usage SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? WHERE NOT EXISTS (SELECT FROM events WHERE id = ?)
-ON CONFLICT (chat, day, model) DO UPDATE SET turns = usage.turns + excluded.turns, calls = usage.calls + excluded.calls,
-unpriced = usage.unpriced + excluded.unpriced, input = usage.input + excluded.input, output = usage.output + excluded.output,
-cache_read = usage.cache_read + excluded.cache_read, cache_write = usage.cache_write + excluded.cache_write,
-cost = usage.cost + excluded.cost
 """
 _NUL = "\N{REPLACEMENT CHARACTER}"
 """In the place of the one character that PostgreSQL's texts cannot have."""
@@ -138,6 +168,14 @@ def prepared(url: str, *, seconds: int = 5) -> PostgresSession:
     return session
 
 
+@contextmanager
+def reading(url: str, words: str) -> Iterator[PostgresSession]:
+    """A session that only reads. Raises `errors.StorageError`, with these words before the cause."""
+    with as_storage_error(words), closing(prepared(url)) as db:
+        db.execute("SET default_transaction_read_only = on")
+        yield db
+
+
 def has_tables(session: PostgresSession) -> bool:
     """Raises `errors.StorageError` where they are of a newer version."""
     if session.execute("SELECT to_regclass('cluster_leader') IS NULL").fetchone() == (True,):
@@ -202,10 +240,6 @@ class PostgresLog(SqlLog):
             yield self._db
         self._proven = True
 
-    def _append(self, db: Session, entries: Sequence[Entry]) -> None:
-        db.executemany(USED, [used for one in entries if (used := _used(one.event)) is not None])
-        super()._append(db, entries)
-
     def _again(self) -> bool:
         """Once, in a new session, where the one that was there is lost. A commit of unknown outcome changes nothing the second time."""
         db, self._db = self._db, None
@@ -248,19 +282,6 @@ class PostgresLog(SqlLog):
         for db in (self._db, self._read_db):
             if db is not None:
                 db.close()
-
-
-def _used(event: Event) -> tuple[Any, ...] | None:
-    """The row of `usage` that an event adds to, and its id; None where it tells of no use."""
-    day = datetime.fromtimestamp(event.at, UTC).date().isoformat()
-    match event.data:
-        case Answered(usage=used, model=model, cost_usd=cost) if used:
-            counts = (used.get(one, 0) for one in ("input", "output", "cacheRead", "cacheWrite"))
-            return (day, str(event.chat), model, 0, 1, int(cost is None), *counts, cost or 0.0, event.id)
-        case TurnEnded(end="answered"):
-            return (day, str(event.chat), "", 1, 0, 0, 0, 0, 0, 0, 0.0, event.id)
-        case _:
-            return None
 
 
 @lru_cache(maxsize=512)

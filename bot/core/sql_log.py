@@ -230,7 +230,7 @@ class SqlLog(ABC):
         ]
         positions = {str(one.event.chat): one.position for one in entries}
         with self._writing_session() as db:
-            self._append(db, entries)
+            db.executemany(APPEND, [_row(one) for one in entries])
             db.executemany(BLANK, [(raw, event.id) for one in entries for event, raw in one.blanks])
             db.executemany(KEY, keys)
             db.executemany(POSITION, [_clean(chat, one.base, one.open) for chat, one in positions.items()])
@@ -239,9 +239,6 @@ class SqlLog(ABC):
                     db.execute(FORGET, _clean(kind, key))
                 else:
                     db.execute(FACT, _clean(kind, key, json.dumps(value, ensure_ascii=False)))
-
-    def _append(self, db: Session, entries: Sequence[Entry]) -> None:
-        db.executemany(APPEND, [_row(one) for one in entries])
 
     # ------------------------------------------------------------ reading
 

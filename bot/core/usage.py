@@ -1,6 +1,6 @@
 """What the model is used for: an event for each of its calls, and sums of them that outlive the events.
 
-The sums are tables beside the log (`.ship/shipmate.db`), which the database itself keeps as events come in: by hour, chat, person, model
+The sums are tables beside the log, in its database, which itself keeps them as events come in: by hour, chat, person, model
 and purpose. What is erased goes from them by `chat` and `person`; retention leaves them.
 """
 
@@ -12,28 +12,25 @@ import math
 import sqlite3
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
 from bot import errors
 from bot.core.chats import NO_CHAT, Chats, Fact
 from bot.core.events import Used
+from bot.core.sql_log import Session
 from bot.core.sqlite_log import FILE
 from bot.telemetry import context
 from bot.telemetry.usage import TOKENS, UsageTotals, two_digits
 
 BUSY_SECONDS = 30.0
-HOUR = 3_600
+HOUR, DAY = 3_600, 86_400
 
 By = Literal["day", "person", "chat", "model"]
-_GROUPS: Mapping[By, str] = {
-    "day": "date(hour * 3600, 'unixepoch')",
-    "person": "person",
-    "chat": "chat",
-    "model": "model",
-}
+_GROUPS: Mapping[By, str] = {"day": "hour / 24", "person": "person", "chat": "chat", "model": "model"}
 _SUMS = "sum(turns), sum(failed), sum(calls), sum(input), sum(cache_read), sum(cache_write), sum(output), sum(cost), sum(unpriced)"
-_WHERE = " WHERE hour >= :hour AND (:chat IS NULL OR chat = :chat)"
+_WHERE = " WHERE hour >= ? AND chat = coalesce(?, chat)"
 
 
 class UsageRecorder:
@@ -72,10 +69,13 @@ class UsageRecorder:
 
 
 class UsageSums:
-    """Reads the sums of a folder. Blocking, for any thread and for several processes; raises `errors.StorageError`."""
+    """Reads the sums of a folder, or of the database at `url`. Blocking, for any thread and for several processes; raises
+    `errors.StorageError`.
+    """
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, url: str | None = None) -> None:
         self._path = home / FILE
+        self._url = url
 
     def total(self, *, chat: str | None = None, since: float = 0.0) -> UsageTotals:
         """All that was counted from the hour of a time on (epoch seconds), of one chat or of all."""
@@ -83,18 +83,18 @@ class UsageSums:
         with self._opened() as db:
             if db is None:
                 return found
-            for _, sums in _grouped(db, ["''"], given):
+            for _, sums in _grouped(db, ["chat IS NULL"], given):
                 found = sums
             counts: dict[str, Counter[Any]] = {
                 "error": found.errors,
                 "latency": found.latencies,
                 "rating": found.ratings,
             }
-            select = f"SELECT what, name, sum(count) FROM counts{_WHERE} GROUP BY 1, 2"  # noqa: S608 - constants
+            select = f"SELECT what, name, sum(count) FROM counts{_WHERE} GROUP BY what, name"  # noqa: S608 - constants
             for what, name, count in db.execute(select, given):
                 counts[what][int(name) if what == "latency" else name] += count
-            models = f"SELECT model, sum(calls) FROM usage{_WHERE} GROUP BY 1 HAVING sum(calls)"  # noqa: S608 - constants
-            found.models.update(dict(db.execute(models, given)))
+            models = f"SELECT model, sum(calls) FROM usage{_WHERE} GROUP BY model HAVING sum(calls) > 0"  # noqa: S608 - constants
+            found.models.update(dict(db.execute(models, given).fetchall()))
         return found
 
     def by(self, name: By, *, chat: str | None = None, since: float = 0.0) -> list[tuple[str, UsageTotals]]:
@@ -104,19 +104,20 @@ class UsageSums:
         with self._opened() as db:
             groups = _grouped(db, [_GROUPS[name]], _given(chat, since)) if db is not None else ()
             found = [(one, sums) for (one,), sums in groups]
+        if name == "day":
+            return [(datetime.fromtimestamp(day * DAY, UTC).date().isoformat(), sums) for day, sums in found]
         if name == "model":
             found = [one for one in found if one[0]]
-        if name != "day":
-            found.sort(key=lambda one: (-one[1].cost, -one[1].prompt, one[0]))
-        return found
+        return sorted(found, key=lambda one: (-one[1].cost, -one[1].prompt, one[0]))
 
     def last_chats(self, people: Collection[str]) -> dict[str, str]:
         """The chat in which each of these people caused something last."""
+        if not people:
+            return {}
         marks = ", ".join("?" * len(people))
-        select = f"SELECT person, chat, max(hour) FROM usage WHERE person IN ({marks}) GROUP BY 1"  # noqa: S608 - marks
+        select = f"SELECT person, chat FROM usage WHERE person IN ({marks}) GROUP BY person, chat ORDER BY max(hour)"  # noqa: S608 - marks
         with self._opened() as db:
-            rows = db.execute(select, tuple(people)) if db is not None else ()
-            return {person: chat for person, chat, _ in rows}
+            return dict(db.execute(select, tuple(people)).fetchall()) if db is not None else {}
 
     def spent(self, since: float) -> list[tuple[tuple[str, ...], UsageTotals]]:
         """The same by chat, person and model together."""
@@ -125,22 +126,29 @@ class UsageSums:
             return [] if db is None else list(_grouped(db, groups, _given(None, since)))
 
     @contextlib.contextmanager
-    def _opened(self) -> Iterator[sqlite3.Connection | None]:
-        """A connection that reads; None where nothing was ever written."""
+    def _opened(self) -> Iterator[Session | None]:
+        """A session that reads; None where nothing was ever written."""
+        words = "the sums of usage cannot be read"
+        if self._url is not None:
+            from bot.core.postgres_log import reading  # its library is there where it is wanted
+
+            with reading(self._url, words) as session:
+                yield session
+            return
         if not self._path.exists():
             yield None
             return
         address = f"{self._path.absolute().as_uri()}?mode=ro"
         with (
-            errors.as_storage_error("the sums of usage cannot be read", sqlite3.Error, OSError),
+            errors.as_storage_error(words, sqlite3.Error, OSError),
             contextlib.closing(sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS)) as db,
         ):
             yield db
 
 
 def _grouped(
-    db: sqlite3.Connection, groups: Sequence[str], given: Mapping[str, Any]
-) -> Iterator[tuple[tuple[str, ...], UsageTotals]]:
+    db: Session, groups: Sequence[str], given: Sequence[Any]
+) -> Iterator[tuple[tuple[Any, ...], UsageTotals]]:
     names = ", ".join(groups)
     select = f"SELECT {_SUMS}, {names} FROM usage{_WHERE} GROUP BY {names} ORDER BY {names}"  # noqa: S608 - constants
     for turns, failed, calls, fresh, read, write, answer, cost, unpriced, *group in db.execute(select, given):
@@ -148,5 +156,5 @@ def _grouped(
         yield tuple(group), UsageTotals(turns, failed, calls, tokens=tokens, cost=cost, unpriced=unpriced)
 
 
-def _given(chat: str | None, since: float) -> Mapping[str, Any]:
-    return {"chat": chat, "hour": math.floor(since / HOUR)}
+def _given(chat: str | None, since: float) -> Sequence[Any]:
+    return math.floor(since / HOUR), chat

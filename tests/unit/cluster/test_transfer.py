@@ -35,8 +35,8 @@ async def fill(path: Path) -> None:
     log = SqliteLog(path, Codec(), clock=SystemClock(), log=MemoryLog())
     for number in range(1, 40):
         log.append([entry(number, received(f"k{number}"))])
-    answer = events.Answered("a", [], "end_turn", "one", usage={"input": 5, "output": 2}, cost_usd=0.1)
-    log.append([entry(40, answer), entry(41, events.FactSet("locale", "a", {"language": "zh"}))])
+    used = events.Used("one", "turn", "telegram:1", {"inputTokens": 5, "outputTokens": 2}, 0.1)
+    log.append([entry(40, used), entry(41, events.FactSet("locale", "a", {"language": "zh"}))])
     log.append([entry(1, events.Closed("x"), OTHER, position=Position(1, None))])
     await log.committed()
     await log.move_cursor("archive", 7)
@@ -61,6 +61,7 @@ async def test_every_row_moves_and_comes_back(tmp_path: Path, url: str) -> None:
         "keys": 39,
         "chats": 2,
         "usage": 1,
+        "counts": 1,
         "facts": 1,
         "files": 1,
     }

@@ -15,10 +15,12 @@ import pytest
 
 from bot import errors
 from bot.core import events, sql_log, sqlite_log
-from bot.core.event_log import EventLog, MemoryLog
+from bot.core.event_log import Entry, EventLog, MemoryLog
 from bot.core.events import Codec, Damaged
 from bot.core.sqlite_log import SqliteLog
+from bot.core.usage import By, UsageSums
 from bot.system import SystemClock, SystemDisk
+from bot.telemetry.usage import UsageTotals
 from bot.testing.log import MemoryLog as Lines
 from tests import postgres
 from tests.contracts.event_log import ONE, OTHER, EventLogContract, entry, received
@@ -160,6 +162,64 @@ async def test_what_nobody_waits_for_is_written_all_the_same(
         log.watch(lambda _: written.set())
         log.append([entry(1, received())])
         await asyncio.wait_for(written.wait(), 60)
+
+
+@pytest.mark.parametrize(
+    "contract",
+    [
+        TestSqliteLog(),
+        pytest.param(
+            TestPostgresLog(),
+            marks=pytest.mark.skipif(postgres.programs() is None, reason=postgres.MISSING),
+        ),
+    ],
+    ids=["sqlite", "postgresql"],
+)
+async def test_sums_of_usage_are_the_same_in_each_database(tmp_path: Path, contract: Any) -> None:
+    def at(one: Entry, hours: int, turn: str = "") -> Entry:
+        return replace(one, event=replace(one.event, at=one.event.at + 3_600 * hours, turn=turn or None))
+
+    url = postgres.shared().schema("event_log") if isinstance(contract, TestPostgresLog) else None
+    sums = UsageSums(tmp_path, url)
+    assert sums.total() == UsageTotals()
+    tokens = {"inputTokens": 5, "outputTokens": 2, "cacheReadTokens": 3, "cacheWriteTokens": 1}
+    used = events.Used("one", "turn", "telegram:7", tokens, 0.25, latency_ms=120)
+    said = [entry(1, received("k1")), entry(2, received("k2")), entry(3, received("k3"))]
+    written = [
+        *said,
+        at(entry(4, used), 0),
+        at(entry(5, replace(used, model="two", cost_usd=None, latency_ms=0)), 24),
+        at(entry(6, events.Used("two", "turn", error="Over\0loaded")), 24),
+        at(entry(7, events.TurnEnded("answered", "\0")), 0, said[0].event.id),
+        at(entry(8, events.TurnEnded("failed")), 24, said[1].event.id),
+        at(entry(9, events.TurnEnded("handled")), 24, said[2].event.id),
+        at(entry(10, events.TurnEnded("answered")), 24, "no message"),
+        at(entry(11, events.Rated("good")), 24),
+        at(entry(1, replace(used, purpose="memory"), OTHER), 25),
+    ]
+    async with contract.opened((tmp_path, url) if url else tmp_path) as log:
+        for _ in range(2):
+            log.append(written)
+            await log.committed()
+    total = sums.total()
+    assert (total.turns, total.failed, total.calls, total.unpriced, total.cost) == (2, 1, 3, 1, 0.5)
+    assert total.tokens == {name: 3 * count for name, count in tokens.items()}
+    assert (total.models, total.latencies) == ({"one": 2, "two": 1}, {120: 2, 0: 1})
+    assert (total.errors.total(), total.ratings) == (1, {"good": 1})
+    start = said[0].event.at
+    since = sums.total(chat=str(ONE), since=start + 3_600)
+    assert (since.turns, since.calls, since.cost) == (1, 1, 0.0)
+
+    def calls(by: By) -> list[tuple[str, int, int]]:
+        return [(name, one.turns, one.calls) for name, one in sums.by(by)]
+
+    assert calls("day") == [("2023-11-14", 1, 1), ("2023-11-15", 1, 2)]
+    assert calls("person") == [("telegram:7", 2, 3), ("", 0, 0)]
+    assert calls("chat") == [(str(ONE), 2, 2), (str(OTHER), 0, 1)]
+    assert calls("model") == [("one", 0, 2), ("two", 0, 1)]
+    assert sums.last_chats(["telegram:7", "telegram:8"]) == {"telegram:7": str(OTHER)}
+    assert sums.last_chats([]) == {}
+    assert [group for group, _ in sums.spent(start + 3_600 * 25)] == [(str(OTHER), "telegram:7", "one")]
 
 
 @pytest.mark.skipif(postgres.programs() is None, reason=postgres.MISSING)
