@@ -1,4 +1,4 @@
-"""The journal in PostgreSQL, seen from outside."""
+"""The log in PostgreSQL, seen from outside."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SECRET = "geheim-und-lang"  # it is part of an address; the server asks for none
 
 @pytest.fixture
 def clustered(world: World) -> World:
-    """A world whose Shipmate has its journal in PostgreSQL."""
+    """A world whose Shipmate has its log in PostgreSQL."""
     world.only("telegram")
     world.config["engine"] = {"kind": "postgresql", "databaseUrl": "${DATABASE_URL}"}
     world.process.env["DATABASE_URL"] = postgres.shared().log().replace("@/", f":{SECRET}@/")
@@ -68,13 +68,22 @@ async def test_a_turn_that_was_killed_goes_on_from_the_database(clustered: World
     code, told = await shipmate(world, "doctor")
     assert (code, "wrong  database: fsync or full_page_writes is off" in told) == (78, True)
     request_id = next(line["requestId"] for line in world.log() if line["kind"] == "turn_end")
-    assert "journal" in (await shipmate(world, "trace", request_id, "--full"))[1]
-    assert not (world.root / ".ship" / "journal.db").exists()
+    for words, shown in (
+        (("trace", request_id, "--full"), "received: message"),
+        (("history", "telegram:chat:1001", "--transcript"), "do not lose me"),
+        (("history", "telegram:chat:1001", "--search", "lose"), "do not lose me"),
+        (("stats",), "turns    2\n"),
+        (("stats", "--by", "chat", "--json"), '"chat": "telegram:chat:1001", "turns": 2'),
+        (("stats", "--by", "person"), "telegram:1001"),
+    ):
+        code, told = await shipmate(world, *words)
+        assert (code, shown in told) == (0, True), (words, told)
+    assert not (world.root / ".ship" / "shipmate.db").exists()
     assert SECRET.encode() not in world.everything_on_disk()
 
 
 @pytest.mark.torture
-async def test_the_journal_moves_to_the_database_and_back(clustered: World) -> None:
+async def test_the_log_moves_to_the_database_and_back(clustered: World) -> None:
     world, url = clustered, clustered.process.env["DATABASE_URL"]
     engine = world.config.pop("engine")
 
