@@ -41,6 +41,10 @@ _BEAT = "UPDATE cluster_leader SET beats = beats + 1 WHERE epoch = ? AND holder 
 _LEASE = "SELECT epoch, holder, beats FROM cluster_leader"
 _TAKE = """UPDATE cluster_leader SET epoch = epoch + 1, holder = ?, beats = beats + 1
     WHERE epoch = ? AND holder = ? AND beats = ?"""
+_END_FROZEN = """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+    WHERE application_name = 'shipmate' AND datname = current_database() AND usename = current_user
+    AND state <> 'idle' AND wait_event = 'ClientRead' AND state_change < clock_timestamp() - INTERVAL '2 s'"""
+"""Ends sessions that have sent a part of a transaction, and nothing since. In a pipeline the server's timeouts do not end them all."""
 _RELEASE = "UPDATE cluster_leader SET holder = '' WHERE epoch = ? AND holder = ?"
 _FORGET = "DELETE FROM cluster_hosts WHERE holder = ? OR seen_at < clock_timestamp() - INTERVAL '1 day'"
 _HOSTS = """SELECT h.holder, l.holder IS NOT NULL FROM cluster_hosts h LEFT JOIN cluster_leader l ON l.holder = h.holder
@@ -179,6 +183,7 @@ class PostgresLeadership:
             self._seen, self._since = found, asked
         if self.leader and asked - self._since < LEASE:
             return
+        db.execute(_END_FROZEN)
         if not db.execute(_TAKE, (self.holder, *(epoch, self.leader, found[2]))).rowcount:
             return
         self._log.write("cluster", "this process leads now", epoch=epoch + 1, before=self.leader)

@@ -39,7 +39,7 @@ PUT = """INSERT INTO files VALUES (?, ?, ?, ?, nextval('file_changes')) ON CONFL
 REMOVE = "UPDATE files SET data = NULL, size = 0, at = 0, changed = nextval('file_changes') WHERE path = ?"
 STORE = "SELECT store FROM cluster_leader"
 ERASED = """UPDATE cluster_leader SET store = DEFAULT; DELETE FROM files WHERE data IS NULL;
-    VACUUM FULL events, keys, chats, usage, facts, files"""
+    VACUUM FULL events, keys, chats, usage, counts, facts, files"""
 
 
 def is_name(name: str) -> bool:

@@ -143,6 +143,29 @@ async def test_one_that_froze_in_a_transaction_holds_nobody_up_and_writes_nothin
         assert db.execute("SELECT 1 FROM facts WHERE kind = 'late'").fetchone() is None
 
 
+async def test_one_that_froze_before_the_server_had_all_of_its_transaction_holds_nobody_up(
+    candidate: Candidate, url: str
+) -> None:
+    frozen = candidate("a")
+    await leads(frozen)
+    epoch = frozen.epoch
+    await frozen.close()
+    await asyncio.to_thread(postgres.lease, url, "a")
+
+    async def write_slowly(db: PostgresSession) -> None:
+        with db.leading(epoch):
+            db.execute("INSERT INTO facts VALUES ('late', 'k', 'v')")
+            # The server has done this, and waits for the rest of the pipeline: to it the session is at work.
+            db.execute("SELECT epoch FROM cluster_leader FOR SHARE").fetchone()
+            await leads(candidate("b"))
+
+    with contextlib.closing(PostgresSession(url)) as db:
+        with pytest.raises((psycopg.Error, errors.StorageError)):
+            await write_slowly(db)
+    with contextlib.closing(PostgresSession(url)) as db:
+        assert db.execute("SELECT 1 FROM facts WHERE kind = 'late'").fetchone() is None
+
+
 async def test_one_that_was_suspended_leads_only_once_the_database_has_said_so(
     candidate: Candidate, url: str
 ) -> None:
