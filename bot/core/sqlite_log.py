@@ -15,7 +15,7 @@ from bot import errors
 from bot.contracts.environment import Clock
 from bot.contracts.environment import Log as OperatorLog
 from bot.core.events import Codec
-from bot.core.sql_log import CONTENT, FACT, Alert, SqlLog
+from bot.core.sql_log import CONTENT, CURSOR, FACT, Alert, SqlLog
 from bot.disk_reserve import DiskReserve
 
 FILE = "shipmate.db"
@@ -214,6 +214,8 @@ def _salvage(path: Path, db: sqlite3.Connection) -> None:
     db.execute(
         "INSERT OR IGNORE INTO chats SELECT chat, min(seq), min(seq) FROM events GROUP BY chat"
     )  # a chat whose position was lost is folded whole
+    # Numbers of commits may be given again: what has a cursor looks at all of it.
+    db.execute("DELETE FROM facts WHERE kind = ?", (CURSOR,))
     for _, statement in triggers:
         db.execute(statement)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bot import errors
 from bot.contracts.identity import ChatKey
-from bot.core import file_names, jsonl
+from bot.core import events, file_names, jsonl
 from bot.core.archive import lines
 from bot.core.archive.line_fold import LineFold
 from bot.core.archive.store import ChatStore
@@ -74,7 +74,8 @@ class ArchiveExport(Export):
         with errors.as_storage_error("the archive cannot be read"):
             lines_of = await asyncio.to_thread(self._newest, file_names.encode(chat))
         for request, seq in lines_of:
-            if await self._log.chat_of(request) is not None:
+            event = next(iter(await self._log.read(chat, seq, pending=False)), None)
+            if event is not None and event.seq == seq and _is_of(event, request):
                 return seq
         return 0
 
@@ -108,3 +109,14 @@ class ArchiveExport(Export):
         if self._dirty:
             self._store.disk.sync(self._store.folder)
         self._dirty.clear()
+
+
+def _is_of(event: Event, request: str) -> bool:
+    """True for an event that completes a line of this request."""
+    match event.data:
+        case events.Received(inbound) | events.Edited(inbound) | events.Deleted(inbound):
+            return request in {event.id, event.turn, inbound.request_id}
+        case events.RowEnded():
+            return event.turn == request
+        case _:
+            return isinstance(event.data, events.Removed)
