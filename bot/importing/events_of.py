@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -83,8 +84,8 @@ def events_of(source: Source) -> Found:
     for chat in sorted({*inbox, *sent_in}, key=str):
         facts[chat] += _life(source, chat, inbox.get(chat, []), pending)
     taken = {one.inbound.request_id for rows in inbox.values() for one in rows}
-    for chat, found in archived.facts(taken).items():
-        facts[chat] += found
+    for chat, lines in archived.facts(taken).items():
+        facts[chat] += lines
     facts[NO_CHAT] += _gateway(source)
     found = Found(
         keys=[(row["key"].partition(":")[2], str(NO_CHAT), 0) for row in source.rows("keys")],
@@ -153,11 +154,11 @@ def _life(
             facts += _turn(source, turn, members, mine, sent)
     known = {f.data.row for f in facts if isinstance(f.data, events.Queued)}
     asked = {row["id"]: row for row in source.rows("approvals")}
-    for row in sent:
-        question = asked.get(row["question_id"])  # of a failure it names the turn
-        here = question["chat_key"] if question is not None else row["chat_key"]
-        if here == str(chat) and row["id"] not in known:
-            facts += _out(row, turns, asked)
+    for out in sent:
+        question = asked.get(out["question_id"])  # of a failure it names the turn
+        here = question["chat_key"] if question is not None else out["chat_key"]
+        if here == str(chat) and out["id"] not in known:
+            facts += _out(out, turns, asked)
     return facts
 
 
@@ -185,75 +186,56 @@ def _turn(
 ) -> list[_Fact]:
     """The facts of one turn, in the order of what it did."""
     name, at = turn["id"], max(turn["begun_at"], *(one.at for one in members))
-    facts = [
-        _Fact(at, events.TurnStarted(tuple(one.inbound.request_id for one in members), BOOT), name, name)
-    ]
-
-    def add(when: float, data: EventData, made_from: str) -> None:
-        nonlocal at
-        at = max(at, when)
-        facts.append(_Fact(at, data, made_from, name))
-
+    requests = tuple(one.inbound.request_id for one in members)
+    facts = [_Fact(at, events.TurnStarted(requests, BOOT), name, name)]
     steps = {row["id"]: row for row in source.rows("steps") if row["request_id"] == name}
-    begun = dict[str, bool]()
-    ended = turn["state"] in ENDS
     for number, line in enumerate(lines):
-        message, when, uuid = line.get("message"), line["ts"] / 1000, line["uuid"]
         if line["type"] == "assistant":
-            data = line.get("data") or {}
-            add(when, events.Asked(uuid, BOOT, data.get("model", "")), f"{uuid} asked")
-            kept = (
-                message["content"]
-                if isinstance(message["content"], list)
-                else [{"type": "text", "text": message["content"]}]
-            )
-            origin = message.get("origin")
-            add(when, events.Answered(uuid, kept, data.get("stopReason"), origin=origin), uuid)
-            for block in kept:
-                step = steps.get(block.get("id", "")) if block["type"] == "tool_use" else None
-                if step is not None:
-                    begun[step["id"]] = True
-                    add(
-                        step["began_at"],
-                        events.ToolStarted(step["id"], step["name"], BOOT),
-                        f"{step['id']} begun",
-                    )
-                    for row in [
-                        one for one in sent if one["step_id"] == step["id"] and one["request_id"] == name
-                    ]:
-                        for one in _out(row, {name: turn}, {}):
-                            add(one.at, one.data, one.made_from)
-                    if step["result"] is not None:
-                        add(
-                            step["ended_at"],
-                            events.ToolEnded(step["id"], json.loads(step["result"])),
-                            step["id"],
-                        )
-        elif line["type"] == "user" and message is not None:
-            results = [
-                one
-                for one in message["content"]
-                if isinstance(one, dict) and one.get("type") == "tool_result"
-            ]
-            if not results:
-                members_told = (
-                    tuple(one.inbound.request_id for one in members) if number == 0 or not facts else ()
-                )
-                told = _sources(message, members) or members_told
-                add(when, events.Told(message, told), uuid)
-            for one in results:
-                call = one["tool_use_id"]
-                if steps.get(call, {}).get("result") is None:
-                    add(when, events.ToolEnded(call, one), call)
-    if ended:
-        add(turn["ended_at"] or at, events.TurnEnded(ENDS[turn["state"]]), f"{name} ended")
-    return facts
+            facts += _answer(line, turn, steps, sent)
+        elif line.get("message") is not None:
+            facts += _told(line, name, steps, requests, first=number == 0)
+    if turn["state"] in ENDS:
+        end = events.TurnEnded(ENDS[turn["state"]])
+        facts.append(_Fact(turn["ended_at"] or at, end, f"{name} ended", name))
+    times = itertools.accumulate((one.at for one in facts), max)
+    return [replace(one, at=when) for one, when in zip(facts, times, strict=True)]
 
 
-def _sources(message: Json, members: Sequence[_Row]) -> tuple[str, ...]:
-    """The messages whose words the model was told: its line names them."""
-    raw = json.dumps(message)
-    return tuple(one.inbound.request_id for one in members if one.inbound.request_id in raw)
+def _answer(line: Json, turn: Json, steps: Mapping[str, Json], sent: Sequence[Json]) -> Iterator[_Fact]:
+    """The facts of an answer of the model, and of the tools that it called."""
+    name, when, uuid = turn["id"], line["ts"] / 1000, line["uuid"]
+    message, data = line["message"], line.get("data") or {}
+    content = message["content"]
+    kept = content if isinstance(content, list) else [{"type": "text", "text": content}]
+    yield _Fact(when, events.Asked(uuid, BOOT, data.get("model", "")), f"{uuid} asked", name)
+    answer = events.Answered(uuid, kept, data.get("stopReason"), origin=message.get("origin"))
+    yield _Fact(when, answer, uuid, name)
+    for step in [steps[one["id"]] for one in kept if one["type"] == "tool_use" and one["id"] in steps]:
+        call = step["id"]
+        yield _Fact(step["began_at"], events.ToolStarted(call, step["name"], BOOT), f"{call} begun", name)
+        for row in sent:
+            if row["step_id"] == call and row["request_id"] == name:
+                yield from _out(row, {name: turn}, {})
+        if step["result"] is not None:
+            yield _Fact(step["ended_at"], events.ToolEnded(call, json.loads(step["result"])), call, name)
+
+
+def _told(
+    line: Json, turn: str, steps: Mapping[str, Json], requests: tuple[str, ...], *, first: bool
+) -> Iterator[_Fact]:
+    """The facts of a message to the model: words, or the results of tools. The `first` one has the words of all `requests`."""
+    message, when = line["message"], line["ts"] / 1000
+    results = [
+        one for one in message["content"] if isinstance(one, dict) and one.get("type") == "tool_result"
+    ]
+    if not results:
+        raw = json.dumps(message)
+        named = tuple(one for one in requests if one in raw)
+        yield _Fact(when, events.Told(message, named or (requests if first else ())), line["uuid"], turn)
+    for one in results:
+        call = one["tool_use_id"]
+        if steps.get(call, {}).get("result") is None:
+            yield _Fact(when, events.ToolEnded(call, one), call, turn)
 
 
 def _out(row: Json, turns: Mapping[str, Json], asked: Mapping[str, Json]) -> Iterator[_Fact]:

@@ -21,8 +21,6 @@ from bot import backup
 from bot.contracts.base import Json
 from bot.system import SystemClock, SystemDisk
 from tests.blackbox.conftest import eventually
-from tests.corpus.make import JOURNALS, expected, make
-from tests.corpus.scenes import SCENES
 from tests.corpus.stage import ANN, Stage, staged
 from tests.torture import scene
 from tests.torture.inside import quick_ends
@@ -34,7 +32,8 @@ TICK = 0.3
 QUIET = 6
 STEP = 15.0
 """Seconds between two polls: longer than one is held, a third of a silence that is told of."""
-NEWEST = JOURNALS / str(schema.NEWEST)
+JOURNALS = Path(__file__).parent / "journals"
+NEWEST = JOURNALS / "17"
 CORPUS = sorted(path.parent for path in JOURNALS.glob("*/*/journal.sql"))
 
 
@@ -43,7 +42,6 @@ async def test_unfinished_work_that_was_left_is_finished(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quick_ends(monkeypatch)
-    monkeypatch.setenv("SHIPMATE_CORE", "log")
     await finished(folder, tmp_path)
     assert (tmp_path / ".ship" / "before-0.2" / "journal.db").exists()
 
@@ -62,23 +60,6 @@ def _carried(home: Path) -> None:
     shutil.rmtree(home)
     backup.restore(file, home, disk=disk, moved=True)
     file.unlink()
-
-
-async def test_a_journal_of_this_version_is_made_and_finished(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    quick_ends(monkeypatch)
-    name = "inbound-joined"
-    await make(name, SCENES[name], tmp_path / "made")
-    made, root = tmp_path / "made" / name, tmp_path / "root"
-    root.mkdir()
-    await finished(made, root)
-
-
-def test_what_is_kept_of_this_version_is_that_of_its_scenes() -> None:
-    assert {path.parent.name: path.read_text("utf-8") for path in NEWEST.glob("*/expected.json")} == {
-        name: expected(scene) for name, scene in SCENES.items()
-    }
 
 
 def unfinished(root: Path) -> list[str]:
