@@ -1,6 +1,6 @@
-"""Journals that a process left with work in every state: another one opens them and finishes the work.
+"""Folders that a process of 0.1 left with work in every state: a process of today takes them over and finishes the work.
 
-`journals/VERSION/NAME` holds what `stage` wrote; `expected.json` says what that is and what has to come of it.
+`journals/VERSION/NAME` holds one; `expected.json` says what that is and what has to come of it.
 """
 
 from __future__ import annotations
@@ -8,18 +8,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import shutil
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from bot.journal import schema
 
-from bot import backup
 from bot.contracts.base import Json
-from bot.system import SystemClock, SystemDisk
 from tests.blackbox.conftest import eventually
 from tests.corpus.stage import ANN, Stage, staged
 from tests.torture import scene
@@ -33,7 +29,6 @@ QUIET = 6
 STEP = 15.0
 """Seconds between two polls: longer than one is held, a third of a silence that is told of."""
 JOURNALS = Path(__file__).parent / "journals"
-NEWEST = JOURNALS / "17"
 CORPUS = sorted(path.parent for path in JOURNALS.glob("*/*/journal.sql"))
 
 
@@ -46,36 +41,19 @@ async def test_unfinished_work_that_was_left_is_finished(
     assert (tmp_path / ".ship" / "before-0.2" / "journal.db").exists()
 
 
-async def test_what_was_left_is_backed_up_restored_elsewhere_and_finished(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    quick_ends(monkeypatch)
-    await finished(NEWEST / "album-asked", tmp_path, _carried)
-
-
-def _carried(home: Path) -> None:
-    """Everything goes through a backup."""
-    file, disk = home.parent / "backup", SystemDisk()
-    assert not backup.write(home, file, disk=disk, clock=SystemClock()).running
-    shutil.rmtree(home)
-    backup.restore(file, home, disk=disk, moved=True)
-    file.unlink()
-
-
 def unfinished(root: Path) -> list[str]:
     """The chats in which something is not at its end."""
     with contextlib.closing(sqlite3.connect(root / ".ship" / "shipmate.db", timeout=5)) as db:
         return [chat for (chat,) in db.execute("SELECT chat FROM chats WHERE open IS NOT NULL")]
 
 
-async def finished(folder: Path, root: Path, before: Callable[[Path], None] = lambda _: None) -> None:
-    """Start on what was left, once `before` has been done to its `.ship`, and see what comes of it."""
+async def finished(folder: Path, root: Path) -> None:
+    """Start on what was left, and see what comes of it."""
     known = json.loads((folder / "platform.json").read_text("utf-8"))
     after = json.loads((folder / "expected.json").read_text("utf-8"))
     async with staged(root, known["settings"], known["now"] + after["down"]) as stage:
         stage.take_up(known)
         stage.read(folder)
-        before(root / ".ship")
         await stage.start()
         for payload in known["slack"]["unconfirmed"]:
             await stage.slack.envelope(payload)
