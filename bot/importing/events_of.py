@@ -19,10 +19,11 @@ from bot.contracts.approvals import Approval, ApprovalRecord, QuestionButtons, V
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
-from bot.contracts.outbound import StoredFile
+from bot.contracts.outbound import Address, StoredFile
 from bot.core import events, file_names
 from bot.core.chats import NO_CHAT
 from bot.core.events import Codec, Event, EventData
+from bot.words import DEFAULT, say, speaking
 
 BOOT = "before-0.2"
 """The boot of all that 0.1 has begun: no process of today has it, so what is open was cut off."""
@@ -48,6 +49,8 @@ class Source:
     codec: Codec
     needs_turn: Callable[[Inbound], bool]
     is_operator: Callable[[Inbound], bool]
+    prefix: Callable[[Inbound], str]
+    """The prefix of commands where somebody wrote."""
 
     def rows(self, table: str, more: str = "") -> list[dict[str, Any]]:
         cursor = self.db.execute(f"SELECT * FROM {table} {more}")  # noqa: S608 - names of this module alone
@@ -92,7 +95,10 @@ def events_of(source: Source) -> Found:
     )
     for chat, told in facts.items():
         told.sort(key=lambda one: one.at)  # stable: what one row tells stays in its order
-        found.chats[chat] = [_event(chat, number, one) for number, one in enumerate(told, 1)]
+        once = dict[tuple[str, str], _Fact]()
+        for one in told:  # each message of a question states that it was asked
+            once.setdefault((one.made_from, one.data.kind), one)
+        found.chats[chat] = [_event(chat, number, one) for number, one in enumerate(once.values(), 1)]
     return found
 
 
@@ -149,7 +155,9 @@ def _life(
     for name, turn in turns.items():
         members = [one for one in rows if one.turn == name and one.inbound.kind in {"message", "edit"}]
         members = [one for one in members if not (one.inbound.command and not source.needs_turn(one.inbound))]
-        if members:
+        if members and members[0].inbound.command is not None and turn["state"] not in ENDS:
+            facts += _cut_off(source, name, members[0])
+        elif members:
             mine = [] if name in dropped else [line for line in lines if line.get("requestId") == name]
             facts += _turn(source, turn, members, mine, sent)
     known = {f.data.row for f in facts if isinstance(f.data, events.Queued)}
@@ -201,6 +209,21 @@ def _turn(
     return [replace(one, at=when) for one, when in zip(facts, times, strict=True)]
 
 
+def _cut_off(source: Source, turn: str, row: _Row) -> Iterator[_Fact]:
+    """The facts of a command of which nobody knows whether it is done: it is not done again, and its person is told."""
+    inbound = row.inbound
+    languages = {UserRef(one["channel"], one["user_id"]): one["language"] for one in source.rows("locales")}
+    language = languages.get(inbound.person) or DEFAULT
+    with speaking(language):
+        words = say("commands.cut_off", prefix=source.prefix(inbound))
+    to = Address.of(inbound)
+    told = events.Queued(
+        f"{turn}/end", to.target, words, "notice", to.channel, to.chat_id, to.chat_type, language=language
+    )
+    for data in (events.TurnStarted((turn,), BOOT), told, events.TurnEnded("handled")):
+        yield _Fact(row.at, data, f"{turn} {data.kind}", turn)
+
+
 def _answer(line: Json, turn: Json, steps: Mapping[str, Json], sent: Sequence[Json]) -> Iterator[_Fact]:
     """The facts of an answer of the model, and of the tools that it called."""
     name, when, uuid = turn["id"], line["ts"] / 1000, line["uuid"]
@@ -245,6 +268,8 @@ def _out(row: Json, turns: Mapping[str, Json], asked: Mapping[str, Json]) -> Ite
     turn = question["request_id"] if question is not None else request
     choices = json.loads(row["choices"]) if row["choices"] else []
     place = ChatKey.parse(row["chat_key"])
+    if question is not None:  # it is known by its place
+        name = f"{question['id']}/{place}/{name}"
     queued = events.Queued(
         name,
         json.loads(row["target"]),
@@ -287,7 +312,7 @@ def _out(row: Json, turns: Mapping[str, Json], asked: Mapping[str, Json]) -> Ite
 
 
 def _asked(row: Json) -> Iterator[_Fact]:
-    """The facts of a question; each of its messages states them, with the same ids."""
+    """The facts of a question."""
     try:
         asked = _APPROVALS.validate_json(row["asked"])
     except ValidationError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import shutil
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator
@@ -16,6 +17,9 @@ from pathlib import Path
 import pytest
 
 from bot.contracts.base import Json
+from bot.core.chat import Chat
+from bot.core.events import Codec
+from bot.importing.ship import import_ship
 from tests.blackbox.conftest import eventually
 from tests.corpus.stage import ANN, Stage, staged
 from tests.torture import scene
@@ -145,4 +149,70 @@ def _as_said(texts: list[str], expected: list[str | dict[str, str]]) -> bool:
     return len(texts) == len(expected) and all(
         text.startswith(begins) and text.endswith(ends) and len(text) == length
         for text, (begins, ends, length) in zip(texts, wanted, strict=True)
+    )
+
+
+async def test_what_0_1_has_left_is_kept_until_a_process_has_ended_on_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick_ends(monkeypatch)
+    backup = tmp_path / ".ship" / "before-0.2"
+    async with staged(tmp_path, {}) as stage:
+        stage.read(JOURNALS / "17" / "inbound-answered-not-closed")
+        with monkeypatch.context() as patch:  # the first start fails after the import
+            patch.setattr("bot.lifecycle.connect_all", None)
+            with pytest.raises(TypeError):
+                await stage.start()
+        for kept in (True, False):
+            assert (backup / "journal.db").exists()
+            await stage.start()
+            assert backup.exists() == kept
+            await stage.end()
+        assert [line["message"] for line in stage.world.log() if "before-0.2" in line["message"]] == [
+            "the .ship of 0.1 is imported, and kept in before-0.2",
+            "before-0.2, the .ship of 0.1, is removed",
+        ]
+
+
+@pytest.mark.parametrize("name", ["approval-waits", "inbound-merged", "job-planned-abroad"])
+async def test_an_import_that_is_cut_off_anywhere_is_made_again_with_the_same_events(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename, results = Path.replace, list[list[tuple[str, ...]]]()
+    for dies_at in range(100):
+        left, root = [dies_at], tmp_path / "root"
+        shutil.rmtree(root, ignore_errors=True)
+        root.mkdir()
+
+        def replace(source: Path, target: Path, left: list[int] = left) -> Path:
+            left[0] -= 1
+            if left[0] == 0:
+                raise OSError("killed")
+            return rename(source, target)
+
+        async with staged(root, {}) as stage:
+            stage.read(JOURNALS / "17" / name)
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "replace", replace)
+            with contextlib.suppress(OSError):
+                _import(root / ".ship")
+        _import(root / ".ship")
+        with contextlib.closing(sqlite3.connect(root / ".ship" / "shipmate.db")) as db:
+            tables = ("events", "keys", "facts", "chats")
+            results.append([row for one in tables for row in db.execute(f"SELECT * FROM {one}")])
+        assert (root / ".ship" / "before-0.2" / "journal.db").exists()
+        if left[0] > 0:
+            break
+    assert len(results) > 4
+    assert all(one == results[0] for one in results)
+
+
+def _import(home: Path) -> None:
+    import_ship(
+        home,
+        Codec(),
+        Chat,
+        needs_turn=lambda one: one.kind == "message",
+        is_operator=lambda _: False,
+        prefix=lambda _: "/",
     )
