@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import json
 import sqlite3
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,6 +23,7 @@ from bot.contracts.outbound import Address, StoredFile
 from bot.core import events, file_names
 from bot.core.chats import NO_CHAT
 from bot.core.events import Codec, Event, EventData
+from bot.core.removal import SENDS
 from bot.words import DEFAULT, say, speaking
 
 BOOT = "before-0.2"
@@ -147,9 +148,8 @@ def _life(
     facts = list[_Fact]()
     turns = {row["id"]: row for row in source.rows("turns") if row["chat_key"] == str(chat)}
     lines, dropped = _transcript(source, chat, pending)
-    sent = source.rows("outbox", "ORDER BY rowid")
-    repeated = {row["repeat_of"] for row in sent}
-    sent = [row | {"repeated": row["id"] in repeated} for row in sent]
+    asked = {row["id"]: row for row in source.rows("approvals")}
+    sent = _named(source.rows("outbox", "ORDER BY rowid"), asked)
     for row in rows:
         facts += _received(source, row, turns)
     for name, turn in turns.items():
@@ -161,13 +161,34 @@ def _life(
             mine = [] if name in dropped else [line for line in lines if line.get("requestId") == name]
             facts += _turn(source, turn, members, mine, sent)
     known = {f.data.row for f in facts if isinstance(f.data, events.Queued)}
-    asked = {row["id"]: row for row in source.rows("approvals")}
     for out in sent:
         question = asked.get(out["question_id"])  # of a failure it names the turn
         here = question["chat_key"] if question is not None else out["chat_key"]
-        if here == str(chat) and out["id"] not in known:
+        if here == str(chat) and out["name"] not in known:
             facts += _out(out, turns, asked)
     return facts
+
+
+def _named(rows: Sequence[Json], asked: Mapping[str, Json]) -> list[Json]:
+    """Rows of the outbox with their names in the log, by which a turn knows what it has said already."""
+    names, newest, counts = dict[str, str](), dict[str, str](), Counter[str]()
+    for row in rows:
+        name, of, said = row["id"], row["repeat_of"], f"{row['request_id']}/{row['step_id']}"
+        if of in names:
+            name = newest[of] = f"{newest.get(of, names[of])}'"
+        elif row["question_id"] in asked:
+            name = f"{row['question_id']}/{row['chat_key']}/{name}"
+        elif row["step_id"]:
+            name = f"{said}/{counts[said]}"
+            counts[said] += 1
+        names[row["id"]] = name
+    repeated = {row["repeat_of"] for row in rows}
+    return [
+        row
+        | {"name": names[row["id"]], "repeated": row["id"] in repeated}
+        | {key: names.get(row[key], row[key]) for key in ("part_of", "repeat_of")}
+        for row in rows
+    ]
 
 
 def _received(source: Source, row: _Row, turns: Mapping[str, Json]) -> Iterator[_Fact]:
@@ -235,7 +256,8 @@ def _answer(line: Json, turn: Json, steps: Mapping[str, Json], sent: Sequence[Js
     yield _Fact(when, answer, uuid, name)
     for step in [steps[one["id"]] for one in kept if one["type"] == "tool_use" and one["id"] in steps]:
         call = step["id"]
-        yield _Fact(step["began_at"], events.ToolStarted(call, step["name"], BOOT), f"{call} begun", name)
+        if step["name"] != SENDS:  # which says nothing twice
+            yield _Fact(step["began_at"], events.ToolStarted(call, step["name"], BOOT), f"{call} begun", name)
         for row in sent:
             if row["step_id"] == call and row["request_id"] == name:
                 yield from _out(row, {name: turn}, {})
@@ -263,13 +285,11 @@ def _told(
 
 def _out(row: Json, turns: Mapping[str, Json], asked: Mapping[str, Json]) -> Iterator[_Fact]:
     """The facts of one row of the outbox."""
-    name, at, request = row["id"], row["created_at"], row["request_id"]
+    name, at, request = row["name"], row["created_at"], row["request_id"]
     question = asked.get(row["question_id"] or "")
     turn = question["request_id"] if question is not None else request
     choices = json.loads(row["choices"]) if row["choices"] else []
     place = ChatKey.parse(row["chat_key"])
-    if question is not None:  # it is known by its place
-        name = f"{question['id']}/{place}/{name}"
     queued = events.Queued(
         name,
         json.loads(row["target"]),
