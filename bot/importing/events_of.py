@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import json
@@ -20,7 +21,8 @@ from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.outbound import Address, StoredFile
-from bot.core import events, file_names
+from bot.contracts.provenance import ORIGIN, unpacked
+from bot.core import events, file_names, memory
 from bot.core.chats import NO_CHAT
 from bot.core.events import Codec, Event, EventData
 from bot.core.removal import SENDS
@@ -95,6 +97,7 @@ def events_of(source: Source) -> Found:
         keys=[(row["key"].partition(":")[2], str(NO_CHAT), 0) for row in source.rows("keys")],
     )
     for chat, told in facts.items():
+        told.extend(_memory(source, chat, max((one.at for one in told), default=0.0)))
         told.sort(key=lambda one: one.at)  # stable: what one row tells stays in its order
         once = dict[tuple[str, str], _Fact]()
         for one in told:  # each message of a question states that it was asked
@@ -455,6 +458,16 @@ def _answered(line: Json, meta: Json, raw: bytes) -> Iterator[_Fact]:
         turn,
     )
     yield _Fact(at, events.RowEnded(row, "sent", line.get("messageId")), made_from, turn)
+
+
+def _memory(source: Source, chat: ChatKey, at: float) -> Iterator[_Fact]:
+    """What is remembered of a chat. How far it reaches is not known."""
+    folder = source.home / "memory" / file_names.encode(chat)
+    with contextlib.suppress(OSError, ValueError):  # there is none, or nothing that can be read
+        words = (folder / "session.md").read_text("utf-8")
+        memory.read(words)
+        about = json.loads((folder / "covers.json").read_text("utf-8"))
+        yield _Fact(at, events.Remembered(words, None, unpacked(about.get(ORIGIN)).packed()), "memory")
 
 
 # ------------------------------------------------------------ what belongs to no chat

@@ -207,6 +207,21 @@ async def test_an_import_that_is_cut_off_anywhere_is_made_again_with_the_same_ev
     assert all(one == results[0] for one in results)
 
 
+async def test_what_was_remembered_of_a_chat_is_remembered(tmp_path: Path) -> None:
+    async with staged(tmp_path, {}) as stage:
+        stage.read(JOURNALS / "17" / "inbound-asked")
+    home, words = tmp_path / ".ship", "## Facts\n- allergic to 落花生\n"
+    folder = home / "memory" / "telegram%3Achat%3A3001"
+    folder.mkdir(parents=True)
+    (folder / "session.md").write_text(words, encoding="utf-8")
+    (folder / "covers.json").write_text(json.dumps({"covers": "u", "origin": ["3001"]}), encoding="utf-8")
+    _import(home)
+    with contextlib.closing(sqlite3.connect(home / "shipmate.db")) as db:
+        ((raw,),) = db.execute("SELECT data FROM events WHERE kind = 'remembered'")
+    told = json.loads(raw)
+    assert (told["markdown"], told["origin"]) == (words, ["3001"])
+
+
 def _import(home: Path) -> None:
     import_ship(
         home,
