@@ -474,7 +474,7 @@ class Remembered(EventData):
     words: ClassVar[frozenset[str]] = frozenset({"markdown"})
     markdown: str
     covers: int | None
-    origin: Json
+    origin: Json | list[str]
 
 
 @dataclass(frozen=True, slots=True)

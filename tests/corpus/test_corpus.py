@@ -18,7 +18,7 @@ import pytest
 
 from bot.contracts.base import Json
 from bot.core.chat import Chat
-from bot.core.events import Codec
+from bot.core.events import Codec, Remembered
 from bot.importing.ship import import_ship
 from tests.blackbox.conftest import eventually
 from tests.corpus.stage import ANN, Stage, staged
@@ -218,8 +218,7 @@ async def test_what_was_remembered_of_a_chat_is_remembered(tmp_path: Path) -> No
     _import(home)
     with contextlib.closing(sqlite3.connect(home / "shipmate.db")) as db:
         ((raw,),) = db.execute("SELECT data FROM events WHERE kind = 'remembered'")
-    told = json.loads(raw)
-    assert (told["markdown"], told["origin"]) == (words, ["3001"])
+    assert Codec().decode("remembered", raw) == Remembered(words, None, ["3001"])
 
 
 def _import(home: Path) -> None:
