@@ -462,6 +462,13 @@ class Chat:
             self.beside[edit.request_id] = edit
             self._opened[edit.request_id] = event.seq
 
+    def _expired(self, _: Event, data: events.Expired) -> None:
+        changes = {
+            name: [one for one in some if one[0] >= data.before] for name, some in self._changes.items()
+        }
+        self._changes = {name: some for name, some in changes.items() if some}
+        self._edits = {name: one for name, one in self._edits.items() if one[0] >= data.before}
+
     def _deleted(self, event: Event, data: events.Deleted) -> None:
         deletion = data.inbound
         # The model does not see it from now on; its words leave the log as soon as they are found there.
