@@ -166,7 +166,8 @@ class MemoryLog:
         newest = dict[ChatKey, int]()
         for entry in self._pending:
             event = entry.event
-            if self.on_disk[event.chat].setdefault(event.id, event) is event:
+            if event.id not in self.on_disk[event.chat]:
+                self.on_disk[event.chat][event.id] = event
                 self._order.append(event)
             for blank, _ in entry.blanks:
                 self.on_disk[blank.chat][blank.id] = blank
