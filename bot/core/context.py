@@ -341,7 +341,7 @@ class AgentContextStore:
 
     def _expire(self, before: int) -> None:
         """Let go what began before this event. The frame and the memory stay while a turn does: they are stated anew."""
-        kept = [turn for turn in self.turns if turn.since >= before]
+        kept = list(itertools.dropwhile(lambda turn: turn.since < before, self.turns))
         old = {kind for kind, seq in self._stated.items() if seq < before}
         if not kept and events.Remembered.kind in old:
             self._forget_memory()

@@ -9,6 +9,7 @@ import os
 import signal
 import sqlite3
 import sys
+from functools import partial
 from typing import Any
 
 import pytest
@@ -87,8 +88,9 @@ async def test_a_chat_that_never_begins_anew_forgets_turns_beyond_its_days(world
     (world.root / "ship.json").write_text(json.dumps(world.config), encoding="utf-8")
     await world.process.start(command=())
 
-    def runs() -> int:
-        return sum(line["kind"] == "retention" and "events" in line["details"] for line in world.log())
+    def ran(times: int) -> bool:
+        told = (line for line in world.log() if line["kind"] == "retention")
+        return sum("events" in line["details"] for line in told) == times
 
     said = ["the old heron", "an otter", "a seal", "a whale"]
     for number, words in enumerate(said):
@@ -97,7 +99,7 @@ async def test_a_chat_that_never_begins_anew_forgets_turns_beyond_its_days(world
         await world.turns(number + 1)
         await world.sent()
         await quiet(world, 0.6)
-        await eventually(lambda at=number: runs() == at)
+        await eventually(partial(ran, number))
     asked = json.dumps(world.model.bodies[2]["messages"])
     assert [words in asked for words in said[:3]] == [False, True, True]
     assert len({line["sessionId"] for line in await transcript(world)}) == 1
