@@ -236,6 +236,7 @@ def assemble(
             servers=lambda: mcp.sources(),  # noqa: PLW0108 - made below
             settle=door.settle,
             clock=clock,
+            disk=environment.disk,
             ids=ids,
             log=log,
         ),

@@ -496,6 +496,17 @@ class Removed(EventData):
 
 
 @dataclass(frozen=True, slots=True)
+class Expired(EventData):
+    """What stands before the event number `before` is older than the chat is kept, and leaves the log: nothing rests on it any more. `at`
+    (epoch seconds) is the time of what is kept.
+    """
+
+    kind: ClassVar[str] = "expired"
+    before: int
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
 class Unreadable(EventData):
     """A channel brought an event that nobody can read."""
 
@@ -562,6 +573,7 @@ CORE: tuple[type[EventData], ...] = (
     Framed,
     Remembered,
     Removed,
+    Expired,
     Unreadable,
 )
 Adapter: TypeAlias = "TypeAdapter[Any]"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import sqlite3
@@ -14,6 +15,7 @@ from typing import TypeVar
 from bot import errors
 from bot.contracts.environment import Clock
 from bot.contracts.environment import Log as OperatorLog
+from bot.contracts.identity import ChatKey
 from bot.core.events import Codec
 from bot.core.sql_log import CONTENT, CURSOR, FACT, Alert, SqlLog
 from bot.disk_reserve import DiskReserve
@@ -66,7 +68,13 @@ CREATE TRIGGER IF NOT EXISTS rated AFTER INSERT ON events WHEN NEW.kind = 'rated
 END;
 CREATE TABLE IF NOT EXISTS facts (kind TEXT, key TEXT, value TEXT NOT NULL, PRIMARY KEY (kind, key)) WITHOUT ROWID;
 """
-PRAGMAS = ("journal_mode = wal", "synchronous = full", "busy_timeout = 5000", "journal_size_limit = 67108864")
+PRAGMAS = (
+    "journal_mode = wal",
+    "synchronous = full",
+    "secure_delete = on",
+    "busy_timeout = 5000",
+    "journal_size_limit = 67108864",
+)
 
 _R = TypeVar("_R")
 
@@ -138,6 +146,14 @@ class SqliteLog(SqlLog):
             db.execute("COMMIT")
             self._db = db
         return self._db
+
+    async def delete_before(self, chat: ChatKey, seq: int) -> None:
+        await super().delete_before(chat, seq)
+        # Else the words stay in the file beside it.
+        checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)"
+        await asyncio.get_running_loop().run_in_executor(
+            self._writer, lambda: self._opened().execute(checkpoint).fetchone()
+        )
 
     def _again(self) -> bool:
         return self._reserve.give()
