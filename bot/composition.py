@@ -220,7 +220,9 @@ def build_log(services: Services, codec: Codec, alert: Alert) -> EventLog:
             alert=alert,
         )
     path = settings.home / FILE
-    return SqliteLog(path, codec, clock=environment.clock, log=log, reserve=services.reserve, alert=alert)
+    return SqliteLog(
+        path, codec, clock=environment.clock, log=log, reserve=services.reserve, alert=alert, mend=True
+    )
 
 
 def build_windows(llm: config.Llm, learned: LearnedFile, log: JsonlLog) -> ContextWindows:

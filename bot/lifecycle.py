@@ -64,7 +64,7 @@ from bot.dashboard.console import ActiveChat
 from bot.dashboard.metrics import LogMetrics, MetricsPage
 from bot.dashboard.server import Dashboard
 from bot.disk_reserve import ReservedDisk
-from bot.importing.ship import import_ship
+from bot.importing.ship import end_cleanly, import_ship, remove_backup
 from bot.llm.budgets import Spending
 from bot.periodic_jobs import PeriodicJob, PeriodicJobs
 from bot.readiness import GatewayFigures, PartLines, Readiness, Say
@@ -236,6 +236,7 @@ def assemble(
             servers=lambda: mcp.sources(),  # noqa: PLW0108 - made below
             settle=door.settle,
             clock=clock,
+            disk=environment.disk,
             ids=ids,
             log=log,
         ),
@@ -379,6 +380,7 @@ def assemble(
             make,
             needs_turn=door.needs_turn,
             is_operator=lambda inbound: access.is_operator(inbound.person),
+            prefix=lambda inbound: services.manifests[inbound.channel].command_prefix,
         ),
         functools.partial(close_open, chats, event_log, saying, locales, alerts, clock=clock, ids=ids),
         counted,
@@ -437,9 +439,9 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
         await connect_all(
             channels, gateway.intake, opened, say=say, stop=stop, clock=environment.clock, log=log
         )
-        await asyncio.wait([checking], timeout=CHECK_SECONDS)
-        if checking.done():
-            checking.result()
+        for checked in (await asyncio.wait([checking], timeout=CHECK_SECONDS))[0]:
+            checked.result()
+        ends("note a clean end", functools.partial(asyncio.to_thread, end_cleanly, services.settings.home))
         yield
     finally:
         closing = asyncio.create_task(around.aclose())
@@ -473,6 +475,8 @@ async def _read(gateway: Gateway) -> None:
     with errors.as_storage_error("the .ship of 0.1 cannot be imported", OSError, sqlite3.Error):
         if await asyncio.to_thread(gateway.import_ship) is not None:
             services.log.write("storage", "the .ship of 0.1 is imported, and kept in before-0.2")
+        elif await asyncio.to_thread(remove_backup, services.settings.home):
+            services.log.write("storage", "before-0.2, the .ship of 0.1, is removed")
     # Request ids tell the order of messages, even where the clock was set back while nobody ran.
     services.environment.ids.after(await gateway.event_log.newest())
     # What a command of before has left instructs nobody, whatever happens to it from now on.

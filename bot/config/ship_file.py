@@ -203,8 +203,14 @@ class History(StrictModel):
     """Above so many lines the older half of a chat's archive moves to a file of its own."""
     keep_days: dict[Annotated[str, AfterValidator(_chat)], Annotated[int, Field(ge=1, le=36_500)]] = {}
     """Days after which what was said goes, by chatKey (threads and topics included) or `"*"` for all chats that are not named:
-    lines of the archive and of the search index, transcripts, recorded requests, files of the web page. Chats that are not named stay.
+    lines of the archive and of the search index, what the model was told and did, recorded requests, files of the web page. Chats that
+    are not named stay.
     """
+
+    def days(self, chat: ChatKey) -> int | None:
+        """Days for which a chat is kept; None without end."""
+        named = (self.keep_days.get(str(key)) for key in (chat, chat.chat))
+        return next((days for days in named if days is not None), self.keep_days.get("*"))
 
 
 class Queue(StrictModel):

@@ -438,9 +438,8 @@ KINDS: Mapping[str, LogKind] = {
         {
             "days": "integer: of this chat",
             "lines": "integer: of the archive",
-            "sessions": "integer: of the transcript",
-            "told": "integer: lines of sessions that go on",
-            "requests": "integer: files of recorded requests",
+            "events": "integer: of the log of the chats",
+            "requests": "integer: recorded requests",
             "files": "integer: files that the web page was sent",
             "cause": _CAUSE,
         },

@@ -103,6 +103,8 @@ class Turn:
     id: str
     members: list[Inbound]
     boot: str = ""
+    since: int = 0
+    """The number of the oldest event that it rests on."""
     phase: Phase = Phase.STARTING
     attempts: int = 0
     """Starts since it last got further, but for those that a process left in good order, and those in which it waited for a person."""
@@ -306,6 +308,8 @@ class Chat:
         """
         self.missed: list[OutboxRow] = []
         """Answers that will not arrive, until the next one tells of them."""
+        self._spans: list[tuple[int, int]] = []
+        """The first and the last event of each turn that has ended behind the beginning of a fold."""
         self._opened: dict[str, int] = {}
         """The number of the event that began what is not at its end, by request id or row."""
 
@@ -370,7 +374,12 @@ class Chat:
             *(seq for changes in self._changes.values() for seq, _ in changes),
             *(seq for seq, _ in self._edits.values()),
         ]
-        return Position(min((one for one in rests_on if one is not None), default=self.seq), self.open_since)
+        base, opened = min((one for one in rests_on if one is not None), default=self.seq), self.open_since
+        first = found = base if opened is None else min(base, opened)
+        for since, end in reversed(self._spans):
+            # What belongs to a turn makes sense together with its beginning alone.
+            first = since if since < first <= end else first
+        return Position(base if first == found else first, opened)
 
     @property
     def untold_edits(self) -> list[Inbound]:
@@ -462,6 +471,13 @@ class Chat:
             self.beside[edit.request_id] = edit
             self._opened[edit.request_id] = event.seq
 
+    def _expired(self, _: Event, data: events.Expired) -> None:
+        changes = {
+            name: [one for one in some if one[0] >= data.before] for name, some in self._changes.items()
+        }
+        self._changes = {name: some for name, some in changes.items() if some}
+        self._edits = {name: one for name, one in self._edits.items() if one[0] >= data.before}
+
     def _deleted(self, event: Event, data: events.Deleted) -> None:
         deletion = data.inbound
         # The model does not see it from now on; its words leave the log as soon as they are found there.
@@ -523,7 +539,8 @@ class Chat:
                 return
             turn = self.turn = Turn(event.turn or members[0].request_id, members)
             since = [self._opened[one.request_id] for one in members if one.request_id in self._opened]
-            self.context.begin(turn.id, event.at, min([event.seq, *since]))
+            turn.since = min([event.seq, *since])
+            self.context.begin(turn.id, event.at, turn.since)
         if event.turn == turn.id:
             for question in self._asked_by_tools(turn) if turn.boot != data.boot else ():
                 self._decide(question, Verdict("nobody"), event.at)
@@ -605,6 +622,8 @@ class Chat:
             }
         for one in turn.members:
             self._opened.pop(one.request_id, None)
+        first = self.position.first
+        self._spans = [*(one for one in self._spans if one[1] >= first), (turn.since, event.seq)]
         if (who := turn.first.person) in self._people:
             # Behind the others of the chat, those included who came while this turn ran.
             self._people[who] = self._people.pop(who)

@@ -7,7 +7,7 @@ what they hide, and the events keep the whole.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from bot import text
@@ -133,7 +133,7 @@ class AgentContextStore:
         self.frame: events.Framed | None = None
         self.memory: events.Remembered | None = None
         self._stated: dict[str, int] = {}
-        """The numbers of the events of the frame and of the memory."""
+        """The numbers of the events of the frame, of the memory and of the head."""
         self.asked_at: float | None = None
         """The time of the last request (epoch seconds)."""
         self.wrong: tuple[str, ...] = ()
@@ -204,8 +204,12 @@ class AgentContextStore:
         match data:
             case events.Cut():
                 self._cut(data)
+                self._state_head(event)
             case events.SessionMoved():
                 self._move(data)
+                self._state_head(event)
+            case events.Expired():
+                self._expire(data.before)
             case events.Masked():
                 self._mask(data.results)
             case events.Removed():
@@ -330,6 +334,26 @@ class AgentContextStore:
         self.memory = None
         self._stated.pop(events.Remembered.kind, None)
 
+    def _state_head(self, event: Event) -> None:
+        self._stated.pop(events.Cut.kind, None)
+        if self.head is not None:
+            self._stated[events.Cut.kind] = event.seq
+
+    def _expire(self, before: int) -> None:
+        """Let go what began before this event. The frame and the memory stay while a turn does: they are stated anew."""
+        kept = list(itertools.dropwhile(lambda turn: turn.since < before, self.turns))
+        old = {kind for kind, seq in self._stated.items() if seq < before}
+        if not kept and events.Remembered.kind in old:
+            self._forget_memory()
+        if not kept and events.Framed.kind in old:
+            self.frame = None
+            del self._stated[events.Framed.kind]
+        if events.Cut.kind in old:
+            self.head = None
+            del self._stated[events.Cut.kind]
+        if events.Cut.kind in old or len(kept) < len(self.turns):
+            self._show(kept)
+
     def _move(self, data: events.SessionMoved) -> None:
         self._leave()
         self._forget_memory()
@@ -353,11 +377,17 @@ class AgentContextStore:
         for turn in self.turns if gone is not None else ():
             entries = tuple(entry for entry in turn.entries if gone is None or entry.seq not in gone)
             if entries:
-                kept.append(replace(turn, entries=without_thinking(entries)))
-        self.turns = kept
+                kept.append(replace(turn, entries=entries))
+        self._show(kept)
+
+    def _show(self, kept: Sequence[KeptTurn]) -> None:
+        """Have these alone in view, with the turn that runs."""
+        self.turns = [replace(turn, entries=without_thinking(turn.entries)) for turn in kept]
         if self.running is not None:
             self.running.entries = without_thinking(self.running.entries)
-        shown = {one for turn in kept for entry in turn.entries for one in blocks.maskable(entry.message)}
+        shown = {
+            one for turn in self.turns for entry in turn.entries for one in blocks.maskable(entry.message)
+        }
         if self.running is not None:
             shown |= {one for entry in self.running.entries for one in blocks.maskable(entry.message)}
         self.masked = {name: words for name, words in self.masked.items() if name in shown}
@@ -375,7 +405,9 @@ class AgentContextStore:
 
     def remove(self, gone: Gone, *, head: bool) -> None:
         """Take out what is removed, and with `head` the message that stands for what was cut away."""
-        self.head = None if head else self.head
+        if head:
+            self.head = None
+            self._stated.pop(events.Cut.kind, None)
         self.turns = [replace(turn, entries=_without(turn.entries, turn.id, gone)) for turn in self.turns]
         if (running := self.running) is not None:
             running.entries = _without(running.entries, running.id, gone)

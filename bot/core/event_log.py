@@ -120,6 +120,18 @@ class EventLog(Protocol):
         """The facts that hold, by kind and key. Raises `errors.StorageError`."""
         ...
 
+    async def older(self, chat: ChatKey, at: float) -> tuple[int, int]:
+        """The number of the oldest event of a chat, and that of the first one behind it which is not older than `at` (epoch seconds), or
+        of the next one to come: 0 and 0 where there is none. Raises `errors.StorageError`.
+        """
+        ...
+
+    async def delete_before(self, chat: ChatKey, seq: int) -> None:
+        """Have the events of a chat before this number gone for good, and their keys. What they used stays counted. Raises
+        `errors.StorageError`.
+        """
+        ...
+
     def watch(self, committed: Committed) -> None:
         """Have this hear of each commit."""
         ...
@@ -154,7 +166,8 @@ class MemoryLog:
         newest = dict[ChatKey, int]()
         for entry in self._pending:
             event = entry.event
-            if self.on_disk[event.chat].setdefault(event.id, event) is event:
+            if event.id not in self.on_disk[event.chat]:
+                self.on_disk[event.chat][event.id] = event
                 self._order.append(event)
             for blank, _ in entry.blanks:
                 self.on_disk[blank.chat][blank.id] = blank
@@ -183,7 +196,10 @@ class MemoryLog:
         return [one for one in found if one.seq >= since]
 
     async def after(self, n: int, limit: int) -> list[tuple[int, Event]]:
-        return list(enumerate(self._order, 1))[n : n + limit]
+        return [(at, one) for at, one in enumerate(self._order, 1) if at > n and self._has(one)][:limit]
+
+    def _has(self, event: Event) -> bool:
+        return event.id in self.on_disk[event.chat]
 
     async def chats(self) -> list[ChatKey]:
         return list(self.positions)
@@ -224,11 +240,13 @@ class MemoryLog:
         ]
 
     async def chat_of(self, request: str) -> ChatKey | None:
-        return next((one.chat for one in self._order if request in {one.id, one.turn}), None)
+        return next(
+            (one.chat for one in self._order if self._has(one) and request in {one.id, one.turn}), None
+        )
 
     async def usage(self, chat: ChatKey) -> ChatStats:
         self.write()
-        data = [one.data for one in self.on_disk[chat].values()]
+        data = [one.data for one in self._order if one.chat == chat]
         used = [one for one in data if isinstance(one, Used)]
         billed = [one for one in used if one.usage is not None]
         counted = {
@@ -251,6 +269,18 @@ class MemoryLog:
     async def known(self, keys: Collection[str]) -> bool:
         pending = (key for entry in self._pending for key in keys_of(entry.event.data))
         return not self.keys.union(pending).isdisjoint(keys)
+
+    async def older(self, chat: ChatKey, at: float) -> tuple[int, int]:
+        self.write()
+        found = sorted(self.on_disk[chat].values(), key=lambda one: one.seq)
+        young = (one.seq for one in found if one.at >= at)
+        return (found[0].seq, next(young, found[-1].seq + 1)) if found else (0, 0)
+
+    async def delete_before(self, chat: ChatKey, seq: int) -> None:
+        gone = [one for one in self.on_disk[chat].values() if one.seq < seq]
+        for one in gone:
+            del self.on_disk[chat][one.id]
+            self.keys.difference_update(keys_of(one.data))
 
     async def close(self) -> None:
         self.write()

@@ -474,7 +474,7 @@ class Remembered(EventData):
     words: ClassVar[frozenset[str]] = frozenset({"markdown"})
     markdown: str
     covers: int | None
-    origin: Json
+    origin: Json | list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -493,6 +493,17 @@ class Removed(EventData):
     role: Role = "user"
     related: tuple[str, ...] = ()
     by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Expired(EventData):
+    """What stands before the event number `before` is older than the chat is kept, and leaves the log: nothing rests on it any more. `at`
+    (epoch seconds) is the time of what is kept.
+    """
+
+    kind: ClassVar[str] = "expired"
+    before: int
+    at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -562,6 +573,7 @@ CORE: tuple[type[EventData], ...] = (
     Framed,
     Remembered,
     Removed,
+    Expired,
     Unreadable,
 )
 Adapter: TypeAlias = "TypeAdapter[Any]"

@@ -142,7 +142,12 @@ class Exporter:
         own = await self._export.cursor()
         self._log_has_cursor = own is None
         self._at = await self._event_log.cursor(self._export.name) if own is None else own
-        if self._at and await self._gone():
+        ahead = own is not None and own > 0 and not await self._event_log.after(own - 1, 1)
+        if ahead:
+            self._at = (
+                0  # of a log that was lost: this one begins anew, and the same events again change nothing
+            )
+        elif self._at and await self._gone():
             await self._event_log.move_cursor(self._export.name, 0)
             self._at = 0
         self._kept = self._at

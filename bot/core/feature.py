@@ -16,7 +16,7 @@ from bot.contracts.agent import CompactResult, Reply
 from bot.contracts.approvals import Approvals, OpenQuestion, QuestionButtons, Verdict
 from bot.contracts.artifacts import Artifacts
 from bot.contracts.channel import Channel, ChannelSettings, HomeSection, Manifest
-from bot.contracts.environment import Clock, Ids, Log, OperatorNotices, Redact
+from bot.contracts.environment import Clock, Disk, Ids, Log, OperatorNotices, Redact
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound, Quoted
 from bot.contracts.memory_files import MemoryFiles
@@ -100,6 +100,7 @@ class Runtime:
     suspended: Callable[[], AbstractAsyncContextManager[None]]
     settle: Settle
     clock: Clock
+    disk: Disk
     ids: Ids
     log: Log
 

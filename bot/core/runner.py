@@ -102,7 +102,7 @@ class Runner:
         self._committed: dict[ChatKey, int] = {}
         self._tasks: dict[Key, asyncio.Task[None]] = {}
         self._loops: dict[str, Loop] = {}
-        self._alarms: dict[ChatKey, asyncio.TimerHandle] = {}
+        self._alarms: dict[ChatKey, asyncio.Task[None]] = {}
         self._due: dict[ChatKey, Chat] = {}
         self._open = self._closing = False
         self._channels = set[str]()
@@ -143,7 +143,7 @@ class Runner:
                     await asyncio.wait(self._tasks.values(), return_when=asyncio.FIRST_COMPLETED)
         self._open = False
         left = {key: task for key, task in self._tasks.items() if not task.done()}
-        for task in left.values():
+        for task in (*left.values(), *self._alarms.values()):
             task.cancel()
         await asyncio.gather(*left.values(), return_exceptions=True)
         for key, what, _ in left:
@@ -240,7 +240,8 @@ class Runner:
         if (alarm := self._alarms.pop(chat.key, None)) is not None:
             alarm.cancel()
         wait = max(0.0, at - self._clock.now())
-        self._alarms[chat.key] = asyncio.get_running_loop().call_later(wait, self._look_at, chat)
+        alarm = self._alarms[chat.key] = asyncio.create_task(self._clock.sleep(wait))
+        alarm.add_done_callback(lambda rung: None if rung.cancelled() else self._look_at(chat))
 
     # ------------------------------------------------------------ commands
 

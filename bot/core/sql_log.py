@@ -35,6 +35,9 @@ CHAT_OF = "SELECT chat FROM events WHERE id >= ? AND (id = ? OR turn = ?) ORDER 
 """Both are ULIDs: what belongs to a request was appended after it was made."""
 USAGE = """SELECT coalesce(sum(answered), 0), 0, coalesce(sum(calls), 0), coalesce(sum(unpriced), 0), coalesce(sum(input), 0),
 coalesce(sum(cache_read), 0), coalesce(sum(cache_write), 0), coalesce(sum(output), 0), coalesce(sum(cost), 0.0) FROM usage WHERE chat = ?"""
+OLDER = """SELECT (SELECT seq FROM events WHERE chat = ? ORDER BY seq LIMIT 1),
+(SELECT seq FROM events WHERE chat = ? AND at >= ? ORDER BY seq LIMIT 1), (SELECT seq + 1 FROM events WHERE chat = ? ORDER BY seq DESC LIMIT 1)"""
+DELETES = ("DELETE FROM events WHERE chat = ? AND seq < ?", "DELETE FROM keys WHERE chat = ? AND seq < ?")
 BLANK = "UPDATE events SET data = ? WHERE id = ?"
 SPOKEN_IN = """
     SELECT chat FROM events WHERE kind = 'received' AND at >= ? AND (chat = ? OR chat > ? || ':' AND chat < ? || ';')
@@ -303,14 +306,28 @@ class SqlLog(ABC):
         return 0 if row is None else int(row[0])
 
     async def move_cursor(self, export: str, n: int) -> None:
-        def put() -> None:
+        await self._changed(lambda db: db.execute(FACT, (CURSOR, export, str(n))))
+
+    async def _changed(self, work: Callable[[Session], object]) -> None:
+        """Do this in a transaction of its own."""
+
+        def change() -> None:
             with (
                 errors.as_storage_error("the log cannot be written", *self.refusals),
                 self._writing_session() as db,
             ):
-                db.execute(FACT, (CURSOR, export, str(n)))
+                work(db)
 
-        await asyncio.get_running_loop().run_in_executor(self._writer, put)
+        await asyncio.get_running_loop().run_in_executor(self._writer, change)
+
+    async def older(self, chat: ChatKey, at: float) -> tuple[int, int]:
+        await self.committed(patient=False)
+        name = str(chat)
+        first, young, end = await self._asked(lambda db: db.execute(OLDER, (name, name, at, name)).fetchone())
+        return (first, end if young is None else young) if first is not None else (0, 0)
+
+    async def delete_before(self, chat: ChatKey, seq: int) -> None:
+        await self._changed(lambda db: [db.execute(one, (str(chat), seq)) for one in DELETES])
 
     async def position(self, chat: ChatKey) -> Position | None:
         newest = next(iter(list(self._waiting(chat))[-1:]), None)

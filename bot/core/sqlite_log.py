@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import json
 import sqlite3
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,11 +15,18 @@ from typing import TypeVar
 from bot import errors
 from bot.contracts.environment import Clock
 from bot.contracts.environment import Log as OperatorLog
+from bot.contracts.identity import ChatKey
 from bot.core.events import Codec
-from bot.core.sql_log import CONTENT, Alert, SqlLog
+from bot.core.sql_log import CONTENT, CURSOR, FACT, Alert, SqlLog
 from bot.disk_reserve import DiskReserve
 
 FILE = "shipmate.db"
+VERSION = 1
+"""The version of the schema (`PRAGMA user_version`)."""
+_REFUSALS = 1 << 15
+"""Limit of ranges of a damaged table that cannot be read before no more of it is tried."""
+LOST = "log_lost"
+"""The kind of the fact that says what a start has found: the log `damaged`, or `gone`."""
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS events (
   n INTEGER PRIMARY KEY, chat TEXT NOT NULL, seq INTEGER NOT NULL, id TEXT NOT NULL UNIQUE, turn TEXT, person TEXT,
@@ -58,13 +68,21 @@ CREATE TRIGGER IF NOT EXISTS rated AFTER INSERT ON events WHEN NEW.kind = 'rated
 END;
 CREATE TABLE IF NOT EXISTS facts (kind TEXT, key TEXT, value TEXT NOT NULL, PRIMARY KEY (kind, key)) WITHOUT ROWID;
 """
-PRAGMAS = ("journal_mode = wal", "synchronous = full", "busy_timeout = 5000", "journal_size_limit = 67108864")
+PRAGMAS = (
+    "journal_mode = wal",
+    "synchronous = full",
+    "secure_delete = on",
+    "busy_timeout = 5000",
+    "journal_size_limit = 67108864",
+)
 
 _R = TypeVar("_R")
 
 
 class SqliteLog(SqlLog):
-    """`EventLog` in the database `path`, which is made where it does not exist."""
+    """`EventLog` in the database `path`, which is made where it does not exist. With `mend` one that is damaged is set aside at the first
+    use, and what can be read of it is copied: for the one process that writes it.
+    """
 
     refusals = (sqlite3.Error, OSError)
     conflicts = (
@@ -84,9 +102,11 @@ class SqliteLog(SqlLog):
         log: OperatorLog,
         reserve: DiskReserve | None = None,
         alert: Alert | None = None,
+        mend: bool = False,
     ) -> None:
         super().__init__(codec, clock=clock, log=log, alert=alert)
         self._path = path
+        self._mend = mend
         self._reserve = reserve or DiskReserve(None, log)
         self._db: sqlite3.Connection | None = None
         self._read_db: sqlite3.Connection | None = None
@@ -104,11 +124,36 @@ class SqliteLog(SqlLog):
 
     def _opened(self) -> sqlite3.Connection:
         if self._db is None:
-            self._db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+            new = not self._path.exists() or not self._path.stat().st_size
+            gone = self._mend and new and any((self._path.parent / "chats").glob("*.jsonl"))
+            why = "" if new or not self._mend else _wrong(self._path)
+            old = _set_aside(self._path, int(self._clock.now())) if why or gone else None
+            if old is not None:
+                self._log.write(
+                    "storage", "the log of the chats is damaged", level="error", cause=why or "gone"
+                )
+            db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
             for pragma in PRAGMAS:
-                self._db.execute(f"PRAGMA {pragma}")
-            self._db.executescript(SCHEMA)
+                db.execute(f"PRAGMA {pragma}")
+            db.execute("BEGIN IMMEDIATE")
+            for statement in _statements(SCHEMA):
+                db.execute(statement)
+            if old is not None:
+                _salvage(old, db)
+                found = json.dumps({"what": "damaged" if why else "gone", "at": self._clock.now()})
+                db.execute(FACT, (LOST, "log", found))
+            db.execute(f"PRAGMA user_version = {VERSION}")
+            db.execute("COMMIT")
+            self._db = db
         return self._db
+
+    async def delete_before(self, chat: ChatKey, seq: int) -> None:
+        await super().delete_before(chat, seq)
+        # Else the words stay in the file beside it.
+        checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)"
+        await asyncio.get_running_loop().run_in_executor(
+            self._writer, lambda: self._opened().execute(checkpoint).fetchone()
+        )
 
     def _again(self) -> bool:
         return self._reserve.give()
@@ -116,21 +161,104 @@ class SqliteLog(SqlLog):
     def _reading(self, work: Callable[[sqlite3.Connection], _R]) -> _R:
         try:
             if self._read_db is None:
-                self._opened_file()
+                if self._mend or not self._path.exists():
+                    self._writer.submit(self._opened).result()
                 self._read_db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
                 self._read_db.execute("PRAGMA query_only = 1")
             return work(self._read_db)
         except (sqlite3.Error, OSError) as error:
             raise errors.StorageError(f"the log cannot be read: {error}") from None
 
-    def _opened_file(self) -> None:
-        if not self._path.exists():
-            self._writer.submit(self._opened).result()
-
     def _end(self) -> None:
         for db in (self._db, self._read_db):
             if db is not None:
                 db.close()
+
+
+def _wrong(path: Path) -> str:
+    """The damage of a database; "" where it is whole. Raises `errors.StorageError` where a later version has written it."""
+    try:
+        with contextlib.closing(sqlite3.connect(path, timeout=5.0)) as db:
+            (version,) = db.execute("PRAGMA user_version").fetchone()
+            if version > VERSION:
+                raise errors.StorageError(
+                    f"the log has version {version}, which is that of a newer one; run that, or put a backup in its place"
+                )
+            (found,) = db.execute("PRAGMA quick_check(1)").fetchone()
+    except sqlite3.DatabaseError as error:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF not in {
+            sqlite3.SQLITE_CORRUPT,
+            sqlite3.SQLITE_NOTADB,
+        }:
+            raise
+        return str(error)
+    return "" if found == "ok" else str(found)
+
+
+def _set_aside(path: Path, at: int) -> Path:
+    """Rename a database with its write-ahead log; its new name. Nothing is written over."""
+    while (target := path.with_name(f"{path.name}.corrupt-{at}")).exists():
+        at += 1
+    for suffix in ("", "-wal", "-shm"):
+        with contextlib.suppress(FileNotFoundError):
+            path.with_name(path.name + suffix).replace(target.with_name(target.name + suffix))
+    return target
+
+
+def _statements(script: str) -> Iterator[str]:
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+
+
+def _salvage(path: Path, db: sqlite3.Connection) -> None:
+    """Copy each row that can be read. What the triggers count is copied, not counted again."""
+    tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    triggers = db.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
+    for name, _ in triggers:
+        db.execute(f"DROP TRIGGER {name}")
+    if path.exists():
+        with contextlib.suppress(sqlite3.Error), contextlib.closing(sqlite3.connect(path)) as old:
+            old.text_factory = lambda raw: raw.decode(errors="replace")
+            old.execute("PRAGMA writable_schema = ON")  # else nothing is read of a file that was cut short
+            for table in tables:
+                for row in _rows(old, table):
+                    db.execute(f"INSERT OR IGNORE INTO {table} VALUES ({', '.join('?' * len(row))})", row)  # noqa: S608 - own names
+    db.execute(
+        "INSERT OR IGNORE INTO chats SELECT chat, min(seq), min(seq) FROM events GROUP BY chat"
+    )  # a chat whose position was lost is folded whole
+    # Numbers of commits may be given again: what has a cursor looks at all of it.
+    db.execute("DELETE FROM facts WHERE kind = ?", (CURSOR,))
+    for _, statement in triggers:
+        db.execute(statement)
+
+
+def _rows(old: sqlite3.Connection, table: str) -> Iterator[tuple[object, ...]]:
+    if table != "events":  # without row numbers: from both ends up to the damage
+        for order in ("ASC", "DESC"):
+            try:
+                yield from old.execute(f"SELECT * FROM {table} ORDER BY 1 {order}")  # noqa: S608 - own names
+            except sqlite3.DatabaseError:
+                continue
+            return
+        return
+    ranges, refused = deque([(1, 1 << 40)]), 0
+    with contextlib.suppress(sqlite3.DatabaseError):
+        ranges = deque([(1, old.execute("SELECT max(+n) FROM events").fetchone()[0] or 0)])
+    while ranges and refused < _REFUSALS:
+        first, last = ranges.popleft()
+        try:
+            yield from old.execute(
+                "SELECT * FROM events NOT INDEXED WHERE n BETWEEN ? AND ?", (first, last)
+            ).fetchall()
+        except sqlite3.DatabaseError:
+            refused += 1
+            if first < last:
+                middle = (first + last) // 2
+                ranges += [(first, middle), (middle + 1, last)]
 
 
 def damage(path: Path) -> str:

@@ -97,6 +97,8 @@ def _told(event: Event, named: dict[int, str]) -> list[tuple[str, Json | None, J
         case events.SessionMoved():
             why = "fork" if data.forked_at else "resume"
             facts = {"reason": why, "turns": list(data.turns), "head": data.head}
+        case events.Expired():
+            facts = {"reason": "retention"}
         case events.Removed():
             facts = {"reason": "removal", "related": list(data.related)}
         case _:

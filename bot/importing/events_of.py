@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import itertools
 import json
 import sqlite3
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +20,13 @@ from bot.contracts.approvals import Approval, ApprovalRecord, QuestionButtons, V
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
-from bot.contracts.outbound import StoredFile
-from bot.core import events, file_names
+from bot.contracts.outbound import Address, StoredFile
+from bot.contracts.provenance import ORIGIN, unpacked
+from bot.core import events, file_names, memory
 from bot.core.chats import NO_CHAT
 from bot.core.events import Codec, Event, EventData
+from bot.core.removal import SENDS
+from bot.words import DEFAULT, say, speaking
 
 BOOT = "before-0.2"
 """The boot of all that 0.1 has begun: no process of today has it, so what is open was cut off."""
@@ -47,6 +52,8 @@ class Source:
     codec: Codec
     needs_turn: Callable[[Inbound], bool]
     is_operator: Callable[[Inbound], bool]
+    prefix: Callable[[Inbound], str]
+    """The prefix of commands where somebody wrote."""
 
     def rows(self, table: str, more: str = "") -> list[dict[str, Any]]:
         cursor = self.db.execute(f"SELECT * FROM {table} {more}")  # noqa: S608 - names of this module alone
@@ -83,15 +90,19 @@ def events_of(source: Source) -> Found:
     for chat in sorted({*inbox, *sent_in}, key=str):
         facts[chat] += _life(source, chat, inbox.get(chat, []), pending)
     taken = {one.inbound.request_id for rows in inbox.values() for one in rows}
-    for chat, found in archived.facts(taken).items():
-        facts[chat] += found
+    for chat, lines in archived.facts(taken).items():
+        facts[chat] += lines
     facts[NO_CHAT] += _gateway(source)
     found = Found(
         keys=[(row["key"].partition(":")[2], str(NO_CHAT), 0) for row in source.rows("keys")],
     )
     for chat, told in facts.items():
+        told.extend(_memory(source, chat, max((one.at for one in told), default=0.0)))
         told.sort(key=lambda one: one.at)  # stable: what one row tells stays in its order
-        found.chats[chat] = [_event(chat, number, one) for number, one in enumerate(told, 1)]
+        once = dict[tuple[str, str], _Fact]()
+        for one in told:  # each message of a question states that it was asked
+            once.setdefault((one.made_from, one.data.kind), one)
+        found.chats[chat] = [_event(chat, number, one) for number, one in enumerate(once.values(), 1)]
     return found
 
 
@@ -140,25 +151,47 @@ def _life(
     facts = list[_Fact]()
     turns = {row["id"]: row for row in source.rows("turns") if row["chat_key"] == str(chat)}
     lines, dropped = _transcript(source, chat, pending)
-    sent = source.rows("outbox", "ORDER BY rowid")
-    repeated = {row["repeat_of"] for row in sent}
-    sent = [row | {"repeated": row["id"] in repeated} for row in sent]
+    asked = {row["id"]: row for row in source.rows("approvals")}
+    sent = _named(source.rows("outbox", "ORDER BY rowid"), asked)
     for row in rows:
         facts += _received(source, row, turns)
     for name, turn in turns.items():
         members = [one for one in rows if one.turn == name and one.inbound.kind in {"message", "edit"}]
         members = [one for one in members if not (one.inbound.command and not source.needs_turn(one.inbound))]
-        if members:
+        if members and members[0].inbound.command is not None and turn["state"] not in ENDS:
+            facts += _cut_off(source, name, members[0])
+        elif members:
             mine = [] if name in dropped else [line for line in lines if line.get("requestId") == name]
             facts += _turn(source, turn, members, mine, sent)
     known = {f.data.row for f in facts if isinstance(f.data, events.Queued)}
-    asked = {row["id"]: row for row in source.rows("approvals")}
-    for row in sent:
-        question = asked.get(row["question_id"])  # of a failure it names the turn
-        here = question["chat_key"] if question is not None else row["chat_key"]
-        if here == str(chat) and row["id"] not in known:
-            facts += _out(row, turns, asked)
+    for out in sent:
+        question = asked.get(out["question_id"])  # of a failure it names the turn
+        here = question["chat_key"] if question is not None else out["chat_key"]
+        if here == str(chat) and out["name"] not in known:
+            facts += _out(out, turns, asked)
     return facts
+
+
+def _named(rows: Sequence[Json], asked: Mapping[str, Json]) -> list[Json]:
+    """Rows of the outbox with their names in the log, by which a turn knows what it has said already."""
+    names, newest, counts = dict[str, str](), dict[str, str](), Counter[str]()
+    for row in rows:
+        name, of, said = row["id"], row["repeat_of"], f"{row['request_id']}/{row['step_id']}"
+        if of in names:
+            name = newest[of] = f"{newest.get(of, names[of])}'"
+        elif row["question_id"] in asked:
+            name = f"{row['question_id']}/{row['chat_key']}/{name}"
+        elif row["step_id"]:
+            name = f"{said}/{counts[said]}"
+            counts[said] += 1
+        names[row["id"]] = name
+    repeated = {row["repeat_of"] for row in rows}
+    return [
+        row
+        | {"name": names[row["id"]], "repeated": row["id"] in repeated}
+        | {key: names.get(row[key], row[key]) for key in ("part_of", "repeat_of")}
+        for row in rows
+    ]
 
 
 def _received(source: Source, row: _Row, turns: Mapping[str, Json]) -> Iterator[_Fact]:
@@ -185,80 +218,77 @@ def _turn(
 ) -> list[_Fact]:
     """The facts of one turn, in the order of what it did."""
     name, at = turn["id"], max(turn["begun_at"], *(one.at for one in members))
-    facts = [
-        _Fact(at, events.TurnStarted(tuple(one.inbound.request_id for one in members), BOOT), name, name)
-    ]
-
-    def add(when: float, data: EventData, made_from: str) -> None:
-        nonlocal at
-        at = max(at, when)
-        facts.append(_Fact(at, data, made_from, name))
-
+    requests = tuple(one.inbound.request_id for one in members)
+    facts = [_Fact(at, events.TurnStarted(requests, BOOT), name, name)]
     steps = {row["id"]: row for row in source.rows("steps") if row["request_id"] == name}
-    begun = dict[str, bool]()
-    ended = turn["state"] in ENDS
     for number, line in enumerate(lines):
-        message, when, uuid = line.get("message"), line["ts"] / 1000, line["uuid"]
         if line["type"] == "assistant":
-            data = line.get("data") or {}
-            add(when, events.Asked(uuid, BOOT, data.get("model", "")), f"{uuid} asked")
-            kept = (
-                message["content"]
-                if isinstance(message["content"], list)
-                else [{"type": "text", "text": message["content"]}]
-            )
-            origin = message.get("origin")
-            add(when, events.Answered(uuid, kept, data.get("stopReason"), origin=origin), uuid)
-            for block in kept:
-                step = steps.get(block.get("id", "")) if block["type"] == "tool_use" else None
-                if step is not None:
-                    begun[step["id"]] = True
-                    add(
-                        step["began_at"],
-                        events.ToolStarted(step["id"], step["name"], BOOT),
-                        f"{step['id']} begun",
-                    )
-                    for row in [
-                        one for one in sent if one["step_id"] == step["id"] and one["request_id"] == name
-                    ]:
-                        for one in _out(row, {name: turn}, {}):
-                            add(one.at, one.data, one.made_from)
-                    if step["result"] is not None:
-                        add(
-                            step["ended_at"],
-                            events.ToolEnded(step["id"], json.loads(step["result"])),
-                            step["id"],
-                        )
-        elif line["type"] == "user" and message is not None:
-            results = [
-                one
-                for one in message["content"]
-                if isinstance(one, dict) and one.get("type") == "tool_result"
-            ]
-            if not results:
-                members_told = (
-                    tuple(one.inbound.request_id for one in members) if number == 0 or not facts else ()
-                )
-                told = _sources(message, members) or members_told
-                add(when, events.Told(message, told), uuid)
-            for one in results:
-                call = one["tool_use_id"]
-                if steps.get(call, {}).get("result") is None:
-                    add(when, events.ToolEnded(call, one), call)
-    if ended:
-        add(turn["ended_at"] or at, events.TurnEnded(ENDS[turn["state"]]), f"{name} ended")
-    return facts
+            facts += _answer(line, turn, steps, sent)
+        elif line.get("message") is not None:
+            facts += _told(line, name, steps, requests, first=number == 0)
+    if turn["state"] in ENDS:
+        end = events.TurnEnded(ENDS[turn["state"]])
+        facts.append(_Fact(turn["ended_at"] or at, end, f"{name} ended", name))
+    times = itertools.accumulate((one.at for one in facts), max)
+    return [replace(one, at=when) for one, when in zip(facts, times, strict=True)]
 
 
-def _sources(message: Json, members: Sequence[_Row]) -> tuple[str, ...]:
-    """The messages whose words the model was told: its line names them."""
-    raw = json.dumps(message)
-    return tuple(one.inbound.request_id for one in members if one.inbound.request_id in raw)
+def _cut_off(source: Source, turn: str, row: _Row) -> Iterator[_Fact]:
+    """The facts of a command of which nobody knows whether it is done: it is not done again, and its person is told."""
+    inbound = row.inbound
+    languages = {UserRef(one["channel"], one["user_id"]): one["language"] for one in source.rows("locales")}
+    language = languages.get(inbound.person) or DEFAULT
+    with speaking(language):
+        words = say("commands.cut_off", prefix=source.prefix(inbound))
+    to = Address.of(inbound)
+    told = events.Queued(
+        f"{turn}/end", to.target, words, "notice", to.channel, to.chat_id, to.chat_type, language=language
+    )
+    for data in (events.TurnStarted((turn,), BOOT), told, events.TurnEnded("handled")):
+        yield _Fact(row.at, data, f"{turn} {data.kind}", turn)
+
+
+def _answer(line: Json, turn: Json, steps: Mapping[str, Json], sent: Sequence[Json]) -> Iterator[_Fact]:
+    """The facts of an answer of the model, and of the tools that it called."""
+    name, when, uuid = turn["id"], line["ts"] / 1000, line["uuid"]
+    message, data = line["message"], line.get("data") or {}
+    content = message["content"]
+    kept = content if isinstance(content, list) else [{"type": "text", "text": content}]
+    yield _Fact(when, events.Asked(uuid, BOOT, data.get("model", "")), f"{uuid} asked", name)
+    answer = events.Answered(uuid, kept, data.get("stopReason"), origin=message.get("origin"))
+    yield _Fact(when, answer, uuid, name)
+    for step in [steps[one["id"]] for one in kept if one["type"] == "tool_use" and one["id"] in steps]:
+        call = step["id"]
+        if step["name"] != SENDS:  # which says nothing twice
+            yield _Fact(step["began_at"], events.ToolStarted(call, step["name"], BOOT), f"{call} begun", name)
+        for row in sent:
+            if row["step_id"] == call and row["request_id"] == name:
+                yield from _out(row, {name: turn}, {})
+        if step["result"] is not None:
+            yield _Fact(step["ended_at"], events.ToolEnded(call, json.loads(step["result"])), call, name)
+
+
+def _told(
+    line: Json, turn: str, steps: Mapping[str, Json], requests: tuple[str, ...], *, first: bool
+) -> Iterator[_Fact]:
+    """The facts of a message to the model: words, or the results of tools. The `first` one has the words of all `requests`."""
+    message, when = line["message"], line["ts"] / 1000
+    results = [
+        one for one in message["content"] if isinstance(one, dict) and one.get("type") == "tool_result"
+    ]
+    if not results:
+        raw = json.dumps(message)
+        named = tuple(one for one in requests if one in raw)
+        yield _Fact(when, events.Told(message, named or (requests if first else ())), line["uuid"], turn)
+    for one in results:
+        call = one["tool_use_id"]
+        if steps.get(call, {}).get("result") is None:
+            yield _Fact(when, events.ToolEnded(call, one), call, turn)
 
 
 def _out(row: Json, turns: Mapping[str, Json], asked: Mapping[str, Json]) -> Iterator[_Fact]:
     """The facts of one row of the outbox."""
-    name, at, request = row["id"], row["created_at"], row["request_id"]
+    name, at, request = row["name"], row["created_at"], row["request_id"]
     question = asked.get(row["question_id"] or "")
     turn = question["request_id"] if question is not None else request
     choices = json.loads(row["choices"]) if row["choices"] else []
@@ -305,7 +335,7 @@ def _out(row: Json, turns: Mapping[str, Json], asked: Mapping[str, Json]) -> Ite
 
 
 def _asked(row: Json) -> Iterator[_Fact]:
-    """The facts of a question; each of its messages states them, with the same ids."""
+    """The facts of a question."""
     try:
         asked = _APPROVALS.validate_json(row["asked"])
     except ValidationError:
@@ -428,6 +458,16 @@ def _answered(line: Json, meta: Json, raw: bytes) -> Iterator[_Fact]:
         turn,
     )
     yield _Fact(at, events.RowEnded(row, "sent", line.get("messageId")), made_from, turn)
+
+
+def _memory(source: Source, chat: ChatKey, at: float) -> Iterator[_Fact]:
+    """What is remembered of a chat. How far it reaches is not known."""
+    folder = source.home / "memory" / file_names.encode(chat)
+    with contextlib.suppress(OSError, ValueError):  # there is none, or nothing that can be read
+        words = (folder / "session.md").read_text("utf-8")
+        memory.read(words)
+        about = json.loads((folder / "covers.json").read_text("utf-8"))
+        yield _Fact(at, events.Remembered(words, None, unpacked(about.get(ORIGIN)).packed()), "memory")
 
 
 # ------------------------------------------------------------ what belongs to no chat

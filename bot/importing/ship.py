@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +26,8 @@ from bot.importing.events_of import Found, Source, events_of
 LOG, NEW, JOURNAL = "shipmate.db", "shipmate.db.importing", "journal.db"
 BACKUP = "before-0.2"
 """The folder below `.ship` that keeps the files of 0.1."""
+CLEAN = "clean"
+"""The file in it that says that a process has run on what was imported, to its clean end."""
 MOVED = ("chats", "transcripts", "index.db", "usage.db", "cache", JOURNAL)
 """What 0.1 wrote and nothing reads any more; the journal last, since it says that there is something to move."""
 SUFFIXES = ("", "-wal", "-shm")
@@ -37,6 +40,7 @@ def import_ship(
     *,
     needs_turn: Callable[[Inbound], bool],
     is_operator: Callable[[Inbound], bool],
+    prefix: Callable[[Inbound], str],
 ) -> int | None:
     """Import what 0.1 has left in `home`; the number of events, None where there is nothing of it. Raises OSError, `sqlite3.Error`."""
     journal, log = home / JOURNAL, home / LOG
@@ -47,13 +51,27 @@ def import_ship(
         for suffix in ("", "-journal", *SUFFIXES[1:]):
             (home / (NEW + suffix)).unlink(missing_ok=True)
         with contextlib.closing(sqlite3.connect(journal)) as old:
-            found = events_of(Source(old, home, codec, needs_turn, is_operator))
+            found = events_of(Source(old, home, codec, needs_turn, is_operator, prefix))
         count = _write(home / NEW, found, codec, make, restored=(home / RESTORED).exists())
         (home / NEW).replace(log)
         _sync(home)
     _move_away(home)
     (home / RESTORED).unlink(missing_ok=True)
     return count
+
+
+def end_cleanly(home: Path) -> None:
+    """Let the next start remove the backup: the process that imported, or one after it, has come to a clean end. Raises OSError."""
+    if (backup := home / BACKUP).exists():
+        (backup / CLEAN).touch()
+
+
+def remove_backup(home: Path) -> bool:
+    """Remove the backup once a process has ended cleanly since; True where it was there. What cannot be removed stays."""
+    clean = (home / BACKUP / CLEAN).exists()
+    if clean:
+        shutil.rmtree(home / BACKUP, ignore_errors=True)
+    return clean
 
 
 def _write(path: Path, found: Found, codec: Codec, make: Callable[[ChatKey], Chat], *, restored: bool) -> int:

@@ -7,6 +7,10 @@ import contextlib
 import json
 import os
 import signal
+import sqlite3
+import sys
+from functools import partial
+from typing import Any
 
 import pytest
 
@@ -62,6 +66,20 @@ async def quiet(world: World, days: float) -> None:
     await eventually(lambda: reloads() > before)
 
 
+async def transcript(world: World) -> list[dict[str, Any]]:
+    """What the model was told in the chat, as an operator sees it."""
+    command = (sys.executable, "-m", "bot", "history", KEY, "--transcript", "--dir", str(world.root))
+    shown = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    return [json.loads(line) for line in (await shown.communicate())[0].splitlines()]
+
+
+def requests(world: World) -> int:
+    """The number of requests to the model that are on file."""
+    with contextlib.closing(sqlite3.connect(world.root / ".ship" / "requests.db", timeout=5)) as file:
+        (count,) = file.execute("SELECT count(*) FROM requests").fetchone()
+    return int(count)
+
+
 async def test_a_chat_that_never_begins_anew_forgets_turns_beyond_its_days(world: World) -> None:
     world.only("telegram")
     world.config["history"] = {"keepDays": {KEY: 1}}
@@ -69,22 +87,31 @@ async def test_a_chat_that_never_begins_anew_forgets_turns_beyond_its_days(world
     world.model.script(lambda body: f"re: {body['messages'][-1]['content'][-1]['text']}")
     (world.root / "ship.json").write_text(json.dumps(world.config), encoding="utf-8")
     await world.process.start(command=())
-    transcripts = world.root / ".ship" / "transcripts"
 
-    def kept(words: str) -> bool:
-        return any(words.encode() in path.read_bytes() for path in transcripts.rglob("*.jsonl"))
+    def ran(times: int) -> bool:
+        told = (line for line in world.log() if line["kind"] == "retention")
+        return sum("events" in line["details"] for line in told) == times
 
     said = ["the old heron", "an otter", "a seal", "a whale"]
     for number, words in enumerate(said):
         world.telegram.say(words)
         await world.heard(*(f"re: {one}" for one in said[: number + 1]))
         await world.turns(number + 1)
+        await world.sent()
         await quiet(world, 0.6)
+        await eventually(partial(ran, number))
     asked = json.dumps(world.model.bodies[2]["messages"])
     assert [words in asked for words in said[:3]] == [False, True, True]
-    assert [len(list(one.glob("*.jsonl"))) for one in transcripts.iterdir() if one.is_dir()] == [1]
-    await eventually(lambda: not kept(said[0]))
-    assert kept(said[-1])
+    assert len({line["sessionId"] for line in await transcript(world)}) == 1
+    await eventually(lambda: not world.recorded(said[0]))
+    assert world.recorded(said[-1])
+    assert await world.process.stop() == 0
+    # Nothing rests on what is gone.
+    await world.process.start(command=())
+    world.telegram.say("a gull")
+    await world.heard(*(f"re: {one}" for one in [*said, "a gull"]))
+    asked = json.dumps(world.model.bodies[-1]["messages"])
+    assert [words in asked for words in said] == [False, False, False, True]
     assert await world.process.stop() == 0
 
 
@@ -113,28 +140,34 @@ async def test_a_day_later_what_the_docs_say_is_gone_from_the_disk(world: World)
     world.process.module = ["bot.testing.run", "--clock", str(world.root / "clock")]
     (world.root / "ship.json").write_text(json.dumps(world.config), encoding="utf-8")
     await world.process.start(command=())
-    folders = ("chats", "transcripts")
 
     def holding(words: str) -> set[str]:
-        files = [
-            one for folder in folders for one in (world.root / ".ship" / folder).rglob("*") if one.is_file()
-        ]
+        """The files and folders with these words, but for the operator's log, which has days of its own."""
         found = set[str]()
-        for one in files:
+        for one in [one for one in (world.root / ".ship").rglob("*") if one.is_file()]:
             with contextlib.suppress(FileNotFoundError):  # it has just gone
                 if words.encode() in one.read_bytes():
-                    found.add(one.relative_to(world.root / ".ship").parts[0])
-        return found
+                    found.add(one.relative_to(world.root / ".ship").parts[0].removesuffix("-wal"))
+        return found - {"logs"}
 
     world.model.answer("A heron it is.")
     world.telegram.say("the old heron")
     await world.heard("A heron it is.")
     await world.turns(1)
-    await eventually(lambda: holding("the old heron") == set(folders))
+    await eventually(lambda: holding("the old heron") == {"chats", "shipmate.db", "index.db"})
+    assert requests(world) == 1
+    await world.sent()
     await quiet(world, 2.5)
     await eventually(lambda: holding("the old heron") == set())
+    await eventually(lambda: requests(world) == 0)
     world.model.answer("Hello.")
     world.telegram.say("the new heron")
     await world.heard("A heron it is.", "Hello.")
     assert "the old heron" not in json.dumps(world.model.bodies[-1])
+    assert await world.process.stop() == 0
+    await world.process.start(command=())
+    world.model.answer("Welcome back.")
+    world.telegram.say("here again")
+    left = ["the new heron", "Hello.", "here again", "Welcome back."]
+    await eventually(lambda: [line["text"] for line in world.archive()] == left)
     assert await world.process.stop() == 0

@@ -195,5 +195,29 @@ class EventLogContract(ABC):
             assert first.data.text in {halves, "a \ufffd b"}
             assert await log.facts() in ({("kind", one): {one: one}} for one in (halves, "a \ufffd b")), fact
 
+    async def test_what_is_deleted_is_gone_with_its_keys_and_stays_counted(self, place: Any) -> None:
+        used = events.Used("m", "turn", usage={"inputTokens": 7}, cost_usd=0.5)
+        data = [received(), used, received("k2"), events.Closed("r-k2")]
+        async with self.opened(place) as log:
+            log.append([replace_time(entry(at, one), 10.0 * at) for at, one in enumerate(data, 1)])
+            log.append([entry(1, events.Closed("x"), OTHER)])
+            assert await log.older(ONE, 30.0) == (1, 3)
+            assert [await log.older(ONE, at) for at in (0.0, 99.0)] == [(1, 1), (1, 5)]
+            assert await log.older(ChatKey("telegram", "2"), 99.0) == (0, 0)
+            await log.delete_before(ONE, 3)
+            await log.delete_before(ONE, 3)
+            assert await log.older(ONE, 30.0) == (3, 3)
+        async with self.opened(place) as log:
+            assert [one.data for one in await log.read(ONE)] == data[2:]
+            found = await log.after(0, 9)
+            assert [(one.chat, one.seq) for _, one in found] == [(ONE, 3), (ONE, 4), (OTHER, 1)]
+            assert [one.seq for _, one in await log.after(found[0][0], 1)] == [4]
+            assert (await log.known(["k1"]), await log.known(["k2"])) == (False, True)
+            assert (await log.usage(ONE)).calls == 1
+
+
+def replace_time(one: Entry, at: float) -> Entry:
+    return replace(one, event=replace(one.event, at=at))
+
 
 Opened = AsyncIterator[EventLog]

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from typing import Any
 
 from bot.contracts.base import Json
-from bot.testing.anthropic import AnthropicServer
 from bot.testing.anthropic_script import Reply, reply, tool_use
 
 LINE = "This line belongs to the long answer, and so does the next one.\n"
@@ -26,35 +24,6 @@ _CALLS: dict[str, tuple[str, Json]] = {
 """By a word of the question, the tool that is called before the answer."""
 
 _BOT = re.compile(r"^(?:<@U0SHIP>|@shipmate_bot) ")
-
-
-class Model:
-    """`hold` keeps requests waiting, as a model that takes its time."""
-
-    def __init__(self, server: AnthropicServer) -> None:
-        self.server = server
-        self._held = 0
-        self._go = asyncio.Event()
-        server.script(self._answer)
-
-    def hold(self, after: int = 0) -> None:
-        """Every request waits that comes after so many more."""
-        self._held = len(self.server.requests) + after + 1
-        self._go = asyncio.Event()
-
-    def let_go(self) -> None:
-        """What waits is answered, and nothing waits any more."""
-        self._held = 0
-        self._go.set()
-
-    async def waiting(self, count: int = 1) -> None:
-        """Return once so many requests wait."""
-        await self.server.until(lambda: len(self.server.requests) >= self._held + count - 1)
-
-    async def _answer(self, body: Json) -> Reply:
-        if self._held and len(self.server.requests) >= self._held:
-            await self._go.wait()
-        return answer(body)
 
 
 def answer(body: Json) -> Reply:

@@ -1,6 +1,6 @@
-"""Journals that a process left with work in every state: another one opens them and finishes the work.
+"""Folders that a process of 0.1 left with work in every state: a process of today takes them over and finishes the work.
 
-`journals/VERSION/NAME` holds what `stage` wrote; `expected.json` says what that is and what has to come of it.
+`journals/VERSION/NAME` holds one; `expected.json` says what that is and what has to come of it.
 """
 
 from __future__ import annotations
@@ -11,18 +11,16 @@ import json
 import shutil
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from bot.journal import schema
 
-from bot import backup
 from bot.contracts.base import Json
-from bot.system import SystemClock, SystemDisk
+from bot.core.chat import Chat
+from bot.core.events import Codec, Remembered
+from bot.importing.ship import import_ship
 from tests.blackbox.conftest import eventually
-from tests.corpus.make import JOURNALS, expected, make
-from tests.corpus.scenes import SCENES
 from tests.corpus.stage import ANN, Stage, staged
 from tests.torture import scene
 from tests.torture.inside import quick_ends
@@ -34,7 +32,7 @@ TICK = 0.3
 QUIET = 6
 STEP = 15.0
 """Seconds between two polls: longer than one is held, a third of a silence that is told of."""
-NEWEST = JOURNALS / str(schema.NEWEST)
+JOURNALS = Path(__file__).parent / "journals"
 CORPUS = sorted(path.parent for path in JOURNALS.glob("*/*/journal.sql"))
 
 
@@ -43,42 +41,8 @@ async def test_unfinished_work_that_was_left_is_finished(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quick_ends(monkeypatch)
-    monkeypatch.setenv("SHIPMATE_CORE", "log")
     await finished(folder, tmp_path)
     assert (tmp_path / ".ship" / "before-0.2" / "journal.db").exists()
-
-
-async def test_what_was_left_is_backed_up_restored_elsewhere_and_finished(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    quick_ends(monkeypatch)
-    await finished(NEWEST / "album-asked", tmp_path, _carried)
-
-
-def _carried(home: Path) -> None:
-    """Everything goes through a backup."""
-    file, disk = home.parent / "backup", SystemDisk()
-    assert not backup.write(home, file, disk=disk, clock=SystemClock()).running
-    shutil.rmtree(home)
-    backup.restore(file, home, disk=disk, moved=True)
-    file.unlink()
-
-
-async def test_a_journal_of_this_version_is_made_and_finished(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    quick_ends(monkeypatch)
-    name = "inbound-joined"
-    await make(name, SCENES[name], tmp_path / "made")
-    made, root = tmp_path / "made" / name, tmp_path / "root"
-    root.mkdir()
-    await finished(made, root)
-
-
-def test_what_is_kept_of_this_version_is_that_of_its_scenes() -> None:
-    assert {path.parent.name: path.read_text("utf-8") for path in NEWEST.glob("*/expected.json")} == {
-        name: expected(scene) for name, scene in SCENES.items()
-    }
 
 
 def unfinished(root: Path) -> list[str]:
@@ -87,14 +51,13 @@ def unfinished(root: Path) -> list[str]:
         return [chat for (chat,) in db.execute("SELECT chat FROM chats WHERE open IS NOT NULL")]
 
 
-async def finished(folder: Path, root: Path, before: Callable[[Path], None] = lambda _: None) -> None:
-    """Start on what was left, once `before` has been done to its `.ship`, and see what comes of it."""
+async def finished(folder: Path, root: Path) -> None:
+    """Start on what was left, and see what comes of it."""
     known = json.loads((folder / "platform.json").read_text("utf-8"))
     after = json.loads((folder / "expected.json").read_text("utf-8"))
     async with staged(root, known["settings"], known["now"] + after["down"]) as stage:
         stage.take_up(known)
         stage.read(folder)
-        before(root / ".ship")
         await stage.start()
         for payload in known["slack"]["unconfirmed"]:
             await stage.slack.envelope(payload)
@@ -186,4 +149,84 @@ def _as_said(texts: list[str], expected: list[str | dict[str, str]]) -> bool:
     return len(texts) == len(expected) and all(
         text.startswith(begins) and text.endswith(ends) and len(text) == length
         for text, (begins, ends, length) in zip(texts, wanted, strict=True)
+    )
+
+
+async def test_what_0_1_has_left_is_kept_until_a_process_has_ended_on_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick_ends(monkeypatch)
+    backup = tmp_path / ".ship" / "before-0.2"
+    async with staged(tmp_path, {}) as stage:
+        stage.read(JOURNALS / "17" / "inbound-answered-not-closed")
+        with monkeypatch.context() as patch:  # the first start fails after the import
+            patch.setattr("bot.lifecycle.connect_all", None)
+            with pytest.raises(TypeError):
+                await stage.start()
+        for kept in (True, False):
+            assert (backup / "journal.db").exists()
+            await stage.start()
+            assert backup.exists() == kept
+            await stage.end()
+        assert [line["message"] for line in stage.world.log() if "before-0.2" in line["message"]] == [
+            "the .ship of 0.1 is imported, and kept in before-0.2",
+            "before-0.2, the .ship of 0.1, is removed",
+        ]
+
+
+@pytest.mark.parametrize("name", ["approval-waits", "inbound-merged", "job-planned-abroad"])
+async def test_an_import_that_is_cut_off_anywhere_is_made_again_with_the_same_events(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename, results = Path.replace, list[list[tuple[str, ...]]]()
+    for dies_at in range(100):
+        left, root = [dies_at], tmp_path / "root"
+        shutil.rmtree(root, ignore_errors=True)
+        root.mkdir()
+
+        def replace(source: Path, target: Path, left: list[int] = left) -> Path:
+            left[0] -= 1
+            if left[0] == 0:
+                raise OSError("killed")
+            return rename(source, target)
+
+        async with staged(root, {}) as stage:
+            stage.read(JOURNALS / "17" / name)
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "replace", replace)
+            with contextlib.suppress(OSError):
+                _import(root / ".ship")
+        _import(root / ".ship")
+        with contextlib.closing(sqlite3.connect(root / ".ship" / "shipmate.db")) as db:
+            tables = ("events", "keys", "facts", "chats")
+            results.append([row for one in tables for row in db.execute(f"SELECT * FROM {one}")])
+        assert (root / ".ship" / "before-0.2" / "journal.db").exists()
+        if left[0] > 0:
+            break
+    assert len(results) > 4
+    assert all(one == results[0] for one in results)
+
+
+async def test_what_was_remembered_of_a_chat_is_remembered(tmp_path: Path) -> None:
+    async with staged(tmp_path, {}) as stage:
+        stage.read(JOURNALS / "17" / "inbound-asked")
+    home, words = tmp_path / ".ship", "## Facts\n- allergic to 落花生\n"
+    folder = home / "memory" / "telegram%3Achat%3A3001"
+    folder.mkdir(parents=True)
+    (folder / "session.md").write_text(words, encoding="utf-8")
+    (folder / "covers.json").write_text(json.dumps({"covers": "u", "origin": ["3001"]}), encoding="utf-8")
+    _import(home)
+    with contextlib.closing(sqlite3.connect(home / "shipmate.db")) as db:
+        ((raw,),) = db.execute("SELECT data FROM events WHERE kind = 'remembered'")
+    assert Codec().decode("remembered", raw) == Remembered(words, None, ["3001"])
+
+
+def _import(home: Path) -> None:
+    import_ship(
+        home,
+        Codec(),
+        Chat,
+        needs_turn=lambda one: one.kind == "message",
+        is_operator=lambda _: False,
+        prefix=lambda _: "/",
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bot import errors
 from bot.contracts.identity import ChatKey
-from bot.core import file_names, jsonl
+from bot.core import events, file_names, jsonl
 from bot.core.archive import lines
 from bot.core.archive.line_fold import LineFold
 from bot.core.archive.store import ChatStore
@@ -35,6 +35,7 @@ class ArchiveExport(Export):
 
     def __init__(self, store: ChatStore, log: EventLog) -> None:
         self._store = store
+        self._log = log
         self._fold = LineFold(log)
         self._due: list[_Line] = []
         self._positions: dict[str, int] = {}
@@ -62,8 +63,26 @@ class ArchiveExport(Export):
 
     async def write(self) -> None:
         if self._due:
+            for chat in {one.chat for one in self._due}:
+                if (name := file_names.encode(chat)) not in self._positions:
+                    self._positions[name] = await self._position(chat)
             with errors.as_storage_error("the archive cannot be written"):
                 await asyncio.to_thread(self._write)
+
+    async def _position(self, chat: ChatKey) -> int:
+        """The number of the newest exported event that the log has: the lines of a log that was lost stay, and count for nothing."""
+        with errors.as_storage_error("the archive cannot be read"):
+            lines_of = await asyncio.to_thread(self._newest, file_names.encode(chat))
+        for request, seq in lines_of:
+            event = next(iter(await self._log.read(chat, seq, pending=False)), None)
+            if event is not None and event.seq == seq and _is_of(event, request):
+                return seq
+        return 0
+
+    def _newest(self, name: str) -> list[tuple[str, int]]:
+        with jsonl.locked(self._store.folder):
+            self._store.tidy_once()
+            return self._store.newest(name)
 
     async def sync(self) -> None:
         with errors.as_storage_error("the archive cannot be written"):
@@ -75,8 +94,6 @@ class ArchiveExport(Export):
             while self._due:
                 chat = self._due[0].chat
                 name = file_names.encode(chat)
-                if name not in self._positions:
-                    self._positions[name] = self._store.position(name)
                 mine = (one for one in self._due if one.chat == chat)
                 new = {one.seq: one.raw for one in mine if one.seq > self._positions[name]}
                 while new:
@@ -92,3 +109,14 @@ class ArchiveExport(Export):
         if self._dirty:
             self._store.disk.sync(self._store.folder)
         self._dirty.clear()
+
+
+def _is_of(event: Event, request: str) -> bool:
+    """True for an event that completes a line of this request."""
+    match event.data:
+        case events.Received(inbound) | events.Edited(inbound) | events.Deleted(inbound):
+            return request in {event.id, event.turn, inbound.request_id}
+        case events.RowEnded():
+            return event.turn == request
+        case _:
+            return isinstance(event.data, events.Removed)

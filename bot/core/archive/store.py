@@ -21,6 +21,8 @@ from bot.core.archive.window import LineRange, Revisions, Window, may_revise, re
 _SPANS = 10_000  # archive files whose times are remembered
 _CHATS = 10_000  # of which is remembered what their archives revise
 _AT_ONCE = 1024 * 1024  # bytes of a file that are looked at as one
+NEWEST = 100
+"""Limit of lines that are looked at for one that the log knows."""
 NAME_LINES = 20
 """Lines of a chat that are looked at for names."""
 NAMES_SHOWN = 3
@@ -225,17 +227,20 @@ class ChatStore:
 
     # Writing, on a writer's thread, under the lock of the folder.
 
-    def position(self, name: str) -> int:
-        """The number of the newest event of which a chat's files have a line; 0 where they have none."""
+    def newest(self, name: str) -> list[tuple[str, int]]:
+        """The requests and numbers of the newest lines of a chat that were made from events, the newest first."""
         self.files.recover(name)
+        found = list[tuple[str, int]]()
         main, numbers = self.files.opened(name)
         for file in (main, *(self.disk.open(self.files.archive(name, number)) for number in numbers[::-1])):
             with closing(file):
                 for raw in jsonl.lines_backwards(file):
                     line = read_line(raw) if raw.strip() else None
                     if line is not None and isinstance(seq := (line.meta or {}).get(SEQ), int):
-                        return seq
-        return 0
+                        found.append((line.request_id, seq))
+                        if len(found) == NEWEST:
+                            return found
+        return found
 
     def write_some(self, name: str, raws: Sequence[bytes], *, sync: bool) -> int:
         """Write as many lines as go into the file before it has to be rotated, and rotate it then."""

@@ -80,7 +80,7 @@ class Sessions:
                 before.last = event.at
             case events.Cut(reason="undo"):
                 before.points = before.points[:-1]
-            case events.Cut() | events.Masked() | events.Removed():
+            case events.Cut() | events.Masked() | events.Removed() | events.Expired():
                 pass
             case _:
                 return

@@ -12,7 +12,7 @@ SWEEP_SECONDS = 3_600.0
 def _build(runtime: Runtime) -> Hooks:
     settings = runtime.configuration
     recorder = Recorder(settings.home / FILE, log=runtime.log)
-    sweeper = Sweeper(recorder, settings.history.keep_days, clock=runtime.clock, log=runtime.log)
+    sweeper = Sweeper(recorder, settings.history.days, clock=runtime.clock, log=runtime.log)
     return Hooks(
         wrap_model=lambda model: RecordedModel(model, recorder, ids=runtime.ids, redact=runtime.redact),
         exports=(Exporter(Removals(recorder), runtime.event_log, clock=runtime.clock, log=runtime.log),),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -179,7 +179,9 @@ class Removals(Export):
 class Sweeper:
     """Removes what is older than it is to be kept."""
 
-    def __init__(self, recorder: Recorder, days: Mapping[str, int], *, clock: Clock, log: Log) -> None:
+    def __init__(
+        self, recorder: Recorder, days: Callable[[ChatKey], int | None], *, clock: Clock, log: Log
+    ) -> None:
         self._recorder = recorder
         self._days = days
         self._clock = clock
@@ -192,15 +194,10 @@ class Sweeper:
         def work(file: RecordedRequests) -> None:
             nonlocal gone
             for chat in file.chats():
-                before = int(max(0.0, now - self._kept(ChatKey.parse(chat)) * _DAY) * 1000)
+                days = min(self._days(ChatKey.parse(chat)) or DAYS, DAYS)
+                before = int(max(0.0, now - days * _DAY) * 1000)
                 gone += file.sweep(chat, ulids.written(before << 80))
 
         await self._recorder.run(work)
         if gone:
             self._log.write("retention", "old requests to the model are gone", requests=gone)
-
-    def _kept(self, chat: ChatKey) -> int:
-        """The days for which the requests of a chat are kept."""
-        named = (self._days.get(str(key)) for key in (chat, chat.chat))
-        days = next((one for one in named if one is not None), self._days.get("*", DAYS))
-        return min(days, DAYS)

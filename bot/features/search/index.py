@@ -101,7 +101,7 @@ def speaker_token(token: str) -> str:
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A line on its way into the index, or one that `replaces` what stands there of its event. `gone` are requests and turns whose words
-    are removed.
+    are removed; lines from before `since` (ms) go where that is given.
     """
 
     chat: str
@@ -109,6 +109,7 @@ class Entry:
     line: ArchiveLine | None = None
     replaces: bool = False
     gone: frozenset[str] = frozenset()
+    since: int = 0
 
 
 class SearchIndex(Export):
@@ -149,6 +150,8 @@ class SearchIndex(Export):
             self._due.append(Entry(str(event.chat), event.seq, found[1]))
         if isinstance(event.data, events.Removed):
             self._due += await self._without(event, event.data)
+        if isinstance(event.data, events.Expired):
+            self._due.append(Entry(str(event.chat), event.seq, since=int(event.data.at * 1000)))
         self._taken = n
         return found is not None
 
@@ -222,7 +225,7 @@ class SearchIndex(Export):
                 _Writer(db, name).take(one for one in due if one.chat == name)
             db.execute("UPDATE state SET cursor = ?", (cursor,))
         self._cursor = cursor
-        if any(one.gone for one in due):
+        if any(one.gone or one.since for one in due):
             # Else words of what was taken out stay in the file.
             db.execute("INSERT INTO tokens(tokens) VALUES ('optimize')")
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -247,6 +250,9 @@ class _Writer:
         for one in entries:
             if one.gone:
                 self._remove_words(one.gone)
+            elif one.since:
+                for place, old in self._standing("ts < ?", one.since):
+                    self._take_out(place, old)
             elif one.line is not None and one.replaces:
                 self._replace(one.line, one.seq)
             elif one.line is not None and one.seq > chat.seq and is_dated(one.line):
@@ -295,7 +301,7 @@ class _Writer:
                 if old.request_id == name:
                     self._take_out(place, old)
 
-    def _standing(self, condition: str, value: str) -> list[tuple[int, ArchiveLine]]:
+    def _standing(self, condition: str, value: str | int) -> list[tuple[int, ArchiveLine]]:
         """The lines of the chat to which a condition applies, with their places."""
         first, last = self._chat.row_range()
         found = self._db.execute(

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bot.core import chat
+from bot.core import chat, events
+from bot.core.events import Event
 from tests.shares import one_in
 from tests.unit.core import world
 
@@ -30,8 +31,8 @@ RULES: dict[str, tuple[str, str]] = {
         "event.seq",
     ),
     "a fold begins before the messages of the turns in view": (
-        "self.context.begin(turn.id, event.at, min([event.seq, *since]))",
-        "self.context.begin(turn.id, event.at, event.seq)",
+        "turn.since = min([event.seq, *since])",
+        "turn.since = event.seq",
     ),
     "a stop reaches no turn whose last words are queued": (
         "        if turn.phase in STOPPABLE:\n            turn.phase",
@@ -97,6 +98,27 @@ def test_each_message_is_answered_once_in_order_over_any_kills() -> None:
         kills += world.live(one)
         world.check(one)
     assert kills > 50
+
+
+def test_no_fold_needs_what_has_expired() -> None:
+    dropped = 0
+    for one in world.worlds(range(30)):
+        world.live(one)
+        for name, some in one.disk.on_disk.items():
+            for before in {*range(2, len(some), 3), len(some) + 1}:
+                expired = Event("expired", name, 0.0, events.Expired(before, 0.0), seq=len(some) + 1)
+                whole, rest = chat.Chat(name), chat.Chat(name)
+                for event in some.values():
+                    whole.apply(event)
+                turns = len(whole.context.turns)
+                whole.apply(expired)
+                dropped += turns - len(whole.context.turns)
+                assert before < expired.seq or whole.position.first == expired.seq
+                for event in (*some.values(), expired):
+                    if event.seq >= whole.position.first:
+                        rest.apply(event)
+                assert (rest.context.view(), rest.position) == (whole.context.view(), whole.position)
+    assert dropped > 50
 
 
 @pytest.mark.torture

@@ -1,0 +1,19 @@
+"""Tells operators that a start has found the log of the chats damaged, or gone."""
+
+from bot.core.feature import Feature, Hooks, Runtime
+from bot.core.sqlite_log import LOST
+from bot.words import sentence
+
+
+def _build(runtime: Runtime) -> Hooks:
+    async def tell() -> None:
+        if (found := runtime.chats.facts.get(LOST, "log")) is not None:
+            # Once: that it was told is a fact of the same log. A later loss has another time.
+            runtime.alerts.tell(
+                f"log lost {found['at']}", sentence(f"operators.journal_{found['what']}"), every=float("inf")
+            )
+
+    return Hooks(serves=(tell,))
+
+
+FEATURE = Feature("lost_messages", _build)

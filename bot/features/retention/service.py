@@ -1,0 +1,150 @@
+"""Removes what is older than the days for which a chat is kept: events, lines of the archive, files that the web page was sent.
+
+The event that says so comes first: nothing rests on what stands before it from then on, and exports follow it. Files change under the
+locks of their folders, each whole, so a kill leaves what the next run removes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+from bot import errors, ulids
+from bot.contracts.identity import ChatKey
+from bot.core import events, file_names, jsonl
+from bot.core.archive import rotation
+from bot.core.chats import Fact
+from bot.core.feature import Runtime
+from bot.system import JumpSafeClock
+
+INTERVAL_SECONDS = 3_600.0
+SLICE = 5_000
+"""Events that are deleted in one transaction: what is said meanwhile waits for it."""
+_DAY = 86_400.0
+_FILE = ".bin"
+
+
+class Retention:
+    """The work of the feature. An entry of the settings counts for threads and topics of its chat too, unless they have their own."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._run = runtime
+        self._settings = runtime.configuration.history
+        self._archives = rotation.ArchiveFiles(runtime.configuration.home / "chats", runtime.disk)
+        self._of_page = [runtime.configuration.home / name for name in ("sent", "received")]
+        """The web page's files, by chat."""
+        self._steady = JumpSafeClock(runtime.clock)
+
+    async def watch(self) -> None:
+        """Remove what is too old at the start, and then each hour."""
+        while True:
+            try:
+                await self.run()
+            except errors.StorageError as error:
+                self._run.log.write(
+                    "retention", "what is too old cannot be removed now", level="warn", cause=str(error)
+                )
+            await self._run.clock.sleep(INTERVAL_SECONDS)
+
+    async def run(self) -> None:
+        """Remove what is too old, chat by chat, and say what went. Raises `errors.StorageError`."""
+        with errors.as_storage_error("the archive cannot be read"):
+            on_disk = await asyncio.to_thread(lambda: set(self._on_disk()))
+        for chat in sorted({*on_disk, *await self._run.event_log.chats()}, key=str):
+            days = self._settings.days(chat)
+            if days is None:
+                continue
+            since = self._steady.now() - days * _DAY
+            gone = await self._expire_events(chat, since)
+            with errors.as_storage_error("the archive cannot be written"):
+                lines, files = await asyncio.to_thread(self._expire_files, chat, int(since * 1000))
+            if gone or lines or files:
+                self._run.log.write(
+                    "retention",
+                    f"what is older than {days} days is gone",
+                    level="action",
+                    chat_key=chat,
+                    days=days,
+                    events=gone,
+                    lines=lines,
+                    files=files,
+                )
+
+    async def _expire_events(self, key: ChatKey, since: float) -> int:
+        """Remove events, up to the first that is younger or that something unfinished rests on; how many. The newest one stays: it says
+        how far the chat has come.
+        """
+        log, chats = self._run.event_log, self._run.chats
+        first, end = await log.older(key, since)
+        if first >= end:
+            return 0
+        chat = await chats.get(key)
+        waits = chat.turn is not None or (chat.open_since is not None and chat.open_since <= first)
+        if waits or chat.seq == first:
+            return 0
+        chats.append(Fact(key, events.Expired(end, since)))
+        chats.append(*(Fact(key, one) for one in chat.context.out_of_reach))
+        await log.committed(patient=False)
+        end = min(end, chat.position.first)
+        for at in range(first, end, SLICE):
+            await log.delete_before(key, min(at + SLICE, end))
+        return end - first
+
+    # ------------------------------------------------------------ files, on any thread
+
+    def _on_disk(self) -> Iterator[ChatKey]:
+        """The chats that have files. The archive may reach further back than a log that was lost."""
+        names = {name for one in self._of_page for name in self._run.disk.names(one)}
+        for name in {*self._archives.chats(), *names}:
+            told = rotation.chat_key(self._run.disk, name, self._files(name)) or ""
+            try:
+                yield ChatKey.parse(told)
+            except errors.IdentityInvalid:
+                continue  # a file that is no chat's
+
+    def _files(self, name: str) -> list[Path]:
+        older = [self._archives.archive(name, number) for number in self._archives.numbers(name)]
+        return [*older, self._archives.main(name)]
+
+    def _expire_files(self, chat: ChatKey, before: int) -> tuple[int, int]:
+        """Remove lines of the archive and files of the web page from before this time (ms); how many of each."""
+        name = file_names.encode(chat)
+        with jsonl.locked(self._archives.folder):
+            self._archives.recover(name)
+            lines = sum(self._expire_lines(path, before) for path in self._files(name))
+        old = [
+            home / name / file
+            for home in self._of_page
+            for file in self._run.disk.names(home / name)
+            if file.endswith(_FILE) and ulids.FORM.fullmatch(stem := file.partition(".")[0])
+            if ulids.made_at(stem) * 1000 < before
+        ]
+        for path in old:
+            self._run.disk.remove(path)
+        return lines, len(old)
+
+    def _expire_lines(self, path: Path, before: int) -> int:
+        """Remove the beginning of a file up to its last line that is older than all behind it: one that came late goes with its
+        neighbours. One that cannot be read goes with an older one behind it.
+        """
+        at = cut = count = gone = 0
+        young = False
+        with closing(self._run.disk.open(path)) as file:
+            for raw in jsonl.lines(file):
+                at, count = at + len(raw) + 1, count + bool(raw.strip())
+                ts = (jsonl.loads(raw) or {}).get("ts")
+                if not isinstance(ts, int | float):
+                    continue
+                if young := ts >= before:
+                    break
+                cut, gone = at, count
+            rest = file.read(cut, file.size - cut) if cut and young else b""
+        if not gone:
+            return 0
+        if rest:
+            self._run.disk.replace(path, rest)
+        else:
+            self._run.disk.remove(path)
+        return gone if young else count

@@ -1,0 +1,96 @@
+"""A log that is damaged or gone at a start, or of a later version."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests import quick
+from tests.blackbox.conftest import World, eventually
+
+OPERATOR = 9001
+SETTINGS = '{"llm": {"provider": "demo"}, "channels": {"web": {"port": 0}}, "dashboard": {"enabled": false}}'
+
+
+def gone(path: Path) -> None:
+    path.unlink()
+
+
+def overwritten(path: Path) -> None:
+    path.write_bytes(b"\xa5" * 20_000)
+
+
+def cut_short(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size * 6 // 10)
+
+
+def torn(path: Path) -> None:
+    """In the middle of the last rows of the events."""
+    data = path.read_bytes()
+    with path.open("r+b") as file:
+        file.seek(data.rindex(b"The answer.") // 4096 * 4096)
+        file.write(b"\xa5" * 4096)
+
+
+def events(path: Path) -> set[str]:
+    with closing(sqlite3.connect(path)) as db:
+        return {name for (name,) in db.execute("SELECT id FROM events")}
+
+
+def said(world: World) -> int:
+    """Messages of people in the archive; of a torn log the last one may be answered again, with the next."""
+    return sum(line["role"] == "user" for line in world.archive())
+
+
+@pytest.mark.parametrize("damage", [gone, overwritten, cut_short, torn])
+async def test_the_archive_stays_people_are_answered_and_operators_are_told_once(
+    world: World, damage: Callable[[Path], None]
+) -> None:
+    world.only("telegram")
+    world.config["channels"]["telegram"]["allow"] = ["*"]
+    world.config["operators"] = [f"telegram:{OPERATOR}"]
+    world.telegram.chat(OPERATOR)
+    world.model.script(lambda _: "The answer.")
+    await world.start()
+    for words in ("one " * 500, "two " * 500):
+        world.telegram.say(words, chat_id=3001)
+        await eventually(
+            lambda: len(world.archive()) in {2, 4} and world.archive()[-1]["role"] == "assistant"
+        )
+    await eventually(lambda: len(world.archive()) == 4)
+    assert await world.process.stop() == 0
+    before = world.archive()
+    path = world.root / ".ship" / "shipmate.db"
+    ids = events(path)
+    damage(path)
+    for life in (1, 2):
+        await world.start()
+        await eventually(lambda: len(world.texts(OPERATOR)) == 1)
+        assert world.archive()[:4] == before
+        world.telegram.say("three", chat_id=3001)
+        await eventually(
+            lambda life=life: said(world) == 2 + life and world.archive()[-1]["role"] == "assistant"
+        )
+        await world.sent()
+        assert await world.process.stop() == 0
+    assert world.texts(OPERATOR)[0].startswith("⚠️ The journal was ")
+    if damage is torn:
+        assert set() < ids & events(path) < ids
+
+
+async def test_one_of_a_later_version_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "ship.json").write_text(SETTINGS, encoding="utf-8")
+    (tmp_path / ".ship").mkdir(mode=0o700)
+    path = tmp_path / ".ship" / "shipmate.db"
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE events (id TEXT)")
+        db.execute("PRAGMA user_version = 10000")
+    ended, out, said = await quick.run("run", "--dir", str(tmp_path))
+    assert ended == 1, said
+    assert "the log has version 10000, " in out.decode() + said
+    assert not list(path.parent.glob("*.corrupt-*"))
