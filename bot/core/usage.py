@@ -115,7 +115,8 @@ class UsageSums:
         if not people:
             return {}
         marks = ", ".join("?" * len(people))
-        select = f"SELECT person, chat FROM usage WHERE person IN ({marks}) GROUP BY person, chat ORDER BY max(hour)"  # noqa: S608 - marks
+        # The last row of a person stays.
+        select = f"SELECT person, chat FROM usage WHERE person IN ({marks}) GROUP BY person, chat ORDER BY max(hour), chat DESC"  # noqa: S608 - marks
         with self._opened() as db:
             return dict(db.execute(select, tuple(people)).fetchall()) if db is not None else {}
 

@@ -159,9 +159,11 @@ async def test_one_that_froze_before_the_server_had_all_of_its_transaction_holds
             db.execute("SELECT epoch FROM cluster_leader FOR SHARE").fetchone()
             await leads(candidate("b"))
 
-    with contextlib.closing(PostgresSession(url)) as db:
-        with pytest.raises((psycopg.Error, errors.StorageError)):
-            await write_slowly(db)
+    with (
+        contextlib.closing(PostgresSession(url)) as db,
+        pytest.raises((psycopg.Error, errors.StorageError)),
+    ):
+        await write_slowly(db)
     with contextlib.closing(PostgresSession(url)) as db:
         assert db.execute("SELECT 1 FROM facts WHERE kind = 'late'").fetchone() is None
 

@@ -196,6 +196,8 @@ async def test_sums_of_usage_are_the_same_in_each_database(tmp_path: Path, contr
         at(entry(10, events.TurnEnded("answered")), 24, "no message"),
         at(entry(11, events.Rated("good")), 24),
         at(entry(1, replace(used, purpose="memory"), OTHER), 25),
+        at(entry(12, events.Used("two", "turn", "telegram:9", error="Overloaded")), 25),
+        at(entry(2, events.Used("two", "turn", "telegram:9", error="Overloaded"), OTHER), 25),
     ]
     async with contract.opened((tmp_path, url) if url else tmp_path) as log:
         for _ in range(2):
@@ -205,7 +207,7 @@ async def test_sums_of_usage_are_the_same_in_each_database(tmp_path: Path, contr
     assert (total.turns, total.failed, total.calls, total.unpriced, total.cost) == (2, 1, 3, 1, 0.5)
     assert total.tokens == {name: 3 * count for name, count in tokens.items()}
     assert (total.models, total.latencies) == ({"one": 2, "two": 1}, {120: 2, 0: 1})
-    assert (total.errors.total(), total.ratings) == (1, {"good": 1})
+    assert (total.errors["Overloaded"], total.errors.total(), total.ratings) == (2, 3, {"good": 1})
     start = said[0].event.at
     since = sums.total(chat=str(ONE), since=start + 3_600)
     assert (since.turns, since.calls, since.cost) == (1, 1, 0.0)
@@ -214,12 +216,17 @@ async def test_sums_of_usage_are_the_same_in_each_database(tmp_path: Path, contr
         return [(name, one.turns, one.calls) for name, one in sums.by(by)]
 
     assert calls("day") == [("2023-11-14", 1, 1), ("2023-11-15", 1, 2)]
-    assert calls("person") == [("telegram:7", 2, 3), ("", 0, 0)]
+    assert calls("person") == [("telegram:7", 2, 3), ("", 0, 0), ("telegram:9", 0, 0)]
     assert calls("chat") == [(str(ONE), 2, 2), (str(OTHER), 0, 1)]
     assert calls("model") == [("one", 0, 2), ("two", 0, 1)]
-    assert sums.last_chats(["telegram:7", "telegram:8"]) == {"telegram:7": str(OTHER)}
+    newest = {"telegram:7": str(OTHER), "telegram:9": str(OTHER)}
+    assert sums.last_chats(["telegram:7", "telegram:8", "telegram:9"]) == newest
     assert sums.last_chats([]) == {}
-    assert [group for group, _ in sums.spent(start + 3_600 * 25)] == [(str(OTHER), "telegram:7", "one")]
+    assert [group for group, _ in sums.spent(start + 3_600 * 25)] == [
+        (str(OTHER), "telegram:7", "one"),
+        (str(OTHER), "telegram:9", "two"),
+        (str(ONE), "telegram:9", "two"),
+    ]
 
 
 @pytest.mark.skipif(postgres.programs() is None, reason=postgres.MISSING)
