@@ -80,6 +80,7 @@ from bot.gateway.operators import OperatorAlerts as OldAlerts
 from bot.history.memory.memories import Memories, SavedMemory
 from bot.lifecycle import (
     CHECK_SECONDS,
+    KEEP_LEARNED_SECONDS,
     Environment,
     GatewayFigures,
     Readiness,
@@ -90,7 +91,7 @@ from bot.lifecycle import (
     connect_all,
 )
 from bot.llm.budgets import Spending
-from bot.periodic_jobs import PeriodicJobs
+from bot.periodic_jobs import PeriodicJob, PeriodicJobs
 from bot.reload import ConfigurationReload
 from bot.rss_monitor import RssMonitor
 from bot.telemetry import JsonlLog, context
@@ -119,7 +120,12 @@ async def serving(  # noqa: PLR0915 - the wiring of one process, in order
     boot, codec = environment.ids.ulid(), Codec()
     event_log = environment.event_log(
         SqliteLog(
-            settings.home / "shipmate.db", codec, clock=environment.clock, log=log, reserve=services.reserve
+            settings.home / "shipmate.db",
+            codec,
+            clock=environment.clock,
+            log=log,
+            reserve=services.reserve,
+            alert=lambda subject, words: alerts.tell(subject, words),  # noqa: PLW0108 - it is made below
         )
     )
     make = functools.partial(
@@ -177,6 +183,7 @@ async def serving(  # noqa: PLR0915 - the wiring of one process, in order
         boot=boot,
         # Made below, of what features add.
         models=lambda chat: turns.models(chat),  # noqa: PLW0108
+        servers=lambda: mcp.sources(),  # noqa: PLW0108
         compact=lambda inbound: turns.compact(inbound),  # noqa: PLW0108
     )
     saying, locales, alerts = runtime.saying, runtime.locales, runtime.alerts
@@ -209,6 +216,7 @@ async def serving(  # noqa: PLR0915 - the wiring of one process, in order
         loop=turns.loop,
         turn_ended=turns.summaries.turn_ended,
         slots=slots,
+        alert=alerts.tell,
         boot=boot,
         clock=environment.clock,
         log=log,
@@ -230,6 +238,8 @@ async def serving(  # noqa: PLR0915 - the wiring of one process, in order
         door,
         alerts=alerts,
         archive=archive,
+        locales=locales,
+        name=settings.name,
         models=turns.models,
         clock=environment.clock,
         ids=environment.ids,
@@ -267,6 +277,7 @@ async def serving(  # noqa: PLR0915 - the wiring of one process, in order
         around.push_async_callback(event_log.close)
         around.push_async_callback(exporter.close)
         around.push_async_callback(services.model.close)
+        around.push_async_callback(services.learned.save)
         mcp.start()
         around.push_async_callback(mcp.close)
         # Request ids tell the order of messages, even where the clock was set back while nobody ran.
@@ -286,7 +297,8 @@ async def serving(  # noqa: PLR0915 - the wiring of one process, in order
         around.push_async_callback(tasks.drain, 1.0)
         await runner.start()
         await files.start()
-        periodic = PeriodicJobs(door.periodic, log)
+        learns = PeriodicJob("keep what was learnt of models", KEEP_LEARNED_SECONDS, services.learned.save)
+        periodic = PeriodicJobs([*door.periodic, learns], log)
         periodic.start()
         around.callback(periodic.stop)
         await connect_all(channels, intake, runner.open, say=say, stop=stop, clock=environment.clock, log=log)
@@ -311,6 +323,7 @@ def build_runtime(
     limits: RateLimiter,
     boot: str,
     models: Callable[[ChatKey], ModelDeps],
+    servers: Callable[[], Mapping[str, str]],
     compact: Callable[[Inbound], Awaitable[CompactResult]],
 ) -> Runtime:
     """Build the services of the core for features."""
@@ -332,6 +345,7 @@ def build_runtime(
         configuration=settings,
         name=settings.name,
         models=models,
+        servers=servers,
         chats=chats,
         event_log=event_log,
         channels=channels,

@@ -45,6 +45,8 @@ MOST_RESTARTS = 2
 """Limit of model calls that one turn gives up so that a further message is part of the question."""
 ALBUM_SECONDS = 1.0
 """Seconds of quiet after an item of an album that comes one by one before the album counts as whole."""
+PASTE_SECONDS = 2.5
+"""Seconds after a full message in which the rest of its text comes."""
 LONGEST_BURST = 5
 """Limit of a burst, in multiples of the quiet that ends it: its turn then begins although its person still writes."""
 MOST_EARLY = 10
@@ -103,7 +105,7 @@ class Turn:
     boot: str = ""
     phase: Phase = Phase.STARTING
     attempts: int = 0
-    """Starts since it last got further."""
+    """Starts since it last got further, but for those that a process left in good order, and those in which it waited for a person."""
     call: str | None = None
     """The call of the model that is awaited; an answer to any other is ignored."""
     tools: dict[str, str] = field(default_factory=dict)
@@ -183,7 +185,10 @@ class Burst:
     number: int
     began: float
     until: float
-    album: bool = False
+    parts: bool = False
+    """It is an album or a long text that comes in parts, and may not be whole."""
+    goes_on: bool = False
+    """The rest of a long text is to come."""
 
 
 # ------------------------------------------------------------ effects
@@ -321,6 +326,10 @@ class Chat:
     def said(self) -> Sequence[Inbound]:
         """Messages as last told, oldest first: those that its context rests on, and some before."""
         return tuple(self._known.values())
+
+    def deleted(self, inbound: Inbound) -> bool:
+        """True of a message whose deletion has come before it."""
+        return any(one.kind == "delete" for _, one in self._changes.get(inbound.message_id or "", ()))
 
     def asks(self, person: UserRef) -> bool:
         """True where a tool waits for what this person says next."""
@@ -519,7 +528,11 @@ class Chat:
             for question in self._asked_by_tools(turn) if turn.boot != data.boot else ():
                 self._decide(question, Verdict("nobody"), event.at)
             turn.boot, turn.call = data.boot, None
-            turn.attempts += 1
+            turn.attempts += turn.phase is not Phase.SUSPENDED
+
+    def _turn_left(self, event: Event, _: events.TurnLeft) -> None:
+        if (turn := self._running(event)) is not None and turn.phase is not Phase.SUSPENDED:
+            turn.attempts = max(0, turn.attempts - 1)
 
     def _joined(self, event: Event, data: events.Joined) -> None:
         turn = self._running(event)
@@ -754,26 +767,29 @@ class Chat:
         """
         if self.task is not None:
             return []
+        self._bursts = {who: burst for who, burst in self._bursts.items() if now < burst.until}
         found: list[Effect] = [*self._due_rows(now, boot)]
         found += [Handle(one) for name, one in self.beside.items() if self._opened[name] <= committed]
         found += self._due_questions(now, committed)
         turn = self.turn
         if turn is None:
-            found += self._due_turn(now, committed)
+            found += self._due_turn(committed)
         elif turn.phase is Phase.STOPPING:
             found.append(StopTurn(turn.id))
         elif turn.boot != boot:
             found.append(StartTurn(tuple(turn.members), turn.attempts))
         elif turn.call is not None and self._asks_anew(turn):
             found.append(AskAnew(turn.id, turn.call))
+        elif (burst := self._bursts.get(turn.first.person)) is not None and burst.parts:
+            found.append(WakeAt(burst.until))
         return found
 
-    def _due_turn(self, now: float, committed: int) -> Iterator[Effect]:
+    def _due_turn(self, committed: int) -> Iterator[Effect]:
         wake: float | None = None
         for who, queue in self._people.items():
             first = queue[0]
             burst = self._bursts.get(who)
-            if burst is not None and first.burst == burst.number and now < burst.until:
+            if burst is not None and first.burst == burst.number:
                 wake = min(wake or burst.until, burst.until)
             elif first.seq <= committed:
                 yield StartTurn(tuple(one.inbound for one in self._together(queue)), 0)
@@ -868,7 +884,7 @@ class Chat:
         """
         who = turn.first.person
         burst = self._bursts.get(who)
-        coming = burst.number if burst is not None and burst.album else None
+        coming = burst.number if burst is not None and burst.parts else None
         others = [queue[0].seq for other, queue in self._people.items() if other != who]
         before = [one for one in self._people.get(who, ()) if not others or one.seq < min(others)]
         taken = itertools.takewhile(
@@ -890,18 +906,24 @@ class Chat:
         ]
 
     def _burst(self, inbound: Inbound, seq: int, at: float) -> int:
-        """The number of the burst that a message belongs to. One that is not waited after ends the burst before it."""
+        """The number of the burst that a message belongs to. One that is not waited after ends the burst before it, and is the last of that
+        where it is the rest of a long text.
+        """
         who, quiet = inbound.person, 0.0
         if plain(inbound):
-            quiet = max(self._debounce, ALBUM_SECONDS) if inbound.of_album else self._debounce
+            part = PASTE_SECONDS if inbound.goes_on else ALBUM_SECONDS if inbound.of_album else 0.0
+            quiet = max(self._debounce, part)
+        burst = self._bursts.get(who)
+        if burst is not None and at >= burst.until:
+            burst = None
         if not quiet:
             self._bursts.pop(who, None)
-            return seq
-        burst = self._bursts.get(who)
-        if burst is None or at >= burst.until:
+            return seq if burst is None or not (burst.goes_on and plain(inbound)) else burst.number
+        if burst is None:
             burst = self._bursts[who] = Burst(seq, at, 0.0)
-        burst.until = max(burst.until, min(at + quiet, burst.began + LONGEST_BURST * quiet))
-        burst.album = inbound.of_album
+        longest = at + quiet if inbound.goes_on else burst.began + LONGEST_BURST * quiet
+        burst.until = max(burst.until, min(at + quiet, longest))
+        burst.parts, burst.goes_on = inbound.of_album or inbound.goes_on, inbound.goes_on
         return burst.number
 
 

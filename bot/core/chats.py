@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -171,7 +170,8 @@ class Chats:
 
     def _evict(self) -> None:
         """Forget the chats that were idle for longest; one with something unfinished stays."""
-        over = len(self._chats) - MOST_IDLE
-        idle = (key for key, chat in self._chats.items() if chat.open_since is None)
-        for key in list(itertools.islice(idle, max(0, over))):
+        if len(self._chats) <= MOST_IDLE:
+            return
+        idle = [key for key, chat in self._chats.items() if chat.open_since is None]
+        for key in idle[:-MOST_IDLE]:
             del self._chats[key]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from bot import text
 from bot.contracts.base import Json, Message
-from bot.contracts.provenance import ORIGIN
+from bot.contracts.provenance import NOBODYS, ORIGIN
 from bot.contracts.tools import ToolCall, ToolResult
 from bot.core import blocks, events
 from bot.core.compaction import api_rounds
@@ -293,7 +293,7 @@ class AgentContextStore:
     def _end(self, running: RunningTurn, event: Event, data: events.TurnEnded) -> None:
         if running.entries and running.open_calls:
             for call in running.open_calls:
-                running.results[call.id] = ToolResult(call.id, INTERRUPTED, failed=True).block
+                running.results[call.id] = ToolResult(call.id, INTERRUPTED, failed=True, origin=NOBODYS).block
             self._add_results(running, event.seq)
         self.running = None
         if data.reason:

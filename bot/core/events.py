@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 from pydantic import TypeAdapter, ValidationError
 
+from bot import text
 from bot.contracts.approvals import Approval, QuestionButtons, Verdict
 from bot.contracts.base import ChatType, Json, Message, Role
 from bot.contracts.identity import ChatKey
@@ -136,6 +137,13 @@ class Joined(EventData):
 
     kind: ClassVar[str] = "joined"
     members: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TurnLeft(EventData):
+    """A process that ends leaves its turn to the next one: that was no attempt."""
+
+    kind: ClassVar[str] = "turn_left"
 
 
 @dataclass(frozen=True, slots=True)
@@ -502,6 +510,7 @@ CORE: tuple[type[EventData], ...] = (
     Closed,
     TurnStarted,
     Joined,
+    TurnLeft,
     FilesRead,
     TurnEnded,
     QuestionAsked,
@@ -554,7 +563,7 @@ class Codec:
             raw: bytes = adapter.dump_json(data, exclude_defaults=True)
         except ValueError:
             value = adapter.dump_python(data, mode="json", exclude_defaults=True)
-            raw = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
+            return text.clean(json.dumps(value, ensure_ascii=False))
         return raw.decode()
 
     def decode(self, kind: str, raw: str) -> EventData:

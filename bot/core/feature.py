@@ -15,7 +15,7 @@ from bot.access_list import AccessList
 from bot.contracts.agent import CompactResult, Reply
 from bot.contracts.approvals import Approvals, OpenQuestion, QuestionButtons, Verdict
 from bot.contracts.artifacts import Artifacts
-from bot.contracts.channel import Channel, ChannelSettings, Manifest
+from bot.contracts.channel import Channel, ChannelSettings, HomeSection, Manifest
 from bot.contracts.environment import Clock, Ids, Log, OperatorNotices, Redact
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound, Quoted
@@ -64,6 +64,8 @@ class Runtime:
     configuration: config.Settings
     name: str
     models: Callable[[ChatKey], ModelDeps]
+    servers: Callable[[], Mapping[str, str]]
+    """The MCP servers with their states, for operators."""
     chats: Chats
     event_log: EventLog
     channels: Mapping[str, Channel]
@@ -170,6 +172,8 @@ class Hooks:
     """Messages that the model sees beside the first one of a turn."""
     hears_all: Callable[[ChatKey], Awaitable[bool]] | None = None
     """True where every message of a chat is for the bot."""
+    home: Mapping[int, Callable[[Inbound], Awaitable[HomeSection]]] = field(default_factory=dict)
+    """Parts of the page that a person opens to see what the bot does for them, by their position; those of one title are one."""
     wrap_reply: WrapReply | None = None
     asks: Questions | None = None
     """Asks the person of a turn what a tool wants to know; without one nobody is asked."""
@@ -270,6 +274,15 @@ class Door:
         """Messages that the model sees beside the first one of a turn."""
         hooks = [one.before_turn for one in self._hooks if one.before_turn is not None]
         return [quoted for before in hooks for quoted in await before(chat, inbound)]
+
+    async def home(self, opened: Inbound) -> tuple[HomeSection, ...]:
+        """The page that a person opens."""
+        page = dict[str, tuple[str, ...]]()
+        parts = [part for one in self._hooks for part in one.home.items()]
+        for _, make in sorted(parts, key=lambda part: part[0]):
+            section = await make(opened)
+            page[section.title] = (*page.get(section.title, ()), *section.lines)
+        return tuple(HomeSection(title, lines) for title, lines in page.items() if lines)
 
     async def hears_all(self, chat: ChatKey) -> bool:
         """True where every message of a chat is for the bot."""

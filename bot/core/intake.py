@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from bot.contracts.approvals import OpenQuestion
@@ -18,10 +19,12 @@ from bot.core.chat import STOPPABLE, Chat
 from bot.core.chats import NO_CHAT, Chats, Fact
 from bot.core.event_log import EventLog
 from bot.core.feature import Door
+from bot.core.locales import Locales
 from bot.core.message_versions import plain
 from bot.core.models import ModelDeps
+from bot.core.removal import emptied
 from bot.core.stop_words import asks_to_stop
-from bot.words import Sentence, sentence
+from bot.words import Sentence, say, sentence, speaking
 
 DAY = 24 * 3600.0
 
@@ -39,6 +42,8 @@ class Intake:
         *,
         alerts: OperatorNotices,
         archive: ChatStore,
+        locales: Locales,
+        name: str,
         models: Callable[[ChatKey], ModelDeps],
         clock: Clock,
         ids: Ids,
@@ -51,12 +56,14 @@ class Intake:
         self._door = door
         self._alerts = alerts
         self._archive = archive
+        self._locales = locales
+        self._name = name
         self._models = models
         self._clock = clock
         self._ids = ids
         self._log = log
-        self._coming = set[str]()
-        """Keys of what is being taken in."""
+        self._coming: dict[str, asyncio.Event] = {}
+        """What is being taken in, by key: set once it is, or could not be."""
 
     async def accept(self, inbound: Inbound) -> bool:
         inbound = self._cleaner.cleaned(inbound)
@@ -66,9 +73,10 @@ class Intake:
             if asks is None:
                 return False
             inbound = asks
-        if not self._coming.isdisjoint(inbound.keys):
-            return False
-        self._coming.update(inbound.keys)
+        while first := next(filter(None, map(self._coming.get, inbound.keys)), None):
+            await first.wait()
+        over = asyncio.Event()
+        self._coming.update(dict.fromkeys(inbound.keys, over))
         try:
             if await self._event_log.known(inbound.keys):
                 # Perhaps it is not on disk yet: then the platform must not be told that it arrived.
@@ -87,7 +95,9 @@ class Intake:
             if found:
                 await self._event_log.committed(patient=False)
         finally:
-            self._coming.difference_update(inbound.keys)
+            for key in inbound.keys:
+                del self._coming[key]
+            over.set()
         return verdict.allowed and bool(found)
 
     def _refused(self, inbound: Inbound, reason: str) -> Inbound | None:
@@ -109,6 +119,8 @@ class Intake:
         chat = await self._chats.get(inbound.chat_key)
         if not inbound.request_id:
             inbound = inbound.model_copy(update={"request_id": self._ids.ulid()})
+        if chat.deleted(inbound):
+            inbound = emptied(inbound)
         self._chats.append(
             Fact(chat.key, self._event(inbound), person=inbound.user_id, id=inbound.request_id)
         )
@@ -173,8 +185,12 @@ class Intake:
         return (await self._archive.search(chat_key, HistoryQuery(limit=limit, counted=False))).lines
 
     async def home(self, opened: Inbound) -> tuple[HomeSection, ...]:
-        del opened
-        return ()
+        if not self._access.standing(opened.person, opened.chat_id, "direct").allowed:
+            # Nothing of a stranger is remembered.
+            with speaking(*self._locales.of(opened.model_copy(update={"kind": "admission"}))):
+                return (HomeSection(self._name, (say("strangers.hello"),)),)
+        with speaking(*self._locales.of(opened)):
+            return await self._door.home(opened)
 
     async def model(self, chat_key: ChatKey) -> str:
         return self._models(chat_key).name

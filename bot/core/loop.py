@@ -234,7 +234,7 @@ class Loop:
         try:
             await asyncio.wait([self._call])
         except asyncio.CancelledError:
-            self._stopped()
+            await self._stopped()
             raise
         finally:
             asked, self._call = self._call, None
@@ -262,7 +262,7 @@ class Loop:
         if self._heard.speaks:
             self._ports.reply.preview(str)
 
-    def _stopped(self) -> None:
+    async def _stopped(self) -> None:
         """Keep what the model had said when its turn was stopped, with a mark; a turn that has said nothing yet says it."""
         turn = self._chat.turn
         if turn is None or turn.call is None or turn.phase is not Phase.STOPPING:
@@ -276,7 +276,7 @@ class Loop:
         spoke = self._spoke()
         self._append(events.Answered(turn.call, [kept], "stopped", origin=self._origin([kept])))
         if not spoke:
-            ports.reply.leave(f"{text.with_code_closed(words)}\n\n{say('turn.stopped')}", "stopped")
+            await ports.reply.leave(f"{text.with_code_closed(words)}\n\n{say('turn.stopped')}", "stopped")
 
     async def _take(self, running: RunningTurn, reply: ModelReply) -> None:
         """Append the answer, without our secrets."""
@@ -288,7 +288,11 @@ class Loop:
         if reply.stop_reason == "refusal" and not content and (reply.detail or {}).get("explanation"):
             content = [{"type": "text", "text": str((reply.detail or {})["explanation"])}]
         size = sum(map(len, text.strings(content)))
-        content = await off_loop(size, redaction.LONG, lambda: blocks.redacted(content, self._ports.redact))
+        content = await off_loop(
+            size,
+            redaction.LONG,
+            lambda: blocks.redacted(content, lambda words: self._ports.redact(text.clean(words))),
+        )
         self._append(
             events.Answered(
                 call,

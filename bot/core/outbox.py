@@ -32,6 +32,8 @@ FILE_PATIENCE = 40.0
 """Max age in seconds of a file that a platform, which is there, has not taken: nothing waits behind it any longer."""
 AGAIN_SECONDS = 5.0
 """Interval between two tries of a change whose outcome is not known."""
+REPEAT_SECONDS = (0.0, 8.0, 64.0, 600.0, 3_600.0)
+"""Seconds until each repeat of a message of unknown outcome: its chat may have all of them."""
 
 _T = TypeVar("_T")
 
@@ -126,13 +128,7 @@ class Outbox:
         except errors.DeliveryThrottled as error:
             await self._clock.sleep(error.retry_after)
         except errors.DeliveryFailed as error:
-            twice = row.file is not None and row.repeat_of is not None and not row.boot
-            if row.live:
-                self._append(row, events.RowEnded(row.id, "unknown", reason="uncertain"))
-            elif twice or self._overdue(row):
-                self._tell_of_file(row, error, "unsure")
-            else:
-                self._repeat(row)
+            self._unsure(row, error)
         else:
             if row.live:
                 self._append(
@@ -214,14 +210,31 @@ class Outbox:
             return
         self._append(row, events.RowEnded(row.id, "failed", reason=error.code))
         self._note(row, "a message was not delivered", "failed", level="error", cause=str(error))
+        self._tell_of_failure(row, error)
+
+    def _unsure(self, row: OutboxRow, error: errors.DeliveryFailed) -> None:
+        """Nobody can tell whether a row has arrived: its words are sent once more, ever more rarely."""
+        twice = row.file is not None and row.repeat_of is not None and not row.boot
+        if not row.live and (twice or self._overdue(row)):
+            self._tell_of_file(row, error, "unsure")
+        elif not row.live and row.repeats < len(REPEAT_SECONDS):
+            self._repeat(row, REPEAT_SECONDS[row.repeats])
+        else:
+            self._append(row, events.RowEnded(row.id, "unknown", reason="uncertain"))
+            self._note(
+                row, "the outcome of a message is not known", "unknown", level="warn", cause=str(error)
+            )
+            self._tell_of_failure(row, error)
+
+    def _tell_of_failure(self, row: OutboxRow, error: errors.DeliveryFailed) -> None:
         if row.form == "reply":
             words = sentence(
                 "operators.delivery", channel=row.channel, cause=error, request=row.turn or row.id
             )
             self._alert(f"deliveries of {row.channel}", words)
 
-    def _repeat(self, row: OutboxRow) -> None:
-        """Queue the words of a row of unknown outcome once more."""
+    def _repeat(self, row: OutboxRow, wait: float) -> None:
+        """Queue the words of a row of unknown outcome once more, in so many seconds."""
         again = events.Queued(
             f"{row.id}'",
             row.target,
@@ -234,6 +247,7 @@ class Outbox:
             last=row.last,
             ends=row.ends,
             repeat_of=row.repeat_of or row.id,
+            not_before=self._clock.now() + wait if wait else None,
             language=row.language,
             buttons=row.buttons,
             question=row.question,

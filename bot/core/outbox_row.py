@@ -93,6 +93,11 @@ class OutboxRow:
         )
 
     @property
+    def repeats(self) -> int:
+        """The number of repeats of the same words, up to this one."""
+        return len(self.id) - len(self.id.rstrip("'"))
+
+    @property
     def live(self) -> bool:
         """True of a message that changes while its turn runs."""
         return self.form in {"preview", "progress"}

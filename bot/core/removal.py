@@ -68,6 +68,8 @@ def blanked(event: Event, gone: Gone) -> EventData:  # noqa: PLR0911 - one `matc
         case events.Injected() if data.messages:
             # Whose words each of them is cannot be told any more.
             return replace(data, messages=tuple(map(redacted, data.messages)))
+        case events.FactSet() if event.turn in gone.names:
+            return replace(data, value=None)
         case events.Cut() | events.SessionMoved() if data.head is not None:
             return replace(data, head=None)
         case _:
@@ -96,18 +98,23 @@ def redacted(message: Message) -> Message:
     return {**message, "content": results or [_REMOVED]}
 
 
+def emptied(inbound: Inbound) -> Inbound:
+    """A message without what was said in it."""
+    return inbound.model_copy(
+        update={
+            "text": "",
+            "quoted": (),
+            "links": (),
+            "mentioned": {},
+            "attachments": (),
+            "items": dict.fromkeys(inbound.items, ""),
+        }
+    )
+
+
 def _inbound_without(inbound: Inbound, gone: Gone) -> Inbound:
     if inbound.request_id in gone.requests:
-        return inbound.model_copy(
-            update={
-                "text": "",
-                "quoted": (),
-                "links": (),
-                "mentioned": {},
-                "attachments": (),
-                "items": dict.fromkeys(inbound.items, ""),
-            }
-        )
+        return emptied(inbound)
     if gone.messages.isdisjoint(one.message_id for one in inbound.quoted):
         return inbound
     quoted = tuple(

@@ -16,7 +16,7 @@ from bot.core.long_blocks import LongBlocks
 from bot.core.outgoing_files import OutgoingFiles
 from bot.telemetry import redaction
 from bot.tools.permissions.display import named
-from bot.words import say
+from bot.words import language, say
 
 LONGEST_WAIT = 10.0
 """Max seconds for which a message that was put off is waited for: it goes out by itself later."""
@@ -86,12 +86,10 @@ class ChatReply:
         """True where a message of this step was queued, whatever became of it."""
         return bool(self._named(step_id))
 
-    def leave(self, words: str, step: str) -> None:
+    async def leave(self, words: str, step: str) -> None:
         """Queue words that the turn waits for no more."""
         if not self.queued(step):
-            self._append(
-                self._ports.split(self._ports.redact(text.clean(self._with_notes(words)))), step, (), ()
-            )
+            await self._say(words, step, ())
 
     async def send(
         self, words: str, step_id: str | None = None, files: Sequence[OutgoingFile] = ()
@@ -152,7 +150,7 @@ class ChatReply:
                 last=at == len(parts) - 1,
                 ends=step == self._ending and stored is None,
                 replaces=to.renews if not at and not self._rows else None,
-                language=to.language or "",
+                language=language(),
                 file=stored,
             )
             for at, (part, stored) in enumerate(said)
@@ -199,7 +197,7 @@ class NoReply:
 
     def preview(self, words: Callable[[], str]) -> None: ...
 
-    def leave(self, words: str, step: str) -> None: ...
+    async def leave(self, words: str, step: str) -> None: ...
 
     async def send(self, words: str, step_id: str) -> list[Sent]:
         del words, step_id

@@ -30,7 +30,7 @@ from bot.core.outbox import Outbox
 from bot.core.outbox_row import OutboxRow
 from bot.core.saying import Saying
 from bot.telemetry import context
-from bot.words import say, speaking
+from bot.words import Sentence, say, sentence, speaking
 
 UNANSWERED = "a message before this one got no whole answer; the person was told"
 Key = tuple[ChatKey, str, str]
@@ -76,6 +76,7 @@ class Runner:
         loop: Callable[[Chat, str], Loop],
         turn_ended: Callable[[Chat], None],
         slots: Slots,
+        alert: Callable[[str, Sentence], object],
         boot: str,
         clock: Clock,
         log: OperatorLog,
@@ -94,6 +95,7 @@ class Runner:
         self._saying = saying
         self._locales = locales
         self._slots = slots
+        self._alert = alert
         self._boot = boot
         self._clock = clock
         self._log = log
@@ -140,10 +142,14 @@ class Runner:
                 while self._tasks:
                     await asyncio.wait(self._tasks.values(), return_when=asyncio.FIRST_COMPLETED)
         self._open = False
-        left = [task for task in self._tasks.values() if not task.done()]
-        for task in left:
+        left = {key: task for key, task in self._tasks.items() if not task.done()}
+        for task in left.values():
             task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+        await asyncio.gather(*left.values(), return_exceptions=True)
+        for key, what, _ in left:
+            chat = self._chats.loaded(key)
+            if what == "turn" and chat is not None and chat.turn is not None:
+                self._append(chat, events.TurnLeft(), chat.turn.id)
         return not left
 
     # ------------------------------------------------------------ looking
@@ -183,8 +189,7 @@ class Runner:
     def _perform(self, chat: Chat, effect: life.Effect) -> None:
         match effect:
             case life.StartTurn(members, attempts):
-                turn = chat.turn.id if chat.turn is not None else members[0].request_id
-                self._begin((chat.key, "turn", ""), chat, lambda: self._run(chat, turn, members, attempts))
+                self._begin((chat.key, "turn", ""), chat, lambda: self._run(chat, members, attempts))
             case life.AskAnew(turn, call):
                 if (loop := self._loops.get(turn)) is not None:
                     loop.ask_anew(call)
@@ -267,18 +272,25 @@ class Runner:
 
     # ------------------------------------------------------------ turns
 
-    async def _run(self, chat: Chat, turn: str, members: tuple[Inbound, ...], attempts: int) -> None:
+    async def _run(self, chat: Chat, members: Sequence[Inbound], attempts: int) -> None:
         """One turn, from its start to its end."""
-        with context.turn_scope(chat_key=chat.key, request_id=turn, person=members[0].person):
-            if attempts >= life.MOST_ATTEMPTS:
-                self._end(chat, turn, _End("failed", errors.ShipmateError().person))
-                return
-            async with self._slots.taken():
+        async with self._slots.taken():
+            if chat.turn is None:
+                # What was taken back while it waited for its slot is no part of it.
+                waiting = {one.request_id for one in chat.waiting}
+                members = [one for one in members if one.request_id in waiting]
+                if not members:
+                    return
+            turn = chat.turn.id if chat.turn is not None else members[0].request_id
+            with context.turn_scope(chat_key=chat.key, request_id=turn, person=members[0].person):
+                if attempts >= life.MOST_ATTEMPTS:
+                    self._end(chat, turn, _End("failed", errors.ShipmateError().person))
+                    return
                 self._append(
                     chat, events.TurnStarted(tuple(one.request_id for one in members), self._boot), turn
                 )
                 if chat.turn is None or chat.turn.phase is life.Phase.STOPPING:
-                    return  # all of it was taken back while it waited for its slot
+                    return
                 if chat.turn.first.command is None:
                     self._log.write("turn_start", "a turn begins", messages=len(chat.context))
                 began = self._clock.monotonic()
@@ -297,6 +309,8 @@ class Runner:
             loop = self._loops[turn] = self._make_loop(chat, turn)
             return _End("answered", await loop.run())
         except errors.ShipmateError as error:
+            if isinstance(error, errors.RequestInvalid):
+                self._alert("a model's request", sentence("operators.model_request", cause=error))
             caused = isinstance(error, Withdrawn | errors.RequestInvalid)
             state: events.TurnEndState = "withdrawn" if caused else "failed"
             return _End(state, error.person, f"{type(error).__name__}: {error}")
@@ -306,7 +320,8 @@ class Runner:
     def _stop(self, chat: Chat, turn: str) -> None:
         task = self._tasks.get((chat.key, "turn", ""))
         if task is not None and turn in self._loops:
-            task.cancel()
+            if not task.cancelling():  # it says once more what it was about to say
+                task.cancel()
             return
         self._chats.append(
             *self._over(chat, turn, events.TurnEnded("stopped"), self._ending(chat, "stopped"))

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from bot import errors
+from bot import errors, text
 from bot.contracts.agent import ChatStats
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock
@@ -20,6 +20,7 @@ from bot.contracts.identity import ChatKey
 from bot.core.event_log import Committed, Entry, Position
 from bot.core.events import Codec, Event, fact_of, keys_of
 from bot.disk_reserve import DiskReserve
+from bot.words import Sentence, sentence
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS events (
@@ -70,6 +71,17 @@ LINGER = 0.05
 RETRY_SECONDS = 2.0
 """Interval at which a disk that refuses is tried again."""
 
+CONTENT = (
+    sqlite3.IntegrityError,
+    sqlite3.DataError,
+    sqlite3.InterfaceError,
+    sqlite3.ProgrammingError,
+    ValueError,
+    TypeError,
+    OverflowError,
+)
+"""Errors of what is written, not of the disk: the same again is refused again."""
+
 _R = TypeVar("_R")
 
 
@@ -84,6 +96,7 @@ class SqliteLog:
         clock: Clock,
         log: OperatorLog,
         reserve: DiskReserve | None = None,
+        alert: Callable[[str, Sentence], object] | None = None,
     ) -> None:
         self._path = path
         self._codec = codec
@@ -91,6 +104,9 @@ class SqliteLog:
         self._clock = clock
         self._log = log
         self._reserve = reserve or DiskReserve(None, log)
+        self._alert = alert
+        self._lost = set[ChatKey]()
+        """Chats with events that no database takes, until operators are told."""
         self._pending: list[list[Entry]] = []
         self._waiters: list[tuple[asyncio.Future[None], bool]] = []
         self._writing: asyncio.Task[None] | None = None
@@ -141,14 +157,13 @@ class SqliteLog:
             while self._pending or self._waiters:
                 batch, waiters = list(self._pending), self._waiters
                 self._waiters = []
-                entries = [entry for some in batch for entry in some]
-                refused = await loop.run_in_executor(self._writer, self._write, entries)
+                refused = await loop.run_in_executor(self._writer, self._write, batch)
                 if refused is not None:
                     self._refused(refused, waiters)
                     await self._clock.sleep(RETRY_SECONDS)
                     continue
                 del self._pending[: len(batch)]
-                self._well(entries)
+                self._well([entry for some in batch for entry in some])
                 for waiter, _ in waiters:
                     if not waiter.done():
                         waiter.set_result(None)
@@ -160,6 +175,10 @@ class SqliteLog:
         if self.trouble:
             self.trouble = ""
             self._log.write("storage", "the log of the chats can be written again")
+        while self._lost:
+            chat = self._lost.pop()
+            if self._alert is not None:
+                self._alert(f"lost events of {chat}", sentence("operators.events_lost", chat=chat))
         newest = {entry.event.chat: entry.event.seq for entry in entries}
         for watcher in self._watchers if newest else ():
             watcher(newest)
@@ -181,25 +200,27 @@ class SqliteLog:
 
     # ------------------------------------------------------------ on the writer's thread
 
-    def _write(self, entries: Sequence[Entry]) -> Exception | None:
-        """Write these in one transaction; what the disk says against it, None where they are written."""
+    def _write(self, batch: Sequence[Sequence[Entry]]) -> Exception | None:
+        """Write what was appended in one transaction, or append by append, and chat by chat, where one of them cannot be written: that one
+        is lost, and stops no other. Returns what the disk has against it, None where all that can be written is.
+        """
         while True:
             try:
-                self._transaction(entries)
-            except sqlite3.IntegrityError as error:
-                chats = {entry.event.chat for entry in entries}
+                self._transaction([entry for some in batch for entry in some])
+            except CONTENT as error:
+                chats = {entry.event.chat for some in batch for entry in some}
+                if len(batch) > 1:
+                    return next(filter(None, [self._write([one]) for one in batch]), None)
                 if len(chats) > 1:
-                    # One chat that cannot be written stops no other.
-                    found = [
-                        self._write([one for one in entries if one.event.chat == chat]) for chat in chats
-                    ]
-                    return next((one for one in found if one is not None), None)
+                    parts = [[one for one in batch[0] if one.event.chat == chat] for chat in chats]
+                    return next(filter(None, [self._write([one]) for one in parts]), None)
+                self._lost |= chats
                 self._log.write(
                     "storage",
-                    "events of a chat are in conflict with what is on disk, and are lost: does another process write it?",
+                    "events of a chat cannot be written, and are lost: does another process write it?",
                     level="error",
                     chat_key=chats.pop(),
-                    cause=str(error),
+                    cause=f"{type(error).__name__}: {error}",
                 )
                 return None
             except (sqlite3.Error, OSError) as error:
@@ -211,7 +232,9 @@ class SqliteLog:
     def _transaction(self, entries: Sequence[Entry]) -> None:
         db = self._opened()
         keys = [
-            (key, str(one.event.chat), one.event.seq) for one in entries for key in keys_of(one.event.data)
+            _clean(key, str(one.event.chat), one.event.seq)
+            for one in entries
+            for key in keys_of(one.event.data)
         ]
         positions = {str(one.event.chat): one.position for one in entries}
         db.execute("BEGIN IMMEDIATE")
@@ -219,12 +242,12 @@ class SqliteLog:
             db.executemany(APPEND, map(_row, entries))
             db.executemany(BLANK, [(raw, event.id) for one in entries for event, raw in one.blanks])
             db.executemany(KEY, keys)
-            db.executemany(POSITION, [(chat, one.base, one.open) for chat, one in positions.items()])
+            db.executemany(POSITION, [_clean(chat, one.base, one.open) for chat, one in positions.items()])
             for kind, key, value in filter(None, (fact_of(one.event.data) for one in entries)):
                 if value is None:
-                    db.execute(FORGET, (kind, key))
+                    db.execute(FORGET, _clean(kind, key))
                 else:
-                    db.execute(FACT, (kind, key, json.dumps(value, ensure_ascii=False)))
+                    db.execute(FACT, _clean(kind, key, json.dumps(value, ensure_ascii=False)))
             db.execute("COMMIT")
         finally:
             if db.in_transaction:
@@ -350,7 +373,7 @@ class SqliteLog:
         ):
             return True
         sql = f"SELECT 1 FROM keys WHERE key IN ({', '.join('?' * len(keys))}) LIMIT 1"  # noqa: S608 - question marks alone
-        return await self._asked(lambda db: db.execute(sql, tuple(keys)).fetchone()) is not None
+        return await self._asked(lambda db: db.execute(sql, _clean(*keys)).fetchone()) is not None
 
     async def _asked(self, work: Callable[[sqlite3.Connection], _R]) -> _R:
         return await asyncio.get_running_loop().run_in_executor(self._reader, partial(self._reading, work))
@@ -385,4 +408,9 @@ class SqliteLog:
 
 def _row(entry: Entry) -> tuple[object, ...]:
     one = entry.event
-    return (str(one.chat), one.seq, one.id, one.turn, one.person, one.kind, one.at, entry.raw)
+    return _clean(str(one.chat), one.seq, one.id, one.turn, one.person, one.kind, one.at, entry.raw)
+
+
+def _clean(*values: object) -> tuple[object, ...]:
+    """Values as a database takes them: without halves of surrogate pairs."""
+    return tuple(text.clean(one) if isinstance(one, str) else one for one in values)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from bot.contracts.agent import Reply
 from bot.contracts.base import Json
 from bot.contracts.inbound import Inbound
+from bot.contracts.provenance import NOBODYS
 from bot.contracts.tools import Effect, ToolCall, ToolResult
 from bot.core import events
 from bot.core.chat import Chat
@@ -71,7 +72,7 @@ class ToolCalls:
         cut_off = turn.tools.keys() - turn.tasks.keys()
         begun = [call for call in calls if call.id in cut_off and turn.tools[call.id] != self._boot]
         for call in begun:
-            self.finished(call, ToolResult(call.id, INTERRUPTED, failed=True))
+            self.finished(call, ToolResult(call.id, INTERRUPTED, failed=True, origin=NOBODYS))
         left = [
             # What a message that is queued had with it may be gone by now.
             replace(call, input=without_files(call.input)) if self._queued(call.id) else call

@@ -49,6 +49,17 @@ async def begun(world: World, **permissions: list[str]) -> str:
     return str(asked["reply_markup"]["inline_keyboard"][0][0]["callback_data"])
 
 
+async def test_it_outlives_any_number_of_clean_restarts(world: World) -> None:
+    button = await begun(world, ask=["skills_list"])
+    await world.sent()
+    for count in range(2, 8):
+        assert await world.process.stop() == 0
+        await world.start()
+        await eventually(lambda n=count: sum(one["kind"] == "turn_start" for one in world.log()) >= n)  # type: ignore[misc]
+    world.telegram.press(question(world), button, chat_id=GROUP, user_id=OPERATOR)
+    await world.telegram.until(lambda: any("Here they are." in one for one in world.texts(GROUP)))
+
+
 async def asked_for(world: World, person: int, there: Callable[[], bool]) -> None:
     """Somebody asks in the group for what needs an approval."""
     world.telegram.say("@shipmate_bot which skills?", chat_id=GROUP, user_id=person)

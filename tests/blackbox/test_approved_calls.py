@@ -201,3 +201,17 @@ async def test_what_a_blocked_person_has_running_ends(world: World) -> None:
     await world.turns(2)
     assert len(world.model.requests) == 2
     assert await world.process.stop() == 0
+
+
+async def test_half_a_letter_in_an_approved_call_costs_nobody_anything(world: World) -> None:
+    await begin(world)
+    results = await ask(world, shell("cat x\ud83d.md"))
+    await decide(world, "Allow in this chat")
+    await results()
+    results = await ask(world, ("skills_list", {}))
+    await results()
+    await world.sent()
+    await world.process.kill()
+    await world.start()
+    results = await ask(world, shell("cat x\ud83d.md"))
+    await results()

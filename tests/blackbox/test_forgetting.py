@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sqlite3
 
 from bot.testing.anthropic_script import tool_use
 from tests.blackbox.conftest import ANN, ROOM, World, eventually
@@ -125,3 +127,50 @@ async def test_in_slack_what_is_deleted_goes_from_the_answer_that_repeats_it(wor
     await world.slack.say("what did I say?", channel="D0ANN", user=ANN, thread_ts=root)
     await world.turns(2)
     assert "7731" not in json.dumps(world.model.bodies[-1]["messages"])
+
+
+async def test_a_job_goes_with_the_message_that_made_it(world: World) -> None:
+    world.only("telegram")
+    plan = {"prompt": "tell me my secret 鯨鯨", "when": "30 8 * * 1-5", "timezone": "UTC"}
+    world.model.answer(tool_use("schedule_create", plan))
+    world.model.answer("scheduled")
+    await world.start()
+    sent = world.telegram.say("each morning tell me my secret 鯨鯨")
+    await world.turns(1)
+    await world.sent()
+    world.telegram.say("/jobs")
+    await world.telegram.until(lambda: "鯨鯨" in world.texts()[-1])
+    world.telegram.say("/forget", reply_to=sent["message"]["message_id"])
+    await world.telegram.until(lambda: world.texts()[-1].startswith("Forgotten. "))
+    world.telegram.say("/jobs")
+    await world.telegram.until(lambda: len(world.texts()) == 4)
+    assert "鯨鯨" not in world.texts()[-1]
+    with contextlib.closing(sqlite3.connect(world.root / ".ship" / "shipmate.db", timeout=5)) as file:
+        facts = file.execute("SELECT count(*) FROM facts WHERE instr(value, '鯨鯨')").fetchone()
+        kinds = file.execute("SELECT kind, data FROM events WHERE instr(data, '鯨鯨')").fetchall()
+    assert facts == (0,)
+    # The call of the tool stays, as that of any tool; what it was asked to do leaves the facts.
+    assert {kind for kind, _ in kinds} <= {"answered", "queued", "row_ended"}, kinds
+
+
+async def test_a_message_that_is_deleted_before_it_comes_leaves_no_words(world: World) -> None:
+    world.only("slack")
+    await world.start()
+    ts = await world.slack.say("my secret is 鯨鯨", channel="D0ANN", user=ANN, told=())
+    place = {"type": "message", "channel": "D0ANN", "channel_type": "im"}
+    post = {**place, "user": ANN, "text": "my secret is 鯨鯨", "ts": ts}
+    deletion = {
+        "subtype": "message_deleted",
+        "deleted_ts": ts,
+        "previous_message": post,
+        "event_ts": f"{ts}1",
+    }
+    await world.slack.push({**place, **deletion, "ts": f"{ts}1"})
+    await eventually(lambda: world.recorded('"kind":"delete"'))
+    await world.slack.tell("D0ANN", ts)
+    await eventually(lambda: sum(one["kind"] == "inbound" for one in world.log()) == 2)
+    world.model.answer("hello")
+    await world.slack.say("hi", channel="D0ANN", user=ANN)
+    await world.turns(1)
+    assert not world.recorded("鯨鯨")
+    assert len(world.model.bodies) == 1

@@ -250,6 +250,7 @@ async def test_what_the_gateway_says_is_said_as_the_system_where_the_model_takes
     await eventually(lambda: sum(one["kind"] == "inbound" for one in world.log()) == 3)
     (world.root / "pipe").write_text("")
     await world.turns(2)
+    await world.sent()
     await world.process.kill()
     await world.start()
     await say("three", 3)

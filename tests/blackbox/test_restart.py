@@ -7,11 +7,12 @@ import contextlib
 import json
 import signal
 import sqlite3
+import time
 from collections.abc import Callable
 from typing import Any
 
 from bot.testing.anthropic_script import tool_use
-from tests.blackbox.conftest import ANN, PERSON, ROOM, World, eventually
+from tests.blackbox.conftest import ANN, PERSON, ROOM, START_SECONDS, World, eventually
 
 
 def blocks(body: Any) -> list[Any]:
@@ -169,6 +170,21 @@ async def test_a_telegram_send_whose_answer_was_lost_is_repeated_and_says_so(wor
     assert first == "The answer."
     assert second.startswith("(You may have this already.)")
     assert second.endswith("The answer.")
+
+
+async def test_a_telegram_that_loses_each_answer_gets_ever_rarer_repeats(world: World) -> None:
+    world.only("telegram")
+    world.model.answer("The answer.")
+    await world.start()
+    for _ in range(60):
+        world.telegram.fail("sendMessage", action="lose")
+    world.telegram.say("hello")
+    await world.telegram.until(lambda: len(world.texts()) == 2, START_SECONDS)
+    second = time.monotonic()
+    await world.telegram.until(lambda: len(world.texts()) >= 3, START_SECONDS)
+    assert time.monotonic() - second > 4
+    assert len(world.texts()) == 3
+    assert all(one.startswith("(You may have this already.)") for one in world.texts()[1:])
 
 
 async def test_rows_that_somebody_else_has_written_name_no_file_elsewhere(world: World) -> None:

@@ -174,7 +174,7 @@ async def test_known_secrets_are_nowhere_plain_or_encoded(
     await world.process.stop()
     places += [*everywhere.on_disk(), *everywhere.told()]
     names = {name.partition("/")[0] for name, _ in places}
-    assert {"chats", "logs", "transcripts", "journal.db", "usage.db", "memory", "backup: journal.db"} <= names
+    assert {"chats", "logs", "shipmate.db", "memory", "backup: shipmate.db"} <= names
     wanted = {form: secret for secret in secrets for form in looked_for(secret)}
     found = [(name, form) for name, data in places for form in wanted if form in data]
     assert found == []

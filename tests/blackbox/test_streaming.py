@@ -66,7 +66,7 @@ async def test_telegram_shows_an_answer_as_it_is_written_in_one_message(world: W
     assert (tally.posted, tally.visible, tally.deleted) == (1, 1, 0)
     assert tally.edited >= 2
     await world.turns(1)
-    assert [line["text"] for line in world.archive()] == ["and?", ANSWER]
+    await eventually(lambda: [line["text"] for line in world.archive()] == ["and?", ANSWER])
 
 
 async def test_slack_streams_in_the_thread_of_a_direct_chat(world: World) -> None:
@@ -182,7 +182,7 @@ async def test_after_a_restart_the_answer_goes_on_in_the_same_message(world: Wor
     await world.telegram.until(lambda: world.texts() == ["Another one, " + ANSWER])
     assert world.telegram.tally(PERSON).posted == 1
     await world.turns(1)
-    assert [line["text"] for line in world.archive()] == ["and?", "Another one, " + ANSWER]
+    await eventually(lambda: [line["text"] for line in world.archive()] == ["and?", "Another one, " + ANSWER])
 
 
 async def test_a_draft_has_a_stop_button(world: World) -> None:

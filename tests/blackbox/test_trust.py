@@ -231,8 +231,9 @@ async def test_what_was_allowed_for_longer_is_listed_and_taken_back(world: World
     assert "until midnight" in (await said(world, "/approvals"))[0]
     await world.sent()
     await world.process.kill()
-    with contextlib.closing(sqlite3.connect(world.root / ".ship" / "journal.db")) as file:
-        file.execute("UPDATE approvals SET decided_at = decided_at - 86400")
+    with contextlib.closing(sqlite3.connect(world.root / ".ship" / "shipmate.db")) as file:
+        yesterday = "json_set(value, '$.decided_at', json_extract(value, '$.decided_at') - 86400)"
+        assert file.execute(f"UPDATE facts SET value = {yesterday} WHERE kind = 'approval'").rowcount == 1
         file.commit()
     await world.start()
     assert "May I run a command?" in (await said(world, "uptime?"))[0]

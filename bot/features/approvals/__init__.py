@@ -11,9 +11,11 @@ def _build(runtime: Runtime) -> Hooks:
             "approve": Command(service.approve),
             "deny": Command(service.deny),
             "approvals": Command(service.listed),
+            "afresh": Command(service.afresh),
         },
         approvals=service,
         questions=service.open_in,
+        home={1: service.home},
         outcomes=dict.fromkeys(("call", "task", "budget"), service.ended),
     )
 

@@ -25,8 +25,9 @@ from bot.contracts.approvals import (
     runs,
     together,
 )
-from bot.contracts.channel import HasReadingLimits
+from bot.contracts.channel import HasReadingLimits, HomeSection
 from bot.contracts.identity import ChatKey, UserRef
+from bot.contracts.inbound import Command as CallOf
 from bot.contracts.inbound import Inbound
 from bot.contracts.outbound import Address
 from bot.core import events
@@ -55,6 +56,8 @@ from bot.tools.permissions.display import changed_lines, in_words, named
 from bot.words import language, own_zone, say, speaking, times, zone
 
 GRANTED = "approval"
+MOST_SHOWN = 5
+"""Limit of the questions that a person's page names."""
 """The kind of the facts that are lasting approvals, by the id of their question."""
 REACHED_SECONDS = 3.0
 """Timeout for a copy to reach an operator before a group, where nobody may decide, is shown buttons too."""
@@ -325,6 +328,16 @@ class ApprovalService:
             "" if record.verdict is None else outcome(record.asked, record.verdict, record.decided_at or 0.0)
         )
 
+    async def home(self, opened: Inbound) -> HomeSection:
+        """What waits for an approval of what a person has asked for."""
+        questions = (one for chat in self._run.chats for one in chat.questions.values())
+        asked = [one.record.asked for one in questions if one.verdict is None and not one.of_tool]
+        waits = [one for one in asked if one.person == opened.person and not one.admits]
+        lines = [say("home.waits", act=act(one, names_tool=False)) for one in waits[:MOST_SHOWN]]
+        more = len(waits) - MOST_SHOWN
+        lines += [say("home.more_jobs", count=more)] if more > 0 else []
+        return HomeSection(self._run.name, tuple(lines))
+
     def open_in(self, chat_key: ChatKey, person: UserRef) -> list[OpenQuestion]:
         """The open questions of a chat, as a person sees them who opens it now."""
         chat = self._run.chats.loaded(chat_key)
@@ -358,6 +371,41 @@ class ApprovalService:
     async def deny(self, inbound: Inbound) -> Done:
         """`/deny [name]`, or its button."""
         return await self._decide(inbound, inbound.args, "denied", "once")
+
+    async def afresh(self, press: Inbound) -> Done:
+        """[Start over without it]: the turn that asks ends, and what its person said in words of their own is asked again in a new
+        conversation.
+        """
+        open_ones = [chat for chat in self._run.chats if _waits(chat.questions.get(press.args))]
+        turn = open_ones[0].turn if open_ones else None
+        if turn is None:
+            return Done(say("approval.unknown"))
+        if press.person != turn.first.person and press.person not in self._run.operators:
+            return Done(say("approval.not_yours"))
+        bare = turn.first.model_copy(
+            update={
+                "message_id": None,
+                "answers": None,
+                "renews": None,
+                "quoted": (),
+                "attachments": (),
+                "command": None,
+                "text": "",
+                "addressed": "command",
+                "ts": press.ts,
+            }
+        )
+        words = "\n".join(filter(None, (one.text for one in turn.left)))
+        said: list[dict[str, object]] = [{"kind": "stop"}, {"command": CallOf(name="new")}]
+        said += [{"text": words}] if words else []
+        facts = list[Fact]()
+        for number, change in enumerate(said):
+            name = self._run.ids.ulid()
+            keys = (f"{press.channel}:afresh:{press.args}:{number}",)
+            one = bare.model_copy(update={**change, "request_id": name, "keys": keys})
+            data = events.Received(one) if number else events.Stop(one)
+            facts.append(Fact(one.chat_key, data, person=one.user_id, id=name))
+        return Done(say("retry.trying"), facts)
 
     async def listed(self, inbound: Inbound) -> Done:
         """`/approvals`: what was allowed for longer, and `/approvals NAME` takes it back."""
@@ -483,6 +531,10 @@ class ApprovalService:
 def _about(chat: Chat, asked: Approval) -> Question | None:
     """The question about a call, where one was asked."""
     return next((one for one in chat.questions.values() if one.record.asked.key == asked.key), None)
+
+
+def _waits(question: Question | None) -> bool:
+    return question is not None and question.verdict is None
 
 
 def _call(asked: Approval) -> str:

@@ -1,9 +1,11 @@
 """Basics: greeting, help, who somebody is, and the language and time zone in which they are spoken to."""
 
+from bot.contracts.channel import HomeSection
 from bot.contracts.inbound import Inbound
 from bot.core.feature import UNKNOWN, Command, Done, Feature, Hooks, Runtime
 from bot.core.saying import examples
 from bot.features.basics.commands import Basics
+from bot.words import say, times, zone
 
 
 def _build(runtime: Runtime) -> Hooks:
@@ -23,6 +25,16 @@ def _build(runtime: Runtime) -> Hooks:
     async def unknown(inbound: Inbound) -> Done:
         return Done(basics.unknown(inbound, inbound.command.name if inbound.command is not None else ""))
 
+    async def home(_: Inbound) -> HomeSection:
+        return HomeSection(
+            say("home.settings"),
+            (
+                say("home.language", language=say("language.name")),
+                say("home.zone", zone=zone(), time=times.clock(runtime.clock.now())),
+                say("home.listen"),
+            ),
+        )
+
     return Hooks(
         commands={
             "start": Command(start),
@@ -33,6 +45,7 @@ def _build(runtime: Runtime) -> Hooks:
             "whoami": Command.saying(basics.whoami),
         },
         signals={"added": Command.saying(basics.introduce)},
+        home={3: home},
     )
 
 

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 from bot import text
 from bot.contracts.base import Message
+from bot.contracts.channel import HomeSection
 from bot.contracts.inbound import Inbound
 from bot.core import blocks, events, rendering
-from bot.core.chat import Phase
+from bot.core.chat import Phase, Turn
 from bot.core.chats import Fact
 from bot.core.feature import Command, Done, Feature, Hooks, Runtime
 from bot.features.conversation.models import Models
@@ -65,12 +66,7 @@ class Conversation:
         waiting = sum(len(chat.waiting) for chat in chats)
         turns = [chat.turn for chat in chats if chat.turn is not None]
         if turns:
-            waits = sum(turn.phase is Phase.SUSPENDED for turn in turns)
-            keys = {"status.working": len(turns) - waits, "status.waits_approval": waits}
-            first, *others = [say(key, count=count) for key, count in keys.items() if count]
-            for other in others:
-                first = say("status.beside", before=first, after=other)
-            doing = first + (say("status.waiting", count=waiting) if waiting else "")
+            doing = _doing(turns) + (say("status.waiting", count=waiting) if waiting else "")
         else:
             doing = say("status.not_begun", count=waiting) if waiting else say("status.ready")
         context = (await self._run.chats.get(inbound.chat_key)).context
@@ -78,7 +74,16 @@ class Conversation:
         words = [say("status.line", doing=doing, model=model)]
         if inbound.person in self._run.operators:
             words.append(say("status.memory", messages=len(context.view()), most=context.max_messages))
+            servers = ", ".join(f"{name} ({state})" for name, state in sorted(self._run.servers().items()))
+            words += [say("status.servers", servers=servers)] if servers else []
         return paragraph(*words)
+
+    async def home(self, opened: Inbound) -> HomeSection:
+        """What runs for a person, and the model that answers them."""
+        turns = [chat.turn for chat in self._run.chats if chat.turn is not None]
+        own = [turn for turn in turns if turn.first.person == opened.person]
+        model = say("home.model", model=self._run.models(opened.chat_key).name)
+        return HomeSection(self._run.name, (_doing(own) if own else say("status.ready"), model))
 
     async def stats(self, inbound: Inbound) -> str:
         """`/stats`: what the conversations of this chat came to so far; for operators also what the model sees of the present one."""
@@ -104,6 +109,16 @@ class Conversation:
         return rendering.history(context.view(), self._run.redact) or say("commands.history_empty")
 
 
+def _doing(turns: Sequence[Turn]) -> str:
+    """Tell of turns how many work, and how many wait for a person."""
+    waits = sum(turn.phase is Phase.SUSPENDED for turn in turns)
+    keys = {"status.working": len(turns) - waits, "status.waits_approval": waits}
+    first, *others = [say(key, count=count) for key, count in keys.items() if count]
+    for other in others:
+        first = say("status.beside", before=first, after=other)
+    return first
+
+
 def _whose(message: Inbound) -> str:
     """The sentence about a turn of somebody else that a stop does not end."""
     return say("stop.not_yours", who=f"`{named(message.user_name or message.user_id)}`")
@@ -125,6 +140,7 @@ def _build(runtime: Runtime) -> Hooks:
             "effort": Command(models.effort, queued=True, tells=True),
         },
         signals={"stop": Command(conversation.stop)},
+        home={0: conversation.home},
     )
 
 

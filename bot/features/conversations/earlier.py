@@ -113,7 +113,9 @@ class LogConversations(DirectConversations):
             )
             for one in asked
         ]
-        answers = (words for entry in turn.entries for words in _said(entry.message))
+        answers = [words for entry in turn.entries for words in _said(entry.message)]
+        if not answers:
+            return []  # it was stopped: nothing was said about it
         return found + [
             quote(user_id=None, text=text.shorten_middle(words, LONGEST), from_self=True) for words in answers
         ]

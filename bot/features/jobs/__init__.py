@@ -1,5 +1,6 @@
 """Jobs: what a person has planned becomes a message of theirs once it is due."""
 
+from bot.contracts.channel import HomeSection
 from bot.contracts.inbound import Inbound
 from bot.core.feature import Command, Done, Feature, Hooks, Runtime
 from bot.features.jobs.book import FactBook
@@ -7,6 +8,10 @@ from bot.features.jobs.due import JOB_SECONDS, DueJobs
 from bot.features.jobs.job import JobLimits
 from bot.features.jobs.service import JobService
 from bot.periodic_jobs import PeriodicJob
+from bot.words import say
+
+MOST_SHOWN = 10
+"""Limit of the jobs that a person's page shows."""
 
 
 def _build(runtime: Runtime) -> Hooks:
@@ -32,11 +37,18 @@ def _build(runtime: Runtime) -> Hooks:
             words = await service.command(inbound, runtime.manifests[inbound.channel].command_prefix)
         return Done(words, facts)
 
+    async def home(opened: Inbound) -> HomeSection:
+        lines = await service.of_person(opened.person)
+        more = len(lines) - MOST_SHOWN
+        told = [say("home.more_jobs", count=more)] if more > 0 else []
+        return HomeSection(say("home.jobs"), (*(lines[:MOST_SHOWN] or [say("home.no_jobs")]), *told))
+
     return Hooks(
         commands={"jobs": Command(jobs)},
         ports={"jobs": service},
         periodic=(PeriodicJob("look at what is due", JOB_SECONDS, due.look),),
         turn_ends=due.turn_ends,
+        home={2: home},
     )
 
 

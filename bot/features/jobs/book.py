@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import replace
 
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
@@ -52,10 +53,9 @@ class FactBook:
             self._draft = None
 
     def fact(self, job: ScheduledJob, *, over: bool = False) -> Fact:
-        """A job as it is from now on; one that is `over` is gone."""
-        return Fact(
-            job.chat_key, FactSet(JOB, job.id, None if over else job.model_dump(by_alias=True, mode="json"))
-        )
+        """A job as it is from now on, which goes with the turn that made it; one that is `over` is gone."""
+        spec = None if over else job.model_dump(by_alias=True, mode="json")
+        return Fact(job.chat_key, FactSet(JOB, job.id, spec), job.made_by)
 
     async def put(self, job: ScheduledJob, /) -> ScheduledJob:
         await self._append(self.fact(job))
@@ -67,7 +67,7 @@ class FactBook:
     async def _append(self, fact: Fact) -> None:
         if self._draft is not None:
             chat, facts = self._draft
-            facts.append(Fact(chat, fact.data))
+            facts.append(replace(fact, chat=chat))
             return
         await self._chats.get(fact.chat)
         self._chats.append(fact)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -11,7 +12,9 @@ from bot.contracts.inbound import Inbound
 from bot.contracts.outbound import LiveForm
 from bot.core.chat import Chat, Phase
 from bot.core.feature import Runtime
+from bot.core.long_blocks import LongBlocks
 from bot.core.outbox_row import OutboxRow
+from bot.features.live.partial_markdown import RenderablePrefix
 from bot.features.live.preview_parts import Previewing, preview_parts, settled
 from bot.words import say
 
@@ -51,6 +54,7 @@ class Previews:
         self._channels = runtime.channels
         self._manifests = runtime.manifests
         self._previewing = previewing
+        self._long_blocks = LongBlocks(runtime.channels, on=runtime.configuration.delivery.long_as_files)
         self._clock = runtime.clock
         self._open: dict[str | None, _Preview] = {}
         runtime.live.last_words["preview"] = self._last
@@ -134,6 +138,13 @@ class Previews:
     async def _readable(self, preview: _Preview, *, anything: bool) -> list[tuple[str, LiveForm]]:
         words = settled(self._previewing, preview.words())
         split = self._channels[preview.to.channel].split
+        shorten = functools.partial(self._shortened, preview.to.channel)
         return await off_loop(
-            len(words), LONG, lambda: preview_parts(words, split, lambda shown: shown, anything=anything)
+            len(words), LONG, lambda: preview_parts(words, split, shorten, anything=anything)
         )
+
+    def _shortened(self, channel: str, shown: RenderablePrefix) -> RenderablePrefix:
+        """A beginning with what stands for its long code and tables."""
+        shorter = self._long_blocks.taken_out(channel, shown.words, goes_on=True)
+        closing = "" if shorter.ends_in_one else shown.closing
+        return RenderablePrefix(shorter.words, closing, sure=shorter.at(shown.sure))

@@ -165,6 +165,8 @@ class Removal:
         facts = list[Fact]()
         for key, some in groupby(sorted(found, key=lambda one: str(one.chat)), key=lambda one: one.chat):
             blanks = [replace(one, data=data) for one in some if (data := blanked(one, gone)) is not one.data]
+            set_by = {(one.data.of, one.data.key) for one in blanks if isinstance(one.data, events.FactSet)}
+            facts += [Fact(key, events.FactSet(of, name, None)) for of, name in sorted(set_by)]
             chat = await self._run.chats.get(key)
             own, told = key == inbound.chat_key, inbound.kind == "delete"  # that has its line already
             if blanks or own:

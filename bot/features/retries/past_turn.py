@@ -29,8 +29,8 @@ class PastTurn:
 
     @property
     def answer(self) -> tuple[Queued, str] | None:
-        """Its only reply with its id in the chat; None where it has none, or several."""
-        replies = [one for one in self.shown.values() if one[0].form == "reply"]
+        """Its only reply of words with its id in the chat; None where it has none, or several."""
+        replies = [one for one in self.shown.values() if one[0].form == "reply" and one[0].file is None]
         return replies[0] if len(replies) == 1 else None
 
     @property

@@ -16,6 +16,7 @@ from bot.words import say
 
 AGAIN: tuple[Choice, ...] = ("again",)
 RENEW: tuple[Choice, ...] = ("renew",)
+FAILED = frozenset[TurnEndState]({"failed", "withdrawn"})
 
 
 class Retries:
@@ -28,13 +29,13 @@ class Retries:
 
     def turn_ends(self, turn: Turn, state: TurnEndState) -> Done:
         """Offer to try a failed turn again."""
-        offered = state == "failed" and plain(turn.first)
+        offered = state in FAILED and plain(turn.first)
         return Done(buttons=QuestionButtons(turn.id, AGAIN) if offered else None)
 
     async def run(self, press: Inbound) -> Done:
         """Try the turn again whose notice has the button. It has the rights of whoever asked, so nobody else may press but operators."""
         turn = (await self._past(press)).turns.get(press.args)
-        if turn is None or turn.end != "failed" or turn.first is None or not plain(turn.first):
+        if turn is None or turn.end not in FAILED or turn.first is None or not plain(turn.first):
             return Done(say("retry.unknown"))
         if not self._may(press, turn.first):
             return Done(say("retry.not_yours"))

@@ -6,8 +6,9 @@ import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -34,8 +35,14 @@ class TestMemoryLog(EventLogContract):
 @asynccontextmanager
 async def opened(folder: Path, lines: Lines | None = None) -> AsyncIterator[SqliteLog]:
     log = SqliteLog(folder / "shipmate.db", Codec(), clock=SystemClock(), log=lines or Lines())
-    try:
+    async with closing_log(log):
         yield log
+
+
+@asynccontextmanager
+async def closing_log(log: SqliteLog) -> AsyncIterator[None]:
+    try:
+        yield
     finally:
         await log.close()
 
@@ -78,6 +85,29 @@ async def test_a_chat_that_another_process_has_written_stops_no_other(tmp_path: 
         log.append([entry(1, events.Closed("x"), name="another"), entry(1, events.Closed("y"), OTHER)])
         await log.committed()
         assert [one.id for one in await log.read(OTHER)] == [f"{OTHER}-1"]
+
+
+async def test_what_no_database_takes_is_lost_alone_and_operators_are_told(tmp_path: Path) -> None:
+    lines, told = Lines(), list[str]()
+    log = SqliteLog(
+        tmp_path / "shipmate.db",
+        Codec(),
+        clock=SystemClock(),
+        log=lines,
+        alert=lambda subject, words: told.append(f"{subject}: {words}"),
+    )
+    async with closing_log(log):
+        bad: Any = events.FactSet("kind", "key", cast("Any", object()))
+        fact = entry(2, events.FactSet("kind", "key", {}))
+        log.append([entry(1, received())])
+        log.append([replace(fact, event=replace(fact.event, data=bad))])
+        log.append([entry(3, events.Closed("r-k1"))])
+        log.append([entry(1, events.Closed("x"), OTHER)])
+        await asyncio.wait_for(log.committed(), 60)
+        assert [one.seq for one in await log.read(ONE)] == [1, 3]
+        assert [one.seq for one in await log.read(OTHER)] == [1]
+    assert [one.chat_key for one in lines.of("storage")] == [ONE]
+    assert [str(ONE) in one for one in told] == [True]
 
 
 async def test_an_event_that_cannot_be_read_is_passed_over(tmp_path: Path) -> None:

@@ -307,6 +307,7 @@ class Process:
             f"{row.id}'",
             row.target,
             row.text,
+            row.form,
             repeat_of=row.id,
             ends=row.ends,
             buttons=row.buttons,
@@ -494,7 +495,11 @@ class Process:
             self.append((name, events.Sending(row, self.boot, replaced), one.turn))
         yield from self.committed()  # wait 3: before a send
         if replaced is not None and replaced not in self.world.half:
-            pass  # the same change again changes nothing
+            if all(shown != row for shown, _, _ in self.world.shown):
+                # It was taken away by a process that died before it could say so.
+                self.append((name, events.Returned(row), one.turn))
+                return
+            # The same change again changes nothing.
         elif one.question is None:
             self.world.half.discard(replaced or "")
             self.world.shown.append((row, one.text, one.repeat_of is not None))

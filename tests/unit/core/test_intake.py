@@ -1,0 +1,104 @@
+"""The door of the core, over a log whose disk takes its time."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bot.contracts.identity import ChatKey
+from bot.core import chats as rooms
+from bot.core import events
+from bot.core.chat import MODES, Chat, QueueMode
+from bot.core.chats import Chats, Fact
+from bot.core.event_log import MemoryLog
+from bot.core.events import Codec
+from bot.core.feature import Door
+from bot.core.intake import Intake
+from bot.system import SystemClock, UlidSource
+from bot.testing.log import MemoryLog as Lines
+from tests.contracts.event_log import ONE, received
+
+
+class SlowLog(MemoryLog):
+    """The log on a disk that has not answered yet; `waiting` counts who waits for it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.disk = asyncio.Event()
+        self.waiting = asyncio.Semaphore(0)
+
+    async def committed(self, *, patient: bool = True) -> None:
+        self.waiting.release()
+        await self.disk.wait()
+        await super().committed(patient=patient)
+
+
+def chats_of(log: MemoryLog, mode: QueueMode = MODES["steer"]) -> Chats:
+    return Chats(log, Codec(), functools.partial(Chat, mode=mode), clock=SystemClock(), ids=UlidSource())
+
+
+def intake_of(chats: Chats, log: MemoryLog) -> Intake:
+    cleaner: Any = SimpleNamespace(cleaned=lambda one: one, admitted=lambda _, quoted: quoted)
+    access: Any = SimpleNamespace(
+        judge=lambda _: SimpleNamespace(allowed=True, reason="listed"), is_operator=lambda _: False
+    )
+    unused: Any = None
+    return Intake(
+        chats,
+        log,
+        access,
+        cleaner,
+        Door(),
+        alerts=unused,
+        archive=unused,
+        locales=unused,
+        name="shipmate",
+        models=unused,
+        clock=SystemClock(),
+        ids=UlidSource(),
+        log=Lines(),
+    )
+
+
+async def test_what_is_brought_twice_is_not_confirmed_before_it_is_on_disk() -> None:
+    log = SlowLog()
+    intake, said = intake_of(chats_of(log), log), received("k").inbound
+    first = asyncio.create_task(intake.accept(said))
+    again = asyncio.create_task(intake.accept(said))
+    await log.waiting.acquire()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not first.done()
+    assert not again.done()
+    log.disk.set()
+    assert await first
+    assert not await again
+
+
+async def test_a_message_that_was_deleted_before_it_came_leaves_no_words() -> None:
+    log = SlowLog()
+    log.disk.set()
+    intake, said = intake_of(chats_of(log), log), received("k", "my secret").inbound
+    await intake.accept(said.model_copy(update={"kind": "delete", "keys": ("d",), "text": ""}))
+    await intake.accept(said)
+    kinds = [one.kind for one in await log.read(ONE)]
+    assert kinds == ["deleted", "received"]
+    assert "my secret" not in str(await log.read(ONE))
+
+
+async def test_a_new_chat_can_speak_while_more_than_fit_have_something_unfinished(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rooms, "MOST_IDLE", 3)
+    chats = chats_of(MemoryLog())
+    for number in range(5):
+        key = ChatKey("telegram", str(number))
+        await chats.get(key)
+        chats.append(Fact(key, events.Received(received(f"k{number}").inbound)))
+    for number in range(10, 15):
+        await chats.get(ChatKey("telegram", str(number)))
+    assert len(chats) == 5 + 3
