@@ -43,6 +43,8 @@ from bot.core.feature import WorkWatch
 from bot.core.file_names import encode
 from bot.core.instructions import InstructionFiles, operator_files
 from bot.core.models import ModelDeps
+from bot.core.notes.files import NoteStore
+from bot.core.notes.memories import Memories
 from bot.core.outgoing_files import OutgoingLimits
 from bot.core.skills import SkillFolder
 from bot.core.tasks.limits import TaskLimits
@@ -65,8 +67,6 @@ from bot.gateway.outbox.files import OutgoingFiles
 from bot.gateway.watchdog import ChannelWatchdog
 from bot.history.archive.store import ChatStore
 from bot.history.line_stream import LineStream
-from bot.history.memory.files import NoteStore
-from bot.history.memory.memories import Memories
 from bot.history.retention import Retention
 from bot.history.search.searched_archive import SearchedArchive
 from bot.history.transcript.requests import RequestLog

@@ -58,6 +58,7 @@ from bot.core.locales import FactLocales, Locales
 from bot.core.long_blocks import LongBlocks
 from bot.core.loop import Loop, LoopPorts
 from bot.core.models import ModelDeps
+from bot.core.notes.memories import Memories, SavedMemory
 from bot.core.operator_chats import OperatorChats
 from bot.core.outbox import Outbox
 from bot.core.outgoing_files import OutgoingFiles, OutgoingLimits
@@ -77,7 +78,6 @@ from bot.gateway.approvals import ApprovalService
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.builder import AgentServices, build_agent_services
 from bot.gateway.operators import OperatorAlerts as OldAlerts
-from bot.history.memory.memories import Memories, SavedMemory
 from bot.lifecycle import (
     CHECK_SECONDS,
     KEEP_LEARNED_SECONDS,

@@ -21,6 +21,7 @@ from bot.contracts.leadership import Leadership, SoleLeader
 from bot.core.artifacts import ArtifactStore
 from bot.core.event_log import EventLog
 from bot.core.fallback import Fallback
+from bot.core.notes.files import NoteStore
 from bot.core.skills import SkillFolder
 from bot.dashboard.console import ActiveChat, PartHealth
 from bot.dashboard.metrics import Figures
@@ -36,7 +37,6 @@ from bot.gateway.turn_queue import TurnQueue
 from bot.gateway.watchdog import ChannelWatchdog
 from bot.history.archive.store import FILES as ARCHIVE_FILES
 from bot.history.line_stream import LineStream
-from bot.history.memory.files import NoteStore
 from bot.history.search.searched_archive import SearchedArchive
 from bot.history.transcript.requests import RequestLog
 from bot.history.transcript.store import FILES as TRANSCRIPT_FILES

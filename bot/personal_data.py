@@ -30,9 +30,9 @@ from bot.contracts.memory_files import MemoryOwner
 from bot.core import file_names, jsonl
 from bot.core.archive import rotation
 from bot.core.artifacts import ArtifactStore, what_of
+from bot.core.notes.files import SESSION, NoteStore
 from bot.history import line_stream
 from bot.history.archive.store import ChatStore
-from bot.history.memory.files import SESSION, NoteStore
 from bot.history.search import index
 from bot.history.transcript.store import Transcript
 from bot.history.usage.sums import FILE as USAGE

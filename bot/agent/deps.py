@@ -18,8 +18,8 @@ from bot.contracts.tasks import NullTaskEvents, TaskEvents
 from bot.core.assembly import LEAST_BUDGET, MOST_BUDGET, SHARE, Frozen, Prompts
 from bot.core.budget import Budget
 from bot.core.models import ContextLimits, ModelDeps
+from bot.core.notes.memories import Memories
 from bot.core.tasks.limits import TaskLimits
-from bot.history.memory.memories import Memories
 from bot.history.retention import Retention
 from bot.history.transcript.requests import RequestLog
 from bot.history.transcript.store import Transcript

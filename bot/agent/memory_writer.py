@@ -19,8 +19,8 @@ from bot.contracts.memory_files import Written
 from bot.contracts.provenance import NOBODYS
 from bot.core import blocks, compaction, forks, memory
 from bot.core.memory import MemoryInvalid, SessionMemory
-from bot.history.memory.memories import SavedMemory
-from bot.history.memory.provenance import carried
+from bot.core.notes.memories import SavedMemory
+from bot.core.notes.provenance import carried
 from bot.tools.permissions import taint
 from bot.words import sentence
 

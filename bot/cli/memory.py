@@ -29,7 +29,7 @@ from bot.cli.common import (
 if TYPE_CHECKING:
     from bot.contracts.environment import Disk
     from bot.contracts.memory_files import MemoryFile, MemoryOwner, Written
-    from bot.history.memory.files import NoteStore
+    from bot.core.notes.files import NoteStore
 
 app = typer.Typer(
     name="memory", help="What is remembered: read, edit, forget.", no_args_is_help=True, rich_markup_mode=None
@@ -108,7 +108,7 @@ def forget(owner: Owner, file: Some = None, root: Dir = Here, yes: Yes = False) 
 def _store(root: Path, disk: Disk | None = None) -> NoteStore:
     from bot import system
     from bot.core.archive import rotation
-    from bot.history.memory.files import NoteStore
+    from bot.core.notes.files import NoteStore
 
     disk = disk or system.SystemDisk()
     archive = rotation.ArchiveFiles(root / HOME / "chats", disk)
@@ -189,7 +189,7 @@ def _nothing(name: str, path: str | None = None) -> errors.NotFound:
 def _must_be_memory(owner: MemoryOwner, path: str, words: str) -> None:
     """The memory of a conversation is read by a machine too: without its sections it would count for nothing."""
     from bot.core.memory import MemoryInvalid, read
-    from bot.history.memory.files import SESSION
+    from bot.core.notes.files import SESSION
 
     if owner.kind != "chat" or path != SESSION:
         return

@@ -48,7 +48,7 @@ class MemoryFile:
 
 
 class MemoryFiles(Protocol):
-    """The files of every owner (`bot.history.memory.files.NoteStore`). A path is relative to its owner's folder.
+    """The files of every owner (`bot.core.notes.files.NoteStore`). A path is relative to its owner's folder.
 
     Whatever a model can write as a path stays in that folder, or raises `errors.ToolError`. Everything raises
     `errors.StorageError` where the disk refuses.

@@ -33,10 +33,10 @@ from bot.core.assembly import Prompts
 from bot.core.file_names import encode
 from bot.core.instructions import InstructionFiles
 from bot.core.models import ModelDeps
+from bot.core.notes.files import NoteStore
+from bot.core.notes.memories import Memories
 from bot.core.skills import SkillFolder
 from bot.history.archive.store import ChatStore
-from bot.history.memory.files import NoteStore
-from bot.history.memory.memories import Memories
 from bot.history.retention import Retention
 from bot.history.transcript.requests import RequestLog
 from bot.history.transcript.store import Transcript

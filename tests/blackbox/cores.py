@@ -109,6 +109,8 @@ ON_THE_LOG = frozenset(
         "test_forgetting::test_a_deletion_in_slack",
         "test_forgetting::test_a_job_goes_with_the_message_that_made_it",
         "test_forgetting::test_a_message_that_is_deleted_before_it_comes_leaves_no_words",
+        "test_forgetting::test_a_message_that_was_only_read_along_is_deleted_in_slack",
+        "test_forgetting::test_a_note_that_a_conversation_began_with_is_forgotten_there_too",
         "test_forgetting::test_a_note_that_a_later_turn_made_of_it_goes_too",
         "test_forgetting::test_forget_as_a_reply_in_telegram",
         "test_forwarded::test_a_file_that_is_named_with_others_words_in_view_is_not_named_in_the_prompt",

@@ -111,24 +111,6 @@ async def test_a_note_that_a_later_turn_made_of_it_goes_too(world: World) -> Non
     assert file.read_text("utf-8") == "- Birthday: 4 May"
 
 
-async def test_in_slack_what_is_deleted_goes_from_the_answer_that_repeats_it(world: World) -> None:
-    world.only("slack")
-    world.model.answer("I keep this: the code is 7731. 好。")
-    world.model.answer("Nothing.")
-    await world.start()
-    root = await world.slack.say("the code is 7731", channel="D0ANN", user=ANN)
-    await world.slack.until(lambda: bool(world.slack.replies("D0ANN", root)))
-    await world.turns(1)
-    await world.sent()
-    await world.slack.delete("D0ANN", root)
-    await world.slack.until(
-        lambda: [one.text for one in world.slack.replies("D0ANN", root)] == ["I keep this: [removed]. 好。"]
-    )
-    await world.slack.say("what did I say?", channel="D0ANN", user=ANN, thread_ts=root)
-    await world.turns(2)
-    assert "7731" not in json.dumps(world.model.bodies[-1]["messages"])
-
-
 async def test_a_job_goes_with_the_message_that_made_it(world: World) -> None:
     world.only("telegram")
     plan = {"prompt": "tell me my secret 鯨鯨", "when": "30 8 * * 1-5", "timezone": "UTC"}

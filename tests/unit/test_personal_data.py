@@ -21,8 +21,8 @@ from bot.contracts.journal import ANSWERED, Job, Locale
 from bot.contracts.memory_files import MemoryOwner, Written
 from bot.contracts.outbound import OutboxRow
 from bot.core.artifacts import ArtifactStore
+from bot.core.notes.files import NoteStore
 from bot.history.archive.store import ChatStore
-from bot.history.memory.files import NoteStore
 from bot.history.search.index import Index
 from bot.history.usage.sums import UsageSums
 from bot.journal import SqliteJournal

@@ -27,12 +27,12 @@ from bot.core.assembly import Prompts
 from bot.core.file_names import encode
 from bot.core.instructions import InstructionFiles
 from bot.core.models import ModelDeps
+from bot.core.notes.files import NoteStore
 from bot.core.skills import SkillFolder
 from bot.features.claims.performed_actions import ActionRecorder
 from bot.history.archive import store as archive
 from bot.history.archive.store import ChatStore
 from bot.history.line_stream import LineStream
-from bot.history.memory.files import NoteStore
 from bot.history.retention import Retention
 from bot.history.transcript import store as transcript
 from bot.history.transcript.requests import RequestLog

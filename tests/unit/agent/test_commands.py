@@ -10,7 +10,7 @@ from bot.contracts.agent import TurnRequest
 from bot.contracts.archive import HistoryQuery
 from bot.contracts.model import ModelReply, Usage
 from bot.contracts.transcript import Event, TranscriptLine, TurnEnd
-from bot.history.memory.memories import Memories
+from bot.core.notes.memories import Memories
 from bot.system import SystemDisk
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench, words

@@ -14,7 +14,7 @@ from bot.core import forks, memory
 from bot.core.compaction import Policy
 from bot.core.forks import Prefix
 from bot.core.found_tools import declared
-from bot.history.memory.memories import Memories
+from bot.core.notes.memories import Memories
 from bot.llm.client import AnthropicModel
 from bot.system import SystemClock, SystemDisk
 from bot.testing import anthropic_script as say

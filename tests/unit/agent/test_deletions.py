@@ -14,9 +14,9 @@ from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
 from bot.core import validate
 from bot.core.memory import SessionMemory
+from bot.core.notes import provenance
+from bot.core.notes.memories import Memories
 from bot.core.removal import REMOVED
-from bot.history.memory import provenance
-from bot.history.memory.memories import Memories
 from bot.system import SystemDisk
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Added, Bench

@@ -21,8 +21,8 @@ from bot.contracts.inbound import Inbound, Quoted
 from bot.contracts.provenance import ANYBODYS, WORKSPACES, Provenance, Taint
 from bot.core import memory, prompt
 from bot.core.found_tools import declared
+from bot.core.notes.memories import SavedMemory
 from bot.core.repair import Entry, mended_entries
-from bot.history.memory.memories import SavedMemory
 from bot.testing.clock import FakeClock
 from bot.testing.model import reply, text, tool_use
 from bot.tools.permissions import taint

@@ -18,7 +18,7 @@ from bot.core import memory
 from bot.core.budget import Budget
 from bot.core.compaction import Policy
 from bot.core.estimate import Estimator
-from bot.history.memory.memories import Memories, SavedMemory
+from bot.core.notes.memories import Memories, SavedMemory
 from bot.system import SystemDisk
 from bot.testing.model import reply, text, tool_use
 from bot.tools.permissions import taint

@@ -12,7 +12,7 @@ from bot.agent import compactor
 from bot.contracts.agent import CompactResult
 from bot.core.compaction import Policy
 from bot.core.memory import SessionMemory
-from bot.history.memory.memories import Memories
+from bot.core.notes.memories import Memories
 from bot.system import SystemDisk
 from bot.testing.model import reply, text
 from tests.unit.agent.conftest import KEY, Bench

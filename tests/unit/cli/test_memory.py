@@ -14,8 +14,8 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.memory_files import MemoryOwner, Written
 from bot.core import file_names
 from bot.core.memory import SessionMemory
-from bot.history.memory.files import NoteStore
-from bot.history.memory.memories import Memories, SavedMemory
+from bot.core.notes.files import NoteStore
+from bot.core.notes.memories import Memories, SavedMemory
 from bot.system import SystemDisk
 from tests.unit.cli.conftest import Shipmate, Terminal
 

@@ -30,6 +30,7 @@ from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Attachment, Inbound, Quoted
 from bot.contracts.outbound import Outbound, Sent
 from bot.core.artifacts import ArtifactStore
+from bot.core.notes.files import NoteStore
 from bot.core.outgoing_files import OutgoingLimits
 from bot.disk_reserve import DiskReserve
 from bot.gateway.builder import GatewayDeps, GatewaySettings, build_agent_services, build_gateway
@@ -37,7 +38,6 @@ from bot.gateway.conversation import Turn
 from bot.gateway.outbox import batch_sender
 from bot.gateway.outbox.files import OutgoingFiles
 from bot.history.archive.store import ChatStore
-from bot.history.memory.files import NoteStore
 from bot.journal.sqlite import SqliteJournal
 from bot.system import SystemDisk, UlidSource
 from bot.telemetry import Redactor

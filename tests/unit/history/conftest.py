@@ -22,7 +22,7 @@ ON_A_DISK = {
     f"test_{name}"
     for name in (
         *("archive", "archive_faults", "archive_kept", "archive_search", "artifacts", "line_stream"),
-        *("memories", "memory_files", "requests", "retention", "revisions", "transcript"),
+        *("requests", "retention", "revisions", "transcript"),
     )
 }
 """The modules whose tests run on files alone, and on files of which PostgreSQL has what other hosts need."""

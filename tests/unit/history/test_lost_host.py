@@ -16,8 +16,8 @@ from bot.contracts.environment import Disk
 from bot.contracts.identity import ChatKey
 from bot.contracts.memory_files import MemoryOwner, Written
 from bot.contracts.transcript import MessageEvent, TranscriptLine
+from bot.core.notes.files import NoteStore
 from bot.history.archive.store import ChatStore
-from bot.history.memory.files import NoteStore
 from bot.history.transcript.store import Transcript
 from bot.system import SystemClock, SystemDisk, UlidSource
 from bot.testing.clock import FakeClock

@@ -22,10 +22,10 @@ from bot.core import prompt
 from bot.core.artifacts import ArtifactStore
 from bot.core.assembly import Prompts
 from bot.core.instructions import InstructionFiles
+from bot.core.notes.files import NoteStore
 from bot.core.skills import SkillFolder
 from bot.core.view import render
 from bot.history.archive.store import ChatStore
-from bot.history.memory.files import NoteStore
 from bot.llm.body import body_of
 from bot.system import SystemClock, SystemDisk, UlidSource, read_link
 from bot.testing.log import MemoryLog

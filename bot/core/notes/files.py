@@ -16,7 +16,7 @@ from bot.contracts.environment import Disk, Redact, uninterrupted
 from bot.contracts.identity import UserRef
 from bot.contracts.memory_files import MemoryFile, MemoryOwner, Written
 from bot.core import file_names, jsonl
-from bot.history.memory.provenance import MOST, carried, noted, sources
+from bot.core.notes.provenance import MOST, carried, noted, sources
 
 LARGEST = 32 * 1024
 """Bytes of one file."""
@@ -28,7 +28,7 @@ DEEPEST = 4
 LONGEST = 180
 """Bytes of a name on disk."""
 SESSION = "session.md"
-"""The memory of the conversation itself (`bot.history.memory.memories`): part of a chat's files, and only read here."""
+"""The memory of the conversation itself (`bot.core.notes.memories`): part of a chat's files, and only read here."""
 COVERS = "covers.json"
 _WORDS, _ABOUT = ".md", ".lines"
 _PEOPLE = "people"

@@ -14,7 +14,7 @@ from bot import errors
 from bot.contracts.identity import ChatKey
 from bot.contracts.memory_files import Written
 from bot.contracts.provenance import Provenance
-from bot.history.memory.memories import LARGEST, Memories, SavedMemory
+from bot.core.notes.memories import LARGEST, Memories, SavedMemory
 from bot.system import SystemDisk
 
 KEY = ChatKey.parse("telegram:chat:1")

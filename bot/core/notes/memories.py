@@ -15,7 +15,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.memory_files import Written
 from bot.contracts.provenance import ANYBODYS, ORIGIN, Provenance, unpacked
 from bot.core import file_names, jsonl
-from bot.history.memory.provenance import digest_of, noted, sources
+from bot.core.notes.provenance import digest_of, noted, sources
 
 LARGEST = 256 * 1024  # bytes; a memory is notes, not a data set
 MOST_REMOVED = 2_000
