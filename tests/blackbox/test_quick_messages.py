@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import os
-import sqlite3
 from typing import Any
 
 import pytest
@@ -113,14 +110,6 @@ async def test_a_fourth_line_waits_for_the_next_step_and_none_is_lost(world: Wor
     assert await side.until(2) == ["answer to 3 lines", "answer to 4 lines"]
 
 
-def joined(world: World) -> bool:
-    """True once the disk has it that a line is part of the running turn."""
-    if os.environ.get("SHIPMATE_CORE") != "log":
-        return True
-    with contextlib.closing(sqlite3.connect(world.root / ".ship" / "shipmate.db", timeout=5)) as file:
-        return file.execute("SELECT 1 FROM events WHERE kind = 'joined'").fetchone() is not None
-
-
 async def test_killed_between_the_lines_it_answers_all_of_them_once(world: World, side: Side) -> None:
     held = Held(world)
     await world.start()
@@ -128,7 +117,8 @@ async def test_killed_between_the_lines_it_answers_all_of_them_once(world: World
     await world.model.until(lambda: len(world.model.bodies) == 1)
     await side.say(LINES[1])
     await world.model.until(lambda: len(world.model.bodies) == 2)
-    await eventually(lambda: joined(world))  # else the second line is answered by itself
+    # Before that it was not confirmed, and is brought again.
+    await eventually(lambda: world.recorded("第二行"))
     await world.process.kill()
     await world.start()
     held.gate.set()

@@ -56,9 +56,9 @@ from bot.tools.permissions.display import changed_lines, in_words, named
 from bot.words import language, own_zone, say, speaking, times, zone
 
 GRANTED = "approval"
+"""The kind of the facts that are lasting approvals, by the id of their question."""
 MOST_SHOWN = 5
 """Limit of the questions that a person's page names."""
-"""The kind of the facts that are lasting approvals, by the id of their question."""
 REACHED_SECONDS = 3.0
 """Timeout for a copy to reach an operator before a group, where nobody may decide, is shown buttons too."""
 SCOPES: dict[str, Scope] = {"once": "once", "chat": "chat", "today": "today", "always": "always"}
