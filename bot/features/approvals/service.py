@@ -59,6 +59,8 @@ GRANTED = "approval"
 MOST_SHOWN = 5
 """Limit of the questions that a person's page names."""
 """The kind of the facts that are lasting approvals, by the id of their question."""
+MOST_SHOWN = 5
+"""Limit of the questions that a person's page names."""
 REACHED_SECONDS = 3.0
 """Timeout for a copy to reach an operator before a group, where nobody may decide, is shown buttons too."""
 SCOPES: dict[str, Scope] = {"once": "once", "chat": "chat", "today": "today", "always": "always"}
