@@ -49,7 +49,7 @@
     │   ├── ToolInputInvalid
     │   └── CommandFailed           a command ended in another exit code than 0
     ├── NoReadableText              the bytes of a file hold no text that can be read
-    ├── StorageError                disk or journal cannot write
+    ├── StorageError                the disk or the database refuses
     ├── IllegalTransition           a state machine was told something that cannot follow: a mistake of ours
     ├── TurnSummarized                    a summary tells of the turn that was to be taken back
     └── TurnStopped                 the person stopped the turn
@@ -364,7 +364,7 @@ class ModelUnknown(ModelError):
 
 
 class ModelMisconfigured(ModelError):
-    """What is asked is no endpoint for messages: whatever people say, it answers none until the settings are mended."""
+    """The address is no endpoint for messages: it answers nobody until the settings are mended."""
 
     sentence = "model_setup"
 
@@ -554,7 +554,7 @@ class NoReadableText(ShipmateError):
 
 
 class StorageError(ShipmateError):
-    """The disk or the journal cannot write."""
+    """The disk or the database refuses."""
 
     sentence = "storage"
 
