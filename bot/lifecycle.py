@@ -370,6 +370,7 @@ def assemble(
             mcp,
             memory,
             services.artifacts,
+            turns.summaries,
             alerts,
             log,
         ),
