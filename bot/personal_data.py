@@ -41,7 +41,7 @@ from bot.core.sql_log import Session
 
 SENT, RECEIVED, OUTGOING = "sent", "received", "outgoing"
 PARTS = Path("cache", "uploads")
-"""What came of files for the web page that were never whole; nothing says of whom they are, and nobody goes on with them."""
+"""Parts of files for the web page that were never whole; nothing says of whom they are, and nobody goes on with them."""
 CHATS, MEMORY, ARTIFACTS, LOGS, EVENTS = "chats", "memory", "artifacts", "logs", "events"
 INDEX = "index.db"
 ERASED = "erased"

@@ -18,7 +18,7 @@ OPEN_APPROVAL: tuple[ApprovalState, ...] = ("waiting",)
 GIVEN: tuple[ApprovalState, ...] = ("approved",)
 """The states of questions whose calls may run."""
 Subject = Literal["call", "task", "budget", "person", "question"]
-"""What a question is about: a tool call, a subagent's task whose calls are refused, a budget that is spent, somebody who wants to
+"""Subject of a question: a tool call, a subagent's task whose calls are refused, a budget that is spent, somebody who wants to
 be let in, something that a tool wants to know of the person of its turn.
 """
 Reason = Literal[
@@ -277,7 +277,7 @@ class ApprovalStore(Protocol):
         ...
 
     async def lasting(self, fingerprint: str | None = None) -> list[ApprovalRecord]:
-        """What was approved for longer of this call, whatever it ran then, or of all calls; oldest first."""
+        """Approvals that last, of this call, whatever it ran then, or of all calls; oldest first."""
         ...
 
     async def amend_approval(self, record: ApprovalRecord) -> None:

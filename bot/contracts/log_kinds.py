@@ -411,12 +411,10 @@ KINDS: Mapping[str, LogKind] = {
         },
     ),
     "storage": LogKind(
-        "Journal, archive, transcript, index and disk.",
+        "The log of the chats, its exports (archive, search index) and the disk.",
         {
             "file": _FILE,
             "quarantine": "string: the name under which it is kept",
-            "waiting": "integer: lines that wait",
-            "lines": "integer: that are lost",
             "left": "integer: bytes of the reserve",
             "unreadable": "integer: lines",
             "offset": "integer: where it begins",
@@ -456,7 +454,6 @@ KINDS: Mapping[str, LogKind] = {
             "channel": _CHANNEL,
             "key": "string: of the event",
             "reason": "string: why",
-            "waiting": "integer: lines that wait",
             "chore": "string: the periodic job",
         },
     ),

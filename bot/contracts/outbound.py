@@ -39,7 +39,7 @@ class OutgoingFile:
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """The part of an `OutgoingFile` that its row has: the bytes are kept beside the journal by their SHA-256."""
+    """The part of an `OutgoingFile` that its row has: the bytes are kept in `.ship/outgoing` by their SHA-256."""
 
     name: str
     mime_type: str

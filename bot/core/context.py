@@ -135,9 +135,9 @@ class AgentContextStore:
         self._stated: dict[str, int] = {}
         """The numbers of the events of the frame, of the memory and of the head."""
         self.asked_at: float | None = None
+        """The time of the last request (epoch seconds)."""
         self.cached = False
         """True where the last request read from the provider's cache."""
-        """The time of the last request (epoch seconds)."""
         self.wrong: tuple[str, ...] = ()
         """Failures of turns since the last that went well, in words for the model."""
         self.stood_in = ""

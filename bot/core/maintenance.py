@@ -69,7 +69,7 @@ class Maintenance:
         self._tell("disk", "disk_full", "disk_again", trouble)
         if trouble:
             return  # operators were told of that
-        self._tell("journal", "journal", "journal_again", self.event_log.trouble)
+        self._tell("chat log", "chat_log", "chat_log_again", self.event_log.trouble)
         space = self.reserve.space
         if space is None:
             return

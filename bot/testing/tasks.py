@@ -19,7 +19,7 @@ class MemoryTaskEvents:
         self.news.set()
 
     def of(self, task_id: str) -> list[TaskEvent]:
-        """What was told of one task."""
+        """Events that were told of one task."""
         return [event for event in self.events if event.task_id == task_id]
 
     def kinds(self, task_id: str) -> list[str]:

@@ -78,7 +78,7 @@ class Conversation:
         return paragraph(*words)
 
     async def home(self, opened: Inbound) -> HomeSection:
-        """What runs for a person, and the model that answers them."""
+        """Turns that run for a person, and the model that answers them, as a section of their page."""
         busy = [chat for chat in self._run.chats if chat.turn is not None]
         own = [one for one in busy if one.turn is not None and one.turn.first.person == opened.person]
         model = say("home.model", model=self._run.models(opened.chat_key).name)
