@@ -73,9 +73,8 @@ async def test_the_archive_stays_people_are_answered_and_operators_are_told_once
         await eventually(lambda: len(world.texts(OPERATOR)) == 1)
         assert world.archive()[:4] == before
         world.telegram.say("three", chat_id=3001)
-        await eventually(
-            lambda life=life: said(world) == 2 + life and world.archive()[-1]["role"] == "assistant"
-        )
+        heard = 2 + life
+        await eventually(lambda: said(world) == heard and world.archive()[-1]["role"] == "assistant")  # noqa: B023 - awaited here
         await world.sent()
         assert await world.process.stop() == 0
     assert world.texts(OPERATOR)[0].startswith("⚠️ The journal was ")
