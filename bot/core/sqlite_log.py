@@ -76,6 +76,7 @@ PRAGMAS = (
     "journal_size_limit = 67108864",
 )
 
+_NEWER = "the log has version {}, which is that of a newer one; run that, or put a backup in its place"
 _R = TypeVar("_R")
 
 
@@ -181,9 +182,7 @@ def _wrong(path: Path) -> str:
         with contextlib.closing(sqlite3.connect(path, timeout=5.0)) as db:
             (version,) = db.execute("PRAGMA user_version").fetchone()
             if version > VERSION:
-                raise errors.StorageError(
-                    f"the log has version {version}, which is that of a newer one; run that, or put a backup in its place"
-                )
+                raise errors.StorageError(_NEWER.format(version))
             (found,) = db.execute("PRAGMA quick_check(1)").fetchone()
     except sqlite3.DatabaseError as error:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF not in {
@@ -262,10 +261,13 @@ def _rows(old: sqlite3.Connection, table: str) -> Iterator[tuple[object, ...]]:
 
 
 def damage(path: Path) -> str:
-    """The first damage of a database, which stays as it is; "" where it is whole. Blocking."""
+    """The first damage of a database, which stays as it is, or that a later version has written this log; "" where it is whole. Blocking."""
     try:
         address = f"{path.absolute().as_uri()}?mode=ro"
         with contextlib.closing(sqlite3.connect(address, uri=True, timeout=30.0)) as db:
+            (version,) = db.execute("PRAGMA user_version").fetchone()
+            if path.name == FILE and version > VERSION:
+                return _NEWER.format(version)
             (found,) = db.execute("PRAGMA integrity_check(1)").fetchone()
     except sqlite3.Error as error:
         return str(error)
