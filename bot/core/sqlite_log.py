@@ -18,7 +18,7 @@ from bot.contracts.environment import Log as OperatorLog
 from bot.contracts.identity import ChatKey
 from bot.core.events import Codec
 from bot.core.sql_log import CONTENT, CURSOR, FACT, Alert, SqlLog
-from bot.disk_reserve import DiskReserve
+from bot.disk_reserve import FULL, DiskReserve
 
 FILE = "shipmate.db"
 VERSION = 1
@@ -156,8 +156,11 @@ class SqliteLog(SqlLog):
             self._writer, lambda: self._opened().execute(checkpoint).fetchone()
         )
 
-    def _again(self) -> bool:
-        return self._reserve.give()
+    def _again(self, error: Exception) -> bool:
+        code, number = getattr(error, "sqlite_errorcode", None), getattr(error, "errno", None)
+        # The second one is what SQLite says where the file that it shares does not fit.
+        full = code in {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE} or number in FULL
+        return full and self._reserve.give()
 
     def _reading(self, work: Callable[[sqlite3.Connection], _R]) -> _R:
         try:
