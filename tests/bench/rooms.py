@@ -69,7 +69,7 @@ async def _back(home: Path) -> Line:
     key = "telegram:chat:1"
     await past.write(home, {key: SESSION_TURNS}, RESULT)
     back = await past.back(home, key, times=3)
-    what = f"log, a chat of {SESSION_TURNS:,} turns with results into memory"
+    what = f"log, a chat of {SESSION_TURNS:,} turns into memory"
     return Line(what, back.took, back.whole, "all of its events")
 
 
