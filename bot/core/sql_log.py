@@ -103,7 +103,7 @@ class SqlLog(ABC):
         """The result of work with the session that reads, on its thread. Raises `errors.StorageError`."""
 
     @abstractmethod
-    def _again(self) -> bool:
+    def _again(self, refusal: Exception) -> bool:
         """True where a refused transaction is tried again at once."""
 
     @abstractmethod
@@ -220,7 +220,7 @@ class SqlLog(ABC):
                 )
                 return None
             except self.refusals as error:
-                if self._again():
+                if self._again(error):
                     continue
                 return error
             return None

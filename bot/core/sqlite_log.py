@@ -21,6 +21,8 @@ from bot.core.sql_log import CONTENT, CURSOR, FACT, Alert, SqlLog
 from bot.disk_reserve import DiskReserve
 
 FILE = "shipmate.db"
+NO_ROOM = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE})
+"""Codes of refusals by a disk that is full, or by a quota."""
 VERSION = 1
 """The version of the schema (`PRAGMA user_version`)."""
 _REFUSALS = 1 << 15
@@ -155,14 +157,23 @@ class SqliteLog(SqlLog):
             self._writer, lambda: self._opened().execute(checkpoint).fetchone()
         )
 
-    def _again(self) -> bool:
-        return self._reserve.give()
+    def _again(self, refusal: Exception) -> bool:
+        return getattr(refusal, "sqlite_errorcode", 0) in NO_ROOM and self._reserve.give()
+
+    def _open(self) -> None:
+        """Open it for writing, on the writer's thread; on a full disk in the room of the reserve."""
+        while self._db is None:
+            try:
+                self._opened()
+            except self.refusals as error:
+                if not self._again(error):
+                    raise
 
     def _reading(self, work: Callable[[sqlite3.Connection], _R]) -> _R:
         try:
             if self._read_db is None:
                 if self._mend or not self._path.exists():
-                    self._writer.submit(self._opened).result()
+                    self._writer.submit(self._open).result()
                 self._read_db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
                 self._read_db.execute("PRAGMA query_only = 1")
             return work(self._read_db)
