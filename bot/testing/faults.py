@@ -15,7 +15,7 @@ from bot.testing.disk import Failure, FaultyDisk, due, kill
 from bot.testing.journal import WRITES, FaultyJournal, JournalFailure
 
 VARIABLE = "SHIPMATE_FAULTS"
-"""Where `bot.testing.run` finds its faults."""
+"""The environment variable in which `bot.testing.run` finds its faults."""
 Seam = Literal["disk", "journal", "channel", "log"]
 Seen = Callable[[Seam, str, str], None]
 
