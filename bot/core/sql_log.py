@@ -103,8 +103,8 @@ class SqlLog(ABC):
         """The result of work with the session that reads, on its thread. Raises `errors.StorageError`."""
 
     @abstractmethod
-    def _again(self) -> bool:
-        """True where a refused transaction is tried again at once."""
+    def _again(self, error: Exception) -> bool:
+        """True where a transaction that was refused with this error is tried again at once."""
 
     @abstractmethod
     def _end(self) -> None:
@@ -220,7 +220,7 @@ class SqlLog(ABC):
                 )
                 return None
             except self.refusals as error:
-                if self._again():
+                if self._again(error):
                     continue
                 return error
             return None

@@ -1,22 +1,21 @@
-"""Failpoints: the places where a process meets its disk, its journal and its channels, and what goes wrong there."""
+"""Failpoints: the places where a process meets its disk, the log of its chats and its channels, and what goes wrong there."""
 
 from __future__ import annotations
 
 import errno
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from bot import errors
 from bot.contracts.environment import Disk
-from bot.contracts.journal import Journal
 from bot.testing.disk import Failure, FaultyDisk, due, kill
-from bot.testing.journal import WRITES, FaultyJournal, JournalFailure
 
 VARIABLE = "SHIPMATE_FAULTS"
 """The environment variable in which `bot.testing.run` finds its faults."""
-Seam = Literal["disk", "journal", "channel", "log"]
+Seam = Literal["disk", "log", "channel"]
 Seen = Callable[[Seam, str, str], None]
 
 CHANNEL = frozenset({"send", "edit"})
@@ -24,7 +23,7 @@ CHANNEL = frozenset({"send", "edit"})
 
 @dataclass(slots=True)
 class Fault:
-    """The `at`-th operation of a seam fails: `before` it has done anything, in its middle (`torn`, files only) or
+    """The `at`-th operation of a seam fails: `before` it has done anything, in its middle (`torn`, not of channels) or
     `after` it has done everything. It is either an error or the end of the process.
 
     `kind` is the name of an operation; `*` counts all of them, and of files `write` those that change something.
@@ -52,7 +51,6 @@ class Faults:
         self._lock = threading.Lock()
         self.faults: list[Fault] = []
         self._disks: list[FaultyDisk] = []
-        self._journals: list[FaultyJournal] = []
         self._early: list[Fault] = []
         for fault in faults:
             self.arm(fault)
@@ -63,10 +61,6 @@ class Faults:
             self.faults.append(fault)
             return
         self._early.append(fault)
-        if fault.seam == "journal":
-            for journal in self._journals:
-                journal.fail(_journal_failure(fault))
-            return
         for disk in self._disks:
             disk.fail(_failure(fault))
 
@@ -76,8 +70,6 @@ class Faults:
         self._early.clear()
         for disk in self._disks:
             disk.mend()
-        for journal in self._journals:
-            journal.mend()
 
     def disk(self, inner: Disk) -> FaultyDisk:
         seen = self._seen
@@ -85,23 +77,8 @@ class Faults:
             inner, die=self._die, seen=(lambda kind, name: seen("disk", kind, name)) if seen else None
         )
         for fault in self._early:
-            if fault.seam == "disk":
-                made.fail(_failure(fault))
+            made.fail(_failure(fault))
         self._disks.append(made)
-        return made
-
-    def journal(self, inner: Journal) -> FaultyJournal:
-        seen = self._seen
-
-        def heard(name: str) -> None:
-            if seen is not None and name in WRITES:
-                seen("journal", name, "")
-
-        made = FaultyJournal(inner, die=self._die, seen=heard)
-        for fault in self._early:
-            if fault.seam == "journal":
-                made.fail(_journal_failure(fault))
-        self._journals.append(made)
         return made
 
     def channel(self, inner: Any) -> Any:
@@ -117,10 +94,10 @@ class Faults:
         with self._lock:
             return due(self.faults, lambda fault: fault.seam == seam and fault.kind in {kind, "*"})
 
-    def carry_out(self, fault: Fault) -> None:
+    def carry_out(self, fault: Fault, raised: type[Exception] = errors.DeliveryUncertain) -> None:
         if fault.then == "kill":
             self._die()
-        raise errors.DeliveryUncertain(f"injected: {fault.error}")
+        raise raised(f"injected: {fault.error}")
 
 
 class _FaultyChannel:
@@ -147,11 +124,12 @@ class _FaultyChannel:
 
 
 class _FaultyLog:
-    """A `bot.core.event_log.EventLog` whose process can end at an `append`, and at a `commit`, which is on disk then."""
+    """A `bot.core.sql_log.SqlLog` with faults at an `append`, and at a `commit`: whatever it writes in one transaction."""
 
     def __init__(self, inner: Any, faults: Faults) -> None:
         self._inner, self._faults = inner, faults
-        inner.watch(lambda _: self._reached("commit", "after"))
+        self._session = inner._writing_session  # noqa: SLF001 - the one place where all transactions begin
+        inner._writing_session = self._commit  # noqa: SLF001
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -164,17 +142,17 @@ class _FaultyLog:
         if fault is not None:
             self._faults.carry_out(fault)
 
-    def _reached(self, kind: str, when: str) -> None:
-        fault = self._faults.reach(kind, "log")
-        if fault is not None and fault.when == when:
-            self._faults.carry_out(fault)
-
-
-def _journal_failure(fault: Fault) -> JournalFailure:
-    """`*` counts what changes the journal: how often it is read is nobody's promise."""
-    kind = "write" if fault.kind == "*" else fault.kind
-    when: Literal["before", "after"] = "after" if fault.when == "after" else "before"
-    return JournalFailure(kind=kind, at=fault.at, times=fault.times, when=when, then=fault.then)
+    @contextmanager
+    def _commit(self) -> Iterator[Any]:
+        fault, refusal = self._faults.reach("commit", "log"), self._inner.refusals[0]
+        if fault is not None and fault.when == "before":
+            self._faults.carry_out(fault, refusal)
+        with self._session() as db:
+            yield db
+            if fault is not None and fault.when == "torn":
+                self._faults.carry_out(fault, refusal)
+        if fault is not None:
+            self._faults.carry_out(fault, refusal)
 
 
 def _failure(fault: Fault) -> Failure:
