@@ -251,40 +251,6 @@ class OpenQuestion:
     buttons: QuestionButtons
 
 
-class ApprovalStore(Protocol):
-    """Approval requests and their verdicts, kept across restarts."""
-
-    async def ask(self, name: str, asked: Approval) -> ApprovalRecord:
-        """Write a question under this id; for a call that was asked about before, return the record on file."""
-        ...
-
-    async def resolve(self, name: str, verdict: Verdict) -> bool:
-        """Write how a question ended (`ApprovalRecord.resolve`): False where it has ended before, or is not there."""
-        ...
-
-    async def approval(self, name: str) -> ApprovalRecord | None: ...
-
-    async def decided_by(self, request_id: str) -> ApprovalRecord | None:
-        """The question that the inbound with this requestId has decided."""
-        ...
-
-    async def open_approvals(self) -> list[ApprovalRecord]:
-        """Everything without a verdict, oldest first."""
-        ...
-
-    async def decided_since(self, at: float) -> list[ApprovalRecord]:
-        """Everything whose verdict is not older than `at` (epoch seconds), oldest first."""
-        ...
-
-    async def lasting(self, fingerprint: str | None = None) -> list[ApprovalRecord]:
-        """Approvals that last, of this call, whatever it ran then, or of all calls; oldest first."""
-        ...
-
-    async def amend_approval(self, record: ApprovalRecord) -> None:
-        """One of these has been used more often, or lasts no longer."""
-        ...
-
-
 class Approvals(Protocol):
     """Asks people before something is done (`bot.features.approvals`)."""
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, TypeVar
+from typing import Literal, TypeAlias, TypeVar
 
 from bot.contracts.base import Message
 from bot.contracts.environment import Clock
-from bot.contracts.transcript import Maker
 from bot.core import blocks
 
 N = TypeVar("N", bound=Hashable)
 Turn: TypeAlias = Sequence[tuple[N, Message]]
 """The messages of a turn, each with its name."""
+Maker = Literal["memory", "summary", "provider"]
+"""The maker of a compaction: the memory stands for what went, or a summary of ours or of the provider."""
 
 KEEP_TOKENS = 10_000
 IDLE_KEEPS = 2_000

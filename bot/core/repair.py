@@ -11,15 +11,12 @@ import itertools
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
 
 from bot import errors
-from bot.contracts.archive import ArchiveKey
 from bot.contracts.base import Json, Message
 from bot.contracts.model import ModelRequest
 from bot.contracts.provenance import ORIGIN, unpacked
 from bot.contracts.tools import ToolCall, ToolResult
-from bot.contracts.transcript import MessageEvent
 from bot.core import blocks, view
 from bot.core.validate import SERVER_CALLS, block_problem, is_server_result, validate
 
@@ -30,23 +27,12 @@ GO_ON = "Please go on."
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A message with the uuid of its transcript line."""
+    """A message with a name of its own."""
 
     uuid: str
     message: Message
-    redacted: bool = False
-    """True if what was said in it was removed."""
-    unquoted: frozenset[str] = frozenset()
-    """Ids of messages that it quotes without their words."""
-    adopted: ArchiveKey | None = None
-    """The line of the archive that it was taken from."""
     calls: str | None = None
-    """The uuid of the message whose calls it answers, where it was mended (`bot.core.repair`): it is on file nowhere."""
-
-    @classmethod
-    def of(cls, uuid: str, said: MessageEvent) -> Self:
-        """The message of a line."""
-        return cls(uuid, said.message, unquoted=frozenset(said.unquoted), adopted=said.adopted)
+    """The name of the message whose calls it answers, where it was made here."""
 
 
 def without_thinking(entries: Iterable[Entry]) -> tuple[Entry, ...]:
