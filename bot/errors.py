@@ -50,7 +50,6 @@
     │   └── CommandFailed           a command ended in another exit code than 0
     ├── NoReadableText              the bytes of a file hold no text that can be read
     ├── StorageError                disk or journal cannot write
-    ├── IllegalTransition           a state machine was told something that cannot follow: a mistake of ours
     ├── TurnSummarized                    a summary tells of the turn that was to be taken back
     └── TurnStopped                 the person stopped the turn
 
@@ -584,10 +583,6 @@ def connection_reason(error: BaseException) -> str:
         number = cause.errno or 0
         return os.strerror(number) if number > 0 else cause.strerror or "no connection"
     return "the connection broke"
-
-
-class IllegalTransition(ShipmateError):
-    """A state machine was told something that cannot follow."""
 
 
 class TurnSummarized(ShipmateError):

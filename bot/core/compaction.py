@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, TypeVar
+from typing import Literal, TypeAlias, TypeVar
 
 from bot.contracts.base import Message
 from bot.contracts.environment import Clock
-from bot.contracts.transcript import Maker
 from bot.core import blocks
 
 N = TypeVar("N", bound=Hashable)
@@ -40,8 +39,9 @@ HALF_OPEN_AFTER = 600.0
 
 Size = Callable[[Sequence[Message]], float]
 """Estimated tokens of messages."""
+Maker = Literal["memory", "summary", "provider"]
+"""The maker of a compaction: the memory stands for what went, or a summary of ours or of the provider."""
 BY_MEMORY: Maker = "memory"
-"""The maker of a compaction (`Boundary.how`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,6 @@ from bot.contracts.base import Message
 from bot.contracts.environment import Clock, Ids, Log, OperatorNotices, ends_within
 from bot.contracts.identity import ChatKey
 from bot.contracts.provenance import NOBODYS, unpacked
-from bot.contracts.transcript import Maker
 from bot.core import compaction, events, forks, memory
 from bot.core.chat import Chat
 from bot.core.fit import Fit
@@ -221,7 +220,7 @@ class Summaries:
         dropped: Sequence[int],
         focus: str,
         current: Sequence[Message],
-    ) -> tuple[events.Cut, Maker]:
+    ) -> tuple[events.Cut, compaction.Maker]:
         """The change in which a summary stands for it, which is the memory from now on; and who made it."""
         chat = fit.chat
         newest = _newest(chat)

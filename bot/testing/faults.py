@@ -1,4 +1,4 @@
-"""Failpoints: the places where a process meets its disk, its journal and its channels, and what goes wrong there."""
+"""Failpoints: the places where a process meets its disk, the log of its chats and its channels, and what goes wrong there."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ from typing import Any, Literal
 
 from bot import errors
 from bot.contracts.environment import Disk
-from bot.contracts.journal import Journal
 from bot.testing.disk import Failure, FaultyDisk, due, kill
-from bot.testing.journal import WRITES, FaultyJournal, JournalFailure
 
 VARIABLE = "SHIPMATE_FAULTS"
 """Where `bot.testing.run` finds its faults."""
-Seam = Literal["disk", "journal", "channel", "log"]
+Seam = Literal["disk", "log", "channel"]
 Seen = Callable[[Seam, str, str], None]
 
 CHANNEL = frozenset({"send", "edit"})
@@ -52,7 +50,6 @@ class Faults:
         self._lock = threading.Lock()
         self.faults: list[Fault] = []
         self._disks: list[FaultyDisk] = []
-        self._journals: list[FaultyJournal] = []
         self._early: list[Fault] = []
         for fault in faults:
             self.arm(fault)
@@ -63,10 +60,6 @@ class Faults:
             self.faults.append(fault)
             return
         self._early.append(fault)
-        if fault.seam == "journal":
-            for journal in self._journals:
-                journal.fail(_journal_failure(fault))
-            return
         for disk in self._disks:
             disk.fail(_failure(fault))
 
@@ -76,8 +69,6 @@ class Faults:
         self._early.clear()
         for disk in self._disks:
             disk.mend()
-        for journal in self._journals:
-            journal.mend()
 
     def disk(self, inner: Disk) -> FaultyDisk:
         seen = self._seen
@@ -85,23 +76,8 @@ class Faults:
             inner, die=self._die, seen=(lambda kind, name: seen("disk", kind, name)) if seen else None
         )
         for fault in self._early:
-            if fault.seam == "disk":
-                made.fail(_failure(fault))
+            made.fail(_failure(fault))
         self._disks.append(made)
-        return made
-
-    def journal(self, inner: Journal) -> FaultyJournal:
-        seen = self._seen
-
-        def heard(name: str) -> None:
-            if seen is not None and name in WRITES:
-                seen("journal", name, "")
-
-        made = FaultyJournal(inner, die=self._die, seen=heard)
-        for fault in self._early:
-            if fault.seam == "journal":
-                made.fail(_journal_failure(fault))
-        self._journals.append(made)
         return made
 
     def channel(self, inner: Any) -> Any:
@@ -168,13 +144,6 @@ class _FaultyLog:
         fault = self._faults.reach(kind, "log")
         if fault is not None and fault.when == when:
             self._faults.carry_out(fault)
-
-
-def _journal_failure(fault: Fault) -> JournalFailure:
-    """`*` counts what changes the journal: how often it is read is nobody's promise."""
-    kind = "write" if fault.kind == "*" else fault.kind
-    when: Literal["before", "after"] = "after" if fault.when == "after" else "before"
-    return JournalFailure(kind=kind, at=fault.at, times=fault.times, when=when, then=fault.then)
 
 
 def _failure(fault: Fault) -> Failure:
