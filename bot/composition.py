@@ -83,10 +83,6 @@ from bot.vetting import Vetting
 
 FILE_TOOLS = frozenset({"read_file", "write_file", "edit_file", "list_dir", "search_files"})
 """With one of these, the model is told of the project's folder."""
-POOL_SHARE = 32
-"""The part of the memory limit that idle conversations may take. By default that is room for 400 of 60 short messages; one that has gone is
-back within 5 ms.
-"""
 
 
 @contextlib.asynccontextmanager

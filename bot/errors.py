@@ -22,7 +22,6 @@
     │       ├── FilesMissing        delivered, but for files; the chat was told
     │       ├── DeliveryPartial     the first parts of a long message are in the chat, the others are not
     │       ├── DeliveryDeferred    not sent yet; it will be, once the platform allows it
-    │       ├── DeliveryExpired     the platform did not take it for a day
     │       ├── TargetGone          the chat can no longer be written to
     │       └── ClaimUnfounded      not sent: it says that something was done which no tool did
     ├── ModelError
@@ -50,7 +49,6 @@
     │   └── CommandFailed           a command ended in another exit code than 0
     ├── NoReadableText              the bytes of a file hold no text that can be read
     ├── StorageError                disk or journal cannot write
-    ├── TurnSummarized                    a summary tells of the turn that was to be taken back
     └── TurnStopped                 the person stopped the turn
 
 Each carries its data as attributes; the text of an error is for the operator. What a person reads is
@@ -285,12 +283,6 @@ class DeliveryDeferred(DeliveryFailed):
     def __init__(self, message: str | None = None, *, wait: float) -> None:
         super().__init__(message)
         self.wait = wait
-
-
-class DeliveryExpired(DeliveryFailed):
-    """The platform did not take the message for a day, so it is given up."""
-
-    code = "expired"
 
 
 class TargetGone(DeliveryFailed):
@@ -583,12 +575,6 @@ def connection_reason(error: BaseException) -> str:
         number = cause.errno or 0
         return os.strerror(number) if number > 0 else cause.strerror or "no connection"
     return "the connection broke"
-
-
-class TurnSummarized(ShipmateError):
-    """A summary tells of the turn that was to be taken back."""
-
-    sentence = "summed_up"
 
 
 class TurnStopped(ShipmateError):

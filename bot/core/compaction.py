@@ -15,10 +15,6 @@ Turn: TypeAlias = Sequence[tuple[N, Message]]
 """The messages of a turn, each with its name."""
 
 KEEP_TOKENS = 10_000
-IDLE_KEEPS = 2_000
-"""A compaction of a quiet chat leaves at least so many tokens. Each changes the front of every request: the deeper, the
-rarer.
-"""
 GROWTH = 2
 """The view grows to so many times the cap of messages where the memory fails."""
 KEEP_MESSAGES = 5
