@@ -49,7 +49,6 @@
     │   └── CommandFailed           a command ended in another exit code than 0
     ├── NoReadableText              the bytes of a file hold no text that can be read
     ├── StorageError                the disk or the database refuses
-    ├── IllegalTransition           a state machine was told something that cannot follow: a mistake of ours
     └── TurnStopped                 the person stopped the turn
 
 Each carries its data as attributes; the text of an error is for the operator. What a person reads is
@@ -576,10 +575,6 @@ def connection_reason(error: BaseException) -> str:
         number = cause.errno or 0
         return os.strerror(number) if number > 0 else cause.strerror or "no connection"
     return "the connection broke"
-
-
-class IllegalTransition(ShipmateError):
-    """A state machine was told something that cannot follow."""
 
 
 class TurnStopped(ShipmateError):

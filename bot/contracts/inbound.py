@@ -268,11 +268,6 @@ class Inbound(Frozen):
         return self.kind == "stop" or (self.command is not None and self.command.name == "stop")
 
     @property
-    def is_signal(self) -> bool:
-        """True for what says nothing and touches no conversation."""
-        return self.kind in {"admission", "added", "rating"}
-
-    @property
     def brought(self) -> tuple[Quoted, ...]:
         """The quotes that the message itself passes on, or sends instead of words."""
         return tuple(one for one in self.quoted if one.brought)

@@ -7,7 +7,7 @@ what they hide, and the events keep the whole.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from bot import text
@@ -488,9 +488,3 @@ def stripped_behind(
         kept += without_thinking([entry]) if found else [entry]
         found = found or not calls.keys().isdisjoint(blocks.maskable(entry.message))
     return tuple(kept), found
-
-
-def of_sources(turns: Iterable[KeptTurn], requests: Collection[str]) -> list[int]:
-    """The entries of the turns that answered one of these requests."""
-    found = (turn for turn in turns if not turn.sources.isdisjoint(requests))
-    return [entry.seq for entry in itertools.chain.from_iterable(turn.entries for turn in found)]

@@ -109,10 +109,6 @@ class LongBlocks:
         self._channels = channels
         self._on = on
 
-    def applies(self, channel: str) -> bool:
-        """True where what is long is better read in a file, whatever is set for answers."""
-        return isinstance(self._channels.get(channel), HasReadingLimits)
-
     def taken_out(self, channel: str, words: str, *, goes_on: bool = False) -> Shortened:
         """An answer as it is sent. Of one that `goes_on` the code at its end may be open."""
         shows: object = self._channels.get(channel)
