@@ -190,9 +190,9 @@ def must_lead(root: Path) -> None:
 
 
 @contextlib.contextmanager
-def changing(root: Path, *, erasing: bool = False) -> Iterator[Disk]:
-    """The disk of a command that changes what all hosts of a database have, which it may while no process runs. With `erasing` nothing
-    stays of what it removes. Raises `errors.Unavailable`, `errors.StorageError` and OSError.
+def changing(root: Path) -> Iterator[Disk]:
+    """The disk of a command that changes what all hosts of a database have, which it may while no process runs. Raises
+    `errors.Unavailable`, `errors.StorageError` and OSError.
     """
     from bot.system import SystemDisk
 
@@ -211,8 +211,6 @@ def changing(root: Path, *, erasing: bool = False) -> Iterator[Disk]:
         transfer.must_be_stopped(url)
         disk.begin()
         yield disk
-        if erasing:
-            disk.erase()
 
 
 def refresh(root: Path) -> None:

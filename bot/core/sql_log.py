@@ -33,7 +33,7 @@ READ = "SELECT id, seq, turn, person, kind, at, data FROM events WHERE chat = ? 
 NAMING = "SELECT id, seq, turn, person, kind, at, data, chat FROM events WHERE (chat = ? OR substr(chat, 1, ?) = ?) AND (%s) ORDER BY n"
 CHAT_OF = "SELECT chat FROM events WHERE id >= ? AND (id = ? OR turn = ?) ORDER BY id LIMIT 1"
 """Both are ULIDs: what belongs to a request was appended after it was made."""
-USAGE = """SELECT coalesce(sum(answered), 0), 0, coalesce(sum(calls), 0), coalesce(sum(unpriced), 0), coalesce(sum(input), 0),
+USAGE = """SELECT coalesce(sum(answered), 0), coalesce(sum(calls), 0), coalesce(sum(unpriced), 0), coalesce(sum(input), 0),
 coalesce(sum(cache_read), 0), coalesce(sum(cache_write), 0), coalesce(sum(output), 0), coalesce(sum(cost), 0.0) FROM usage WHERE chat = ?"""
 OLDER = """SELECT (SELECT seq FROM events WHERE chat = ? ORDER BY seq LIMIT 1),
 (SELECT seq FROM events WHERE chat = ? AND at >= ? ORDER BY seq LIMIT 1), (SELECT seq + 1 FROM events WHERE chat = ? ORDER BY seq DESC LIMIT 1)"""

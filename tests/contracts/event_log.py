@@ -156,7 +156,7 @@ class EventLogContract(ABC):
             log.append([entry(1, priced, OTHER)])
             await log.committed()
             found = await log.usage(ONE)
-            assert found == ChatStats(1, 0, 2, 1, 10, 6, 2, 4, cost_usd=0.25)
+            assert found == ChatStats(1, 2, 1, 10, 6, 2, 4, cost_usd=0.25)
 
     async def test_events_lose_words_with_the_event_that_removes_them(self, place: Any) -> None:
         async with self.opened(place) as log:

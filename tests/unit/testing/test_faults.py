@@ -113,10 +113,10 @@ def test_a_gateway_that_cannot_start_says_why(tmp_path: Path, capsys: pytest.Cap
 
 def test_the_trace_has_a_line_for_each_operation(tmp_path: Path) -> None:
     seen = run.tracing(tmp_path / "trace")
-    seen("journal", "receive", "")
+    seen("log", "append", "")
     seen("disk", "append", "日志.jsonl")
     lines = (tmp_path / "trace").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line) for line in lines] == [
-        ["journal", "receive", ""],
+        ["log", "append", ""],
         ["disk", "append", "日志.jsonl"],
     ]
