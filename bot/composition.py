@@ -255,7 +255,7 @@ def build_models(
 
 
 def provider_name(settings: config.Settings) -> str:
-    """Whom the model is asked of: what is learnt at one address need not hold at another."""
+    """The provider, or the host of `llm.baseUrl`: what is learnt at one address need not hold at another."""
     llm = settings.llm
     return llm.provider if llm.base_url is None else urlsplit(llm.base_url).netloc.rpartition("@")[2]
 

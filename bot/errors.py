@@ -48,7 +48,7 @@
     │   ├── ToolInputInvalid
     │   └── CommandFailed           a command ended in another exit code than 0
     ├── NoReadableText              the bytes of a file hold no text that can be read
-    ├── StorageError                disk or journal cannot write
+    ├── StorageError                the disk or the database refuses
     └── TurnStopped                 the person stopped the turn
 
 Each carries its data as attributes; the text of an error is for the operator. What a person reads is
@@ -355,7 +355,7 @@ class ModelUnknown(ModelError):
 
 
 class ModelMisconfigured(ModelError):
-    """What is asked is no endpoint for messages: whatever people say, it answers none until the settings are mended."""
+    """The address is no endpoint for messages: it answers nobody until the settings are mended."""
 
     sentence = "model_setup"
 
@@ -545,7 +545,7 @@ class NoReadableText(ShipmateError):
 
 
 class StorageError(ShipmateError):
-    """The disk or the journal cannot write."""
+    """The disk or the database refuses."""
 
     sentence = "storage"
 

@@ -198,7 +198,7 @@ def disk(root: Path) -> Iterator[Finding]:
 
 
 def database(config: Settings) -> Iterator[Finding]:
-    """The server that has the journal."""
+    """The server that has the log of the chats."""
     from bot.cluster.leadership import examine, hosts
 
     url = config.engine.database_url or ""

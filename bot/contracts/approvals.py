@@ -12,7 +12,7 @@ from bot.contracts.identity import ChatKey, UserRef
 
 Ended = Literal["approved", "denied", "steered", "stopped", "expired", "nobody", "unattended"]
 Subject = Literal["call", "task", "budget", "person", "question"]
-"""What a question is about: a tool call, a subagent's task whose calls are refused, a budget that is spent, somebody who wants to
+"""Subject of a question: a tool call, a subagent's task whose calls are refused, a budget that is spent, somebody who wants to
 be let in, something that a tool wants to know of the person of its turn.
 """
 Reason = Literal[

@@ -1,4 +1,4 @@
-"""Messages of Shipmate: one visible message as channels get it, its file and its address."""
+"""Messages of Shipmate: one visible message as channels get it, and where it goes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class OutgoingFile:
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """The part of an `OutgoingFile` that its row has: the bytes are kept beside the log by their SHA-256."""
+    """The part of an `OutgoingFile` that its row has: the bytes are kept in `.ship/outgoing` by their SHA-256."""
 
     name: str
     mime_type: str

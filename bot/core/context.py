@@ -136,6 +136,8 @@ class AgentContextStore:
         """The numbers of the events of the frame, of the memory and of the head."""
         self.asked_at: float | None = None
         """The time of the last request (epoch seconds)."""
+        self.cached = False
+        """True where the last request read from the provider's cache."""
         self.wrong: tuple[str, ...] = ()
         """Failures of turns since the last that went well, in words for the model."""
         self.stood_in = ""
@@ -231,6 +233,7 @@ class AgentContextStore:
                 running.entries += (ContextEntry(event.seq, data.message, data.sources),)
                 running.last = None
             case events.Answered():
+                self.cached = data.usage.get("cacheRead", 0) > 0
                 self._answer(running, event, data)
             case events.ToolEnded():
                 self._end_tool(running, event, data)

@@ -30,7 +30,7 @@ _MARKS = re.compile(
     r"|!?\[(?P<label>[^\[\]]*)\]\((?P<url>[^()\s]*)\)|\\(?P<sign>[!-/:-@\[-`{-~])|(?P<line><br ?/?>)"
 )
 _FORMULA = re.compile(r"[=@\t＝＠]|[-+－＋](?!$|[\d.,]+ ?[%\w]{0,3}$)")
-"""What a program for tables would take for a formula, and carry out."""
+"""The beginning of a cell that a spreadsheet program would carry out as a formula."""
 _ENDINGS: Mapping[str, str] = dict(
     pair.split("=")
     for pair in [

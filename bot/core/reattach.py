@@ -52,7 +52,7 @@ class DroppedMessages:
     kept: Sequence[Message]
 
     def names(self) -> dict[str, dict[str, Any]]:
-        """What the model worked with and sees no more, by kind and name, the newest last: of an artifact its lines, of a file
+        """Things that the model worked with and sees no more, by kind and name, the newest last: of an artifact its lines, of a file
         the arguments with which it was read.
         """
         found: dict[str, dict[str, Any]] = {_ARTIFACTS: {}, _SKILLS: {}, _TOOLS: {}, _FILES: {}}

@@ -66,9 +66,9 @@ class SqlLog(ABC):
     """`EventLog` by statements that SQLite and PostgreSQL take. A subclass gives the sessions, and tells refusals apart."""
 
     refusals: ClassVar[tuple[type[Exception], ...]]
-    """What the database raises where it cannot be used."""
+    """Errors of a database that cannot be used now."""
     conflicts: ClassVar[tuple[type[Exception], ...]]
-    """What it raises for events that it will never take."""
+    """Errors for events that it will never take."""
 
     def __init__(
         self,

@@ -21,6 +21,8 @@ from bot.core.sql_log import CONTENT, CURSOR, FACT, Alert, SqlLog
 from bot.disk_reserve import FULL, DiskReserve
 
 FILE = "shipmate.db"
+NO_ROOM = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE})
+"""Codes of refusals by a disk that is full, or by a quota."""
 VERSION = 1
 """The version of the schema (`PRAGMA user_version`)."""
 _REFUSALS = 1 << 15
@@ -157,16 +159,23 @@ class SqliteLog(SqlLog):
         )
 
     def _again(self, error: Exception) -> bool:
-        code, number = getattr(error, "sqlite_errorcode", None), getattr(error, "errno", None)
-        # The second one is what SQLite says where the file that it shares does not fit.
-        full = code in {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE} or number in FULL
+        full = getattr(error, "sqlite_errorcode", 0) in NO_ROOM or getattr(error, "errno", None) in FULL
         return full and self._reserve.give()
+
+    def _open(self) -> None:
+        """Open it for writing, on the writer's thread; on a full disk in the room of the reserve."""
+        while self._db is None:
+            try:
+                self._opened()
+            except self.refusals as error:
+                if not self._again(error):
+                    raise
 
     def _reading(self, work: Callable[[sqlite3.Connection], _R]) -> _R:
         try:
             if self._read_db is None:
                 if self._mend or not self._path.exists():
-                    self._writer.submit(self._opened).result()
+                    self._writer.submit(self._open).result()
                 self._read_db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
                 self._read_db.execute("PRAGMA query_only = 1")
             return work(self._read_db)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,7 +14,7 @@ from bot.contracts.environment import Disk
 from bot.testing.disk import Failure, FaultyDisk, due, kill
 
 VARIABLE = "SHIPMATE_FAULTS"
-"""Where `bot.testing.run` finds its faults."""
+"""The environment variable in which `bot.testing.run` finds its faults."""
 Seam = Literal["disk", "log", "channel"]
 Seen = Callable[[Seam, str, str], None]
 
@@ -22,7 +23,7 @@ CHANNEL = frozenset({"send", "edit"})
 
 @dataclass(slots=True)
 class Fault:
-    """The `at`-th operation of a seam fails: `before` it has done anything, in its middle (`torn`, files only) or
+    """The `at`-th operation of a seam fails: `before` it has done anything, in its middle (`torn`, not of channels) or
     `after` it has done everything. It is either an error or the end of the process.
 
     `kind` is the name of an operation; `*` counts all of them, and of files `write` those that change something.
@@ -93,10 +94,10 @@ class Faults:
         with self._lock:
             return due(self.faults, lambda fault: fault.seam == seam and fault.kind in {kind, "*"})
 
-    def carry_out(self, fault: Fault) -> None:
+    def carry_out(self, fault: Fault, raised: type[Exception] = errors.DeliveryUncertain) -> None:
         if fault.then == "kill":
             self._die()
-        raise errors.DeliveryUncertain(f"injected: {fault.error}")
+        raise raised(f"injected: {fault.error}")
 
 
 class _FaultyChannel:
@@ -123,11 +124,12 @@ class _FaultyChannel:
 
 
 class _FaultyLog:
-    """A `bot.core.event_log.EventLog` whose process can end at an `append`, and at a `commit`, which is on disk then."""
+    """A `bot.core.sql_log.SqlLog` with faults at an `append`, and at a `commit`: whatever it writes in one transaction."""
 
     def __init__(self, inner: Any, faults: Faults) -> None:
         self._inner, self._faults = inner, faults
-        inner.watch(lambda _: self._reached("commit", "after"))
+        self._session = inner._writing_session  # noqa: SLF001 - the one place where all transactions begin
+        inner._writing_session = self._commit  # noqa: SLF001
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -140,10 +142,17 @@ class _FaultyLog:
         if fault is not None:
             self._faults.carry_out(fault)
 
-    def _reached(self, kind: str, when: str) -> None:
-        fault = self._faults.reach(kind, "log")
-        if fault is not None and fault.when == when:
-            self._faults.carry_out(fault)
+    @contextmanager
+    def _commit(self) -> Iterator[Any]:
+        fault, refusal = self._faults.reach("commit", "log"), self._inner.refusals[0]
+        if fault is not None and fault.when == "before":
+            self._faults.carry_out(fault, refusal)
+        with self._session() as db:
+            yield db
+            if fault is not None and fault.when == "torn":
+                self._faults.carry_out(fault, refusal)
+        if fault is not None:
+            self._faults.carry_out(fault, refusal)
 
 
 def _failure(fault: Fault) -> Failure:

@@ -2,7 +2,7 @@
 
     python -m bot.testing.run --dir DIR [--clock PATH] [--trace PATH] [--speed N --since EPOCH]
 
-It is what `shipmate run` starts; only its disk, journal, log, channels and clock are wrapped. `SHIPMATE_FAULTS` holds a
+It is what `shipmate run` starts; only its disk, the log of its chats, its channels and clock are wrapped. `SHIPMATE_FAULTS` holds a
 JSON list of `faults.Fault`s. Every operation that could have failed is a line of the trace. The clock listens on a
 Unix socket for lines of JSON: `{"jump": seconds}` sets the time of day, `{"pass": seconds}` lets time go by. With
 `--speed` N seconds go by in one, network calls get as much less of the machine's time, and every process that is given

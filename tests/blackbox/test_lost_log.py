@@ -77,7 +77,7 @@ async def test_the_archive_stays_people_are_answered_and_operators_are_told_once
         await eventually(lambda: said(world) == heard and world.archive()[-1]["role"] == "assistant")  # noqa: B023 - awaited here
         await world.sent()
         assert await world.process.stop() == 0
-    assert world.texts(OPERATOR)[0].startswith("⚠️ The journal was ")
+    assert world.texts(OPERATOR)[0].startswith("⚠️ The chat log was ")
     if damage is torn:
         assert set() < ids & events(path) < ids
 

@@ -125,8 +125,8 @@ class EventLogContract(ABC):
             await log.committed()
             log.append([entry(2, events.Closed("r-k1"))])
             await log.committed()
-            log.append([entry(3, received("k2"))])
             assert [one.seq for one in await log.read(ONE, 2, pending=False)] == [2]
+            log.append([entry(3, received("k2"))])
             found = await log.after(1, 2)
             assert [(n, one.chat, one.seq) for n, one in found] == [(2, OTHER, 1), (3, ONE, 2)]
             assert [n for n, _ in await log.after(0, 1)] == [1]

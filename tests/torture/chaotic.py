@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import random
-import sqlite3
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, closing
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -97,10 +96,10 @@ class Net:
         return any(name in str(one.payload) for one in lost)
 
     def taken_in(self, question: str) -> bool:
-        """Whether the journal knows a message."""
+        """Whether the log has a message."""
         name = question.split(maxsplit=1)[0]
-        with closing(sqlite3.connect(self.world.root / ".ship" / "journal.db", timeout=5)) as file:
-            return any(name in payload for (payload,) in file.execute("SELECT payload FROM inbox"))
+        received = scene.rows(self.world.root, "SELECT data FROM events WHERE kind = 'received'")
+        return any(name in data for (data,) in received)
 
     async def until_answered(self) -> float:
         """Wait until nothing is unanswered; the seconds that took. A second here is a small part of a real one, of which a

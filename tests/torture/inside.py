@@ -13,6 +13,7 @@ import pytest
 
 from bot import app, lifecycle
 from bot.contracts.environment import Clock, Disk
+from bot.core import sql_log
 from bot.core.event_log import EventLog
 from bot.lifecycle import Serving
 from bot.services import Environment
@@ -25,6 +26,7 @@ from tests.torture.engines import Engine
 def quick_ends(patch: pytest.MonkeyPatch) -> None:
     """Nobody waits for the dead, and what a test imported stays the collector's."""
     patch.setattr(lifecycle, "DRAIN_SECONDS", 0.0)
+    patch.setattr(sql_log, "RETRY_SECONDS", 0.05)
     patch.setattr(app, "settle_memory", lambda: None)
 
 
@@ -56,8 +58,8 @@ class Inside:
         self.gateway: Serving | None = None
 
     def _die(self) -> None:
-        for seam in ("disk", "log", "channel"):
-            self.faults.arm(Fault(seam, "*", then="error", times=None))
+        for seam, kind in (("disk", "*"), ("log", "commit"), ("channel", "*")):
+            self.faults.arm(Fault(seam, kind, then="error", times=None))  # type: ignore[arg-type]
         self._engine.depose()
         self._loop.call_soon_threadsafe(self.died.set)
 

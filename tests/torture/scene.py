@@ -12,7 +12,7 @@ import os
 import random
 import sqlite3
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,8 +23,6 @@ import psycopg
 
 from bot.testing.anthropic_script import Reply, reply, text, tool_use
 from bot.testing.clock import FakeClock
-from bot.testing.disk import WRITES, When
-from bot.testing.faults import Fault, Seam
 from bot.testing.slack import SlackServer
 from bot.words import say, speaking
 from tests.blackbox.conftest import ANN, START_SECONDS, World, eventually
@@ -209,22 +207,6 @@ async def prepare(world: World, channel: str, address: Callable[[], str]) -> Sid
     return side
 
 
-def points(trace: Sequence[tuple[Seam, str, str]]) -> list[Fault]:
-    """Every place where a process that did this can die: before, in the middle of, and after each operation."""
-    found: list[Fault] = []
-    counts: Counter[str] = Counter()
-    for seam, kind, _ in trace:
-        if seam == "disk" and kind not in WRITES:
-            continue
-        counts[seam] += 1
-        whens: tuple[When, ...] = ("before", "after")
-        if kind in {"append", "replace"}:
-            whens = ("before", "torn", "after")
-        counted = "write" if seam == "disk" else "*"
-        found += [Fault(seam, counted, counts[seam], when) for when in whens]
-    return found
-
-
 async def leave(side: Side) -> None:
     if isinstance(side, WebSide):
         await side.browser.__aexit__(None, None, None)
@@ -252,22 +234,26 @@ async def eventually_so(condition: Callable[[], Awaitable[bool]], seconds: float
             await asyncio.sleep(0.02)
 
 
-_OPEN = """SELECT 'inbox ' || state FROM inbox WHERE state IN ('queued', 'in_turn')
-    UNION ALL SELECT 'outbox ' || state FROM outbox WHERE state IN ('ready', 'sending')"""
+OPEN = "SELECT chat FROM chats WHERE open IS NOT NULL"
 
 
-def unfinished(root: Path) -> Mapping[str, int]:
-    """What the journal still has to do: rows by table and state."""
+def rows(root: Path, statement: str, *values: Any) -> list[Any]:
+    """What the log of a folder answers; nothing while there is none."""
     settings = root / "ship.json"
     engine = json.loads(settings.read_bytes()).get("engine") if settings.exists() else None
     if engine is not None:
         with psycopg.connect(engine["databaseUrl"]) as db:
-            return Counter(row[0] for row in db.execute("SELECT chat FROM chats WHERE open IS NOT NULL"))
-    path = root / ".ship" / "journal.db"
+            return db.execute(statement, values).fetchall()
+    path = root / ".ship" / "shipmate.db"
     if not path.exists():
-        return {}
+        return []
     with closing(sqlite3.connect(path, timeout=5)) as base:
-        return Counter(row[0] for row in base.execute(_OPEN))
+        return base.execute(statement, values).fetchall()
+
+
+def unfinished(root: Path) -> set[str]:
+    """The chats in which something is left to do."""
+    return {row[0] for row in rows(root, OPEN)}
 
 
 async def until_quiet(root: Path) -> None:
@@ -301,10 +287,6 @@ def on_file_once(world: World, *questions: str, deaths: int = 0) -> None:
         {("user", words): 1 for words in questions} | {("assistant", answered(w)): 1 for w in questions}
     )
     assert lines == expected, lines
-    for path in (world.root / ".ship" / "transcripts").rglob("*.jsonl"):
-        kept = [json.loads(line) for line in path.read_bytes().splitlines()]
-        uuids = {one["uuid"] for one in kept if "uuid" in one}
-        assert all(one.get("parentUuid") in {None, *uuids} for one in kept)
     logged = [
         line for path in (world.root / ".ship/logs").glob("*") for line in path.read_bytes().splitlines()
     ]

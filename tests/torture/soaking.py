@@ -17,15 +17,17 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from bot import composition, config, discovery, errors, text
+from bot import config, configuration, discovery, errors, text
 from bot.contracts.channel import Channel, Health, Intake
 from bot.contracts.inbound import Command, Inbound, Quoted
 from bot.contracts.model import ModelFacts, ModelReply, ModelRequest
 from bot.contracts.outbound import Outbound, Sent
 from bot.instance import prepare_home
-from bot.lifecycle import Environment, Gateway, serving
+from bot.lifecycle import Gateway, assemble, serving
 from bot.llm import factory
+from bot.llm.budgets import Spending
 from bot.rss_monitor import one_heap
+from bot.services import Environment
 from bot.system import SystemDisk
 from bot.telemetry import JsonlLog
 from bot.testing.clock import FakeClock
@@ -261,11 +263,11 @@ class Soak:
                 await self._greeted()
                 await self._rested()
                 self.samples.append(Sample.now(self.events))
-        assert self.gateway.parts.turn_queue.active == self.gateway.parts.turn_queue.total == 0
+        assert self.gateway.runner.running == 0
 
     async def _greeted(self) -> None:
         """Wait until every stranger has been told that the bot is not theirs."""
-        await self._until(lambda: not self.gateway.parts.tasks.busy)
+        await self._until(lambda: not self.gateway.tasks.busy)
 
     async def _rested(self) -> None:
         """Let what was begun come to its end, which takes a moment where the machine is busy. What stays stays."""
@@ -290,12 +292,12 @@ class Soak:
         platform.due.clear()
         coming = [self._event() for _ in range(AT_ONCE)]
         self.events += len(coming)
-        await asyncio.gather(*(self.gateway.parts.intake.accept(one) for one in coming))
+        await asyncio.gather(*(self.gateway.intake.accept(one) for one in coming))
         if self.rng.random() < 0.1:
-            await self.gateway.parts.intake.keep_dead_letter(
+            await self.gateway.intake.keep_dead_letter(
                 "telegram", f"k{self.events}", "{broken", "it cannot be read"
             )
-        await self._until(lambda: not self.gateway.parts.turn_queue.active)
+        await self._until(lambda: all(chat.open_since is None for chat in self.gateway.chats))
         wrong = {words: count for words, count in platform.due.items() if count != 1}
         self._said = [
             *self._said[-5:],
@@ -307,7 +309,7 @@ class Soak:
         """Let time pass, and do what is due meanwhile."""
         await self.clock.advance(seconds)
         now = self.clock.monotonic()
-        for chore in self.gateway.chores.all():
+        for chore in (*self.gateway.door.periodic, *self.gateway.maintenance.jobs()):
             if self._chores.setdefault(chore.name, now + chore.seconds) <= now:
                 self._chores[chore.name] = now + chore.seconds
                 await chore.run()
@@ -393,7 +395,9 @@ async def soak(root: Path, total: int, *, looks: int, seed: int, chatter: float 
 
     environment = Environment(clock=clock, disk=QuietDisk(), rng=rng, channel=platform)
     log = JsonlLog(settings.home / "logs", clock=clock, disk=environment.disk, ids=environment.ids)
-    gateway = composition.assemble(settings, environment, log, ["telegram", "slack"], dashboard=False)
+    spending = Spending(configuration.prices_of(settings.llm))
+    names = ["telegram", "slack"]
+    gateway = assemble(settings, environment, log, names, counted=None, spending=spending)
     lived = Soak(gateway, platforms, clock, rng, chatter)
     try:
         async with serving(gateway, lambda _: None, asyncio.Event()):

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import random
+import sqlite3
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from bot.history.transcript import requests
 
-from bot.core import jsonl
-from bot.system import SystemDisk
+from bot.core import recorded_requests
+from bot.core.recorded_requests import RecordedRequests
 from bot.testing.anthropic_script import reply, tool_use
 from bot.testing.clock import FakeClock
 from bot.testing.slack import SlackServer
@@ -96,14 +97,13 @@ async def test_killed_at_random_moments_every_record_is_a_request_that_was_sent(
     rng = random.Random(seed)
     world.only("telegram")
     world.model.script(answer)
-    folder = world.root / ".ship" / "transcripts"
     before = 0
     for number in range(KILLS):
         await world.start()
         world.telegram.say(f"message {number}")
         await asyncio.sleep(rng.random() * 0.2)  # the moment of death is what is varied here
         await world.process.kill()
-        found = recorded(folder)
+        found = recorded(world)
         assert {wrong for _, wrong in found} <= {None}, f"SEED={seed}"
         assert before <= len(found), f"SEED={seed}"
         before = len(found)
@@ -112,21 +112,19 @@ async def test_killed_at_random_moments_every_record_is_a_request_that_was_sent(
         lambda: {f"answer to message {n}" for n in range(KILLS)} == set(map(plain, world.texts()))
     )
     await world.process.stop()
-    made = Counter(body for body, _ in recorded(folder))
+    made = Counter(body for body, _ in recorded(world))
     sent = Counter(json.dumps(body) for body in world.model.bodies)
     assert made <= sent, f"SEED={seed}"
     assert made.total() >= sent.total() - KILLS, f"SEED={seed}"
 
 
-def recorded(folder: Path) -> list[tuple[str, str | None]]:
+def recorded(world: World) -> list[tuple[str, str | None]]:
     """The bodies of all requests on file, and what is wrong with each."""
-    raws = [raw for file in folder.glob("*/*.requests") for raw in file.read_bytes().splitlines()]
-    lines = [line for raw in raws if (line := jsonl.loads(raw)) is not None]
-    names = dict.fromkeys(str(line["requestId"]) for line in lines)
-    found = [requests.find(SystemDisk(), folder, name) for name in names]
-    return [
-        (json.dumps(json.loads(one.body or b"null")), one.wrong)
-        for turn in found
-        if turn is not None
-        for one in turn.requests
-    ]
+    turns = scene.rows(world.root, "SELECT DISTINCT turn FROM events WHERE turn IS NOT NULL")
+    try:
+        file = RecordedRequests(world.root / ".ship" / recorded_requests.FILE, readonly=True)
+        with contextlib.closing(file):
+            found = [one for (turn,) in turns for one in file.find(turn)]
+    except sqlite3.OperationalError:  # killed before it was made
+        return []
+    return [(json.dumps(json.loads(one.body or b"null")), one.wrong) for one in found]

@@ -8,7 +8,6 @@ import asyncio
 import json
 import os
 import random
-import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -150,23 +149,16 @@ class Storm:
 
 def unheard(world: Net, questions: Iterable[str] = ()) -> list[str]:
     """The questions that have neither an answer nor a notice that there is none: nothing of them is open then."""
-    base = sqlite3.connect(world.world.root / ".ship" / "journal.db", timeout=5)
-    try:
-        rows = base.execute("SELECT request_id, turn_id, payload FROM inbox").fetchall()
-        told = {
-            row[0]
-            for row in base.execute("SELECT request_id FROM outbox WHERE kind = 'notice' AND state = 'sent'")
-        }
-    finally:
-        base.close()
-    turns = {row[0]: row[1] for row in rows}
-    asked = {json.loads(payload)["text"]: request_id for request_id, _, payload in rows}
-
-    def notice(question: str) -> bool:
-        name = asked.get(question, "")
-        return bool({name, turns.get(name)} & told)
-
-    return [question for question in world.silent(questions) if not notice(question)]
+    root = world.world.root
+    received = scene.rows(root, "SELECT id, data FROM events WHERE kind = 'received'")
+    asked = {json.loads(data)["inbound"]["text"]: name for name, data in received}
+    taken = scene.rows(root, "SELECT turn, data FROM events WHERE kind IN ('turn_started', 'joined')")
+    turns = {name: turn for turn, data in taken for name in json.loads(data)["members"]}
+    ended = scene.rows(root, "SELECT turn, data FROM events WHERE kind = 'row_ended'")
+    rows = [(turn, json.loads(data)) for turn, data in ended]
+    # A notice that ends a turn is named after that.
+    told = {turn for turn, row in rows if row["state"] == "sent" and row["row"].startswith(f"{turn}/end")}
+    return [one for one in world.silent(questions) if turns.get(asked.get(one, "")) not in told]
 
 
 async def storm(
