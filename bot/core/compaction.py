@@ -18,9 +18,7 @@ Maker = Literal["memory", "summary", "provider"]
 
 KEEP_TOKENS = 10_000
 IDLE_KEEPS = 2_000
-"""A compaction of a quiet chat leaves at least so many tokens. Each changes the front of every request: the deeper, the
-rarer.
-"""
+"""A compaction of a quiet chat leaves at least so many tokens. Each changes the front of every request: the deeper, the rarer."""
 GROWTH = 2
 """The view grows to so many times the cap of messages where the memory fails."""
 KEEP_MESSAGES = 5
@@ -42,7 +40,6 @@ HALF_OPEN_AFTER = 600.0
 Size = Callable[[Sequence[Message]], float]
 """Estimated tokens of messages."""
 BY_MEMORY: Maker = "memory"
-"""The maker of a compaction (`Boundary.how`)."""
 
 
 @dataclass(frozen=True, slots=True)
