@@ -63,8 +63,11 @@ async def test_a_stop_in_the_moment_in_which_a_command_ends_is_heard(monkeypatch
     monkeypatch.setattr(processes, "LOOK", 60.0)
     exited, looked = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
-    ending = processes._end(exited, lambda _: loop.call_soon_threadsafe(looked.set) and None, 0)
-    task = asyncio.create_task(ending)
+
+    def watch(_: int) -> None:
+        loop.call_soon_threadsafe(looked.set)
+
+    task = asyncio.create_task(processes._end(exited, watch, 0))
     await looked.wait()
     await asyncio.sleep(0.05)  # it waits
     exited.set()
