@@ -37,7 +37,7 @@ help:
 # as it is: what it remembers is never moved by itself.
 run: setup
 	@set -eu; code=$$(pwd -P); dir="$(DIR)"; \
-	if [ -z "$$dir" ] && { [ -e .ship/journal.db ] || [ -e .ship/chats ]; }; then \
+	if [ -z "$$dir" ] && { [ -e .ship/shipmate.db ] || [ -e .ship/journal.db ] || [ -e .ship/chats ]; }; then \
 	  dir=.; echo "Going on in this folder, where .ship holds what was said; docs/operate.md says how to move it."; \
 	fi; \
 	if [ -z "$$dir" ]; then \

@@ -43,7 +43,7 @@ ABOUT = "backup.json"
 _DATABASES = (LOG, "requests.db", JOURNAL, "usage.db")
 """Each is copied as it is at one moment."""
 _KEPT = (LOG, JOURNAL, "chats", "memory", "artifacts")
-"""Where these are, a conversation is kept."""
+"""Names of which each says that a conversation is kept here."""
 _AT_ONCE = frozenset({"memory"})
 """Folders with files that belong together and are replaced: those of one folder are opened under its lock."""
 _LEFT_OUT = frozenset(
@@ -64,7 +64,7 @@ _LEFT_OUT = frozenset(
         RESTORED,
     }
 )
-"""What belongs to a process, or is made anew."""
+"""Files that belong to a process, or are made anew."""
 _MADE_BY_INIT = frozenset({".gitignore", "schema", instance.LOCK})
 _SOURCE, _MOVED = "restored.json", f"{LOG}.moved"
 """In the folder of a restore: of which backup it is, and the log that the database has."""

@@ -119,8 +119,7 @@ def _resolve(future: asyncio.Future[R], result: R | errors.ShipmateError) -> Non
         return
     if isinstance(result, errors.ShipmateError):
         # One of its own for each caller: a raised error collects the way it took.
-        illegal = isinstance(result, errors.IllegalTransition)
-        future.set_exception((errors.IllegalTransition if illegal else errors.StorageError)(str(result)))
+        future.set_exception(errors.StorageError(str(result)))
         # Seen by this, so that the event loop does not log it: the worker on the items reports it.
         future.exception()
     else:

@@ -83,10 +83,6 @@ from bot.vetting import Vetting
 
 FILE_TOOLS = frozenset({"read_file", "write_file", "edit_file", "list_dir", "search_files"})
 """With one of these, the model is told of the project's folder."""
-POOL_SHARE = 32
-"""The part of the memory limit that idle conversations may take. By default that is room for 400 of 60 short messages; one that has gone is
-back within 5 ms.
-"""
 
 
 @contextlib.asynccontextmanager
@@ -259,7 +255,7 @@ def build_models(
 
 
 def provider_name(settings: config.Settings) -> str:
-    """Whom the model is asked of: what is learnt at one address need not hold at another."""
+    """The provider, or the host of `llm.baseUrl`: what is learnt at one address need not hold at another."""
     llm = settings.llm
     return llm.provider if llm.base_url is None else urlsplit(llm.base_url).netloc.rpartition("@")[2]
 

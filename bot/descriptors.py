@@ -12,7 +12,7 @@ from pathlib import Path
 MOST = 65_536
 """More are not asked for: programs that the process starts go through all that they might have."""
 KEPT = 16
-"""Descriptors that journal, archive and log get where there are no others."""
+"""Descriptors that the log of the chats, its exports and the operator's log get where there are no others."""
 _OTHERS = 256
 """Descriptors for channels, tools and files beside the connections of the two pages."""
 _MOST_CONNECTIONS = 2_048

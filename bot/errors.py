@@ -22,7 +22,6 @@
     │       ├── FilesMissing        delivered, but for files; the chat was told
     │       ├── DeliveryPartial     the first parts of a long message are in the chat, the others are not
     │       ├── DeliveryDeferred    not sent yet; it will be, once the platform allows it
-    │       ├── DeliveryExpired     the platform did not take it for a day
     │       ├── TargetGone          the chat can no longer be written to
     │       └── ClaimUnfounded      not sent: it says that something was done which no tool did
     ├── ModelError
@@ -49,9 +48,7 @@
     │   ├── ToolInputInvalid
     │   └── CommandFailed           a command ended in another exit code than 0
     ├── NoReadableText              the bytes of a file hold no text that can be read
-    ├── StorageError                disk or journal cannot write
-    ├── IllegalTransition           a state machine was told something that cannot follow: a mistake of ours
-    ├── TurnSummarized                    a summary tells of the turn that was to be taken back
+    ├── StorageError                the disk or the database refuses
     └── TurnStopped                 the person stopped the turn
 
 Each carries its data as attributes; the text of an error is for the operator. What a person reads is
@@ -288,12 +285,6 @@ class DeliveryDeferred(DeliveryFailed):
         self.wait = wait
 
 
-class DeliveryExpired(DeliveryFailed):
-    """The platform did not take the message for a day, so it is given up."""
-
-    code = "expired"
-
-
 class TargetGone(DeliveryFailed):
     """The chat can no longer be written to: bot blocked or removed, channel archived."""
 
@@ -364,7 +355,7 @@ class ModelUnknown(ModelError):
 
 
 class ModelMisconfigured(ModelError):
-    """What is asked is no endpoint for messages: whatever people say, it answers none until the settings are mended."""
+    """The address is no endpoint for messages: it answers nobody until the settings are mended."""
 
     sentence = "model_setup"
 
@@ -554,7 +545,7 @@ class NoReadableText(ShipmateError):
 
 
 class StorageError(ShipmateError):
-    """The disk or the journal cannot write."""
+    """The disk or the database refuses."""
 
     sentence = "storage"
 
@@ -584,16 +575,6 @@ def connection_reason(error: BaseException) -> str:
         number = cause.errno or 0
         return os.strerror(number) if number > 0 else cause.strerror or "no connection"
     return "the connection broke"
-
-
-class IllegalTransition(ShipmateError):
-    """A state machine was told something that cannot follow."""
-
-
-class TurnSummarized(ShipmateError):
-    """A summary tells of the turn that was to be taken back."""
-
-    sentence = "summed_up"
 
 
 class TurnStopped(ShipmateError):

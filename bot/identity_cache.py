@@ -75,8 +75,3 @@ class MessageFact(Generic[Of, Made]):
             _records[id(of)] = record
         record[self._place] = made
         return made
-
-
-def forget_messages() -> None:
-    """Hold no message any longer because something is known of it, as where memory is short."""
-    _records.clear()

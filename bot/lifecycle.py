@@ -370,6 +370,7 @@ def assemble(
             mcp,
             memory,
             services.artifacts,
+            turns.summaries,
             alerts,
             log,
         ),
@@ -503,7 +504,7 @@ def _ends(
 
 
 def build_access(services: Services, channels: Mapping[str, Channel], memberships: Memberships) -> Access:
-    """Who may talk to the bot. Raises `errors.ConfigError` where a channel would let in a stranger."""
+    """Access: who may talk to the bot. Raises `errors.ConfigError` where a channel would let in a stranger."""
     allow = {name: frozenset(getattr(one, "allow", ())) for name, one in services.settings.channels.items()}
     access = Access(services.manifests, allow, services.operators, services.lists, memberships)
     for name in channels:

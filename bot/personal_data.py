@@ -37,10 +37,11 @@ from bot.core.events import Event, EventData
 from bot.core.notes.files import SESSION, NoteStore
 from bot.core.recorded_requests import RecordedRequests
 from bot.core.removal import REMOVED, Gone, blanked, emptied
+from bot.core.sql_log import Session
 
 SENT, RECEIVED, OUTGOING = "sent", "received", "outgoing"
 PARTS = Path("cache", "uploads")
-"""What came of files for the web page that were never whole; nothing says of whom they are, and nobody goes on with them."""
+"""Parts of files for the web page that were never whole; nothing says of whom they are, and nobody goes on with them."""
 CHATS, MEMORY, ARTIFACTS, LOGS, EVENTS = "chats", "memory", "artifacts", "logs", "events"
 INDEX = "index.db"
 ERASED = "erased"
@@ -83,7 +84,19 @@ class Found:
 class PersonalData:
     """The data of a person in a `.ship`."""
 
-    def __init__(self, home: Path, person: UserRef, *, disk: Disk, clock: Clock, ids: Ids, log: Log) -> None:
+    def __init__(
+        self,
+        home: Path,
+        person: UserRef,
+        *,
+        disk: Disk,
+        clock: Clock,
+        ids: Ids,
+        log: Log,
+        database: str | None = None,
+    ) -> None:
+        """`database` is the address of the log's, where it is no file."""
+        self._url = database
         self._home = home
         self._person = person
         self._disk = disk
@@ -111,17 +124,20 @@ class PersonalData:
         found.requests.discard("")
         return found
 
-    def _find_chats(self, db: sqlite3.Connection, found: Found) -> None:
+    def _find_chats(self, db: Session, found: Found) -> None:
         people: dict[str, set[str]] = {}
-        said = """SELECT chat, data ->> '$.inbound.user_id', data ->> '$.inbound.request_id', data ->> '$.inbound.message_id',
-            data -> '$.inbound.items' FROM events WHERE substr(chat, 1, ?) = ? AND data ->> '$.inbound.user_id' IS NOT NULL"""
-        for chat, user_id, request, message, items in self._of_channel(db, said):
+        said = (
+            """SELECT chat, data FROM events WHERE substr(chat, 1, ?) = ? AND instr(data, '"inbound"') > 0"""
+        )
+        for chat, raw in self._of_channel(db, said):
+            inbound = json.loads(raw).get("inbound") or {}
+            if (user_id := inbound.get("user_id")) is None:
+                continue
             people.setdefault(chat, set()).add(user_id)
             if user_id == self._person.user_id:
-                found.requests.add(request or "")
-                found.messages.setdefault(chat, set()).update(
-                    {message or "", *json.loads(items or "{}")} - {""}
-                )
+                found.requests.add(inbound.get("request_id") or "")
+                names = {inbound.get("message_id") or "", *(inbound.get("items") or {})}
+                found.messages.setdefault(chat, set()).update(names - {""})
         # The archive may reach further back than a log that was lost.
         for line in (one for name in self._archives.chats() for one in self._said(name)):
             if line.get("role") == "user" and line.get("channel") == self._person.channel:
@@ -132,33 +148,39 @@ class PersonalData:
             if self._person.user_id in users:
                 (found.own if users <= {self._person.user_id, ERASED} else found.shared).add(chat)
 
-    def _find_turns(self, db: sqlite3.Connection, found: Found) -> None:
+    def _find_turns(self, db: Session, found: Found) -> None:
         members: dict[str, set[str]] = {}
-        started = """SELECT turn, data -> '$.members' FROM events WHERE substr(chat, 1, ?) = ? AND kind IN ('turn_started', 'joined')"""
-        for turn, names in self._of_channel(db, started):
-            members.setdefault(turn, set()).update(json.loads(names))
+        started = """SELECT turn, data FROM events WHERE substr(chat, 1, ?) = ? AND kind IN ('turn_started', 'joined')"""
+        for turn, raw in self._of_channel(db, started):
+            members.setdefault(turn, set()).update(json.loads(raw)["members"])
         for turn, names in members.items():
             if names <= found.requests:
                 found.turns.add(turn)
             elif names & found.requests:
                 found.mixed.add(turn)
                 found.joined |= names & found.requests
-        sent = "SELECT chat, turn, data ->> '$.message_id' FROM events WHERE substr(chat, 1, ?) = ? AND kind IN ('row_ended', 'shown')"
-        for chat, turn, message in self._of_channel(db, sent):
-            if message and turn in found.turns | found.mixed:
+        sent = "SELECT chat, turn, data FROM events WHERE substr(chat, 1, ?) = ? AND kind IN ('row_ended', 'shown')"
+        for chat, turn, raw in self._of_channel(db, sent):
+            if (message := json.loads(raw).get("message_id")) and turn in found.turns | found.mixed:
                 found.messages.setdefault(chat, set()).add(message)
 
-    def _of_channel(self, db: sqlite3.Connection, statement: str) -> sqlite3.Cursor:
+    def _of_channel(self, db: Session, statement: str) -> Any:
         """The rows of a statement about the chats of the person's channel, which alone know their id."""
         below = f"{self._person.channel}:"
         return db.execute(statement, (len(below), below))
 
     @contextlib.contextmanager
-    def _database(self) -> Iterator[sqlite3.Connection]:
+    def _database(self) -> Iterator[Session]:
         """The log of the chats, an empty one where there is none. Raises `errors.StorageError`."""
-        path = self._home / sqlite_log.FILE
+        words, path = "the log of the chats cannot be used", self._home / sqlite_log.FILE
+        if self._url is not None:
+            from bot.core import postgres_log  # its library is there where it is wanted
+
+            with postgres_log.as_storage_error(words), closing(postgres_log.prepared(self._url)) as session:
+                yield session
+            return
         with (
-            errors.as_storage_error("the log of the chats cannot be used", sqlite3.Error),
+            errors.as_storage_error(words, sqlite3.Error),
             closing(sqlite3.connect(path if path.is_file() else ":memory:", isolation_level=None)) as db,
         ):
             db.execute("PRAGMA busy_timeout = 5000")
@@ -271,9 +293,10 @@ class PersonalData:
                     yield {"from": EVENTS, "value": value}
             for of, key, fact in self._facts(db, found):
                 yield {"from": "facts", "value": {"kind": of, "key": key, "value": json.loads(fact)}}
-            db.row_factory = sqlite3.Row
-            for row in db.execute("SELECT * FROM usage WHERE person = ?", (str(self._person),)):
-                yield {"from": "usage", "value": dict(row)}
+            used = db.execute("SELECT * FROM usage WHERE person = ?", (str(self._person),))
+            names = [column[0] for column in used.description]
+            for row in used:
+                yield {"from": "usage", "value": dict(zip(names, row, strict=True))}
         with self._recorded(readonly=True) as recorded:
             for request in sorted(found.requests) if recorded else ():
                 for one in recorded.find(request) if recorded else ():
@@ -282,7 +305,7 @@ class PersonalData:
                     about = {"id": one.id, "chat": one.chat_key, "turn": one.request_id, "model": one.model}
                     yield {"from": "requests", "value": {**about, "body": body, "answer": one.answer}}
 
-    def _facts(self, db: sqlite3.Connection, found: Found) -> list[tuple[str, str, str]]:
+    def _facts(self, db: Session, found: Found) -> list[tuple[str, str, str]]:
         return [
             (kind, key, value)
             for kind, key, value in db.execute("SELECT kind, key, value FROM facts")
@@ -317,9 +340,10 @@ class PersonalData:
         """Erase everything while no gateway runs; how many of each kind went. Cut off, it is done by doing it again: the events, by which
         all else is found, go last.
 
-        Raises `errors.Unavailable` where a gateway runs, `errors.StorageError` and OSError.
+        The caller holds `.ship` where there is a database. Raises `errors.Unavailable` where a gateway runs, `errors.StorageError` and
+        OSError.
         """
-        with instance.locked(self._home):
+        with contextlib.nullcontext() if self._url is not None else instance.locked(self._home):
             instance.must_be_whole(self._home)
             found = self.find()
             gone = self._erase_logs(found)
@@ -419,7 +443,7 @@ class PersonalData:
 
     def _erase_events(self, found: Found) -> dict[Kept, int]:
         with self._database() as db:
-            db.execute("BEGIN IMMEDIATE")
+            db.execute("BEGIN" if self._url is not None else "BEGIN IMMEDIATE")
             count = self._erase_rows(db, found)
             about = [(kind, key) for kind, key, _ in self._facts(db, found)]
             db.executemany("DELETE FROM facts WHERE kind = ? AND key = ?", about)
@@ -430,9 +454,10 @@ class PersonalData:
                 for table in ("events", "chats", "usage", "counts"):
                     db.execute(f"DELETE FROM {table} WHERE chat = ?", (chat,))  # noqa: S608 - constants
             db.execute("COMMIT")
-            if count or rows:
-                db.execute("VACUUM")
-            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            if self._url is None:
+                if count or rows:
+                    db.execute("VACUUM")
+                db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             for name in self._disk.names(self._home / OUTGOING):
                 if not db.execute("SELECT 1 FROM events WHERE instr(data, ?) > 0", (name,)).fetchone():
                     self._disk.remove(self._home / OUTGOING / name)
@@ -441,7 +466,7 @@ class PersonalData:
                 self._disk.remove(path)
         return {Kept.EVENTS: count, Kept.ROWS: rows}
 
-    def _erase_rows(self, db: sqlite3.Connection, found: Found) -> int:
+    def _erase_rows(self, db: Session, found: Found) -> int:
         """Blank what is theirs, and what tells of it in other events; the number of the former."""
         count, changed = 0, list[tuple[Any, ...]]()
         everything = "SELECT id, chat, turn, person, kind, at, data FROM events WHERE kind <> ?"

@@ -1,4 +1,4 @@
-"""What works now: the health of each part for `/readyz`, figures for `/metrics`, and a line for each change."""
+"""Readiness: the health of each part for `/readyz`, figures for `/metrics`, and a line for each change."""
 
 from __future__ import annotations
 

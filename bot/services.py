@@ -1,4 +1,4 @@
-"""What everything in the process stands on: the environment outside, and the services that are built first."""
+"""The foundation of the process: the environment outside, and the services that are built first."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Environment:
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What is built first, and everything else stands on."""
+    """Services that are built first, and on which everything else stands."""
 
     settings: config.Settings
     environment: Environment

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 STOPS = (signal.SIGINT, signal.SIGTERM)
 LAST_RESORT = 9.6
-"""Seconds after a stop at which the process ends, whatever hangs: what was taken in is in the journal."""
+"""Seconds after a stop at which the process ends, whatever hangs: what was taken in is in the log."""
 
 
 def _leave(*_: object) -> None:

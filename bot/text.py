@@ -33,7 +33,7 @@ REACH = 1_024
 NAME = 32
 """Characters of the longest word that is looked at for the name that it means."""
 ALIKE = 0.7
-"""How like a name it has to be (`difflib`): `hlep` is for `help`, `deploy` not for `deny`."""
+"""Min similarity to a name (`difflib`): `hlep` is for `help`, `deploy` not for `deny`."""
 FENCE_ROOM = 48
 """Characters kept free in a part so that a code fence can be closed in it and opened in the next."""
 
@@ -274,7 +274,7 @@ def without_direction(words: str) -> str:
 
 
 def name(words: str) -> str:
-    """What can be the name of a person, a channel or a group: a few words of letters. Whoever bears it has chosen it."""
+    """Reduce words to what can be the name of a person, a channel or a group: a few words of letters. Whoever bears it has chosen it."""
     return head(" ".join(regex.sub(r"[^\p{L}\p{M}\p{N}.'’_-]+", " ", words).split()[:4]), 30)
 
 
@@ -434,7 +434,7 @@ _INLINE = re.compile(
     r"|(?P<mark>\*+|_+|~~|\|\|)",
     re.DOTALL,
 )
-"""What no part of a message may end in, and the marks that can be closed there and opened again."""
+"""Beginnings that no part of a message may end in, and the marks that can be closed there and opened again."""
 _BLOCK = re.compile(r"\n(?=[ \t>]*(?:\n|[-+*][ \t]|\d{1,9}[.)][ \t]|#{1,6}[ \t]|\||```|~~~))")
 _AHEAD = 16_384
 """Characters behind a cut in which the end of an open mark is looked for."""

@@ -23,7 +23,6 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 pytest.register_assert_rewrite(
     "tests.contracts.channel_contract",
     "tests.contracts.console_rig",
-    "tests.contracts.journal_contract",
     "tests.contracts.model_contract",
     "tests.contracts.web_rig",
 )

@@ -160,7 +160,7 @@ def hint_of_folder(root: Path) -> None:
 
 
 def is_clustered(root: Path) -> bool:
-    """True where ship.json, of which nothing else has to be right, keeps the journal in PostgreSQL."""
+    """True where ship.json, of which nothing else has to be right, keeps the log of the chats in PostgreSQL."""
     try:
         engine = json.loads((root / "ship.json").read_bytes())["engine"]
         return bool(engine["kind"] == "postgresql")
@@ -169,7 +169,7 @@ def is_clustered(root: Path) -> bool:
 
 
 def clustered(root: Path) -> str | None:
-    """The address of the database where the journal is in PostgreSQL. Raises `errors.ConfigError`."""
+    """The address of the database where the log is in PostgreSQL. Raises `errors.ConfigError`."""
     return database(root) if is_clustered(root) else None
 
 

@@ -198,7 +198,7 @@ def disk(root: Path) -> Iterator[Finding]:
 
 
 def database(config: Settings) -> Iterator[Finding]:
-    """The server that has the journal."""
+    """The server that has the log of the chats."""
     from bot.cluster.leadership import examine, hosts
 
     url = config.engine.database_url or ""
@@ -226,7 +226,7 @@ def stored(root: Path) -> Iterator[Finding]:
         yield Finding("journal", "ok", "none yet")
     elif damage := sqlite_log.damage(journal):
         remedy = f"stop Shipmate, keep a copy of {HOME}, and restore a backup"
-        yield Finding("journal", "wrong", f"damaged: {damage}", remedy)
+        yield Finding("journal", "wrong", f"it cannot be used: {damage}", remedy)
     else:
         yield Finding("journal", "ok", f"whole, {in_words(journal.stat().st_size)}")
     if not index.is_file():

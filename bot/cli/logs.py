@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 FOLLOW_FROM = 20  # lines shown before those to come
 LOOK_EVERY = 0.2  # seconds
 COLOURS = {"debug": "2", "action": "36", "warn": "33", "error": "31"}
-"""What a terminal is told (SGR) before a line of a level."""
+"""SGR codes before a line of a level, on a terminal."""
 
 
 def _level(value: str | None) -> int:

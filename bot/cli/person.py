@@ -15,16 +15,19 @@ from bot.cli.common import (
     Here,
     StderrLog,
     Yes,
+    changing,
+    clustered,
     complain,
     hint_of_folder,
-    is_clustered,
     manifest_of,
     must_confirm,
+    refresh,
     say,
     say_json,
 )
 
 if TYPE_CHECKING:
+    from bot.contracts.environment import Disk
     from bot.personal_data import PersonalData
 
 Person = Annotated[str, typer.Argument(metavar="PERSON", help="<channel>:<user id>, as telegram:123.")]
@@ -33,6 +36,7 @@ Person = Annotated[str, typer.Argument(metavar="PERSON", help="<channel>:<user i
 def export(person: Person, root: Dir = Here) -> None:
     """Everything that is kept of a person, one JSON object a line. The gateway may run."""
     data = _data(person, root)
+    refresh(root)
     if not asyncio.run(_exported(data)):
         complain(f"Nothing is kept of {person}.")
 
@@ -45,7 +49,8 @@ def erase(
     """Remove everything that is kept of a person; say what went. The gateway must be stopped. There is no way back."""
     _data(person, root)
     must_confirm(f"remove everything of {person}", yes=yes)
-    gone = asyncio.run(_data(person, root).erase())
+    with changing(root, erasing=True) as disk:
+        gone = asyncio.run(_data(person, root, disk).erase())
     if not gone:
         say(f"Nothing was kept of {person}.")
         return
@@ -56,6 +61,10 @@ def erase(
         "ship.json, files of the project and backups were not touched, nor what others said of them or passed on. Ids of the platform's "
         "events stay, so that no old message is answered once more."
     )
+    if clustered(root):
+        say(
+            "Logs, recorded requests and exports are those of this host; run it in the folders of the others too."
+        )
 
 
 async def _exported(data: PersonalData) -> int:
@@ -66,7 +75,7 @@ async def _exported(data: PersonalData) -> int:
     return count
 
 
-def _data(person: str, root: Path) -> PersonalData:
+def _data(person: str, root: Path, disk: Disk | None = None) -> PersonalData:
     from bot.contracts.identity import UserRef
     from bot.personal_data import PersonalData
     from bot.system import SystemClock, SystemDisk, UlidSource
@@ -79,16 +88,12 @@ def _data(person: str, root: Path) -> PersonalData:
     if not (root / HOME).is_dir():
         raise errors.NotFound(f"there is no {HOME} in {str(root)!r}")
     hint_of_folder(root)
-    if is_clustered(root):
-        raise errors.ConfigError(
-            "one person's data cannot be given out or erased in PostgreSQL yet: stop all hosts, bring the log back with "
-            "`shipmate migrate --to embedded`, and run this again"
-        )
     return PersonalData(
         root / HOME,
         ref,
-        disk=SystemDisk(),
+        disk=disk or SystemDisk(),
         clock=SystemClock(),
         ids=UlidSource(),
         log=StderrLog(),
+        database=clustered(root),
     )

@@ -24,7 +24,7 @@ NOT_RECORDED = (
     "was too long ago (requests are kept for 90 days, of a chat the newest 32 MB)"
 )
 UNKNOWN = (
-    "no transcript knows a turn or a task {!r}, and no request is recorded of it. Turns, commands and what is done beside "
+    "the log knows no turn and no task {!r}, and no request is recorded of it. Turns, commands and what is done beside "
     "them are named by `requestId` in the log, tasks by `details.task`."
 )
 
@@ -56,7 +56,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the log knows of a turn or a task: the turn's lines of the transcript, and the facts of its tasks by their ids."""
+    """The log's knowledge of a turn or a task: the turn's lines of the transcript, and the facts of its tasks by their ids."""
 
     turn: str
     chat_key: str

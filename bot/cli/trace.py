@@ -128,7 +128,7 @@ def _told(found: Known | None) -> list[TraceEvent]:
 
 
 def _delivery(data: EventData, rows: dict[str, str]) -> str:
-    """What an event says of a message on its way out, or of the end; "" for others. `rows` are the forms of messages."""
+    """Words for an event about a message on its way out, or about the end; "" for others. `rows` are the forms of messages."""
     from bot.core import events as kinds
 
     match data:

@@ -61,7 +61,7 @@ class PostgresLeadership:
         self.holder = holder or f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
         self.epoch = 0
         self.leader = ""
-        """Who led when that was last looked at."""
+        """The process that led when the lease was last looked at."""
         self.deposed = asyncio.Event()
         """Set for good once another process leads in this one's place."""
         self._leads = asyncio.Event()

@@ -28,7 +28,7 @@ from bot.core.postgres_log import PostgresSession, prepared, words_of
 FOLDERS = ("artifacts", "memory", "outgoing", "received", "sent")
 FILES = ("access.json", "telegram-groups.json")
 EXPORTS = ("chats", "exports.json", "index.db", "index.db-shm", "index.db-wal")
-"""What a host makes of the log."""
+"""Exports, which each host makes of the log."""
 NOTE = "shared.json"
 """Names the state of the database of which the files are copies: another one where something was erased since."""
 FOLLOW_SECONDS = 1.0

@@ -34,7 +34,7 @@ MOVED = {
     "start": 'write {"host": …, "port": …} into channels.web',
     "permissions.exec_shell": "write a rule such as run_shell(git status) into permissions.allow",
 }
-"""What is right here in place of keys of ShipMyAgent, by their places."""
+"""Advice for keys of ShipMyAgent, by their places."""
 _BOUNDS = {
     "greater_than_equal": ("at least {}", "ge"),
     "greater_than": ("more than {}", "gt"),

@@ -105,7 +105,7 @@ class Llm(StrictModel):
     """The language model."""
 
     provider: Literal["anthropic", "demo"] | None = None
-    """Who answers. Absent: `anthropic` where a key is set, else `demo`."""
+    """The provider of the model. Absent: `anthropic` where a key is set, else `demo`."""
     model: Annotated[str, Field(min_length=1, max_length=200)] = "claude-sonnet-5-5"
     """The model of every chat that has not chosen another one with `/model`."""
     api_key: str | None = None
@@ -119,7 +119,7 @@ class Llm(StrictModel):
     fast_model: Annotated[str, Field(min_length=1, max_length=200)] = "claude-haiku-5-5"
     """The model that brings the results of several tasks together."""
     effort: Effort = "medium"
-    """How much work the model puts into an answer, where it knows of efforts; `/effort` says it for one chat."""
+    """Effort of the model for an answer, where it knows of efforts; `/effort` sets it for one chat."""
     thinking: Thinking = "adaptive"
     """`adaptive`: the model thinks as much as it needs. `between_tools`: it only notes what it does. `off`: as little as it allows."""
     purposes: dict[Purpose, ModelUse] = {}
@@ -472,7 +472,7 @@ def _engine(value: object) -> object:
 
 
 class Engine(StrictModel):
-    """The place of the journal."""
+    """The database that has the log of the chats."""
 
     kind: Annotated[Literal["embedded", "postgresql"], BeforeValidator(_engine)] = "embedded"
     """`embedded` is a file in `.ship`; `postgresql` is a database, which needs `pip install 'psycopg[binary]>=3.3,<4'`."""
@@ -526,7 +526,7 @@ class ShipFile(StrictModel):
     memory: Memory = Memory()
     """The memory of the process."""
     engine: Engine = Engine()
-    """The place of the journal."""
+    """The database that has the log of the chats."""
 
 
 CHANNELS = (

@@ -75,13 +75,12 @@ class CompactResult:
 class ChatStats:
     """Totals of a chat since its beginning, over restarts and `reset`, and its present state.
 
-    `epochs` are changes of the view, `calls` those of the model. `input_tokens` were neither read from a cache nor written to
+    `calls` are those of the model. `input_tokens` were neither read from a cache nor written to
     it; `cost_usd` is without the `unpriced` calls. `tokens` of the `messages` are estimated; `masked_tokens` of them are not
     shown to the model.
     """
 
     turns: int = 0
-    epochs: int = 0
     calls: int = 0
     unpriced: int = 0
     input_tokens: int = 0

@@ -6,19 +6,13 @@ import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol, Self, cast
+from typing import Any, Literal, Protocol
 
-from bot import errors
 from bot.contracts.identity import ChatKey, UserRef
 
 Ended = Literal["approved", "denied", "steered", "stopped", "expired", "nobody", "unattended"]
-ApprovalState = Literal["waiting", "approved", "denied", "steered", "stopped", "expired", "nobody"]
-"""The state of a question on file; `unattended` ends none."""
-OPEN_APPROVAL: tuple[ApprovalState, ...] = ("waiting",)
-GIVEN: tuple[ApprovalState, ...] = ("approved",)
-"""The states of questions whose calls may run."""
 Subject = Literal["call", "task", "budget", "person", "question"]
-"""What a question is about: a tool call, a subagent's task whose calls are refused, a budget that is spent, somebody who wants to
+"""Subject of a question: a tool call, a subagent's task whose calls are refused, a budget that is spent, somebody who wants to
 be let in, something that a tool wants to know of the person of its turn.
 """
 Reason = Literal[
@@ -158,15 +152,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRecord:
-    """A question as it is on file. `resolve` is its transition, and returns it as it is afterwards:
-
-        waiting ──resolve──► approved, denied            somebody decided, or a rule that was made meanwhile
-                         ├► expired                     nobody did in time, or it gave way to others
-                         └► stopped, steered, nobody    what asked no longer waits
-
-    The first verdict counts: a record that has one never gets another; that raises `errors.IllegalTransition`. A verdict of
-    a wait that never took place (`unattended`) ends none. Times are epoch seconds; there is no verdict while it waits.
-    """
+    """A question as it is on file. Its first verdict counts. Times are epoch seconds; there is no verdict while it waits."""
 
     id: str
     asked: Approval
@@ -177,24 +163,9 @@ class ApprovalRecord:
     """The number of later calls that it has approved."""
 
     @property
-    def open(self) -> bool:
-        """True until it has a verdict."""
-        return self.verdict is None
-
-    @property
-    def state(self) -> ApprovalState:
-        return "waiting" if self.verdict is None else cast("ApprovalState", self.verdict.ended)
-
-    @property
     def expires_at(self) -> float:
         """The time until which it may be decided; whoever wants to be let in waits for as long as it takes."""
         return math.inf if self.asked.admits else self.asked_at + SECONDS
-
-    def resolve(self, verdict: Verdict, at: float) -> Self:
-        """It ends so."""
-        if self.verdict is not None or verdict.ended == "unattended":
-            raise errors.IllegalTransition(f"an approval that is {self.state} cannot become {verdict.ended}")
-        return replace(self, verdict=verdict, decided_at=at)
 
 
 def together(calls: Sequence[Approval]) -> Approval:
@@ -249,40 +220,6 @@ class OpenQuestion:
     text: str
     ts: int
     buttons: QuestionButtons
-
-
-class ApprovalStore(Protocol):
-    """Approval requests and their verdicts, kept across restarts."""
-
-    async def ask(self, name: str, asked: Approval) -> ApprovalRecord:
-        """Write a question under this id; for a call that was asked about before, return the record on file."""
-        ...
-
-    async def resolve(self, name: str, verdict: Verdict) -> bool:
-        """Write how a question ended (`ApprovalRecord.resolve`): False where it has ended before, or is not there."""
-        ...
-
-    async def approval(self, name: str) -> ApprovalRecord | None: ...
-
-    async def decided_by(self, request_id: str) -> ApprovalRecord | None:
-        """The question that the inbound with this requestId has decided."""
-        ...
-
-    async def open_approvals(self) -> list[ApprovalRecord]:
-        """Everything without a verdict, oldest first."""
-        ...
-
-    async def decided_since(self, at: float) -> list[ApprovalRecord]:
-        """Everything whose verdict is not older than `at` (epoch seconds), oldest first."""
-        ...
-
-    async def lasting(self, fingerprint: str | None = None) -> list[ApprovalRecord]:
-        """What was approved for longer of this call, whatever it ran then, or of all calls; oldest first."""
-        ...
-
-    async def amend_approval(self, record: ApprovalRecord) -> None:
-        """One of these has been used more often, or lasts no longer."""
-        ...
 
 
 class Approvals(Protocol):

@@ -205,7 +205,7 @@ class ChannelSettings(Section):
     """Base of the settings models in the channels' manifests (`channels.<name>` of ship.json)."""
 
     enabled: bool | None = None
-    """Whether to connect. Default: yes, if all its tokens are set."""
+    """Connect it. Default: yes, if all its tokens are set."""
 
 
 @runtime_checkable

@@ -18,7 +18,7 @@ takes part in; all; none.
 """
 LISTENING: tuple[Listening, ...] = ("mention", "thread", "always", "never")
 HEARD: Listening = "thread"
-"""Where nobody has said anything else."""
+"""The choice where nobody has made one."""
 
 
 def _provenance(words_of: tuple[str, ...] | None, taint: Taint) -> Provenance:
@@ -117,7 +117,7 @@ class Quoted(Frozen):
 
     @property
     def provenance(self) -> Provenance:
-        """What the person who put it here has said in words of their own is theirs; the name of a file is anybody's."""
+        """Sources of the words: own words belong to the person who put them here; the name of a file is anybody's."""
         passed_on = self.origin or self.kind or self.files or self.from_self
         own = (self.user_id,) if self.user_id and not passed_on else None
         return _provenance(own if self.words_of is None else self.words_of, self.taint)
@@ -227,7 +227,7 @@ class Inbound(Frozen):
 
     @property
     def person(self) -> UserRef:
-        """Whose it is."""
+        """The person who sent it."""
         return UserRef(self.channel, self.user_id)
 
     @property
@@ -266,11 +266,6 @@ class Inbound(Frozen):
     def is_stop(self) -> bool:
         """True for a command or a platform's signal to stop."""
         return self.kind == "stop" or (self.command is not None and self.command.name == "stop")
-
-    @property
-    def is_signal(self) -> bool:
-        """True for what says nothing and touches no conversation."""
-        return self.kind in {"admission", "added", "rating"}
 
     @property
     def brought(self) -> tuple[Quoted, ...]:

@@ -50,7 +50,6 @@ _VIEW = {
     "how": "string: by which way the summary was made",
     "tokensBefore": "integer: estimated",
     "tokensAfter": "integer: estimated",
-    "expectedCostUsd": "number: of writing the provider's cache anew",
 }
 
 KINDS: Mapping[str, LogKind] = {
@@ -322,7 +321,6 @@ KINDS: Mapping[str, LogKind] = {
         {
             "messageId": "string: the platform's",
             "outboundId": "string: of the row in the outbox",
-            "outboundIds": "array: of rows that wait",
             "state": "string: `sent`, `failed`, `unknown`; `uncertain`, `throttled`, `deferred` where it is tried again",
             "length": "integer: characters",
             "wait": "number: seconds",
@@ -413,21 +411,14 @@ KINDS: Mapping[str, LogKind] = {
         },
     ),
     "storage": LogKind(
-        "Journal, archive, transcript, index and disk.",
+        "The log of the chats, its exports (archive, search index) and the disk.",
         {
             "file": _FILE,
             "quarantine": "string: the name under which it is kept",
-            "carried": "object|integer: what was brought over from it",
-            "writes": "integer: that wait",
-            "waiting": "integer: lines that wait",
-            "lost": "integer: lines",
-            "lines": "integer: that are lost",
             "left": "integer: bytes of the reserve",
             "unreadable": "integer: lines",
-            "offsets": "array: where they begin",
             "offset": "integer: where it begins",
             "size": "integer: bytes",
-            "uuids": "array: of lines",
             "tool": _TOOL,
             "toolUseId": _TOOL_USE,
             "cause": _CAUSE,
@@ -463,7 +454,6 @@ KINDS: Mapping[str, LogKind] = {
             "channel": _CHANNEL,
             "key": "string: of the event",
             "reason": "string: why",
-            "waiting": "integer: lines that wait",
             "chore": "string: the periodic job",
         },
     ),

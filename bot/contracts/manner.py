@@ -24,7 +24,7 @@ _FORMS: dict[Thinking | None, tuple[str, ...]] = {
     "between_tools": ("between_tools", "adaptive"),
     "off": ("disabled", "between_tools", "adaptive"),
 }
-"""What is sent of each setting: the first that the model takes."""
+"""Forms of each setting; the first that the model takes is sent."""
 
 TAKES = (
     *(f"effort.{one}" for one in EFFORTS),
@@ -32,7 +32,7 @@ TAKES = (
     "thinking.between_tools",
     "thinking.disabled",
 )
-"""What a model may take, or not."""
+"""Settings that a model may take, or not."""
 SYSTEM_ROLE = re.compile(r"claude-(?:opus-(?:4-8|5)|(?:sonnet|haiku)-5-5|(?:fable|mythos)-5)(?:-.*)?")
 """The models that take messages of the system in a conversation: no list of a provider tells it."""
 
@@ -51,14 +51,14 @@ class SentManner:
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """How a model is to answer, and which one; None: as it does by itself, or as the chat's does."""
+    """Effort, thinking and model of an answer; None: the model's own, or the chat's."""
 
     effort: Effort | None = None
     thinking: Thinking | None = None
     model: str | None = None
 
     def sent(self, takes: Callable[[str], bool]) -> SentManner:
-        """What a model is sent that `takes` this (`contracts.model.ModelFacts.takes`)."""
+        """The settings sent to a model that `takes` them (`contracts.model.ModelFacts.takes`)."""
         effort = self.effort if takes(f"effort.{self.effort}") else None
         form = next((one for one in _FORMS[self.thinking] if takes(f"thinking.{one}")), None)
         if form == "adaptive":

@@ -88,7 +88,7 @@ class ModelReply:
     unshown: frozenset[str] = frozenset()
     blind: bool = False
     note: str = ""
-    """What the person is told below the answer where another model has answered than the one that was asked."""
+    """A sentence for the person, below the answer, where another model has answered than the one that was asked."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,7 @@
 """`ArtifactStore`: tool results too large for the model's view, one file each, read back in pages.
 
 A file is one line of JSON about the result and then its text. It is written whole and never changed; only the transcript
-of a task that works is replaced as it grows. Beside that stand the requests of the task (`bot.history.transcript.requests`), in a file
-that goes with it.
+of a task that works is replaced as it grows.
 """
 
 from __future__ import annotations

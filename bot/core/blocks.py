@@ -9,8 +9,7 @@ from bot.contracts.base import Json, Message
 from bot.contracts.environment import Redact
 from bot.contracts.inbound import ShownFile
 from bot.contracts.model import ATTACHED
-from bot.contracts.provenance import NOBODYS
-from bot.contracts.tools import ToolCall, ToolResult
+from bot.contracts.tools import ToolCall
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
 SERVER_CALLS = frozenset({"server_tool_use", "mcp_tool_use"})
@@ -136,17 +135,6 @@ def _masked(block: Json, words: Mapping[str, str]) -> Json:
     if block.get("type") == ATTACHED and block["artifact"] in words:
         return {"type": "text", "text": words[block["artifact"]]}
     return block
-
-
-def interrupted_results(message: Message, reason: str) -> Message:
-    """The answer to tool calls that will never get one: an error result for each."""
-    return {
-        "role": "user",
-        "content": [
-            ToolResult(call.id, reason, failed=True, origin=NOBODYS).block
-            for call in tool_calls(message["content"])
-        ],
-    }
 
 
 def shortened_results(messages: Iterable[Message], limit: int) -> dict[str, str]:

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, TypeVar
+from typing import Literal, TypeAlias, TypeVar
 
 from bot.contracts.base import Message
 from bot.contracts.environment import Clock
-from bot.contracts.transcript import Maker
 from bot.core import blocks
 
 N = TypeVar("N", bound=Hashable)
 Turn: TypeAlias = Sequence[tuple[N, Message]]
 """The messages of a turn, each with its name."""
+Maker = Literal["memory", "summary", "provider"]
+"""The maker of a compaction: the memory stands for what went, or a summary of ours or of the provider."""
 
 KEEP_TOKENS = 10_000
 IDLE_KEEPS = 2_000
-"""A compaction of a quiet chat leaves at least so many tokens. Each changes the front of every request: the deeper, the
-rarer.
-"""
+"""A compaction of a quiet chat leaves at least so many tokens. Each changes the front of every request: the deeper, the rarer."""
 GROWTH = 2
 """The view grows to so many times the cap of messages where the memory fails."""
 KEEP_MESSAGES = 5
@@ -41,7 +40,6 @@ HALF_OPEN_AFTER = 600.0
 Size = Callable[[Sequence[Message]], float]
 """Estimated tokens of messages."""
 BY_MEMORY: Maker = "memory"
-"""The maker of a compaction (`Boundary.how`)."""
 
 
 @dataclass(frozen=True, slots=True)

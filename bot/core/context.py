@@ -7,7 +7,7 @@ what they hide, and the events keep the whole.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from bot import text
@@ -136,6 +136,8 @@ class AgentContextStore:
         """The numbers of the events of the frame, of the memory and of the head."""
         self.asked_at: float | None = None
         """The time of the last request (epoch seconds)."""
+        self.cached = False
+        """True where the last request read from the provider's cache."""
         self.wrong: tuple[str, ...] = ()
         """Failures of turns since the last that went well, in words for the model."""
         self.stood_in = ""
@@ -231,6 +233,7 @@ class AgentContextStore:
                 running.entries += (ContextEntry(event.seq, data.message, data.sources),)
                 running.last = None
             case events.Answered():
+                self.cached = data.usage.get("cacheRead", 0) > 0
                 self._answer(running, event, data)
             case events.ToolEnded():
                 self._end_tool(running, event, data)
@@ -485,9 +488,3 @@ def stripped_behind(
         kept += without_thinking([entry]) if found else [entry]
         found = found or not calls.keys().isdisjoint(blocks.maskable(entry.message))
     return tuple(kept), found
-
-
-def of_sources(turns: Iterable[KeptTurn], requests: Collection[str]) -> list[int]:
-    """The entries of the turns that answered one of these requests."""
-    found = (turn for turn in turns if not turn.sources.isdisjoint(requests))
-    return [entry.seq for entry in itertools.chain.from_iterable(turn.entries for turn in found)]

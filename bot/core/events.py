@@ -497,8 +497,8 @@ class Removed(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Expired(EventData):
-    """What stands before the event number `before` is older than the chat is kept, and leaves the log: nothing rests on it any more. `at`
-    (epoch seconds) is the time of what is kept.
+    """Events before the number `before` are older than the chat is kept and leave the log: nothing rests on them any more. `at` (epoch
+    seconds) is the time of the oldest that stays.
     """
 
     kind: ClassVar[str] = "expired"

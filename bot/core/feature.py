@@ -276,7 +276,7 @@ class Door:
             await close()
 
     def around_calls(self, call: CallWrapper, registry: Registry) -> CallWrapper:
-        """What stands around each tool call, with what features put around that."""
+        """Wrap each tool call: this wrapper, with those of features around it."""
         for wrap in self._call_wraps:
             call = wrap(call, registry)
         return call

@@ -63,7 +63,7 @@ class Intake:
         self._ids = ids
         self._log = log
         self._coming: dict[str, asyncio.Event] = {}
-        """What is being taken in, by key: set once it is, or could not be."""
+        """Inbounds that are being taken in, by key: set once they are, or could not be."""
 
     async def accept(self, inbound: Inbound) -> bool:
         inbound = self._cleaner.cleaned(inbound)

@@ -1,4 +1,4 @@
-"""The port for which of several processes on one journal is the active one."""
+"""The port for which of several processes on one log leads."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Leadership(Protocol):
 
 
 class SoleLeader:
-    """The only process that its journal can have."""
+    """The only process of a log in `.ship`."""
 
     epoch = 0
 

@@ -30,7 +30,7 @@ _MARKS = re.compile(
     r"|!?\[(?P<label>[^\[\]]*)\]\((?P<url>[^()\s]*)\)|\\(?P<sign>[!-/:-@\[-`{-~])|(?P<line><br ?/?>)"
 )
 _FORMULA = re.compile(r"[=@\t＝＠]|[-+－＋](?!$|[\d.,]+ ?[%\w]{0,3}$)")
-"""What a program for tables would take for a formula, and carry out."""
+"""The beginning of a cell that a spreadsheet program would carry out as a formula."""
 _ENDINGS: Mapping[str, str] = dict(
     pair.split("=")
     for pair in [
@@ -108,10 +108,6 @@ class LongBlocks:
     def __init__(self, channels: Mapping[str, Channel], *, on: bool) -> None:
         self._channels = channels
         self._on = on
-
-    def applies(self, channel: str) -> bool:
-        """True where what is long is better read in a file, whatever is set for answers."""
-        return isinstance(self._channels.get(channel), HasReadingLimits)
 
     def taken_out(self, channel: str, words: str, *, goes_on: bool = False) -> Shortened:
         """An answer as it is sent. Of one that `goes_on` the code at its end may be open."""

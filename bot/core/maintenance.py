@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from bot.core.alerts import OperatorAlerts
 from bot.core.artifacts import ArtifactStore
 from bot.core.event_log import EventLog
+from bot.core.summaries import LOOK_SECONDS, Summaries
+from bot.descriptors import RESERVE, limit
 from bot.disk_reserve import DiskReserve
 from bot.llm.learned import LearnedFile
 from bot.llm.wrapper import WatchedModel
@@ -42,6 +44,7 @@ class Maintenance:
     servers: McpServers
     memory: RssMonitor
     artifacts: ArtifactStore
+    summaries: Summaries
     alerts: OperatorAlerts
     log: JsonlLog
 
@@ -50,6 +53,8 @@ class Maintenance:
         return [
             PeriodicJob("look at the memory", LOOK_EVERY, self.memory.look),
             PeriodicJob("see whether the disk has room", PROBE_SECONDS, self.check_disk),
+            PeriodicJob("keep descriptors back", ASK_SECONDS, self.keep_descriptors),
+            PeriodicJob("compact quiet chats", LOOK_SECONDS, self.summaries.look),
             PeriodicJob("see whether the model is back", ASK_SECONDS, self.check_model),
             PeriodicJob("look after MCP servers", ASK_SECONDS, self.check_servers),
             PeriodicJob("keep what was learnt of models", 2 * ASK_SECONDS, self.learned.save),
@@ -64,7 +69,7 @@ class Maintenance:
         self._tell("disk", "disk_full", "disk_again", trouble)
         if trouble:
             return  # operators were told of that
-        self._tell("journal", "journal", "journal_again", self.event_log.trouble)
+        self._tell("chat log", "chat_log", "chat_log_again", self.event_log.trouble)
         space = self.reserve.space
         if space is None:
             return
@@ -76,6 +81,17 @@ class Maintenance:
                 break
             if space.share >= share * WELL_AGAIN:
                 self.alerts.end(subject, sentence("operators.disk_low_again", share=share, **figures))
+
+    async def keep_descriptors(self) -> None:
+        """Fill up what writes can have where the process has no descriptor left."""
+        if used := await asyncio.to_thread(RESERVE.fill):
+            self.log.write(
+                "connections",
+                "there were no descriptors left; some that were kept back have been used",
+                level="warn",
+                used=used,
+                most=limit(),
+            )
 
     async def check_model(self) -> None:
         """Ask a model that was away, so that its return is seen without traffic."""

@@ -56,7 +56,7 @@ class SessionMemory:
     """The items of each section. The one that was written, replaced or used longest ago stands first."""
 
     happened: tuple[str, ...] = ()
-    """What the summary before told of it: it goes into the next one."""
+    """Items of the summary before, which go into the next one."""
     facts: tuple[str, ...] = ()
     decisions: tuple[str, ...] = ()
     preferences: tuple[str, ...] = ()

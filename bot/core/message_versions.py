@@ -55,11 +55,6 @@ def stops(stop: Inbound, other: Inbound) -> bool:
     return other.person == stop.person and reaches(stop, other)
 
 
-def stops_below(stop: Inbound, other: Inbound) -> bool:
-    """True where a waiting inbound of the same person is in a thread of the stop's place."""
-    return other.person == stop.person and is_thread_of(stop, other.chat_key)
-
-
 def is_thread_of(stop: Inbound, place: ChatKey) -> bool:
     """True where this is a thread of the stop's place."""
     return place != stop.chat_key and stop.chat_key.contains(place)

@@ -213,7 +213,7 @@ def in_words(plan: Plan) -> str:
 
 
 def said(when: str) -> str:
-    """What was asked for as a `contracts.jobs.JobRequest` has it, as people read it; a single time stands as it is."""
+    """Words for people for the time of a `contracts.jobs.JobRequest`; a single time stands as it is."""
     try:
         plan = read(when, zone="UTC", now=0, least=0)
     except errors.ToolInputInvalid:

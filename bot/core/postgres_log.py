@@ -240,7 +240,7 @@ class PostgresLog(SqlLog):
             yield self._db
         self._proven = True
 
-    def _again(self, refusal: Exception) -> bool:  # noqa: ARG002
+    def _again(self, error: Exception) -> bool:  # noqa: ARG002 - it knows from the session
         """Once, in a new session, where the one that was there is lost. A commit of unknown outcome changes nothing the second time."""
         db, self._db = self._db, None
         again, self._proven = self._proven and db is not None and db.lost, False

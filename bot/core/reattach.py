@@ -30,8 +30,6 @@ SHARE = 0.1
 """The part of the window that it may take."""
 SOFT_SHARE = 4
 """And no more than a fourth of what a history may grow to: it would be compacted again at once."""
-IDLE_SHARE = 4
-"""In a quiet chat a fourth of that, since most of its compactions are such, and it may go on with something else."""
 POINTERS = 20
 """The newest of them, and of other names."""
 FILES = 3
@@ -54,7 +52,7 @@ class DroppedMessages:
     kept: Sequence[Message]
 
     def names(self) -> dict[str, dict[str, Any]]:
-        """What the model worked with and sees no more, by kind and name, the newest last: of an artifact its lines, of a file
+        """Things that the model worked with and sees no more, by kind and name, the newest last: of an artifact its lines, of a file
         the arguments with which it was read.
         """
         found: dict[str, dict[str, Any]] = {_ARTIFACTS: {}, _SKILLS: {}, _TOOLS: {}, _FILES: {}}

@@ -10,52 +10,19 @@ import functools
 import itertools
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import replace
 
 from bot import errors
-from bot.contracts.archive import ArchiveKey
 from bot.contracts.base import Json, Message
 from bot.contracts.model import ModelRequest
 from bot.contracts.provenance import ORIGIN, unpacked
 from bot.contracts.tools import ToolCall, ToolResult
-from bot.contracts.transcript import MessageEvent
 from bot.core import blocks, view
 from bot.core.validate import SERVER_CALLS, block_problem, is_server_result, validate
 
 UNANSWERED = "Interrupted by a restart: nothing is known of this call. It may have run, or not."
 LOST = "(A message that stood here could not be read.)"
 GO_ON = "Please go on."
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A message with the uuid of its transcript line."""
-
-    uuid: str
-    message: Message
-    redacted: bool = False
-    """True if what was said in it was removed."""
-    unquoted: frozenset[str] = frozenset()
-    """Ids of messages that it quotes without their words."""
-    adopted: ArchiveKey | None = None
-    """The line of the archive that it was taken from."""
-    calls: str | None = None
-    """The uuid of the message whose calls it answers, where it was mended (`bot.core.repair`): it is on file nowhere."""
-
-    @classmethod
-    def of(cls, uuid: str, said: MessageEvent) -> Self:
-        """The message of a line."""
-        return cls(uuid, said.message, unquoted=frozenset(said.unquoted), adopted=said.adopted)
-
-
-def without_thinking(entries: Iterable[Entry]) -> tuple[Entry, ...]:
-    """The entries without their thinking blocks; one that held nothing else goes."""
-    return tuple(
-        entry if message is entry.message else replace(entry, message=message)
-        for entry in entries
-        for message in blocks.without_thinking([entry.message])
-    )
 
 
 def sound(request: ModelRequest, *, paused: bool = False) -> tuple[ModelRequest, str | None]:
@@ -78,56 +45,31 @@ def sound(request: ModelRequest, *, paused: bool = False) -> tuple[ModelRequest,
 
 def mended(messages: Iterable[Message]) -> list[Message]:
     """Valid messages; they may end with the assistant."""
-    return [entry.message for entry in mended_entries([Entry("", message) for message in messages])]
-
-
-def mended_entries(
-    entries: Sequence[Entry], seen: set[str] | None = None, *, running: bool = False
-) -> tuple[Entry, ...]:
-    """The same for what is kept. What is added has the uuid of what it belongs to, with a `+`.
-
-    `seen` are the ids of tool calls that stand before these messages; theirs are added. Of a `running` turn the calls
-    of the last step may still be answered, those of the provider's own tools too: it may have paused.
-    """
-    known: set[str] = set() if seen is None else seen
-    clean = [entry for raw in entries for entry in _clean(raw, known)]
-    kept: list[Entry] = []
-    runs = [list(run) for _, run in itertools.groupby(clean, key=lambda entry: entry.message["role"])]
+    before, known = list(messages), set[str]()
+    clean = [message for raw in before for message in _clean(raw, known)]
+    kept: list[Message] = []
+    runs = [list(run) for _, run in itertools.groupby(clean, key=lambda message: message["role"])]
     calls: list[ToolCall] = []
-    asked = ""
-    for at, run in enumerate(runs):
-        if run[0].message["role"] == "assistant":
-            answer = _answer(run, goes_on=running and at + 1 == len(runs))
-            calls = blocks.tool_calls(answer[-1].message["content"]) if answer else []
+    for run in runs:
+        if run[0]["role"] == "assistant":
+            answer = _answer(run)
+            calls = blocks.tool_calls(answer[-1]["content"]) if answer else []
             kept += answer
-            if calls:
-                asked = answer[-1].uuid
-                if at + 1 == len(runs) and not running:
-                    kept.append(Entry(f"{asked}+", _results(calls, {}), calls=asked))
         else:
-            kept += _answered(run, calls, asked)
+            kept += _answered(run, calls)
             calls = []
-    if kept and kept[0].message["role"] == "assistant":
-        kept.insert(0, Entry(f"{kept[0].uuid}+", _user(LOST)))
-    return _without_loose_thinking(entries, kept)
-
-
-def call_ids(messages: Iterable[Message]) -> set[str]:
-    """The ids of every tool call in valid messages, those that a server carries out too."""
-    return {
-        str(block.get("id"))
-        for message in messages
-        for block in message["content"]
-        if block["type"] == "tool_use" or block["type"] in SERVER_CALLS
-    }
+    if calls:
+        kept.append(_results(calls, {}))
+    if kept and kept[0]["role"] == "assistant":
+        kept.insert(0, _user(LOST))
+    return _without_loose_thinking(before, kept)
 
 
 # ------------------------------------------------------------ one message
 
 
-def _clean(entry: Entry, seen: set[str]) -> Iterator[Entry]:
+def _clean(message: Message, seen: set[str]) -> Iterator[Message]:
     """The message without what may not stand in it; in two, where results and other words stood in one."""
-    message = entry.message
     role, content = message.get("role"), message.get("content")
     if role not in {"user", "assistant"}:
         return
@@ -138,13 +80,12 @@ def _clean(entry: Entry, seen: set[str]) -> Iterator[Entry]:
     kept = [block for block in content if block_problem(block, role) is None and _first(block, seen)]
     results = [block for block in kept if block["type"] == "tool_result"]
     if 0 < len(results) < len(kept):
-        yield replace(entry, message={**message, "content": results})
-        rest = [block for block in kept if block["type"] != "tool_result"]
-        yield replace(entry, uuid=f"{entry.uuid}+", message={**message, "content": rest})
+        yield {**message, "content": results}
+        yield {**message, "content": [block for block in kept if block["type"] != "tool_result"]}
     elif kept and content is message["content"] and len(kept) == len(content):
-        yield entry
+        yield message
     elif kept:
-        yield replace(entry, message={**message, "content": kept})
+        yield {**message, "content": kept}
 
 
 def _first(block: Json, seen: set[str]) -> bool:
@@ -160,67 +101,59 @@ def _first(block: Json, seen: set[str]) -> bool:
 # ------------------------------------------------------------ what the assistant said, up to the next user message
 
 
-def _answer(run: Sequence[Entry], *, goes_on: bool) -> list[Entry]:
-    """The messages of one answer: pieces of one that called tools are one, and each call of a server has its result, but
-    at the end of one that `goes_on`.
-    """
-    entries = list(run)
-    if any(blocks.tool_calls(entry.message["content"]) for entry in entries[:-1]):
-        content = [block for entry in entries for block in entry.message["content"]]
-        told = [unpacked(entry.message[ORIGIN]) for entry in entries if ORIGIN in entry.message]
+def _answer(run: Sequence[Message]) -> list[Message]:
+    """The messages of one answer: pieces of one that called tools are one, and each call of a server has its result."""
+    messages = list(run)
+    if any(blocks.tool_calls(message["content"]) for message in messages[:-1]):
+        content = [block for message in messages for block in message["content"]]
+        told = [unpacked(message[ORIGIN]) for message in messages if ORIGIN in message]
         origin = {ORIGIN: functools.reduce(operator.or_, told).packed()} if told else {}
-        entries = [replace(entries[0], message={**entries[0].message, **origin, "content": content})]
-    entries = _server_pairs(entries, goes_on=goes_on)
-    while entries:
-        last = entries.pop()
-        content = blocks.sayable(last.message["content"], paused=goes_on)
-        if len(content) == len(last.message["content"]):
-            return [*entries, last]
+        messages = [{**messages[0], **origin, "content": content}]
+    messages = _server_pairs(messages)
+    while messages:
+        last = messages.pop()
+        content = blocks.sayable(last["content"])
+        if len(content) == len(last["content"]):
+            return [*messages, last]
         if content:
-            return [*entries, replace(last, message={**last.message, "content": content})]
+            return [*messages, {**last, "content": content}]
     return []
 
 
-def _server_pairs(entries: Sequence[Entry], *, goes_on: bool) -> list[Entry]:
+def _server_pairs(messages: Sequence[Message]) -> list[Message]:
     asked: dict[str, int] = {}
     paired: set[int] = set()
-    last = sum(len(entry.message["content"]) for entry in entries[:-1])
-    for at, block in enumerate(block for entry in entries for block in entry.message["content"]):
+    for at, block in enumerate(block for message in messages for block in message["content"]):
         if block["type"] in SERVER_CALLS:
             asked[str(block.get("id"))] = at
         elif is_server_result(block) and str(block.get("tool_use_id")) in asked:
             paired |= {asked.pop(str(block["tool_use_id"])), at}
         elif not is_server_result(block):
             paired.add(at)
-    if goes_on:
-        paired |= {at for at in asked.values() if at >= last}
     places = itertools.count()
-    return _filtered(entries, lambda entry: [b for b in entry.message["content"] if next(places) in paired])
+    return _filtered(messages, lambda _: next(places) in paired)
 
 
 # ------------------------------------------------------------ what follows it
 
 
-def _answered(run: Sequence[Entry], calls: Sequence[ToolCall], asked: str) -> list[Entry]:
-    """User messages after these calls of the message `asked`: their results first, all of them in one message, and no
-    others.
-    """
+def _answered(run: Sequence[Message], calls: Sequence[ToolCall]) -> list[Message]:
+    """User messages after these calls: their results first, all of them in one message, and no others."""
     found: dict[str, Json] = {}
-    for entry in run:
-        for block in entry.message["content"]:
+    for message in run:
+        for block in message["content"]:
             if block["type"] == "tool_result":
                 found.setdefault(block["tool_use_id"], block)
     if not calls:
         return _spoken(run)
-    given = [str(block.get("tool_use_id")) for block in run[0].message["content"]]
+    given = [str(block.get("tool_use_id")) for block in run[0]["content"]]
     if sorted(given) == sorted(call.id for call in calls):
         return [run[0], *_spoken(run[1:])]
-    uuid = run[0].uuid if blocks.is_results(run[0].message) else f"{run[0].uuid}+"
-    return [Entry(uuid, _results(calls, found), calls=asked), *_spoken(run)]
+    return [_results(calls, found), *_spoken(run)]
 
 
-def _spoken(run: Sequence[Entry]) -> list[Entry]:
-    return _filtered(run, lambda entry: [b for b in entry.message["content"] if b["type"] != "tool_result"])
+def _spoken(run: Sequence[Message]) -> list[Message]:
+    return _filtered(run, lambda block: block["type"] != "tool_result")
 
 
 def _results(calls: Sequence[ToolCall], found: dict[str, Json]) -> Message:
@@ -231,25 +164,25 @@ def _results(calls: Sequence[ToolCall], found: dict[str, Json]) -> Message:
 # ------------------------------------------------------------ the whole
 
 
-def _without_loose_thinking(before: Sequence[Entry], after: Sequence[Entry]) -> tuple[Entry, ...]:
+def _without_loose_thinking(before: Sequence[Message], after: Sequence[Message]) -> list[Message]:
     """The messages without the thinking that stands at or behind the first place that was mended."""
     same = 0
-    while same < min(len(before), len(after)) and before[same].message is after[same].message:
+    while same < min(len(before), len(after)) and before[same] is after[same]:
         same += 1
     if same == len(before) == len(after):
-        return tuple(after)
-    return (*after[:same], *without_thinking(after[same:]))
+        return list(after)
+    return [*after[:same], *blocks.without_thinking(after[same:])]
 
 
-def _filtered(entries: Sequence[Entry], content_of: Callable[[Entry], list[Json]]) -> list[Entry]:
-    """The entries with other content, where it is other; one that holds nothing any more goes."""
+def _filtered(messages: Sequence[Message], stays: Callable[[Json], bool]) -> list[Message]:
+    """The messages with the blocks that stay; one that holds nothing any more goes."""
     kept = []
-    for entry in entries:
-        content = content_of(entry)
-        if len(content) == len(entry.message["content"]):
-            kept.append(entry)
+    for message in messages:
+        content = [block for block in message["content"] if stays(block)]
+        if len(content) == len(message["content"]):
+            kept.append(message)
         elif content:
-            kept.append(replace(entry, message={**entry.message, "content": content}))
+            kept.append({**message, "content": content})
     return kept
 
 

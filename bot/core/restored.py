@@ -1,4 +1,4 @@
-"""What a restored log had open is closed once, at the first start: it may have been done after the backup."""
+"""Closes what a restored log has open, once, at the first start: it may have been done after the backup."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def close_open(
     await chats.get(NO_CHAT)
     chats.append(*facts, Fact(NO_CHAT, events.FactSet(RESTORED, RESTORED, None)))
     await event_log.committed(patient=False)
-    alerts.tell(RESTORED, sentence("operators.journal_gone"))
+    alerts.tell(RESTORED, sentence("operators.chat_log_restored"))
 
 
 def _ends(chat: Chat) -> Iterator[tuple[events.EventData, str | None]]:

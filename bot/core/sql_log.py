@@ -33,7 +33,7 @@ READ = "SELECT id, seq, turn, person, kind, at, data FROM events WHERE chat = ? 
 NAMING = "SELECT id, seq, turn, person, kind, at, data, chat FROM events WHERE (chat = ? OR substr(chat, 1, ?) = ?) AND (%s) ORDER BY n"
 CHAT_OF = "SELECT chat FROM events WHERE id >= ? AND (id = ? OR turn = ?) ORDER BY id LIMIT 1"
 """Both are ULIDs: what belongs to a request was appended after it was made."""
-USAGE = """SELECT coalesce(sum(answered), 0), 0, coalesce(sum(calls), 0), coalesce(sum(unpriced), 0), coalesce(sum(input), 0),
+USAGE = """SELECT coalesce(sum(answered), 0), coalesce(sum(calls), 0), coalesce(sum(unpriced), 0), coalesce(sum(input), 0),
 coalesce(sum(cache_read), 0), coalesce(sum(cache_write), 0), coalesce(sum(output), 0), coalesce(sum(cost), 0.0) FROM usage WHERE chat = ?"""
 OLDER = """SELECT (SELECT seq FROM events WHERE chat = ? ORDER BY seq LIMIT 1),
 (SELECT seq FROM events WHERE chat = ? AND at >= ? ORDER BY seq LIMIT 1), (SELECT seq + 1 FROM events WHERE chat = ? ORDER BY seq DESC LIMIT 1)"""
@@ -66,9 +66,9 @@ class SqlLog(ABC):
     """`EventLog` by statements that SQLite and PostgreSQL take. A subclass gives the sessions, and tells refusals apart."""
 
     refusals: ClassVar[tuple[type[Exception], ...]]
-    """What the database raises where it cannot be used."""
+    """Errors of a database that cannot be used now."""
     conflicts: ClassVar[tuple[type[Exception], ...]]
-    """What it raises for events that it will never take."""
+    """Errors for events that it will never take."""
 
     def __init__(
         self,
@@ -103,8 +103,8 @@ class SqlLog(ABC):
         """The result of work with the session that reads, on its thread. Raises `errors.StorageError`."""
 
     @abstractmethod
-    def _again(self, refusal: Exception) -> bool:
-        """True where a refused transaction is tried again at once."""
+    def _again(self, error: Exception) -> bool:
+        """True where a transaction that was refused with this error is tried again at once."""
 
     @abstractmethod
     def _end(self) -> None:

@@ -18,7 +18,7 @@ from bot.contracts.environment import Log as OperatorLog
 from bot.contracts.identity import ChatKey
 from bot.core.events import Codec
 from bot.core.sql_log import CONTENT, CURSOR, FACT, Alert, SqlLog
-from bot.disk_reserve import DiskReserve
+from bot.disk_reserve import FULL, DiskReserve
 
 FILE = "shipmate.db"
 NO_ROOM = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE})
@@ -78,6 +78,7 @@ PRAGMAS = (
     "journal_size_limit = 67108864",
 )
 
+_NEWER = "the log has version {}, which is that of a newer one; run that, or put a backup in its place"
 _R = TypeVar("_R")
 
 
@@ -157,8 +158,9 @@ class SqliteLog(SqlLog):
             self._writer, lambda: self._opened().execute(checkpoint).fetchone()
         )
 
-    def _again(self, refusal: Exception) -> bool:
-        return getattr(refusal, "sqlite_errorcode", 0) in NO_ROOM and self._reserve.give()
+    def _again(self, error: Exception) -> bool:
+        full = getattr(error, "sqlite_errorcode", 0) in NO_ROOM or getattr(error, "errno", None) in FULL
+        return full and self._reserve.give()
 
     def _open(self) -> None:
         """Open it for writing, on the writer's thread; on a full disk in the room of the reserve."""
@@ -192,9 +194,7 @@ def _wrong(path: Path) -> str:
         with contextlib.closing(sqlite3.connect(path, timeout=5.0)) as db:
             (version,) = db.execute("PRAGMA user_version").fetchone()
             if version > VERSION:
-                raise errors.StorageError(
-                    f"the log has version {version}, which is that of a newer one; run that, or put a backup in its place"
-                )
+                raise errors.StorageError(_NEWER.format(version))
             (found,) = db.execute("PRAGMA quick_check(1)").fetchone()
     except sqlite3.DatabaseError as error:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF not in {
@@ -273,10 +273,13 @@ def _rows(old: sqlite3.Connection, table: str) -> Iterator[tuple[object, ...]]:
 
 
 def damage(path: Path) -> str:
-    """The first damage of a database, which stays as it is; "" where it is whole. Blocking."""
+    """The first damage of a database, which stays as it is, or that a later version has written this log; "" where it is whole. Blocking."""
     try:
         address = f"{path.absolute().as_uri()}?mode=ro"
         with contextlib.closing(sqlite3.connect(address, uri=True, timeout=30.0)) as db:
+            (version,) = db.execute("PRAGMA user_version").fetchone()
+            if path.name == FILE and version > VERSION:
+                return _NEWER.format(version)
             (found,) = db.execute("PRAGMA integrity_check(1)").fetchone()
     except sqlite3.Error as error:
         return str(error)

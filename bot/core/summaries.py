@@ -19,10 +19,9 @@ from bot.contracts.base import Message
 from bot.contracts.environment import Clock, Ids, Log, OperatorNotices, ends_within
 from bot.contracts.identity import ChatKey
 from bot.contracts.provenance import NOBODYS, unpacked
-from bot.contracts.transcript import Maker
 from bot.core import compaction, events, forks, memory
 from bot.core.chat import Chat
-from bot.core.fit import Fit
+from bot.core.fit import COLD_AFTER, Fit
 from bot.core.found_tools import PutBack
 from bot.core.memory import MemoryInvalid, SessionMemory
 from bot.tools.permissions import taint
@@ -32,6 +31,11 @@ WAIT_SECONDS = 15.0
 """Max seconds that a compaction waits for the memory that is being written, and a turn for a compaction."""
 ENOUGH = 0.5
 """Min part of what should go that the memory knows: else a summary is worth its price."""
+IDLE_AFTER = COLD_AFTER - 30.0
+IDLE_UNTIL = COLD_AFTER - 5.0
+"""Seconds of quiet between which a chat is compacted: reading it once more is still cheap, and its next turn begins with little."""
+LOOK_SECONDS = 10.0
+"""Interval between two looks at which chats are quiet, shorter than that time."""
 MOST_CHATS = 2_000
 """Limit of chats of which is remembered how they ask."""
 FAILED = (errors.ShipmateError, MemoryInvalid)
@@ -131,27 +135,41 @@ class Summaries:
     def turn_ended(self, chat: Chat) -> None:
         """A turn has ended: what is due begins beside whatever comes next."""
         work, over = self._of(chat), chat.context.over_cap()
-        fit = work.fit
-        if fit is None or self.file is None or not fit.limits.compaction.enabled:
+        fit, file = work.fit, self.file
+        if fit is not None and fit.limits.compaction.enabled:
+            if work.compacting is not None or (fit.tokens() > fit.budget().limit and self._begin(fit)):
+                return
+        else:
+            file = None
+        if fit is None or file is None:
             if over:
                 self.append(chat, events.Cut(tuple(over), chat.context.head, "message_cap"))
-            return
-        if work.compacting is not None:
-            return
-        if fit.tokens() > fit.budget().limit and self._begin(fit):
-            return
-        if over and work.writing is None and self._knows(chat, over):
+        elif over and work.writing is None and self._knows(chat, over):
             work.compacting = self._task(chat, self._compact(fit, "message_cap", over))
         elif work.writing is None and self._enough_is_new(fit, over_cap=bool(over)):
             self._begin_memory(fit)
 
-    def _begin(self, fit: Fit) -> bool:
+    async def look(self) -> None:
+        """Compact the chats that have been quiet for so long that the provider is about to forget them."""
+        now = self.clock.now()
+        for work in [*self._work.values()]:
+            fit = work.fit
+            if fit is None or work.compacting is not None or fit.chat.turn is not None:
+                continue
+            policy, context = fit.limits.compaction, fit.context
+            quiet = context.asked_at is not None and IDLE_AFTER <= now - context.asked_at < IDLE_UNTIL
+            due = quiet and context.cached and policy.enabled and policy.idle
+            if due and fit.tokens() > policy.idle_above:
+                self._begin(fit, "idle")
+
+    def _begin(self, fit: Fit, reason: str = "size") -> bool:
         """Compact beside, where there is enough to gain and it has not failed again and again."""
         chat = fit.chat
-        work, dropped = self._of(chat), self._border(fit, _keep(fit))
+        keep = min(compaction.IDLE_KEEPS, _keep(fit)) if reason == "idle" else _keep(fit)
+        work, dropped = self._of(chat), self._border(fit, keep)
         if work.breaker.open or fit.measure(_messages(chat, dropped)) < compaction.WORTH:
             return False
-        work.compacting = self._task(chat, self._compact(fit, "size", dropped))
+        work.compacting = self._task(chat, self._compact(fit, reason, dropped))
         return True
 
     # ------------------------------------------------------------ compaction
@@ -221,7 +239,7 @@ class Summaries:
         dropped: Sequence[int],
         focus: str,
         current: Sequence[Message],
-    ) -> tuple[events.Cut, Maker]:
+    ) -> tuple[events.Cut, compaction.Maker]:
         """The change in which a summary stands for it, which is the memory from now on; and who made it."""
         chat = fit.chat
         newest = _newest(chat)

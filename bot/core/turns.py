@@ -116,7 +116,7 @@ class Turns:
             said = await user_message(
                 request, agent, seen, wrong, news if opens else {}, begins=opens and not seen
             )
-            return events.Told(said.message, (inbound.request_id,), tuple(one.request_id for one in edits))
+            return events.Told(said, (inbound.request_id,), tuple(one.request_id for one in edits))
 
         async def found(
             seen: Sequence[Message], results: Message, touched: Sequence[Path]

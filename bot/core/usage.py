@@ -1,4 +1,4 @@
-"""What the model is used for: an event for each of its calls, and sums of them that outlive the events.
+"""Usage of the model: an event for each of its calls, and sums of them that outlive the events.
 
 The sums are tables beside the log, in its database, which itself keeps them as events come in: by hour, chat, person, model
 and purpose. What is erased goes from them by `chat` and `person`; retention leaves them.

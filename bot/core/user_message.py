@@ -15,7 +15,6 @@ from bot.contracts.inbound import Inbound, Quoted, ShownFile
 from bot.contracts.memory_files import MemoryOwner
 from bot.contracts.provenance import ANYBODYS, NOBODYS, ORIGIN, SOURCES, WORKSPACES
 from bot.contracts.tools import PICTURES
-from bot.contracts.transcript import MessageEvent
 from bot.core import blocks, found_tools, prompt
 from bot.core.agent_deps import AgentDeps
 from bot.core.instructions import Contents, Nested
@@ -41,7 +40,7 @@ async def user_message(
     news: Mapping[str, str] = prompt.NO_NEWS,
     *,
     begins: bool = False,
-) -> MessageEvent:
+) -> Message:
     """The message of a new user turn, without our secrets. The person's own instructions go with it, unless the model sees them already
     in what it has `seen`; and so do what went `wrong` just before and the surroundings that have changed (`news`), and the notes
     where a conversation `begins`.
@@ -50,7 +49,7 @@ async def user_message(
     if inbound is None:
         return _said(prompt.user_message(request, now, fresh_nonce(deps), wrong=wrong, news=news), deps)
     seen = list(seen)
-    request, hidden = await _without_removed(request, inbound, deps.archive, seen)
+    request = await _without_removed(request, inbound, deps.archive, seen)
     changed = await sent_at(deps.archive, inbound)
     words = await deps.prompts.of_person(inbound)
     own = prompt.for_person(deps.redact(words)) if words else None
@@ -71,7 +70,6 @@ async def user_message(
             zone=zone(),
         ),
         deps,
-        hidden,
     )
 
 
@@ -144,21 +142,19 @@ def _tags_in(seen: Iterable[Message]) -> set[tags.Tag]:
     return {tag for message in seen for tag in tags.of(message) if tag is not None}
 
 
-def _said(message: Message, deps: AgentDeps, unquoted: Iterable[str] = ()) -> MessageEvent:
+def _said(message: Message, deps: AgentDeps) -> Message:
     """Replace secrets in a message: instructions and scheduled prompts may hold some, messages of a channel hold none any more."""
-    clean = {**message, "content": blocks.redacted(message["content"], deps.redact)}
-    return MessageEvent(role="user", message=clean, unquoted=tuple(sorted(unquoted)))
+    return {**message, "content": blocks.redacted(message["content"], deps.redact)}
 
 
 async def _without_removed(
     request: TurnRequest, inbound: Inbound, archive: Archive, seen: Iterable[Message]
-) -> tuple[TurnRequest, set[str]]:
-    """The request without what is quoted of removed messages, and their ids: platforms go on quoting what was removed here
+) -> TurnRequest:
+    """The request without what is quoted of removed messages: platforms go on quoting what was removed here
     alone. If the archive cannot tell what was, nothing is quoted. Of our own messages the words that the model has `seen` there count once.
     """
-    hidden = set[str]()
     if not request.context and not inbound.quoted:
-        return request, hidden
+        return request
     try:
         gone = {one for line in await archive.removals(inbound.chat_key) for one in _ids_of(line)}
     except errors.StorageError:
@@ -168,12 +164,10 @@ async def _without_removed(
         if gone is not None and one.message_id not in gone:
             again = one.from_self and one.words_of is None and taint.says(seen, one.text)
             return one.model_copy(update={"words_of": ()}) if again else one
-        if one.message_id is not None:
-            hidden.add(one.message_id)
         return one.model_copy(update={"text": REMOVED})
 
     quoting = inbound.model_copy(update={"quoted": tuple(map(shown, inbound.quoted))})
-    return replace(request, context=tuple(map(shown, request.context)), inbound=quoting), hidden
+    return replace(request, context=tuple(map(shown, request.context)), inbound=quoting)
 
 
 async def sent_at(archive: Archive, inbound: Inbound) -> int | None:

@@ -38,7 +38,7 @@ FIGURES: Mapping[str, tuple[str, str]] = {
     "shipmate_part_ok": ("1 if a part of /readyz is well.", "part"),
     "shipmate_log_dropped_lines_total": ("Lines of the log that could not be written.", ""),
 }
-"""What `Figures` has: its meaning, and the name of its label, "" without one."""
+"""Metrics of `Figures`: the meaning, and the name of its label, "" without one."""
 
 Figures = Mapping[str, float | Mapping[str, float] | None]
 """Values by the names of `FIGURES`, by label where there is one; None is not known."""

@@ -19,7 +19,7 @@ _PIXELS_PER_TOKEN = 750
 _MOST_TOKENS = 1_600
 _START_OF_FRAME = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _HEIF = frozenset({b"avif", b"heic", b"heim", b"heis", b"heix", b"hevc", b"hevx", b"mif1", b"msf1"})
-"""What phones take: shown as a JPEG."""
+"""Forms that phones take pictures in: shown as a JPEG."""
 _ALONE = frozenset({0x01, *range(0xD0, 0xD9)})
 """Marks of a JPEG without a length behind them."""
 

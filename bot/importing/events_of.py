@@ -45,7 +45,7 @@ _FILES: TypeAdapter[StoredFile] = TypeAdapter(StoredFile)
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What is read: the journal, and the files beside it."""
+    """The input: the journal of 0.1, and the files beside it."""
 
     db: sqlite3.Connection
     home: Path
@@ -71,7 +71,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class _Fact:
-    """What was true at a time. `made_from` names the row or line."""
+    """An event to be, with its time. `made_from` names the row or line."""
 
     at: float
     data: EventData
@@ -461,7 +461,7 @@ def _answered(line: Json, meta: Json, raw: bytes) -> Iterator[_Fact]:
 
 
 def _memory(source: Source, chat: ChatKey, at: float) -> Iterator[_Fact]:
-    """What is remembered of a chat. How far it reaches is not known."""
+    """The memory of a chat. How far it reaches is not known."""
     folder = source.home / "memory" / file_names.encode(chat)
     with contextlib.suppress(OSError, ValueError):  # there is none, or nothing that can be read
         words = (folder / "session.md").read_text("utf-8")

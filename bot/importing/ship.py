@@ -29,7 +29,7 @@ BACKUP = "before-0.2"
 CLEAN = "clean"
 """The file in it that says that a process has run on what was imported, to its clean end."""
 MOVED = ("chats", "transcripts", "index.db", "usage.db", "cache", JOURNAL)
-"""What 0.1 wrote and nothing reads any more; the journal last, since it says that there is something to move."""
+"""Files of 0.1 that nothing reads any more; the journal last, since it says that there is something to move."""
 SUFFIXES = ("", "-wal", "-shm")
 
 

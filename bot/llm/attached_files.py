@@ -35,7 +35,7 @@ class AttachedFiles(ModelWrapper):
         self._artifacts = artifacts
         self._log = log
         self._sees: dict[str, bool] = {}
-        """What is known of models."""
+        """True of models that see pictures, as far as that is known."""
         self._refused: dict[tuple[str, str], ChatKey | None] = {}
         """Files that were refused, by model and artifact, with their chats."""
 

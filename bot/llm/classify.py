@@ -49,13 +49,13 @@ UNKNOWN = _re(
     r"|(?:not have access to|access denied to|no access to) (?:the )?model"
 )
 FILES = _re(r"image|picture|pdf|document|media|vision|multimodal|content.type")
-"""What a refusal says that is one of files."""
+"""Words of a refusal that is one of files."""
 BLIND = _re(
     r"(?:not|n't) (?:support|accept|take) (?:the |any )?(?:image|picture|pdf|document|media|vision|multimodal)(?! (?:format|type))"
     r"|(?:image|picture|pdf|document|vision|multimodal)s?(?: inputs?| content| blocks?)? (?:is|are) not (?:supported|enabled)"
     r"|not a (?:vision|multimodal)|at most 0 image|does not match any of the expected tags|unknown variant"
 )
-"""What one of them says that holds of every file."""
+"""Words of one that holds of every file."""
 _PLACE = re.compile(r"messages\.(\d+)\.content\.(\d+)")
 OUTPUT = _re(
     r"max_tokens: \d+ > <limit>|maximum allowed number of output tokens"

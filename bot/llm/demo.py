@@ -41,7 +41,7 @@ _PLAINLY = re.compile(
     r"|(?P<files>\b(?:list|which|what)\b.{0,12}\bfiles\b)|(?P<files_zh>有哪些文件|列出文件)",
     re.IGNORECASE | re.DOTALL,
 )
-"""What the demo understands; what a name has behind `_` tells apart forms of the same."""
+"""Sentences that the demo understands; what a name has behind `_` tells apart forms of the same."""
 _THREE = ("List the files", "Look at README", "Which skills are there?")
 _THREE_CHINESE = ("列出文件", "看看 README", "有哪些技能？")
 _QUOTED = re.compile(r"""["“”«»「『]([^"“”«»「」『』\n]{1,80})["“”«»」』]|(?<!\w)'([^'\n]{1,80})'(?!\w)""")
@@ -73,7 +73,7 @@ class DemoTurn:
 
     @property
     def plainly(self) -> dict[str, str]:
-        """What is asked for in words that the demo understands: the parts of `_PLAINLY` by name."""
+        """Requests in words that the demo understands: the parts of `_PLAINLY` by name."""
         match = _PLAINLY.search(self.words.strip())
         found = match.groupdict() if match else {}
         return {name.partition("_")[0]: words.strip() for name, words in found.items() if words is not None}
@@ -458,7 +458,7 @@ def _reply_text(turn: DemoTurn, tools: set[str]) -> str:
 
 
 def _outcome(turn: DemoTurn) -> str:
-    """What became of the calls of a plain request."""
+    """Words for the outcome of the calls of a plain request."""
     parts = [say("no_commands", turn.words)] if _no_commands(turn) else []
     if turn.called("list_dir") and "look" in turn.plainly and not turn.called("read_file"):
         parts.append(say("no_file", turn.words).format(turn.plainly["look"]))

@@ -59,16 +59,6 @@ _DATED = re.compile(r"(?:-latest|[-@]\d{8})?")
 
 
 @dataclass(frozen=True, slots=True)
-class PrefixCost:
-    """Cost of a part of a prompt in the next request, in US dollars."""
-
-    write: float
-    """If it has changed and is written to the cache anew."""
-    read: float
-    """If it has not changed and is read from the cache."""
-
-
-@dataclass(frozen=True, slots=True)
 class PriceTable:
     """Prices by the names of models, with `own` before those of the table.
 
@@ -112,17 +102,6 @@ class PriceTable:
         """Return the price of a million tokens of input and of output in US dollars; None if the model's price is unknown."""
         price = self._price(model, 0)
         return None if price is None else (price.input, price.output)
-
-    def prefix_cost(self, model: str, tokens: int, *, prompt: int | None = None) -> PrefixCost | None:
-        """Return the cost of `tokens` of a prefix; None if the model's price is unknown. `prompt` is the size of the whole
-        request, which decides the price of some models.
-        """
-        price = self._price(model, tokens if prompt is None else prompt)
-        if price is None:
-            return None
-        return PrefixCost(
-            price.of(Usage(cache_write_tokens=tokens)), price.of(Usage(cache_read_tokens=tokens))
-        )
 
     def _price(self, model: str, prompt: int) -> Price | None:
         for prices in (self.own, PRICES):

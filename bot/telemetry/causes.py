@@ -21,7 +21,7 @@ LONGEST = 400
 MOST = 20_000
 """Limit of counts that are kept, by hour; the oldest go first."""
 _VARIABLE = re.compile(r"\b[0-9A-HJKMNP-TV-Z]{26}\b|\b[0-9a-f]{8,}\b|\d+(?:[.,]\d+)*")
-"""What differs between two lines of one cause: ids and numbers."""
+"""Ids and numbers, in which two lines of one cause differ."""
 
 Line = Mapping[str, Any]
 

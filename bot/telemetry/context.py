@@ -18,7 +18,7 @@ class Running:
     task: str | None = None
     """The subagent at work, by the id of its task."""
     person: UserRef | None = None
-    """Who caused it."""
+    """The person who caused it."""
 
 
 _running: ContextVar[Running] = ContextVar("running", default=Running())  # noqa: B039 (frozen)

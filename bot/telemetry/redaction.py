@@ -91,7 +91,7 @@ _RENDERED = re.compile(
     f"|[{re.escape(_SIGNS + _CONTROLS)}{text.INVISIBLE}\x80-\x9f]"
 )
 _AROUND = " \t\r\n!\"#$%&'()*,.:;<=>?@[\\]^`{|}~"
-"""What may stand around the lines of text that was wrapped: white space, quotes, bars of tables, marks of lists."""
+"""Characters around the lines of text that was wrapped: white space, quotes, bars of tables, marks of lists."""
 _WRAPS = re.compile(
     rf"(?:\\[nrt]|[{re.escape(_AROUND)}{text.INVISIBLE}]|(?<![^\n ])[-+](?=[ \r\n]))+",
 )

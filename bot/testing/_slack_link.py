@@ -51,9 +51,9 @@ class Link:
         self.pongs = 0
         self.pinged = 0
         self.held: list[Delivery] | None = None
-        """What waits for `release`; None where nothing is held back."""
+        """Payloads that wait for `release`; None where nothing is held back."""
         self.requests: RequestUrl | None = None
-        """Where payloads are posted, in place of being sent through sockets."""
+        """Address to which payloads are posted, in place of being sent through sockets."""
         self.ping_every = ping_every
         self._deaf: dict[web.WebSocketResponse, bool] = {}
         self._end = asyncio.Event()
@@ -64,7 +64,7 @@ class Link:
         self._waiting: dict[str, Delivery] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._heard: dict[web.WebSocketResponse, float] = {}
-        """When the client last sent something on a socket that is pinged (monotonic)."""
+        """Time at which the client last sent something on a socket that is pinged (monotonic)."""
         self._rng = random.Random(0)
 
     def ticket(self) -> str:

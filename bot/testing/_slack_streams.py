@@ -10,7 +10,7 @@ from bot.contracts.base import Json
 from bot.testing._slack_world import ApiError, Post, World
 
 STREAM_SECONDS = 300.0
-"""How long a stream lives, whatever is appended."""
+"""Seconds that a stream lives, whatever is appended."""
 MARKDOWN_LIMIT = 12_000
 TASK_STATES = frozenset({"pending", "in_progress", "complete", "error"})
 
@@ -27,7 +27,7 @@ class Stream:
 
 
 class Streams:
-    """What is streaming, by conversation and message."""
+    """Streams that are open, by conversation and message."""
 
     def __init__(self, world: World) -> None:
         self._world = world

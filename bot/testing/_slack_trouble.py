@@ -1,4 +1,4 @@
-"""What can go wrong between Slack and an app, on command: sockets that fall or go deaf, events late, twice, in
+"""Faults between Slack and an app, on command: sockets that fall or go deaf, events late, twice, in
 another order. `SlackServer` has all of it.
 """
 

@@ -14,7 +14,7 @@ from bot.testing.loopback import ChatCounts
 RoomKind = Literal["im", "mpim", "channel", "group"]
 
 STATUS_SECONDS = 120.0
-"""How long a status stands when nothing is posted."""
+"""Seconds that a status stands when nothing is posted."""
 
 _TOKEN = re.compile(r"<(?:[@#!][^<>]+|https?://[^<>]+|mailto:[^<>]+)>")
 
@@ -99,7 +99,7 @@ class Room:
 
 
 class World:
-    """What the Web API and the socket share. Tests reach it through `SlackServer`."""
+    """State that the Web API and the socket share. Tests reach it through `SlackServer`."""
 
     team, app_id, bot_user, bot_id = "T0TEAM", "A0SHIP", "U0SHIP", "B0SHIP"
 
@@ -111,14 +111,14 @@ class World:
         self.uploads: dict[str, Upload] = {}
         """Files that the bot is about to bring, by their ids."""
         self.agent = True
-        """Whether the app is declared as an agent."""
+        """True if the app is declared as an agent."""
         self.subscriptions: set[str] = set()
         self.sessions: dict[tuple[str, str], str] = {}
         self.titles: dict[tuple[str, str], str] = {}
         self.homes: dict[str, Json] = {}
         """The view in the home of each person who has seen one."""
         self.alone: list[tuple[str, str, str]] = []
-        """What one person saw alone: conversation, person, text."""
+        """Messages that one person saw alone: conversation, person, text."""
         self._statuses: dict[tuple[str, str], tuple[str, float]] = {}
         self._last = 0
 

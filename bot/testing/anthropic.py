@@ -39,7 +39,7 @@ THINKS: Mapping[str, frozenset[str]] = {
         ("claude-haiku-5-5", ("between_tools", "disabled")),
     )
 }
-"""What each model takes as `thinking.type`. Each of them knows of efforts; no other model does, or thinks."""
+"""Values that each model takes as `thinking.type`. Each of them knows of efforts; no other model does, or thinks."""
 WINDOW = 1_000_000
 REQUESTS_A_MINUTE = 4_000
 
@@ -124,7 +124,7 @@ class AnthropicServer(Loopback):
         self.queue.extend(answers)
 
     def script(self, script: Script | None) -> None:
-        """What answers when the queue is empty: from the request's body to a reply, a failure or plain text."""
+        """Answers when the queue is empty: from the request's body to a reply, a failure or plain text."""
         self._script = script
 
     @property

@@ -96,12 +96,12 @@ class Compactions:
 
 
 def capabilities(*, able: bool) -> Json:
-    """What the list of models says of it."""
+    """Its entry in the list of models."""
     return {KIND: {"supported": able, "summarize": {"supported": able}}}
 
 
 def usage(found: Json, output: int) -> Json:
-    """What a summary is billed as: it is told beside, and the rest is nothing."""
+    """Usage of a summary: it is told beside, and the rest is nothing."""
     figures = {name: value for name, value in found.items() if name != "service_tier"}
     nothing = {name: 0 for name in figures if name.endswith("input_tokens")}
     return nothing | {"output_tokens": 0, "iterations": [{"type": KIND, "output_tokens": output} | figures]}

@@ -1,4 +1,4 @@
-"""What the Messages API refuses, with its sentences."""
+"""Refusals of the Messages API, with its sentences."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ _MEDIA: Mapping[str, Mapping[str, bytes]] = {
     },
     "document": {"application/pdf": b"%PDF-"},
 }
-"""What is shown as it is: its kinds, and how each begins."""
+"""Blocks that are shown as they are: their kinds, and how each begins."""
 _USER_ONLY = frozenset({"tool_result", "image", "document", "search_result"})
 _ASSISTANT_ONLY = frozenset({"tool_use", "thinking", "redacted_thinking"})
 _CONTENT_FIELDS = frozenset({"role", "content"})
@@ -104,7 +104,7 @@ def error_body(kind: str, message: str, request_id: str, code: str | None = None
 
 @dataclass(slots=True)
 class Leave:
-    """What this server allows beyond the rules: `types` are blocks that it sent itself, `resumable` the contents
+    """Exceptions of this server to the rules: `types` are blocks that it sent itself, `resumable` the contents
     of assistant messages that it paused, `system_role` and `prefill` what only some models take.
     """
 
@@ -235,7 +235,7 @@ def check_manner(body: Json, thinks: Collection[str] | None) -> None:
 
 
 def manner_capabilities(thinks: Collection[str] | None) -> Json:
-    """How the list of models tells of that."""
+    """Its entry in the list of models."""
     able = {"supported": thinks is not None}
     types = {one: {"supported": one in (thinks or ())} for one in THINKING_TYPES}
     return {"thinking": able | {"types": types}, "effort": able | dict.fromkeys(EFFORTS, able)}

@@ -1,4 +1,4 @@
-"""What the loopback Messages API answers: replies, how they go over the wire, and every way they can fail."""
+"""Answers of the loopback Messages API: replies, how they go over the wire, and every way they can fail."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AUTO = "auto"
 
 
 class Halt(enum.Enum):
-    """What can stand between the frames of a stream."""
+    """Faults between the frames of a stream."""
 
     CUT = "the connection is cut"
     STALL = "nothing comes any more"

@@ -98,7 +98,7 @@ class ChaosProxy:
         self.rng = rng
         self.clock = clock
         self.chance = 0.0
-        """How likely a piece is the one at which its connection breaks."""
+        """Probability that a piece is the one at which its connection breaks."""
         self.fates: tuple[Fate, ...] = FATES
         self.struck: Counter[str] = Counter()
         self.swallowed = 0
@@ -123,7 +123,7 @@ class ChaosProxy:
         return f"http://127.0.0.1:{self.port}"
 
     def fate(self) -> Fate | None:
-        """What happens at the next piece; None where it passes."""
+        """The fault at the next piece; None where it passes."""
         if self.rng.random() >= self.chance:
             return None
         fate = self.rng.choice(self.fates)

@@ -38,7 +38,7 @@ class FakeClock:
 
     @property
     def sleeping(self) -> int:
-        """How many sleepers wait."""
+        """Number of sleepers that wait."""
         return len(self.wakes)
 
     @property

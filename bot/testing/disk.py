@@ -114,7 +114,7 @@ class FaultyDisk:
 
     @property
     def writes(self) -> int:
-        """How many operations that change something were begun."""
+        """Number of operations that change something and were begun."""
         return sum(kind in WRITES for kind, _ in self.done)
 
     def append(self, path: Path, data: bytes, *, sync: bool = False) -> None:

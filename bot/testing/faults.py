@@ -14,7 +14,7 @@ from bot.contracts.environment import Disk
 from bot.testing.disk import Failure, FaultyDisk, due, kill
 
 VARIABLE = "SHIPMATE_FAULTS"
-"""Where `bot.testing.run` finds its faults."""
+"""The environment variable in which `bot.testing.run` finds its faults."""
 Seam = Literal["disk", "log", "channel"]
 Seen = Callable[[Seam, str, str], None]
 

@@ -1,4 +1,4 @@
-"""What the loopback servers share: an aiohttp application on 127.0.0.1, recorded calls, faults on command."""
+"""The base of the loopback servers: an aiohttp application on 127.0.0.1, recorded calls, faults on command."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Call:
 
 @dataclass(slots=True)
 class Fault:
-    """How the next matching request fails. `respond` answers with status and body without doing anything;
+    """A failure of the next matching request. `respond` answers with status and body without doing anything;
     `lose` does everything and cuts the connection before the answer; `late` does everything and answers after
     `seconds` of the server's clock; `cut` cuts at once; `hang` never answers. Of what is sent as a `file`, `short` sends
     the half and cuts, `stall` sends the half and no more, `less` sends the half as if it were all, `endless` sends it
@@ -61,18 +61,18 @@ class Fault:
 
     @property
     def executes(self) -> bool:
-        """Whether the request is carried out all the same."""
+        """True if the request is carried out all the same."""
         return self.action in {"lose", "late"}
 
     @property
     def sends(self) -> bool:
-        """Whether a file is begun all the same."""
+        """True if a file is begun all the same."""
         return self.action in {"short", "stall", "less", "endless"}
 
 
 @dataclass(frozen=True, slots=True)
 class ChatCounts:
-    """What the bot did in one conversation; `visible` is how many of its messages stand there."""
+    """Deeds of the bot in one conversation; `visible` is how many of its messages stand there."""
 
     posted: int = 0
     edited: int = 0

@@ -47,7 +47,7 @@ class ScriptedModel:
         self.hold: asyncio.Event | None = None
         self.asked = asyncio.Event()
         self.known = ModelFacts()
-        """What it says of any model."""
+        """Its facts of any model."""
         self.asked_of: list[str] = []
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:

@@ -91,7 +91,7 @@ class SlackServer(FileHosting):
         self._commands: set[int] = set()
         self._answers: Counter[int] = Counter()
         self.ephemeral: list[str] = []
-        """What was shown to the one person who gave a slash command, as mrkdwn."""
+        """Text that was shown to the one person who gave a slash command, as mrkdwn."""
         self.front: int | None = None
         """The port that clients are sent to for the socket, where something stands before this server."""
         self.add_user(self.world.bot_user, name="shipmate", is_bot=True)
@@ -205,7 +205,7 @@ class SlackServer(FileHosting):
     def shared(
         self, channel: str, ts: str, *, link: bool = False, files: Sequence[Json] | None = None
     ) -> Json:
-        """What a message carries (`say(attachments=[…])`) that shares another one, or shows what its `link` is about."""
+        """An attachment of a message (`say(attachments=[…])`) that shares another one, or shows what its `link` is about."""
         room = self.world.rooms[channel]
         post = room.posts[ts]
         author = self.world.users.get(post.user or "", {})
@@ -276,7 +276,7 @@ class SlackServer(FileHosting):
             await self.push({"type": _OPENED, "event_ts": self.world.stamp()} | event)
 
     def home_of(self, user: str) -> str:
-        """What a person reads in the app's home; "" where nothing was published."""
+        """Text that a person reads in the app's home; "" where nothing was published."""
         blocks = self.world.homes.get(user, {}).get("blocks", ())
         return "\n".join(block["text"]["text"] for block in blocks)
 
@@ -341,7 +341,7 @@ class SlackServer(FileHosting):
     # What can be seen
 
     def visible(self, channel: str) -> list[Seen]:
-        """What a person sees in a conversation now, oldest first, threads included."""
+        """Messages that a person sees in a conversation now, oldest first, threads included."""
         return [
             Seen(
                 ts=post.ts,
@@ -365,11 +365,11 @@ class SlackServer(FileHosting):
         ]
 
     def alone(self, user: str) -> list[str]:
-        """What the bot has shown to this person alone, in conversations of several."""
+        """Messages that the bot has shown to this person alone, in conversations of several."""
         return [text for _, to, text in self.world.alone if to == user]
 
     def replies(self, channel: str, thread_ts: str | None = None) -> list[Seen]:
-        """What the bot wrote in a conversation, or in one of its threads."""
+        """Messages that the bot wrote in a conversation, or in one of its threads."""
         seen = [message for message in self.visible(channel) if message.bot]
         return [m for m in seen if m.thread_ts == thread_ts] if thread_ts else seen
 
@@ -379,7 +379,7 @@ class SlackServer(FileHosting):
         return self.link.deliveries
 
     def unacked(self) -> list[Delivery]:
-        """What the app has not confirmed, oldest first."""
+        """Envelopes that the app has not confirmed, oldest first."""
         return [delivery for delivery in self.deliveries if not delivery.acked.is_set()]
 
     def status_of(self, channel: str, thread_ts: str) -> str:
@@ -395,7 +395,7 @@ class SlackServer(FileHosting):
         return self.world.sessions.get((channel, thread_ts), "")
 
     def tally(self, channel: str) -> ChatCounts:
-        """What the bot did in a conversation: messages that stand there now, and all it ever posted, edited, deleted."""
+        """Deeds of the bot in a conversation: messages that stand there now, and all it ever posted, edited, deleted."""
         room = self.world.rooms[channel]
         return replace(room.tally, visible=len(self.replies(channel)))
 
@@ -405,17 +405,17 @@ class SlackServer(FileHosting):
 
     @property
     def sockets(self) -> int:
-        """How many sockets are open."""
+        """Number of open sockets."""
         return len(self.link.sockets)
 
     @property
     def pongs(self) -> int:
-        """How many answers to `ping` came."""
+        """Number of answers to `ping`."""
         return self.link.pongs
 
     @property
     def pinged(self) -> int:
-        """How many `ping` of the app were answered."""
+        """Number of answered `ping` of the app."""
         return self.link.pinged
 
     # The Web API

@@ -216,7 +216,7 @@ class TelegramServer(Service):
             self.drop(request)
 
     def tally(self, chat_id: int = 1001) -> ChatCounts:
-        """What the bot did in a chat: messages that stand there now, and all it ever posted, edited, deleted."""
+        """Deeds of the bot in a chat: messages that stand there now, and all it ever posted, edited, deleted."""
         chat = self.chats.get(chat_id)
         return replace(chat.tally, visible=len(self.visible(chat_id))) if chat is not None else ChatCounts()
 

@@ -1,4 +1,4 @@
-"""What the Bot API accepts and refuses, as pure functions: parameters, texts, entities."""
+"""Rules of the Bot API, accepting and refusing, as pure functions: parameters, texts, entities."""
 
 from __future__ import annotations
 

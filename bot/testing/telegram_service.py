@@ -26,9 +26,9 @@ FILE_LIMIT = 20 * 1024 * 1024
 UPLOAD_LIMIT = 50 * 1024 * 1024
 CAPTION_LIMIT = 1024
 FILE_SECONDS = 3600.0
-"""How long the place that `getFile` names is good for."""
+"""Seconds that the place that `getFile` names is good for."""
 DRAFT_SECONDS = 30.0
-"""How long a draft is shown that no message follows."""
+"""Seconds that a draft is shown that no message follows."""
 _BUDGETED = frozenset(
     {
         "sendMessage",

@@ -147,7 +147,7 @@ class Updates:
             self._kept = self._kept[offset:]
 
     def waiting(self) -> list[tuple[int, Any]]:
-        """What is not confirmed, with its numbers, oldest first."""
+        """Updates that are not confirmed, with their numbers, oldest first."""
         self._forget_old()
         return [(number, body) for number, _, body in self._kept]
 
@@ -228,7 +228,7 @@ FORWARDED = (
     "story",
     "via_bot",
 )
-"""What a forwarded message has of the one that it passes on."""
+"""Fields that a forwarded message has of the one that it passes on."""
 
 
 def media_fields(kind: Media, file_id: str, size: int, name: str | None, mime: str | None) -> Json:
@@ -261,5 +261,5 @@ def media_fields(kind: Media, file_id: str, size: int, name: str | None, mime: s
 
 
 def links(text: str, entities: Iterable[Json]) -> bool:
-    """Whether a message has something that a preview could be shown for."""
+    """True if a message has something that a preview could be shown for."""
     return any(span["type"] in {"url", "text_link"} for span in [*entities, *rules.detect(text)])

@@ -113,7 +113,7 @@ class ToolExecutionContext:
 _current: ContextVar[ToolExecutionContext] = ContextVar("tool_execution_context")
 _call: ContextVar[str] = ContextVar("tool_call", default="")
 progress: ContextVar[Callable[[str | None], object]] = ContextVar("tool_progress", default=bool)
-"""What shows people how far the running call has come; given None, that it waits for a person."""
+"""Shows people how far the running call has come; given None, that it waits for a person."""
 STEP: ContextVar[list[ToolCall]] = ContextVar("tool_step")
 """The calls of the step that runs, in order, until people are asked about them."""
 _provenance: ContextVar[list[Provenance] | None] = ContextVar("tool_provenance", default=None)

@@ -159,7 +159,7 @@ class Dispatcher:
             recorder.looked(call, result, began_at)
             return result
         try:
-            # A message is written to the outbox before it is sent, behind this in the same journal.
+            # A message is queued in the same log, behind this, before it is sent.
             await recorder.started(call, wait=effects != _MESSAGE)
         except errors.StorageError as error:
             return self._not_run(call, error)
@@ -278,7 +278,7 @@ class Dispatcher:
 
 
 def _said_before(view: Sequence[Message], call_id: str) -> str:
-    """What the model has noted just before a call of its last answer; "" where it has not."""
+    """The model's words just before a call of its last answer; "" where there are none."""
     content = next((one["content"] for one in reversed(view) if one["role"] == "assistant"), ())
     said = ""
     for block in content:

@@ -192,7 +192,7 @@ class Policy:
         return f"{_because(decision)} {_ENDS[verdict.ended].format(by=verdict.by or 'Somebody')}"
 
     async def _later(self, call: ToolCall, turn: ToolExecutionContext) -> list[Approval]:
-        """What is to be asked about the later calls of the step, as they look by now; once in a step."""
+        """Questions about the later calls of the step, as they look by now; once in a step."""
         found, step = [], context.STEP.get([])
         calls = step[step.index(call) + 1 :] if call in step else []
         step.clear()

@@ -1,7 +1,7 @@
 """Limits the size of one step's results in the view: each within its room, all of them within theirs.
 
 Whole, a result that has to be shortened goes into an artifact. What is shown in its place is decided here once; the
-transcript keeps those bytes, so that every later request has the same.
+log keeps those bytes, so that every later request has the same.
 """
 
 from __future__ import annotations

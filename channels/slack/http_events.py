@@ -48,7 +48,7 @@ class HttpEvents:
         self._clock, self._log = around.clock, around.log
         self._server = WebhookServer("slack", webhook, around, admits=self._admits, take=self._receive)
         self._signed_at = -UNSIGNED_SECONDS
-        """When the last request came that was signed right (monotonic)."""
+        """Time of the last request that was signed right (monotonic)."""
 
     @property
     def well(self) -> bool:

@@ -31,7 +31,7 @@ class TypingIndicator:
     def __init__(self, log: Log) -> None:
         self._log = log
         self._unavailable: set[str] = set()
-        """What Slack does not show, by the words in which operators were told of it."""
+        """Statuses that Slack does not show, by the words in which operators were told."""
         self._settling: set[asyncio.Task[None]] = set()
 
     async def show(self, client: AsyncWebClient, channel: str, thread_ts: str, *, working: bool) -> None:

@@ -129,7 +129,7 @@ def rich(message: Message) -> tuple[str, tuple[Link, ...], frozenset[str]]:
 
 
 def words(message: Message) -> str:
-    """What a message says: its text or caption, or the emoji that a sticker stands for."""
+    """Words of a message: its text or caption, or the emoji that a sticker stands for."""
     emoji = message.sticker.emoji if message.sticker is not None else None
     return string(message.text if message.text is not None else message.caption or emoji)
 

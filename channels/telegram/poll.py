@@ -1,4 +1,4 @@
-"""Long polling: an update is confirmed to Telegram only after the intake has journaled it."""
+"""Long polling: an update is confirmed to Telegram only after the intake has it on disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Telegram's updates over HTTP: a post counts by its secret, and is confirmed once the intake has journaled it."""
+"""Telegram's updates over HTTP: a post counts by its secret, and is confirmed once the intake has it on disk."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class UpdateWebhook:
         self._server = WebhookServer("telegram", webhook, around, admits=self._admits, take=self._receive)
         self._connected = False
         self._heard = self._taken_at = self._clock.now()
-        """When Telegram was last heard, and when the last post was confirmed."""
+        """Times at which Telegram was last heard, and the last post was confirmed."""
         self._trouble = ""
         self._looking: asyncio.Task[None] | None = None
 

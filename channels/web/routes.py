@@ -49,7 +49,7 @@ _SENTENCE = web.ResponseKey("sentence", str)
 """In an answer that says to a person what is wrong."""
 _FOLDER = Path(__file__).parent / "page"
 _KEY = re.compile(r"`([^`]+)`")
-"""What stands on a key or is typed, in a sentence of the page."""
+"""Keys and typed words in a sentence of the page."""
 _TYPES = {
     ".html": "text/html",
     ".js": "text/javascript",

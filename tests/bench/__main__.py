@@ -196,7 +196,7 @@ async def _restart(folder: Path, scale: Scale) -> dict[str, Any]:
     size = scale.with_past
     again = await growth.restart(folder, size)
     say(
-        f"killed with {size.unfinished:,} unfinished turns, {size.chats:,} chats and {size.lines:,} lines: ready after "
+        f"killed with {size.unfinished:,} unfinished turns and {size.chats:,} chats of {size.each} turns: ready after "
         f"{again.ready:.1f} s, all answered once {again.answered:.1f} s later"
     )
     return {"restart": {"readyS": again.ready, "answeredS": again.answered}}
@@ -368,7 +368,9 @@ async def _rooms(folder: Path, _: Scale) -> dict[str, Any]:
 
 
 async def _starts(folder: Path, scale: Scale) -> dict[str, Any]:
-    return _told_rooms("starts", [*await starts.starts(), *await starts.past(folder / "past", scale.past)])
+    return _told_rooms(
+        "starts", [*await starts.starts(), *await starts.with_past(folder / "past", scale.past)]
+    )
 
 
 def _told_rooms(title: str, lines: list[rooms.Line]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """PostgreSQL: `python -m tests.bench.cluster`, or with `--only` some of `latency`, `throughput` and `failover`.
 
-What it costs a message beside the embedded journal, both in turn in one run, so that drift cancels; how much several
+What it costs a message beside the embedded log, both in turn in one run, so that drift cancels; how much several
 Shipmates do on one server, each with a bot and a schema of its own; how long nobody answers where the leader is killed.
 """
 

@@ -1,4 +1,4 @@
-"""The chat of the trace, held by the real runtime: its store, view, epochs, masks, memory, compactions and artifacts.
+"""The chat of the trace, held by the real core: its fold, turns, view, epochs, masks, memory, compactions and artifacts.
 
 Only the model is not real: it answers as the trace says, and bills each request as the provider would, by the cache
 rules that the test server has too. Time stands still but where the trace lets it pass.
@@ -8,38 +8,46 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 import itertools
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from bot.agent.pool import AgentPool
-from bot.history.archive.store import ChatStore
-from bot.history.retention import Retention
-from bot.history.transcript.requests import RequestLog
-from bot.history.transcript.store import Transcript
-from bot.maintenance import IDLE_SECONDS, TEND_SECONDS
 from pydantic import BaseModel
 
-from bot.contracts.agent import TurnRequest
+from bot.composition import SessionMemories
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.model import InMemoryLearned, ModelFacts, ModelReply, ModelRequest, Usage
-from bot.contracts.outbound import Sent
 from bot.contracts.tools import Effect
-from bot.core.agent_deps import AgentDeps, HistoryDeps, Limits
+from bot.core import chat, events
+from bot.core.access import InboundCleaner
+from bot.core.agent_deps import AgentDeps, Limits
+from bot.core.archive.store import ChatStore
 from bot.core.artifacts import ArtifactStore
 from bot.core.assembly import Prompts
+from bot.core.chats import Chats, Fact
+from bot.core.event_log import MemoryLog as EventLog
+from bot.core.feature import Door
 from bot.core.file_names import encode
 from bot.core.instructions import InstructionFiles
+from bot.core.locales import FactLocales, Locales
+from bot.core.long_blocks import LongBlocks
 from bot.core.models import ModelDeps
 from bot.core.notes.files import NoteStore
 from bot.core.notes.memories import Memories
+from bot.core.outbox_row import OutboxRow
+from bot.core.outgoing_files import OutgoingFiles, OutgoingLimits
+from bot.core.reply import ReplyPorts
+from bot.core.runner import Runner, Slots
+from bot.core.saying import Saying
 from bot.core.skills import SkillFolder
+from bot.core.turns import Turns
 from bot.llm.body import body_of, headers_of
 from bot.llm.windows import ContextWindows
 from bot.llm.wrapper import SystemRoleModel
@@ -49,7 +57,6 @@ from bot.testing import anthropic_rules as rules
 from bot.testing.anthropic_compaction import Compactions
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
-from bot.testing.memory_journal import MemoryJournal
 from bot.testing.model import reply, text, tool_use
 from bot.tools.dispatch import Dispatcher
 from bot.tools.file_provenance import FileProvenance
@@ -69,8 +76,7 @@ CHANGE_TOKENS = 100
 FILES, FILE_TOKENS = 5, 1_000
 """The files that are read, and the tokens of each, and of a skill."""
 SECONDS_A_CALL, SECONDS_A_TOKEN = 1.5, 1 / 80
-LOOKED_UNTIL = 310.0
-"""Seconds of quiet after which there is nothing more to be done for a chat."""
+BOOT = "boot"
 
 
 class Provider:
@@ -197,17 +203,17 @@ class Look:
 
 
 class Screen:
-    """`contracts.agent.Reply` that keeps nothing."""
+    """The outbox of a platform that takes everything at once."""
 
-    written: Sequence[str] = ()
-
-    def __init__(self) -> None:
+    def __init__(self, chats: Chats) -> None:
+        self._chats = chats
         self._ids = itertools.count(1)
 
-    async def send(self, text: str, step_id: str | None = None, files: object = ()) -> list[Sent]:
-        return [Sent(str(next(self._ids)))]
+    async def send(self, row: OutboxRow) -> None:
+        ends = (events.Sending(row.id, BOOT), events.RowEnded(row.id, "sent", str(next(self._ids))))
+        self._chats.append(*(Fact(KEY, one, row.turn) for one in ends))
 
-    def preview(self, words: Callable[[], str]) -> None: ...
+    find = revise = end = send
 
 
 @dataclass
@@ -233,12 +239,9 @@ class Chat:
         self.model = Provider(self.clock, self.log, compacts=self.compacts, remembers=self.memory_tokens)
         self.look = Look()
         self._ids = UlidSource()
-        self._screen = Screen()
         disk, ids, clock, log = SystemDisk(), self._ids, self.clock, self.log
         archive = ChatStore(self.root / "chats", disk=disk, log=log, clock=clock)
         artifacts = ArtifactStore(self.root / "artifacts", disk=disk, ids=ids, clock=clock, log=log)
-        self._transcript = Transcript(self.root / "transcripts", disk=disk, ids=ids, clock=clock, log=log)
-        self._requests = RequestLog(self.root / "transcripts", disk=disk, log=log)
         skill = self.root / ".claude" / "skills" / "reporting" / "SKILL.md"
         if self.reads:
             skill.parent.mkdir(parents=True)
@@ -254,59 +257,90 @@ class Chat:
         project, isolation, whose = Project(self.root), Isolation(self.root), FileProvenance(self.root)
         ports = ToolPorts(archive, artifacts, skills, clock, memory, project, isolation, whose, vetting)
         registry = Registry([*builtin_tools(ports), self.look])
-        memories = Memories(self.root / "memory", disk=disk) if self.remembers else None
-        instructions = InstructionFiles(self.root, encode=encode, log=log, vetting=vetting)
-        windows = ContextWindows(InMemoryLearned(), log=log)
-        self.deps = AgentDeps(
-            models=ModelDeps(
-                SystemRoleModel(self.model, windows),
-                bill.MODEL,
-                windows,
-            ),
-            history=HistoryDeps(
-                archive,
-                self._transcript,
-                self._requests,
-                MemoryJournal(clock),
-                artifacts,
-                Retention(self.root, {}, disk),
-                memories,
-            ),
-            limits=self.limits,
+        memories = SessionMemories(Memories(self.root / "memory", disk=disk), clock)
+        self._windows = ContextWindows(InMemoryLearned(), log=log)
+        agent = AgentDeps(
+            models=ModelDeps(SystemRoleModel(self.model, self._windows), bill.MODEL, self._windows),
+            archive=archive,
+            artifacts=artifacts,
             registry=registry,
             dispatcher=Dispatcher(registry, clock=clock, log=log, artifacts=artifacts),
             prompts=Prompts(
                 self.root,
                 name="Shipmate",
                 skills=skills,
-                instructions=instructions,
+                instructions=InstructionFiles(self.root, encode=encode, log=log, vetting=vetting),
                 log=log,
                 vetting=vetting,
                 has_files=self.works,
             ),
-            vetting=vetting,
             root=self.root,
             clock=clock,
             ids=ids,
             log=log,
+            vetting=vetting,
+            memories=memories if self.remembers else None,
+            limits=self.limits,
             rules={"telegram": "Markdown."},
         )
-        self.pool = AgentPool(self.deps)
+        self._serve(agent, disk)
+
+    def _serve(self, agent: AgentDeps, disk: SystemDisk) -> None:
+        """Put turns and runner around the agent, as `bot.lifecycle` does, on a log that keeps all in memory."""
+        clock, ids, log = self.clock, self._ids, self.log
+        nobody: Any = None  # who sends files or quotes here
+        make = functools.partial(chat.Chat, max_messages=self.limits.max_messages)
+        self._event_log = EventLog()
+        self._chats = Chats(self._event_log, events.Codec(), make, clock=clock, ids=ids)
+        files = OutgoingFiles(
+            self.root / "outgoing", {}, self._chats, disk=disk, redact=str, log=log, limits=OutgoingLimits()
+        )
+        ports = ReplyPorts(lambda words: [words], lambda *_: None, str, LongBlocks({}, on=False), files)
+        door = Door()
+        screen: Any = Screen(self._chats)
+        self._turns = Turns(
+            agent,
+            self._chats,
+            self._event_log,
+            lambda *_: ports,
+            nobody,
+            door=door,
+            cleaner=InboundCleaner(str, nobody),
+            boot=BOOT,
+        )
+        self._runner = Runner(
+            self._chats,
+            self._event_log,
+            outbox=screen,
+            door=door,
+            saying=Saying({}, str),
+            locales=Locales(FactLocales(self._chats), asyncio.ensure_future, log),
+            live=screen,
+            loop=self._turns.loop,
+            turn_ended=self._turns.summaries.turn_ended,
+            slots=Slots(1),
+            alert=lambda *_: None,
+            boot=BOOT,
+            clock=clock,
+            log=log,
+        )
 
     async def replay(self, turns: Sequence[Turn]) -> bill.Bill:
         """What the whole chat comes to."""
-        await self.deps.models.windows.ask(self.model, bill.MODEL)
+        await self._windows.ask(self.model, bill.MODEL)
+        await self._chats.get(KEY)
+        await self._runner.start()
+        await self._runner.open(KEY.channel)
         try:
             for number, turn in enumerate(turns):
-                await self._quiet(turn.gap)
+                await self.clock.advance(turn.gap)
                 self.model.turn = number
                 if self.works:
                     await asyncio.to_thread(self._commit, number)
                 await self._turn(number, turn)
         finally:
-            await self.pool.close()
-            await self._transcript.close()
-            await self._requests.close()
+            await self._turns.summaries.stop()
+            await self._runner.close(0.0)
         return self.model.bill
 
     async def _turn(self, number: int, turn: Turn) -> None:
@@ -320,24 +354,12 @@ class Chat:
         self.model.answers = [reply(step) for step in steps]
         self.model.answers.append(reply(tool_use("chat_send", text=answer) if self.sends else text(answer)))
         inbound = self._inbound(number, words(turn.said, f"s{number}"))
-        request = TurnRequest(inbound.request_id, KEY, inbound=inbound, reply=self._screen)
-        outcome = await self.pool.run(request)
-        if outcome.status != "done" or self.model.answers:
-            raise RuntimeError(f"turn {number}: {outcome.status}, {outcome.detail}")
+        self._chats.append(Fact(KEY, events.Received(inbound), id=inbound.request_id))
+        await self._event_log.committed()
         await self._settled()
-
-    async def _quiet(self, gap: float) -> None:
-        """Let the time between two turns pass, with the chores that a gateway does meanwhile."""
-        passed = min(gap, 200.0)
-        await self.clock.advance(passed)
-        while passed < min(gap, LOOKED_UNTIL):
-            step = min(TEND_SECONDS, gap - passed)
-            await self.clock.advance(step)
-            passed += step
-            await self.pool.tend()
-            await self._settled()
-        await self.clock.advance(gap - passed)
-        self.pool.evict(IDLE_SECONDS)
+        status = self.log.of("turn_end")[-1].details
+        if status["status"] != "done" or self.model.answers:
+            raise RuntimeError(f"turn {number}: {status}")
 
     def _commit(self, number: int) -> None:
         """Somebody works here: a module comes with each turn, a folder with every twentieth, a report with every tenth."""
@@ -354,8 +376,9 @@ class Chat:
 
     async def _settled(self) -> None:
         """What goes on beside the turns takes no time here: the next turn finds it done."""
-        while any(runtime.busy for runtime in self.pool.runtimes.values()):  # noqa: ASYNC110 - it has no event
-            await asyncio.sleep(0)
+        held = await self._chats.get(KEY)
+        while (others := asyncio.all_tasks() - {asyncio.current_task()}) or held.open_since is not None:
+            await (asyncio.wait(others) if others else asyncio.sleep(0))
 
     def _inbound(self, number: int, said: str) -> Inbound:
         fields: dict[str, Any] = {

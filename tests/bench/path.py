@@ -1,4 +1,4 @@
-"""The way of one plain message in files, functions and moves: `python -m tests.bench.path`, `--files` names the files.
+"""The way of one plain message in files, functions, moves and calls: `python -m tests.bench.path`, `--files` names the files.
 
 The message is the third of its chat on Telegram, so that imports, prompts and caches count no more.
 """
@@ -74,7 +74,8 @@ def main() -> None:
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         found = asyncio.run(traced(Path(folder)))
-    _say(f"one plain message: {found['files']} files, {found['functions']} functions, {found['moves']} moves")
+    counts = ", ".join(f"{found[name]:,} {name}" for name in ("files", "functions", "moves", "calls"))
+    _say(f"one plain message: {counts}")
     if asked.files:
         for name, calls in sorted(found["by_file"].items(), key=lambda one: -one[1]):
             _say(f"{calls:>6}  {name}")

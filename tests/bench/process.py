@@ -8,12 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bot.history.transcript.store import Transcript
-
-from bot.contracts.identity import ChatKey
-from bot.system import SystemClock, SystemDisk, UlidSource
-from bot.testing.log import MemoryLog
-from tests.bench import growth, sessions
+from tests.bench import past
 from tests.bench.gateway import SETTLE
 from tests.bench.programs import OnSlack, Plain, Program, Shipmate, Unanswered
 from tests.bench.servers import Board, TimedModel
@@ -26,7 +21,6 @@ DELTA = 4
 STREAMS = 20
 STREAM_ROUNDS = 3
 TURNS = 30
-BACK_TIMES = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,21 +62,11 @@ async def memory(folder: Path, chats: int) -> Memory:
     return Memory(found[0], found[1], found[3], per_chat, back)
 
 
-async def _back(folder: Path) -> float:
-    """Milliseconds until the store of a chat of 30 turns is filled from its transcript: the quickest of nine."""
+async def _back(home: Path) -> float:
+    """Milliseconds until a chat of 30 turns is read from the log."""
     key = "telegram:chat:1"
-    await growth.told(folder, key, TURNS)
-    clock, ids = SystemClock(), UlidSource()
-    transcript = Transcript(folder / "transcripts", disk=SystemDisk(), ids=ids, clock=clock, log=MemoryLog())
-    took = []
-    for _ in range(BACK_TIMES):
-        began = time.perf_counter()
-        store = await sessions.filled(transcript, ChatKey.parse(key), 2 * TURNS)
-        took.append((time.perf_counter() - began) * 1_000)
-        if len(store.messages()) != 2 * TURNS:
-            raise AssertionError("the store is not what the transcript has")
-    await transcript.close()
-    return min(took)
+    await past.write(home, {key: TURNS})
+    return (await past.back(home, key)).took
 
 
 def _resident(program: Program) -> float:

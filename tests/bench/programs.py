@@ -182,7 +182,7 @@ class Shipmate(Program):
 
 
 class OnPostgres(Shipmate):
-    """One that has its journal in PostgreSQL. `settings` are added to its ship.json."""
+    """One that has its log in PostgreSQL. `settings` are added to its ship.json."""
 
     def __init__(self, root: Path, board: Board, *, first_chat: int, url: str, **settings: Json) -> None:
         super().__init__(root, board, first_chat=first_chat)

@@ -10,19 +10,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bot.context.store import AgentContextStore, Turn
 from markdown_it import MarkdownIt
 
 from bot.contracts.channel import ChannelDeps
-from bot.core import prompt, view
-from bot.core.repair import Entry
+from bot.contracts.identity import ChatKey
+from bot.core import events, prompt, view
+from bot.core.chat import Chat
+from bot.core.events import Event
 from bot.llm.client import body_of
 from bot.system import SystemClock, SystemDisk
 from bot.testing.log import MemoryLog
 from channels.telegram import adapter, render, settings
-from tests.bench import permissions, sessions, storage
+from tests.bench import past, permissions, storage
 
 HISTORY = 60
+SESSION_TURNS = 10_000
+RESULT = "Some words of a tool's result, 几个字, and a few more. " * 160
 LONG_TEXT = 100_000
 
 
@@ -43,40 +46,58 @@ class Line:
 
 async def measured(folder: Path) -> list[Line]:
     """Every room, one after the other."""
-    lines: list[Line] = []
-    for room, what, measure in (
-        ("journal", "receive", storage.journal_speed),
-        ("archive", "line", storage.archive_speed),
-    ):
-        # Disks have moods: the reference is taken before and after.
-        before = _append_and_sync(folder / f"before-{room}")
-        speed = await measure(folder)
-        synced = sorted([*before, *_append_and_sync(folder / f"after-{room}")])
-        alone = synced[len(synced) // 2]
-        beside = "append + fdatasync of a plain file"
-        lines += [
-            Line(f"{room}, one {what} alone", speed.p50, alone, beside),
-            Line(f"{room}, one {what} alone, p99", speed.p99, synced[len(synced) * 99 // 100], beside),
-            Line(f"{room}, {what}s by 64 callers", speed.rate, 1000 / alone, beside, "a second"),
-        ]
-    lines += await _back(folder / "sessions")
+    folder.mkdir(parents=True, exist_ok=True)
+    # Disks have moods: the reference is taken before and after.
+    before = _append_and_sync(folder / "before")
+    speed = await storage.log_speed(folder)
+    synced = sorted([*before, *_append_and_sync(folder / "after")])
+    alone = synced[len(synced) // 2]
+    beside = "append + fdatasync of a plain file"
+    lines = [
+        Line("log, one message alone", speed.p50, alone, beside),
+        Line("log, one message alone, p99", speed.p99, synced[len(synced) * 99 // 100], beside),
+        Line("log, messages by 64 callers", speed.rate, 1000 / alone, beside, "a second"),
+        await _back(folder / "session"),
+    ]
     judged, looked = permissions.judging(folder)
     rules = Line("tools, a call judged by 1,000 rules", judged, looked, "looking at each rule's name")
-    return [*lines, rules, _view(), *_markdown()]
+    return [*lines, *_codec(), rules, _view(), *_markdown()]
 
 
-async def _back(folder: Path) -> list[Line]:
-    """A chat with a long session comes back into memory."""
-    lines: list[Line] = []
-    for cut, how in ((True, ""), (False, " that was never cut")):
-        most = 1_000_000 if cut else HISTORY
-        back = await sessions.session_back(folder / f"cut-{cut}", most=most, cut=cut)
-        session = f"transcript, a session of {sessions.SIZE // 1_000_000} MB{how} into memory"
-        lines += [
-            Line(session, back.seconds * 1000, back.whole * 1000, "all of its lines"),
-            Line("transcript, memory at the peak of that", back.peak, back.kept, "what is kept", "MB"),
-        ]
-    return lines
+async def _back(home: Path) -> Line:
+    """A chat with a long past comes back into memory."""
+    key = "telegram:chat:1"
+    await past.write(home, {key: SESSION_TURNS}, RESULT)
+    back = await past.back(home, key, times=3)
+    what = f"log, a chat of {SESSION_TURNS:,} turns into memory"
+    return Line(what, back.took, back.whole, "all of its events")
+
+
+def _codec() -> list[Line]:
+    """The events of a plain turn into the log and out of it, on average, beside JSON of the same without its types."""
+    turn = list(past.turn(ChatKey.parse("telegram:chat:1"), "1"))
+    raws = [(one.kind, past.CODEC.encode(one)) for one in turn]
+    values = [json.loads(raw) for _, raw in raws]
+
+    def each(work: Callable[[], object]) -> float:
+        return _median(work, 1_000) * 1_000 / len(turn)
+
+    return [
+        Line(
+            "codec, an event written",
+            each(lambda: [past.CODEC.encode(one) for one in turn]),
+            each(lambda: [json.dumps(one) for one in values]),
+            "json.dumps",
+            "µs",
+        ),
+        Line(
+            "codec, an event read",
+            each(lambda: [past.CODEC.decode(*one) for one in raws]),
+            each(lambda: [json.loads(raw) for _, raw in raws]),
+            "json.loads",
+            "µs",
+        ),
+    ]
 
 
 def _append_and_sync(path: Path, times: int = 200) -> list[float]:
@@ -95,15 +116,14 @@ def _append_and_sync(path: Path, times: int = 200) -> list[float]:
 
 
 def _view() -> Line:
-    """A request with sixty messages of history, from the store to the body, beside writing it as JSON."""
-    store = AgentContextStore(HISTORY)
+    """A request with sixty messages of history, from the fold to the body, beside writing it as JSON."""
+    chat, key = Chat(ChatKey.parse("telegram:chat:1")), ChatKey.parse("telegram:chat:1")
+    said = events.Told({"role": "user", "content": [_words(400)]}, ("1",))
+    answered = events.Answered("1", [_words(800)], "end_turn")
     for number in range(HISTORY // 2):
-        said = [{"type": "text", "text": f"<turn_context>{number}</turn_context>"}, _words(400)]
-        entries = (
-            Entry(f"u{number}", {"role": "user", "content": said}),
-            Entry(f"a{number}", {"role": "assistant", "content": [_words(800)]}),
-        )
-        store.commit(Turn(f"{number}", (f"{number}",), entries))
+        first, started, *_ = past.turn(key, f"{number}")
+        for data in (first, started, said, answered, events.TurnEnded("answered")):
+            chat.apply(Event(f"{number}", key, 0.0, data, f"{number}", seq=chat.seq + 1))
     system = prompt.system_blocks(prompt.RULES, "# This conversation\n\nchannel: telegram")
     current = [{"role": "user", "content": [_words(200)]}]
 
@@ -113,7 +133,7 @@ def _view() -> Line:
             max_tokens=8_192,
             system=system,
             tools=[],
-            history=store.messages(),
+            history=chat.context.view(),
             injected=[],
             current=current,
         )
@@ -121,7 +141,7 @@ def _view() -> Line:
 
     body = rendered()
     return Line(
-        "store and view, 60 messages",
+        "fold and view, 60 messages",
         _median(rendered, 300),
         _median(lambda: json.dumps(body), 300),
         "json.dumps of the body",

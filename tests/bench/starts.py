@@ -1,4 +1,4 @@
-"""How long it takes until something runs, and what a long past costs: many sessions, a long archive."""
+"""How long it takes until something runs, and what a long past costs: many chats, a long archive."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bot.history.archive.store import ChatStore
-from tests.bench.rooms import Line
-
 from bot.contracts.archive import HistoryQuery
 from bot.contracts.base import Json
 from bot.core import file_names
+from bot.core.archive.store import ChatStore
 from bot.system import SystemDisk
 from bot.testing.log import MemoryLog
+from tests.bench import past
 from tests.bench.programs import COMPILED, ROOT, START_SECONDS, Unanswered
+from tests.bench.rooms import Line
 
 TIMES = 3
 PER_FILE = 500  # lines of one archive file: half of what a chat's file holds before it is split
@@ -27,9 +27,9 @@ PER_FILE = 500  # lines of one archive file: half of what a chat's file holds be
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """How many sessions there are, and how many lines one chat has."""
+    """How many chats there are, and how many lines one of them has."""
 
-    sessions: int
+    chats: int
     lines: int
 
 
@@ -45,26 +45,20 @@ async def starts() -> list[Line]:
     return [Line("shipmate --version", version, bare, beside), Line("shipmate --help", usage, bare, beside)]
 
 
-async def past(folder: Path, size: Past) -> list[Line]:
-    """A gateway with many sessions on disk beside one with none, and a chat with many lines."""
+async def with_past(folder: Path, size: Past) -> list[Line]:
+    """A gateway with many chats on disk beside one with none, and a chat with many lines."""
     new, old = folder / "new", folder / "old"
     for home in (new, old):
         _configure(home)
-    await asyncio.to_thread(write_sessions, old / ".ship", size.sessions)
-    store = ChatStore(old / ".ship" / "chats", disk=SystemDisk(), log=MemoryLog())
-    began = time.perf_counter()
-    await store.chats()
-    listed = (time.perf_counter() - began) * 1000
+    await past.write(old / ".ship", {f"telegram:chat:{number}": 1 for number in range(size.chats)})
+    archive = folder / "archive"
+    await asyncio.to_thread(write_archive, archive, size.chats)
+    store = ChatStore(archive, disk=SystemDisk(), log=MemoryLog())
+    listed = await _timed(store.chats())
     ready = await _quickest(lambda: _ready(new))
-    beside = "a new folder"
     lines = [
-        Line(f"ready, {size.sessions:,} sessions", await _quickest(lambda: _ready(old)), ready, beside),
-        Line(
-            f"list of {size.sessions:,} sessions",
-            listed,
-            _reading(old / ".ship" / "chats"),
-            "reading the files",
-        ),
+        Line(f"ready, {size.chats:,} chats", await _quickest(lambda: _ready(old)), ready, "a new folder"),
+        Line(f"list of {size.chats:,} chats", listed, _reading(archive), "reading the files"),
     ]
     return [*lines, *await _long_chat(folder / "long", size.lines)]
 
@@ -153,17 +147,13 @@ def _configure(home: Path) -> None:
     (home / "ship.json").write_text(json.dumps(config), encoding="utf-8")
 
 
-def write_sessions(home: Path, count: int) -> None:
-    """Chats of two lines, each with a transcript."""
-    chats, transcripts = home / "chats", home / "transcripts"
-    for folder in (home, chats, transcripts):
-        folder.mkdir(mode=0o700)
+def write_archive(folder: Path, count: int) -> None:
+    """Chats of two lines each."""
+    folder.mkdir(mode=0o700)
     for number in range(count):
         key = f"telegram:chat:{number}"
-        name = file_names.encode(key)
-        (chats / f"{name}.jsonl").write_bytes(line(key, 2 * number) + line(key, 2 * number + 1))
-        (transcripts / name).mkdir()
-        (transcripts / name / f"{number:026}.jsonl").write_bytes(b'{"v":1,"uuid":"a","type":"meta"}\n')
+        raw = line(key, 2 * number) + line(key, 2 * number + 1)
+        (folder / f"{file_names.encode(key)}.jsonl").write_bytes(raw)
 
 
 def write_long(folder: Path, key: str, lines: int) -> None:

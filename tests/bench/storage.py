@@ -8,12 +8,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bot.contracts.archive import ArchiveLine
-from bot.contracts.inbound import Inbound
-from bot.history.archive.store import ChatStore
-from bot.journal import SqliteJournal
-from bot.system import SystemClock, SystemDisk
-from bot.testing.log import MemoryLog
+from bot.contracts.identity import ChatKey
+from bot.core.chats import Fact
+from tests.bench import past
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,55 +22,16 @@ class Speed:
     rate: float
 
 
-async def journal_speed(folder: Path, *, calls: int = 5_000, at_once: int = 64) -> Speed:
-    """Taking events into a fresh journal."""
-    journal = SqliteJournal(folder / "journal.db", clock=SystemClock(), log=MemoryLog())
-    await journal.open()
+async def log_speed(folder: Path, *, calls: int = 5_000, at_once: int = 64) -> Speed:
+    """Taking messages of 200 chats into a fresh log."""
+    async with past.opened(folder / "log") as (log, chats):
 
-    async def receive(number: int) -> None:
-        name = f"{number}"
-        await journal.receive(
-            Inbound(
-                channel="telegram",
-                chat_id=name,
-                chat_key=f"telegram:chat:{number % 200}",
-                chat_type="direct",
-                user_id=name,
-                keys=(f"update:{name}", f"message:{name}"),
-                ts=number,
-                target={"chat_id": name},
-                text="a message of ordinary length " * 5,
-                request_id=name,
-            )
-        )
+        async def receive(number: int) -> None:
+            chat = await chats.get(ChatKey.parse(f"telegram:chat:{number % 200}"))
+            chats.append(Fact(chat.key, next(past.turn(chat.key, f"{number}")), id=f"{number}"))
+            await log.committed()
 
-    try:
         return await _measure(receive, calls, at_once)
-    finally:
-        await journal.close()
-
-
-async def archive_speed(folder: Path, *, calls: int = 5_000, at_once: int = 64) -> Speed:
-    """Appending lines of 20 chats to a fresh archive."""
-    store = ChatStore(folder / "chats", disk=SystemDisk(), log=MemoryLog())
-
-    async def append(number: int) -> None:
-        key = f"telegram:chat:{number % 20}"
-        await store.append(
-            ArchiveLine(
-                ts=number,
-                channel="telegram",
-                chat_id=f"{number % 20}",
-                chat_key=key,
-                role="user",
-                text="a message of ordinary length " * 5,
-            )
-        )
-
-    try:
-        return await _measure(append, calls, at_once)
-    finally:
-        await store.close()
 
 
 async def _measure(call: Callable[[int], Awaitable[None]], calls: int, at_once: int) -> Speed:

@@ -1,7 +1,7 @@
 """Shipmate with a tracer of calls: `python -m tests.bench.traced FILE run --dir DIR`.
 
 SIGUSR1 starts the tracer, SIGUSR2 writes what it counted to FILE as one JSON object: files of `bot` and `channels` that were
-called into, functions that were called, and moves, which are calls from one file into another. Callbacks and coroutines that
+called into, functions that were called, and moves, which are calls from one file into another; and calls of Python functions, those of libraries too. Callbacks and coroutines that
 the event loop resumes count as calls out of the loop.
 """
 
@@ -31,6 +31,7 @@ class Tracer:
         self._files: set[str] = set()
         self._functions: set[tuple[str, str]] = set()
         self._moves: dict[tuple[str, str], int] = {}
+        self._calls = 0
         self._on = False
 
     def listen(self) -> None:
@@ -52,6 +53,7 @@ class Tracer:
             "files": len(self._files),
             "functions": len(self._functions),
             "moves": moves,
+            "calls": self._calls,
             "by_file": {
                 name: sum(count for (_, called), count in self._moves.items() if called == name)
                 for name in sorted(self._files)
@@ -64,6 +66,7 @@ class Tracer:
     def _called(self, frame: FrameType, event: str, _: object) -> None:
         if event != "call" or not self._on:
             return
+        self._calls += 1
         name = frame.f_code.co_filename
         if not name.startswith(OURS):
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gzip
 import json
 import os
 import signal
@@ -204,8 +205,10 @@ class World:
         assert self.texts(chat_id) == list(texts)
 
     def log(self) -> list[dict[str, Any]]:
-        """Every line of the operator's log."""
-        return self._lines("logs")
+        """Every line of the operator's log, whose older days may be compressed by now."""
+        old = sorted((self.root / ".ship" / "logs").glob("*.jsonl.gz"))
+        lines = [line for file in old for line in gzip.decompress(file.read_bytes()).splitlines()]
+        return [*map(json.loads, lines), *self._lines("logs")]
 
     def archive(self) -> list[dict[str, Any]]:
         """Every line of every chat's archive."""

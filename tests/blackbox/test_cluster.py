@@ -249,7 +249,7 @@ async def test_what_is_shared_is_backed_up_given_out_erased_and_restored(
     assert (code, "while the gateway runs" in told) == (0, True), told
     code, told = await shipmate(world, "export", "telegram:1001")
     places = {json.loads(line)["from"] for line in told.splitlines()}
-    assert (code, {"chats", "transcripts", "journal.inbox", "logs"} <= places) == (0, True), told
+    assert (code, {"chats", "events", "usage", "requests", "logs"} <= places) == (0, True), told
     code, told = await shipmate(world, "erase", "--yes", "telegram:1001")
     assert code != 0, told
     assert await relay.hosts["b"].stop() == 0

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from bot.testing.anthropic_script import tool_use
-from tests.blackbox.conftest import ANN, World
+from tests.blackbox.conftest import ANN, World, eventually
 
 DIRECT = "D0ANN"
 
@@ -83,7 +83,7 @@ async def test_what_is_deleted_is_hidden_in_the_conversation_that_began_with_it(
     assert "7731" in shown(world.model.bodies[-1])
     await world.turns(2)
     await world.slack.delete(DIRECT, secret)
-    await world.slack.until(lambda: sum(one["kind"] == "removal" for one in world.log()) == 2)
+    await eventually(lambda: sum(one["kind"] == "removal" for one in world.log()) == 2)
     await answered(world, "go on", root)
     assert "7731" not in shown(world.model.bodies[-1])
 

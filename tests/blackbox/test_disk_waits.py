@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import threading
-from collections import Counter
-from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bot.system import SystemDisk
-from bot.testing.anthropic_script import Reply, reply, tool_use
-from bot.testing.journal import WRITES
-from tests.blackbox.conftest import World, eventually
+from bot.testing.anthropic_script import Reply, pause, reply, tool_use
+from tests.blackbox.conftest import PERSON, START_SECONDS, World, eventually
 from tests.torture.inside import Inside, environment, quick_ends
-from tests.torture.scene import unfinished
 
-PATH = frozenset({"receive", "put_outbox"})
-"""The changes of the journal that a message waits for: it is taken in; its answer is about to be sent."""
+DASHBOARD = "dashboard token of 12 words"
+OTHER = 3001
 
 
 class Stuck:
@@ -35,7 +33,7 @@ class Stuck:
 
 
 class StuckDisk(SystemDisk):
-    """Files of conversations can be written, and no flush of them comes back."""
+    """Files can be written, and no flush of them comes back."""
 
     def __init__(self, stuck: Stuck) -> None:
         self.stuck = stuck
@@ -55,38 +53,20 @@ class StuckDisk(SystemDisk):
         self.stuck.wait()
 
 
-class StuckJournal:
-    """Every change is carried out; of those that are not on the path, the caller does not hear while it is stuck."""
+class CountedLog:
+    """A log of the chats that counts how often somebody waits for it while the files are stuck."""
 
-    def __init__(self, inner: Any, stuck: Stuck, awaited: Counter[str], writing: set[Any]) -> None:
+    def __init__(self, inner: Any, stuck: Stuck) -> None:
         self._inner = inner
         self._stuck = stuck
-        self.awaited = awaited
-        self.writing = writing
+        self.waits = 0
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._inner, name)
-        if name == "post":
-            return StuckJournal(found, self._stuck, self.awaited, self.writing)
-        return self._told_late(name, found) if name in WRITES else found
+        return getattr(self._inner, name)
 
-    def _told_late(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        def called(*given: Any, **more: Any) -> Any:
-            carried_out = asyncio.ensure_future(call(*given, **more))
-            self.writing.add(carried_out)
-            carried_out.add_done_callback(self.writing.discard)
-            if name in PATH:
-                self.awaited[name] += self._stuck.held.is_set()
-                return carried_out
-            return asyncio.ensure_future(self._late(carried_out))
-
-        return called
-
-    async def _late(self, carried_out: asyncio.Future[Any]) -> Any:
-        found = await carried_out
-        if self._stuck.held.is_set():
-            await asyncio.to_thread(self._stuck.wait)
-        return found
+    async def committed(self, *, patient: bool = True) -> None:
+        self.waits += self._stuck.held.is_set()
+        await self._inner.committed(patient=patient)
 
 
 @pytest.mark.parametrize("sends", [True, False])
@@ -102,23 +82,53 @@ async def test_a_message_waits_for_the_disk_twice_before_it_is_answered(
 
     world.model.script(script)
     stuck = Stuck()
-    journals: list[StuckJournal] = []
+    logs: list[CountedLog] = []
 
     def wrapped(made: Any) -> Any:
-        journals.append(StuckJournal(made, stuck, Counter(), set()))
-        return journals[-1]
+        logs.append(CountedLog(made, stuck))
+        return logs[-1]
 
     with environment(world):
-        life = await Inside(world, disk=StuckDisk(stuck), journal=wrapped).start()
+        life = await Inside(world, disk=StuckDisk(stuck), event_log=wrapped).start()
         try:
             world.telegram.say("first")  # a person who is new is greeted, and so on
             await eventually(lambda: "to first" in world.texts())
-            await eventually(lambda: not journals[0].writing and not unfinished(world.root))
+            await world.sent()
             stuck.held.set()
             world.telegram.say("second")
             await eventually(lambda: "to second" in world.texts())
-            assert journals[0].awaited == {"receive": 1, "put_outbox": 1}
+            assert logs[0].waits == 2
         finally:
             stuck.held.clear()
             stuck.over.set()
             await life.end()
+
+
+async def test_a_log_that_cannot_be_written_stops_nothing_else_and_loses_no_answer(world: World) -> None:
+    world.only("telegram")
+    world.config["channels"]["telegram"]["allow"] = ["*"]
+    world.config["dashboard"] = {"port": 0, "token": "${DASHBOARD_TOKEN}"}
+    world.process.env["DASHBOARD_TOKEN"] = DASHBOARD
+    gate = asyncio.Event()
+    world.model.script(lambda _: pause(reply("The answer."), gate))
+    await world.start()
+    page = world.process.ready_line.split()[-1] + "/healthz"
+    world.telegram.say("asked before")
+    await world.model.until(lambda: len(world.model.requests) == 1, START_SECONDS)
+    seen = 0
+    with closing(sqlite3.connect(world.root / ".ship" / "shipmate.db", isolation_level=None)) as db:
+        db.execute("BEGIN IMMEDIATE")
+        gate.set()
+        world.telegram.say("asked meanwhile", chat_id=OTHER)
+        async with asyncio.timeout(START_SECONDS):
+            while not any("refuses the log" in line["message"] for line in world.log()):
+                async with world.session.get(page) as answer:
+                    assert answer.status == 200
+                seen += 1
+        assert world.texts(PERSON) == world.texts(OTHER) == []
+    # One, where a thread that others need waits for the database until it is refused.
+    assert seen > 5
+    await eventually(lambda: world.texts(PERSON) == world.texts(OTHER) == ["The answer."])
+    await world.sent()
+    assert await world.process.stop() == 0
+    assert world.texts(PERSON) == world.texts(OTHER) == ["The answer."]

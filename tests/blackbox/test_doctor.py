@@ -129,7 +129,7 @@ async def test_damage_on_disk_and_open_files_are_found(world: World) -> None:
     (home / "index.db").write_bytes(b"no database at all" * 500)
     home.chmod(0o755)
     found: dict[str, Any] = await doctor(world, 78)
-    assert found["journal"]["found"].startswith("damaged: ")
+    assert found["journal"]["found"].startswith("it cannot be used: ")
     assert "shipmate index rebuild" in found["search index"]["remedy"]
     assert found["permissions"]["remedy"] == "run `chmod 700 .ship`"
 

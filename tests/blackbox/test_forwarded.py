@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import json
 import re
-import sqlite3
 from typing import Any
 
 import pytest
@@ -179,39 +176,6 @@ async def test_it_stays_quoted_in_the_archive_and_where_that_is_loaded_after_a_r
     assert parts[1] == "(no text)"
     (row,) = [json.loads(one) for one in parts[2].splitlines()[1:-1]]
     assert row["text"] == "the harbour code is 7731\n[forwarded from Ann]\n> obey"
-
-
-async def test_a_forward_that_an_older_version_left_unfinished_is_answered(world: World) -> None:
-    """Older journals do not say whose words they hold, and know no more than that the person sent them."""
-    world.only("telegram")
-    gate = asyncio.Event()
-
-    async def slow(_: Any) -> str:
-        await gate.wait()
-        return "too late"
-
-    world.model.script(slow)
-    await world.start()
-    quoted = world.telegram.say("the older words", chat_id=GROUP, user_id=PERSON)["message"]["message_id"]
-    world.telegram.say("@shipmate_bot the forwarded words", chat_id=GROUP, user_id=PERSON, reply_to=quoted)
-    await world.model.until(lambda: len(world.model.requests) == 1)
-    await world.process.kill()
-    gate.set()
-    with contextlib.closing(sqlite3.connect(world.root / ".ship" / "journal.db")) as file:
-        ((name, payload),) = file.execute("SELECT request_id, payload FROM inbox").fetchall()
-        old = json.loads(payload)
-        for field in ("links", "items", "answers", "changes", "due"):
-            old.pop(field, None)
-        for one in old["quoted"]:
-            for field in ("origin", "brought", "part", "kind", "files"):
-                one.pop(field, None)
-        file.execute("UPDATE inbox SET payload = ? WHERE request_id = ?", (json.dumps(old), name))
-        file.commit()
-    world.model.script(lambda _: reply("I have it."))
-    await world.start()
-    await world.heard("I have it.", chat_id=GROUP)
-    assert own(world) == ["the forwarded words"]
-    assert [row["text"] for row in rows(world)] == ["the older words"]
 
 
 async def test_a_forwarded_album_and_a_forwarded_file_are_of_their_origin(world: World) -> None:

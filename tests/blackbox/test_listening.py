@@ -6,7 +6,7 @@ import asyncio
 import json
 from typing import Any
 
-from tests.blackbox.conftest import ANN, BOB, PERSON, ROOM, START_SECONDS, World
+from tests.blackbox.conftest import ANN, BOB, PERSON, ROOM, START_SECONDS, World, eventually
 
 GROUP = -100500
 ME = "<@U0SHIP>"
@@ -133,7 +133,7 @@ async def test_in_slack_a_mention_brings_what_was_said_before_it_and_forgets_wha
     assert "Bob" in told
     await world.turns(1)
     await world.slack.delete(ROOM, secret)
-    await world.slack.until(lambda: any(one["kind"] == "removal" for one in world.log()))
+    await eventually(lambda: any(one["kind"] == "removal" for one in world.log()))
     await world.slack.say("and now?", channel=ROOM, user=ANN, thread_ts=root)
     await world.turns(2)
     assert "7731" not in json.dumps(world.model.bodies[-1]["messages"])
@@ -141,8 +141,9 @@ async def test_in_slack_a_mention_brings_what_was_said_before_it_and_forgets_wha
     answers = []
     for number in (1, 2, 3):
         root = await world.slack.say(f"{ME} {number}?", channel=ROOM, user=ANN)
-        await world.slack.until(lambda: len(world.slack.replies(ROOM, root)) == 1)  # noqa: B023 - awaited here
-        answers.append(world.slack.replies(ROOM, root)[0].text)
+        await world.turns(2 + number)
+        await world.sent()
+        answers.append("".join(one.text for one in world.slack.replies(ROOM, root)))
         if number == 2:
             await world.slack.until(lambda: bool(world.slack.visible("D0ANN")), START_SECONDS)
             await world.sent()

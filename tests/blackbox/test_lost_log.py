@@ -73,24 +73,26 @@ async def test_the_archive_stays_people_are_answered_and_operators_are_told_once
         await eventually(lambda: len(world.texts(OPERATOR)) == 1)
         assert world.archive()[:4] == before
         world.telegram.say("three", chat_id=3001)
-        await eventually(
-            lambda life=life: said(world) == 2 + life and world.archive()[-1]["role"] == "assistant"
-        )
+        heard = 2 + life
+        await eventually(lambda: said(world) == heard and world.archive()[-1]["role"] == "assistant")  # noqa: B023 - awaited here
         await world.sent()
         assert await world.process.stop() == 0
-    assert world.texts(OPERATOR)[0].startswith("⚠️ The journal was ")
+    assert world.texts(OPERATOR)[0].startswith("⚠️ The chat log was ")
     if damage is torn:
         assert set() < ids & events(path) < ids
 
 
-async def test_one_of_a_later_version_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("command", "code"), [("run", 1), ("check", 1), ("doctor", 78)])
+async def test_one_of_a_later_version_is_refused_and_left_as_it_is(
+    command: str, code: int, tmp_path: Path
+) -> None:
     (tmp_path / "ship.json").write_text(SETTINGS, encoding="utf-8")
     (tmp_path / ".ship").mkdir(mode=0o700)
     path = tmp_path / ".ship" / "shipmate.db"
     with closing(sqlite3.connect(path)) as db:
         db.execute("CREATE TABLE events (id TEXT)")
         db.execute("PRAGMA user_version = 10000")
-    ended, out, said = await quick.run("run", "--dir", str(tmp_path))
-    assert ended == 1, said
+    ended, out, said = await quick.run(command, "--dir", str(tmp_path))
+    assert ended == code, said
     assert "the log has version 10000, " in out.decode() + said
     assert not list(path.parent.glob("*.corrupt-*"))

@@ -196,19 +196,18 @@ async def test_rows_that_somebody_else_has_written_name_no_file_elsewhere(world:
     await world.turns(1)
     await world.sent()
     assert await world.process.stop() == 0
-    with contextlib.closing(sqlite3.connect(world.root / ".ship" / "journal.db")) as db:
-        cursor = db.execute("SELECT * FROM outbox")
-        row = dict(zip([one[0] for one in cursor.description], cursor.fetchone(), strict=True))
-        for number, name in enumerate(("../../kept", str(kept), "", 7, ["a"], None)):
+    with contextlib.closing(sqlite3.connect(world.root / ".ship" / "shipmate.db")) as db:
+        queued = "SELECT chat, data FROM events WHERE kind = 'queued'"
+        chat, data = db.execute(queued).fetchone()
+        (seq,) = db.execute("SELECT max(seq) FROM events WHERE chat = ?", (chat,)).fetchone()
+        for number, name in enumerate(("../../kept", str(kept), "", 7, ["a"], None), 1):
             file: dict[str, object] = {"name": "a", "mime_type": "text/plain", "size": 4, "sha256": name}
-            row |= {"id": f"{number:026}", "state": "sending", "message_id": None, "file": json.dumps(file)}
+            row = json.loads(data) | {"id": f"{number:026}", "file": file}
             db.execute(
-                f"INSERT INTO outbox ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})", [*row.values()]
+                "INSERT INTO events (chat, seq, id, kind, at, data) VALUES (?, ?, ?, 'queued', 0, ?)",
+                (chat, seq + number, f"{number:026}", json.dumps(row)),
             )
-        for number, path in enumerate(("../../kept", str(kept), "", b"\xff", "chats/a/../../../kept"), 1_000):
-            db.execute(
-                "INSERT INTO lines VALUES (?, ?, ?)", (number, path, b"evil\n" if number % 2 else "evil")
-            )
+        db.execute("UPDATE chats SET open = 1 WHERE chat = ?", (chat,))
         db.commit()
     await world.start()
     world.telegram.say("and now?")

@@ -9,14 +9,14 @@ import json
 import sys
 import tarfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
-from bot.history.transcript import requests
 
-from bot.system import SystemDisk
+from bot.core.recorded_requests import RecordedRequests
 from bot.telemetry.redaction import forms
 from bot.testing.anthropic_script import error, tool_use
 from tests import quick
@@ -75,10 +75,13 @@ class Everywhere:
             if path.is_file():
                 data = path.read_bytes()
                 yield str(path.relative_to(ship)), gzip.decompress(data) if path.suffix == ".gz" else data
-        for turn in {str(line["requestId"]) for line in self._world.log() if line["kind"] == "turn_start"}:
-            recorded = requests.find(SystemDisk(), ship / "transcripts", turn)
-            assert recorded is not None
-            yield f"recorded requests of {turn}", repr(recorded).encode()
+        with closing(RecordedRequests(ship / "requests.db", readonly=True)) as recorded:
+            for turn in {
+                str(line["requestId"]) for line in self._world.log() if line["kind"] == "turn_start"
+            }:
+                found = recorded.find(turn)
+                assert found
+                yield f"recorded requests of {turn}", repr(found).encode()
 
     def in_backup(self) -> Iterator[tuple[str, bytes]]:
         with tarfile.open(self._file) as packed:

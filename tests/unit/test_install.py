@@ -48,7 +48,11 @@ def named(requirement: str) -> str:
 def test_all_that_is_imported_is_declared() -> None:
     always = set(map(named, PROJECT["dependencies"]))
     extras = {name: set(map(named, all_)) for name, all_ in PROJECT["optional-dependencies"].items()}
-    of_extras = {"bot/tools/mcp/": extras["mcp"], "bot/journal/": extras["cluster"]}
+    of_extras = {
+        "bot/tools/mcp/": extras["mcp"],
+        "bot/cluster/": extras["cluster"],
+        "bot/core/postgres_log.py": extras["cluster"],
+    }
     of = packages_distributions()
     missing, found = {}, set(imported())
     for package, place in found:

@@ -209,39 +209,38 @@ async def test_each_signal_is_answered(gateway: Gateway, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("late", [False, True])
 async def test_what_nobody_has_foreseen_is_told_and_the_next_signal_is_answered(
-    gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, late: bool
+    gateway: Gateway, tmp_path: Path, *, late: bool
 ) -> None:
-    before, asked = gateway.turns.agent, asyncio.Event()
+    log, deps, asked = MemoryLog(), gateway.turns.agent, asyncio.Event()
     wrong: list[Exception] = [RecursionError("too deep")]
+    taken, said = list[AgentDeps](), list[str]()
 
     def loaded() -> config.Settings:
         if wrong and not late:
             raise wrong.pop()
         return load(tmp_path, FIRST | {"context": {"maxMessages": 20}})
 
-    use = gateway.turns.use
-
-    def used(deps: AgentDeps) -> None:
+    def use(changed: AgentDeps) -> None:
         if wrong:
             raise wrong.pop()
-        use(deps)
+        taken.append(changed)
 
-    monkeypatch.setattr(gateway.reload, "_use", used)
-    said = list[str]()
-    serving = asyncio.create_task(gateway.reload.serve(asked, loaded, said.append))
+    reload = ConfigurationReload(gateway.reload.settings, use, lambda _: deps, log)
+    serving = asyncio.create_task(reload.serve(asked, loaded, said.append))
     for count in (1, 2):
         asked.set()
         async with asyncio.timeout(90):
             while len(said) < count:  # noqa: ASYNC110 - a list sets no event
                 await asyncio.sleep(0)
         if count == 1:
-            assert said == [last(gateway).message]
-            assert gateway.turns.agent is before
-            assert last(gateway).level == "error"
-            assert "RecursionError: too deep" in last(gateway).message
-            assert ("the one before holds" in last(gateway).message) is not late
+            entry = log.entries[-1]
+            assert said == [entry.message]
+            assert taken == []
+            assert entry.level == "error"
+            assert "RecursionError: too deep" in entry.message
+            assert ("the one before holds" in entry.message) is not late
     serving.cancel()
-    assert late or gateway.turns.agent.limits.max_messages == 20
+    assert taken == ([] if late else [deps])
 
 
 def test_the_page_on_operation_names_the_keys_that_need_no_restart() -> None:

@@ -26,7 +26,7 @@ LINES = ".lines"
 
 @dataclass(frozen=True, slots=True)
 class SavedMemory:
-    """A memory as it is on file. `covers` is the uuid of the newest line of the transcript that it knows, None where
+    """A memory as it is on file. `covers` names the newest event that it knows, None where
     that is not sure: as after an edit of the file. `ts` in milliseconds. `written` tells of each line whose
     turns it may come from, as far as that is known; `removed` are the ids of messages that were gone before it was
     written; `origin` says whose words it holds.

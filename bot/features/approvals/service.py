@@ -331,7 +331,7 @@ class ApprovalService:
         )
 
     async def home(self, opened: Inbound) -> HomeSection:
-        """What waits for an approval of what a person has asked for."""
+        """Calls of a person's turns that wait for an approval, as a section of their page."""
         questions = (one for chat in self._run.chats for one in chat.questions.values())
         asked = [one.record.asked for one in questions if one.verdict is None and not one.of_tool]
         waits = [one for one in asked if one.person == opened.person and not one.admits]

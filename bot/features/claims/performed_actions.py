@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
@@ -80,17 +79,6 @@ class PerformedActions:
 
 
 _current: ContextVar[PerformedActions | None] = ContextVar("performed_actions", default=None)
-
-
-@contextlib.contextmanager
-def recorded_actions() -> Iterator[PerformedActions]:
-    """Collect the actions of a block, including those of tasks that begin in it."""
-    actions = PerformedActions()
-    token = _current.set(actions)
-    try:
-        yield actions
-    finally:
-        _current.reset(token)
 
 
 def record_here() -> PerformedActions:

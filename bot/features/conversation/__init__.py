@@ -10,7 +10,7 @@ from bot.contracts.base import Message
 from bot.contracts.channel import HomeSection
 from bot.contracts.inbound import Inbound
 from bot.core import blocks, events, rendering
-from bot.core.chat import Phase, Turn
+from bot.core.chat import Chat, Phase
 from bot.core.chats import Fact
 from bot.core.feature import Command, Done, Feature, Hooks, Runtime
 from bot.features.conversation.models import Models
@@ -64,9 +64,8 @@ class Conversation:
         """`/status`: what runs in all that is before the person, and the memory of this conversation."""
         chats = [chat for chat in self._run.chats if inbound.chat_key.shows(chat.key)]
         waiting = sum(len(chat.waiting) for chat in chats)
-        turns = [chat.turn for chat in chats if chat.turn is not None]
-        if turns:
-            doing = _doing(turns) + (say("status.waiting", count=waiting) if waiting else "")
+        if busy := [chat for chat in chats if chat.turn is not None]:
+            doing = _doing(busy) + (say("status.waiting", count=waiting) if waiting else "")
         else:
             doing = say("status.not_begun", count=waiting) if waiting else say("status.ready")
         context = (await self._run.chats.get(inbound.chat_key)).context
@@ -79,9 +78,9 @@ class Conversation:
         return paragraph(*words)
 
     async def home(self, opened: Inbound) -> HomeSection:
-        """What runs for a person, and the model that answers them."""
-        turns = [chat.turn for chat in self._run.chats if chat.turn is not None]
-        own = [turn for turn in turns if turn.first.person == opened.person]
+        """Turns that run for a person, and the model that answers them, as a section of their page."""
+        busy = [chat for chat in self._run.chats if chat.turn is not None]
+        own = [one for one in busy if one.turn is not None and one.turn.first.person == opened.person]
         model = say("home.model", model=self._run.models(opened.chat_key).name)
         return HomeSection(self._run.name, (_doing(own) if own else say("status.ready"), model))
 
@@ -109,10 +108,21 @@ class Conversation:
         return rendering.history(context.view(), self._run.redact) or say("commands.history_empty")
 
 
-def _doing(turns: Sequence[Turn]) -> str:
-    """Tell of turns how many work, and how many wait for a person."""
-    waits = sum(turn.phase is Phase.SUSPENDED for turn in turns)
-    keys = {"status.working": len(turns) - waits, "status.waits_approval": waits}
+def _doing(busy: Sequence[Chat]) -> str:
+    """Tell of chats in which a turn runs how many work, and how many wait for a person."""
+    waits = [one for one in busy if one.turn is not None and one.turn.phase is Phase.SUSPENDED]
+    asks = sum(
+        any(
+            asked.verdict is None and asked.record.asked.subject == "question"
+            for asked in one.questions.values()
+        )
+        for one in waits
+    )
+    keys = {
+        "status.working": len(busy) - len(waits),
+        "status.waits_approval": len(waits) - asks,
+        "status.waits_question": asks,
+    }
     first, *others = [say(key, count=count) for key, count in keys.items() if count]
     for other in others:
         first = say("status.beside", before=first, after=other)

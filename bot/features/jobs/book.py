@@ -1,4 +1,4 @@
-"""The jobs as facts of the core's log."""
+"""The jobs as facts of the log."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class ScheduledJob(Frozen):
         return text.preview(self.prompt, 60)
 
     def key(self, due: float) -> str:
-        """The key of the inbound of one due time: the journal takes in none twice."""
+        """The key of the inbound of one due time: the log takes in none twice."""
         # What counts elapsed time begins anew where a clock was set back, and then comes to the same times again.
         since = f"{self.plan.begin:.3f}+" if self.plan.kind == "every" else ""
         return f"job:{self.id}:{since}{due:.3f}"

@@ -15,7 +15,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound, Listening, Quoted
 
 MOST_KNOWN = 10_000
-"""Conversations that the bot is known to take part in; of others the journal is asked."""
+"""Conversations that the bot is known to take part in; of others the log is asked."""
 SKEW = 300.0
 """Seconds by which the clock of a platform may differ from ours."""
 

@@ -10,7 +10,7 @@ def _build(runtime: Runtime) -> Hooks:
         if (found := runtime.chats.facts.get(LOST, "log")) is not None:
             # Once: that it was told is a fact of the same log. A later loss has another time.
             runtime.alerts.tell(
-                f"log lost {found['at']}", sentence(f"operators.journal_{found['what']}"), every=float("inf")
+                f"log lost {found['at']}", sentence(f"operators.chat_log_{found['what']}"), every=float("inf")
             )
 
     return Hooks(serves=(tell,))

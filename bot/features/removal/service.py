@@ -41,7 +41,8 @@ class Removal:
 
     async def deleted(self, deletion: Inbound) -> Done:
         """A platform says that the author has deleted a message."""
-        target = await self._target(deletion.chat_key, deletion.message_id or "")
+        message = deletion.message_id or ""
+        target = await self._target(deletion.chat_key, message) or await self._quoted(deletion, message)
         if target is None or target.role != "user" or target.person != deletion.user_id:
             return Done()
         return Done(facts=await self._removed(deletion, [target]))
@@ -112,6 +113,14 @@ class Removal:
         person = next((one.inbound.user_id for one in asked if isinstance(one, events.Received)), "")
         turns = frozenset({sent.turn})
         return Target(message, "assistant", person, Gone(turns=turns, messages=frozenset({message})), turns)
+
+    async def _quoted(self, deletion: Inbound, message: str) -> Target | None:
+        """A message that was not for the bot, and stands in what others have asked."""
+        gone = Gone(messages=frozenset({message}))
+        found = await self._run.event_log.naming(deletion.chat_key.chat, gone.names)
+        told = [one for one in found if blanked(one, gone) is not one.data]
+        turns = frozenset(one.turn for one in told if one.turn is not None)
+        return Target(message, "user", deletion.user_id, gone, turns) if told else None
 
     async def _turns(self, chat: ChatKey, names: frozenset[str]) -> frozenset[str]:
         """The turns that answered these messages, or somebody who quoted them."""

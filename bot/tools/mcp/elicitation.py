@@ -101,7 +101,7 @@ class Elicitations:
         return ElicitResult(action=action, content=None if hasattr(params, "url") else content)
 
     async def _answers(self, params: Any) -> Json | None:
-        """What the person fills in, field by field; None if they decline."""
+        """The person's answers, field by field; None if they decline."""
         if len(self._calls) != 1:
             raise Unanswered("it is not known which of the calls that run asks")
         schema = getattr(params, "requested_schema", None) or {}

@@ -186,7 +186,7 @@ def about(messages: Sequence[Message], people: Collection[str]) -> str:
 
 
 def _letters(words: str) -> bytes:
-    """What is left of a text however it is set."""
+    """Letters and digits of a text, without case, form and spacing."""
     return re.sub(r"[\W_]+", "", unicodedata.normalize("NFKC", words).casefold()).encode(errors="replace")
 
 

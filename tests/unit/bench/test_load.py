@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from bot.history.archive.store import ChatStore
 
 from bot.contracts.archive import HistoryQuery
 from bot.contracts.identity import ChatKey
+from bot.core.archive.store import ChatStore
 from bot.system import SystemDisk
 from bot.testing.log import MemoryLog
-from tests.bench import burst, figures, load, starts
+from tests.bench import burst, figures, load, past, starts
 from tests.bench.programs import Unanswered
 
 
@@ -60,9 +60,21 @@ async def test_the_long_chat_of_the_bench_is_one_that_an_archive_reads(tmp_path:
     assert len(list((tmp_path / "chats").glob("*.archive-*.jsonl"))) == 2
 
 
-async def test_the_many_sessions_of_the_bench_are_chats(tmp_path: Path) -> None:
-    starts.write_sessions(tmp_path / ".ship", 5)
-    store = ChatStore(tmp_path / ".ship" / "chats", disk=SystemDisk(), log=MemoryLog())
+async def test_the_many_chats_of_the_bench_are_chats_of_an_archive(tmp_path: Path) -> None:
+    starts.write_archive(tmp_path / "chats", 5)
+    store = ChatStore(tmp_path / "chats", disk=SystemDisk(), log=MemoryLog())
     assert [(info.chat_key, info.lines) for info in await store.chats()] == [
         (f"telegram:chat:{number}", 2) for number in (4, 3, 2, 1, 0)
     ]
+
+
+async def test_a_chat_of_the_past_has_nothing_unfinished_and_its_newest_turns_in_view(tmp_path: Path) -> None:
+    key = ChatKey.parse("telegram:chat:1")
+    await past.write(tmp_path, {str(key): 100}, "found")
+    async with past.opened(tmp_path) as (log, chats):
+        chat = await chats.get(key)
+        assert await log.open_chats() == []
+        assert (await log.usage(key)).turns == 100
+    assert 28 <= len(chat.context.view()) <= 60
+    assert chat.context.frame is not None
+    assert (await past.back(tmp_path, str(key))).took > 0

@@ -5,9 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+import sqlite3
 import zlib
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,14 +34,14 @@ def name(number: int) -> str:
 
 
 def body(turns: int, said: str = '你好 }]} {"role": x') -> bytes:
-    messages = [
+    messages: list[dict[str, Any]] = [
         {
             "role": "user",
             "content": [{"type": "text", "text": f"{said} {number} {random.Random(number).random()}"}],
         }
         for number in range(turns)
     ]
-    messages[-1]["content"][-1]["cache_control"] = CACHE  # type: ignore[index, call-overload]
+    messages[-1]["content"][-1]["cache_control"] = CACHE
     asked = {
         "model": "m",
         "system": [{"type": "text", "text": "s" * 5_000}],
@@ -54,11 +57,16 @@ def file(tmp_path: Path) -> RecordedRequests:
 
 
 def record(
-    file: RecordedRequests, number: int, sent: bytes, *, kept: bytes | None = None, **more: str
+    file: RecordedRequests, number: int, sent: bytes, *, kept: bytes | None = None, **more: Any
 ) -> None:
     digest = hashlib.sha256(sent).hexdigest()
     asked = RecordedRequest(name(number), CHAT, "T", None, "turn", "m", digest, None)
     file.transaction(lambda: file.record(replace(asked, **more), sent if kept is None else kept))
+
+
+def direct(tmp_path: Path, sql: str, *values: object) -> list[Any]:
+    with closing(sqlite3.connect(tmp_path / "requests.db")) as db, db:
+        return db.execute(sql, values).fetchall()
 
 
 def wrong(file: RecordedRequests) -> list[str | None]:
@@ -95,18 +103,18 @@ def test_what_is_removed_is_in_no_file_and_the_rest_is_whole(tmp_path: Path, fil
     assert [one.wrong for one in file.find("K")] == [REMOVED] * 3, "asked with what it was given before"
     assert [one.body for one in (*file.find("A"), *file.find("B"))] == [body(1, "stays"), body(3, "later")]
     file.transaction(lambda: file.forget(CHAT))
-    assert file.chats() == file.find("A") == []
-    (count,) = file._db.execute("SELECT count(*) FROM pieces").fetchone()
-    assert count == 0
+    assert file.chats() == []
+    assert file.find("A") == []
+    assert direct(tmp_path, "SELECT count(*) FROM pieces") == [(0,)]
 
 
-def test_what_is_not_what_was_sent_is_said(file: RecordedRequests) -> None:
+def test_what_is_not_what_was_sent_is_said(tmp_path: Path, file: RecordedRequests) -> None:
     record(file, 1, body(1, "a key"), kept=body(1, "***"))
     (kept,) = file.find("T")
     assert (kept.body, wrong(file)) == (body(1, "***"), [REDACTED])
-    file._db.execute("UPDATE pieces SET bytes = ?", (zlib.compress(b"x"),))
+    direct(tmp_path, "UPDATE pieces SET bytes = ?", zlib.compress(b"x"))
     assert wrong(file) == [DIFFERENT]
-    file._db.execute("DELETE FROM pieces")
+    direct(tmp_path, "DELETE FROM pieces")
     assert wrong(file) == [DAMAGED]
 
 

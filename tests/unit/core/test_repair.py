@@ -15,7 +15,6 @@ from bot import errors
 from bot.contracts.base import Json, Message
 from bot.contracts.model import ModelRequest
 from bot.core import repair
-from bot.core.repair import Entry
 from bot.core.validate import MAX_BYTES, loose_thinking, problems, validate
 from bot.llm.client import body_of
 from bot.testing import anthropic_rules as rules
@@ -235,10 +234,9 @@ VALID: list[list[Message]] = [
 @pytest.mark.parametrize("messages", VALID)
 def test_what_is_valid_is_left_as_it_is(messages: list[Message]) -> None:
     validate(request(*messages))
-    entries = [Entry(str(at), message) for at, message in enumerate(messages)]
-    kept = repair.mended_entries(entries)
-    assert kept == tuple(entries)
-    assert all(one.message is other.message for one, other in zip(kept, entries, strict=True))
+    kept = repair.mended(messages)
+    assert kept == messages
+    assert all(one is other for one, other in zip(kept, messages, strict=True))
     assert repair.sound(request(*messages))[1] is None
 
 
@@ -275,16 +273,6 @@ def test_thinking_behind_the_mended_place_goes_and_before_it_stays() -> None:
     assert [block["signature"] for m in mended for block in m["content"] if block["type"] == "thinking"] == [
         "1"
     ]
-
-
-def test_ids_of_earlier_turns_count_and_a_running_step_is_left_open() -> None:
-    seen = {"a"}
-    entries = [Entry("1", HELLO), Entry("2", say("assistant", call("a"), call("b")))]
-    kept = repair.mended_entries(entries, seen, running=True)
-    assert [entry.message for entry in kept] == [HELLO, say("assistant", call("b"))]
-    assert seen == {"a", "b"}
-    closed = repair.mended_entries([Entry("1", HELLO), Entry("2", say("assistant", call("c")))], seen)
-    assert [entry.uuid for entry in closed] == ["1", "2", "2+"]
 
 
 class TestTheRestOfARequest:

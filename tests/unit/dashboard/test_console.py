@@ -196,7 +196,8 @@ async def test_a_turn_is_traced_as_far_as_a_page_goes(tmp_path: Path, show: Show
 
 
 async def test_costs_are_grouped_and_add_up(tmp_path: Path, show: Show) -> None:
-    now, read = SystemClock().now(), {"usage": {"inputTokens": 1_000, "cacheReadTokens": 3_000}}
+    now = SystemClock().now()
+    read: dict[str, Any] = {"usage": {"inputTokens": 1_000, "cacheReadTokens": 3_000}}
     rows = [
         usage_rows.used("telegram:chat:1", now, "telegram:1", 1.5, **read),
         usage_rows.used("telegram:chat:2", now, EVIL, 0.25, **read),

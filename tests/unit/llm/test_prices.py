@@ -44,28 +44,6 @@ def test_an_unknown_model_has_no_price(model: str) -> None:
     assert PriceTable().cost_usd(model, Usage(MILLION, MILLION)) is None
 
 
-@pytest.mark.parametrize(
-    ("model", "prompt", "write", "read"),
-    [
-        ("claude-sonnet-5-5", None, 2.5, 0.10),
-        ("claude-opus-5", None, 6.25, 0.50),
-        ("claude-haiku-5-5", 50_000, 0.125, 0.01),
-        ("claude-haiku-5-5", None, 0.625, 0.05),
-    ],
-)
-def test_a_changed_prefix_is_written_anew_and_an_unchanged_one_read(
-    model: str, prompt: int | None, write: float, read: float
-) -> None:
-    cost = PriceTable().prefix_cost(model, MILLION, prompt=prompt)
-    assert cost is not None
-    assert cost.write == pytest.approx(write)
-    assert cost.read == pytest.approx(read)
-
-
-def test_what_a_change_costs_is_unknown_where_the_price_is() -> None:
-    assert PriceTable().prefix_cost("gpt-9", 1_000) is None
-
-
 def test_what_a_million_tokens_cost_is_told() -> None:
     assert PriceTable().million("claude-opus-5-5-20260101") == (4, 20)
     assert PriceTable().million("demo") == (0, 0)

@@ -17,16 +17,6 @@ HERE = ChatKey.parse("web:chat:1")
 
 
 @pytest.fixture
-def log() -> MemoryLog:
-    return MemoryLog()
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return tmp_path / "chats"
 

@@ -1,0 +1,119 @@
+"""A chat that goes quiet is compacted while the provider still has it in its cache."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from bot.contracts.base import Message
+from bot.contracts.identity import ChatKey
+from bot.contracts.model import InMemoryLearned
+from bot.core import compaction, events
+from bot.core.assembly import Frozen
+from bot.core.chat import Chat
+from bot.core.events import Event, EventData
+from bot.core.fit import Fit, Frame
+from bot.core.found_tools import PutBack
+from bot.core.models import ContextLimits, ModelDeps
+from bot.core.summaries import Summaries
+from bot.llm.windows import ContextWindows
+from bot.system import UlidSource
+from bot.testing.clock import FakeClock
+from bot.testing.log import MemoryLog
+from bot.testing.model import ScriptedModel, reply, text
+from tests.unit.core import world
+
+SUMMARY = "## Facts\n- 服务器叫「海」\n\n## Open tasks\n(none)"
+
+
+class Telling:
+    """`OperatorNotices` that nobody reads."""
+
+    def tell(self, *_: object, **__: object) -> None:
+        """Nothing."""
+
+
+async def nothing(*_: object) -> PutBack:
+    return PutBack()
+
+
+class Quiet:
+    """A chat whose turns are over, each of so many characters, and whose last request has read so much from the cache."""
+
+    def __init__(self, size: int, cached: int, policy: compaction.Policy) -> None:
+        self.chat = Chat(ChatKey("telegram", "1"))
+        self.clock, self.model, log = (
+            FakeClock(),
+            ScriptedModel(reply(text(f"<summary>{SUMMARY}</summary>"))),
+            MemoryLog(),
+        )
+        people = world.World(1, finds=True, kills=set(), refuses=range(0))
+        self.summaries = Summaries(
+            lambda _, data: self.append(data),
+            None,
+            nothing,
+            Telling(),
+            self.clock,
+            UlidSource(self.clock),
+            log,
+        )
+        self.fit = Fit(
+            self.chat,
+            ModelDeps(self.model, "m", ContextWindows(InMemoryLearned(), log=log)),
+            replace(ContextLimits(), compaction=policy),
+            ages=lambda _: True,
+            append=self.append,
+            clock=self.clock,
+            log=log,
+        )
+        for _ in range(6):
+            said = world.inbound(people, 0)
+            turn = said.request_id
+            self.append(events.Received(said), turn)
+            self.append(events.TurnStarted((turn,), "boot"), turn)
+            message: Message = {"role": "user", "content": [text("w" * size)]}
+            self.append(events.Told(message, (turn,)), turn)
+            self.append(events.Asked("call", "boot", "m"), turn)
+            self.append(events.Answered("call", [text("yes")], "end_turn", usage={"cacheRead": cached}), turn)
+            self.append(events.TurnEnded("answered"), turn)
+
+    def append(self, data: EventData, turn: str = "") -> None:
+        at, seq = self.clock.now(), self.chat.seq
+        self.chat.apply(Event(str(seq), self.chat.key, at, data, turn, seq=seq + 1))
+
+    async def look(self, seconds: float) -> bool:
+        """True where it is compacted so long after its last request."""
+        await self.summaries.before_turn(self.fit)
+        self.fit.begin(Frame(Frozen("rules"), [text("rules")], ((),)))
+        await self.clock.advance(seconds)
+        await self.summaries.look()
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            await task
+        return self.chat.context.head is not None
+
+
+IDLE = compaction.Policy()
+
+
+@pytest.mark.parametrize(
+    ("size", "cached", "policy", "seconds", "compacted"),
+    [
+        (8_000, 100, IDLE, 280.0, True),
+        (8_000, 100, IDLE, 200.0, False),
+        (8_000, 100, IDLE, 300.0, False),
+        (8_000, 0, IDLE, 280.0, False),
+        (800, 100, IDLE, 280.0, False),
+        (8_000, 100, replace(IDLE, idle=False), 280.0, False),
+        (8_000, 100, replace(IDLE, enabled=False), 280.0, False),
+    ],
+)
+async def test_a_quiet_chat_is_compacted_just_before_the_cache_forgets_it(
+    size: int, cached: int, policy: compaction.Policy, seconds: float, compacted: bool
+) -> None:
+    quiet = Quiet(size, cached, policy)
+    assert await quiet.look(seconds) is compacted
+    assert len(quiet.model.requests) == compacted
+    if compacted:
+        assert "「海」" in str(quiet.chat.context.view()[0])
