@@ -131,10 +131,12 @@ class Loop:
         return speaks and all(one.kind != "edit" for one in more)
 
     async def _act(self, calls: Sequence[ToolCall], cut: frozenset[str]) -> None:
-        """Run what the model called. A message alone ends the turn, unless it says that another follows."""
+        """Run what the model called. A message alone ends the turn, unless it says that another follows, or somebody has added something."""
         (call, *others) = calls
         alone = not others and call.name == SEND and call.id not in cut and not promises_more(call.input)
-        self._ports.reply.end_with(call.id if alone else None)
+        told, turn = self._chat.context.sources(), self._chat.turn
+        added = turn is not None and any(one.request_id not in told for one in turn.left)
+        self._ports.reply.end_with(call.id if alone and not added else None)
         await self._ports.calls.run(calls, cut)
         running = self._chat.context.running
         if running is not None and not running.speaks and not self._said():

@@ -33,6 +33,10 @@ from bot.telemetry import context
 from bot.words import Sentence, say, sentence, speaking
 
 UNANSWERED = "a message before this one got no whole answer; the person was told"
+CANCEL_SECONDS = 0.5
+"""Limit of the time that work has to end when it is cancelled."""
+MOST_CANCELS = 2
+"""Times that it is cancelled: a library may swallow one."""
 Key = tuple[ChatKey, str, str]
 """Names an effect that is in flight."""
 
@@ -143,9 +147,14 @@ class Runner:
                     await asyncio.wait(self._tasks.values(), return_when=asyncio.FIRST_COMPLETED)
         self._open = False
         left = {key: task for key, task in self._tasks.items() if not task.done()}
-        for task in (*left.values(), *self._alarms.values()):
-            task.cancel()
-        await asyncio.gather(*left.values(), return_exceptions=True)
+        for alarm in self._alarms.values():
+            alarm.cancel()
+        cut = set(left.values())
+        for _ in range(MOST_CANCELS):
+            for task in cut:
+                task.cancel()
+            if cut:
+                _, cut = await asyncio.wait(cut, timeout=CANCEL_SECONDS)
         for key, what, _ in left:
             chat = self._chats.loaded(key)
             if what == "turn" and chat is not None and chat.turn is not None:

@@ -122,7 +122,8 @@ async def run(
         signal_group(transport.get_pid(), signal.SIGKILL)
         # Whoever left its group may hold the pipes open; that is not waited for.
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(outputs.silent.wait(), LAST_WORDS)
+            async with asyncio.timeout(LAST_WORDS):  # `wait_for` of Python 3.11 may swallow a stop
+                await outputs.silent.wait()
     status = transport.get_returncode()
     return CommandResult(
         -signal.SIGKILL if status is None else status,
@@ -174,7 +175,8 @@ async def _end(exited: asyncio.Event, watch: LimitCheck | None, pid: int) -> str
         if (over := await asyncio.to_thread(watch, pid)) is not None and not exited.is_set():
             return over
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(exited.wait(), LOOK)
+            async with asyncio.timeout(LOOK):
+                await exited.wait()
     await exited.wait()
     return None
 

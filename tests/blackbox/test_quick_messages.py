@@ -137,7 +137,8 @@ async def test_after_a_tool_with_effects_the_call_that_runs_is_left_alone(world:
         if len(world.model.bodies) == 1:
             return reply(tool_use("write_file", {"path": "a.txt", "content": "a"}))
         await gate.wait()
-        return f"answer to {sum(bool(one) for one in said(body))} lines"
+        words = f"answer to {sum(bool(one) for one in said(body))} lines"
+        return reply(tool_use("chat_send", {"text": words})) if side.slack else words
 
     world.model.script(works)
     await world.start()

@@ -297,7 +297,9 @@ class Soak:
             await self.gateway.intake.keep_dead_letter(
                 "telegram", f"k{self.events}", "{broken", "it cannot be read"
             )
-        await self._until(lambda: all(chat.open_since is None for chat in self.gateway.chats))
+        await self._until(
+            lambda: not any(chat.turn or chat.waiting or chat.outbox for chat in self.gateway.chats)
+        )
         wrong = {words: count for words, count in platform.due.items() if count != 1}
         self._said = [
             *self._said[-5:],

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from bot import errors
 from bot.core import recorded_requests
 from bot.core.recorded_requests import RecordedRequests
 from bot.testing.anthropic_script import reply, tool_use
@@ -25,6 +26,7 @@ from tests.blackbox.conftest import ANN, World, eventually
 from tests.torture import scene
 
 REPEATED = f"{say('delivery.repeated')}\n\n"
+GIVEN_UP = errors.ShipmateError().person
 
 pytestmark = pytest.mark.torture
 KILLS = int(os.environ.get("KILLS", "25"))
@@ -76,15 +78,16 @@ async def test_killed_at_random_moments_it_answers_every_message_once(world: Wor
     while world.slack.unacked():
         await world.slack.clock.advance(301)  # type: ignore[attr-defined]
         await asyncio.sleep(0.1)
-    await eventually(lambda: len(world.slack.replies("D0ANN")) >= len(slack))
+    await eventually(lambda: sum(one.text != GIVEN_UP for one in world.slack.replies("D0ANN")) >= len(slack))
     await asyncio.sleep(1)  # a second answer would come now
     answers = {f"answer to {words}" for words in said}
-    assert set(map(plain, world.texts())) == answers, f"SEED={seed}"
+    # A turn that five lives have begun in vain is given up, which its person is told; the next one answers it.
+    assert set(map(plain, world.texts())) - {GIVEN_UP} == answers, f"SEED={seed}"
     for words in answers:
         # Several kills may have come in the very moment of the same send.
         shown = [text for text in world.texts() if plain(text) == words]
         scene.shown_once("telegram", words, shown, deaths=KILLS)
-    there = Counter(message.text for message in world.slack.replies("D0ANN"))
+    there = Counter(one.text for one in world.slack.replies("D0ANN") if one.text != GIVEN_UP)
     assert there == Counter(f"answer to {words}" for words in slack), f"SEED={seed}"
     await world.process.stop()
     lines = [line for line in world.archive() if line["role"] == "user"]
@@ -92,7 +95,7 @@ async def test_killed_at_random_moments_it_answers_every_message_once(world: Wor
 
 
 async def test_killed_at_random_moments_every_record_is_a_request_that_was_sent(world: World) -> None:
-    """A kill costs the records that waited and a part of the last one, nothing that was written before."""
+    """A kill costs the records that waited, nothing that was written before, and may leave one of what was about to be sent."""
     seed = scene.seed()
     rng = random.Random(seed)
     world.only("telegram")
@@ -114,7 +117,7 @@ async def test_killed_at_random_moments_every_record_is_a_request_that_was_sent(
     await world.process.stop()
     made = Counter(body for body, _ in recorded(world))
     sent = Counter(json.dumps(body) for body in world.model.bodies)
-    assert made <= sent, f"SEED={seed}"
+    assert (made - sent).total() <= KILLS, f"SEED={seed}"
     assert made.total() >= sent.total() - KILLS, f"SEED={seed}"
 
 

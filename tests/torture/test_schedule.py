@@ -49,12 +49,13 @@ def shown(world: Net, chat: int) -> list[tuple[float, int]]:
     """The due times that were answered in a chat, and how many before each are said to be merged into it."""
     found: dict[float, int] = {}
     for text in world.world.texts(chat):
+        if merged := _MERGED.search(text):  # it stands below the answer
+            found[next(reversed(found))] = int(merged[1] or 1)
         due = _ANSWER.search(text)
         if due is None or (text.startswith(REPEATED) and _at(due[1]) in found):
             continue
         assert _at(due[1]) not in found, f"answered twice, unmarked: {text}"
-        merged = _MERGED.search(text)
-        found[_at(due[1])] = 0 if merged is None else int(merged[1] or 1)
+        found[_at(due[1])] = 0
     return sorted(found.items())
 
 

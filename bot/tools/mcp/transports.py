@@ -89,7 +89,8 @@ async def _end(transport: asyncio.SubprocessTransport, watch: _Streams) -> None:
         watch.stdin.close()
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(watch.exited.wait(), GRACE)
+            async with asyncio.timeout(GRACE):
+                await watch.exited.wait()
             return
         processes.signal_group(transport.get_pid(), number)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -80,6 +81,8 @@ async def test_a_turn_that_a_clean_end_cuts_off_has_made_no_attempt() -> None:
         assert chat.turn is not None
         assert (turn, chat.turn.attempts) == ("r-k1", 1)
         begun.set()
+        with contextlib.suppress(asyncio.CancelledError):  # as a library may
+            await asyncio.Event().wait()
         await asyncio.Event().wait()
         return ""
 
@@ -91,7 +94,8 @@ async def test_a_turn_that_a_clean_end_cuts_off_has_made_no_attempt() -> None:
     await runner.open("telegram")
     async with asyncio.timeout(60):
         await begun.wait()
-    await runner.close(0)
+    async with asyncio.timeout(60):
+        await runner.close(0)
     again = Chat(ONE)
     for event in await log.read(ONE):
         again.apply(event)

@@ -57,3 +57,20 @@ async def test_a_caller_that_is_stopped_again_and_again_leaves_no_zombie(
     await stopped_again_and_again(task)
     assert task.cancelled()
     assert not is_known(pid)
+
+
+async def test_a_stop_in_the_moment_in_which_a_command_ends_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "LOOK", 60.0)
+    exited, looked = asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def watch(_: int) -> None:
+        loop.call_soon_threadsafe(looked.set)
+
+    task = asyncio.create_task(processes._end(exited, watch, 0))
+    await looked.wait()
+    await asyncio.sleep(0.05)  # it waits
+    exited.set()
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled()
