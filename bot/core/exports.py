@@ -19,6 +19,8 @@ BATCH = 200
 """Limit of events that are read at once: they are decoded and taken in one go."""
 SYNC_SECONDS = 5.0
 """Interval at which what was written is brought to disk and the cursor follows: a power cut costs so much work, and no line."""
+GATHER_SECONDS = 0.05
+"""Time in which events gather before they are read: each read costs more than what it brings."""
 RETRY_SECONDS = 2.0
 """Interval at which a disk that refuses is tried again."""
 
@@ -72,7 +74,8 @@ class Exporter:
         self._log = log
         self._at = self._kept = 0
         """Numbers of the newest event that was taken, and of the one that the cursor names."""
-        self._more = asyncio.Event()
+        self._more, self._soon = asyncio.Event(), asyncio.Event()
+        """Set where there is something to do, and where somebody waits for it."""
         self._waiting: list[asyncio.Future[None]] = []
         self._keep_at = 0.0
         self._begun = self._trouble = False
@@ -93,6 +96,7 @@ class Exporter:
         waiter = asyncio.get_running_loop().create_future()
         self._waiting.append(waiter)
         self._more.set()
+        self._soon.set()
         await waiter
 
     def rewrite(self) -> None:
@@ -114,6 +118,7 @@ class Exporter:
     async def _run(self) -> None:
         while True:
             self._more.clear()
+            self._soon.clear()
             waiting, self._waiting = self._waiting, []
             try:
                 if not self._begun:
@@ -178,6 +183,9 @@ class Exporter:
         with suppress(TimeoutError):
             async with asyncio.timeout(left):
                 await self._more.wait()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(GATHER_SECONDS):
+                await self._soon.wait()
 
     async def _keep(self) -> None:
         await self._export.sync()

@@ -267,7 +267,8 @@ def _places() -> Mapping[str, list[str]]:
     """The places and short names in `cities.tsv` by zone, as far as this machine knows it."""
     lines = Path(__file__).with_name("cities.tsv").read_text("utf-8").splitlines()
     found = dict(line.split("\t") for line in lines if not line.startswith("#"))
-    return {zone: found[zone].split("|") for zone in found if zone in available_timezones()}
+    known = available_timezones()  # it reads the disk each time
+    return {zone: found[zone].split("|") for zone in found if zone in known}
 
 
 def _key(name: str) -> str:

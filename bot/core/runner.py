@@ -35,6 +35,8 @@ from bot.words import Sentence, say, sentence, speaking
 UNANSWERED = "a message before this one got no whole answer; the person was told"
 CANCEL_SECONDS = 0.5
 """Limit of the time that work has to end when it is cancelled."""
+READ_AT_ONCE = 100
+"""Limit of the chats that are read at once at a start."""
 MOST_CANCELS = 2
 """Times that it is cancelled: a library may swallow one."""
 Key = tuple[ChatKey, str, str]
@@ -118,8 +120,9 @@ class Runner:
         """Take up what is unfinished: each chat with something open is read, and looked at as after any event. Nothing begins before all
         are there, since a command may be about a question of another chat.
         """
-        for key in await self._event_log.open_chats():
-            await self._chats.get(key)
+        keys = await self._event_log.open_chats()
+        for at in range(0, len(keys), READ_AT_ONCE):
+            await asyncio.gather(*map(self._chats.get, keys[at : at + READ_AT_ONCE]))
         self._open = True
         for chat in self._chats:
             self._committed.setdefault(chat.key, chat.seq)
