@@ -325,7 +325,6 @@ KINDS: Mapping[str, LogKind] = {
             "length": "integer: characters",
             "wait": "number: seconds",
             "retryAfter": "number: seconds",
-            "attempts": "integer: so many",
             "code": "string|integer: the platform's",
             "channel": _CHANNEL,
             "chatId": "string: the platform's",

@@ -114,15 +114,13 @@ class FileReader:
         """True where memory is too short for any file."""
         return self._rss_monitor.full
 
-    async def read(self, inbound: Inbound, *, refused: bool | None = None) -> tuple[SeenFile, ...]:
-        """The outcome of each file of a message, in their order. `refused`: whether none is fetched; None asks how much memory is
-        left.
-        """
+    async def read(self, inbound: Inbound) -> tuple[SeenFile, ...]:
+        """The outcome of each file of a message, in their order."""
         files, limits = inbound.attachments, self._limits
         text_at = [at for at, one in enumerate(files) if one.may_be_read and self._heard(one)]
         if not limits.count or not self._manifests[inbound.channel].files:
             text_at = []
-        full = self._refused(inbound) if refused is None else refused
+        full = self._refused(inbound)
         seen = [REFUSED if full else SeenFile() for _ in files]
         deadline = asyncio.get_running_loop().time() + limits.seconds
         for number, at in enumerate(text_at, 1):

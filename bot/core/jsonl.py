@@ -11,14 +11,13 @@ import collections
 import errno
 import fcntl
 import functools
-import itertools
 import json
 import os
 import re
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,9 +31,7 @@ LOCK = ".lock"
 _LOCK_SECONDS, _LOCK_TRIES, _LOCK_PAUSE = 10.0, 5_000, 0.002
 _SCRATCH = re.compile(r"\.[^.]+\.tmp")
 _FILES = 4_000  # files whose end is remembered
-_KEYS = 20_000  # keys of lines that are remembered over all files
 _FOLDERS = 256  # whose real names are remembered
-RECENT = 2_000  # keys of the newest lines that are remembered of one file
 
 
 _GUARD = threading.Lock()
@@ -153,9 +150,7 @@ def tidy(disk: Disk, folder: Path) -> None:
 
 @dataclass(slots=True)
 class Tail:
-    """Facts of a file that need no second read. `ended` is False where the last newline is missing. `lines` are
-    counted where no keys are: who has keys may have files of any size, and does not ask.
-    """
+    """Facts of a file that need no second read. `ended` is False where the last newline is missing."""
 
     size: int
     lines: int
@@ -163,18 +158,13 @@ class Tail:
 
 
 class Files:
-    """The JSONL files of one folder, read in pieces. `index` gives the key of a line."""
+    """The JSONL files of one folder, read in pieces."""
 
-    def __init__(
-        self, disk: Disk, *, log: Log, clock: Clock, index: Callable[[bytes], str] | None = None
-    ) -> None:
+    def __init__(self, disk: Disk, *, log: Log, clock: Clock) -> None:
         self._disk = disk
         self._log = log
         self._clock = clock
-        self._index = index
         self._tails: OrderedDict[Path, Tail] = OrderedDict()
-        self._keys: OrderedDict[Path, dict[str, None]] = OrderedDict()
-        self._weight = 0  # of all keys
         # Where a failed append could not be taken back: size before it, and its bytes.
         self._doubts: dict[Path, tuple[int, bytes]] = {}
 
@@ -189,44 +179,17 @@ class Files:
         with closing(self._disk.open(path)) as file:
             size = self._repaired(path, file)
             ended = not size or file.read(size - 1, 1) == b"\n"
-            if self._index is None:
-                return self._remember(path, Tail(size, count_lines(file, size), ended))
-            newest = itertools.islice(lines_backwards(file, size), RECENT + 1)
-            self._note(path, [self._index(raw) for raw in newest if raw][::-1])
-            return self._remember(path, Tail(size, 0, ended))
-
-    def has(self, path: Path, key: str) -> bool:
-        """True if a file, whose `tail` was asked for, has a line with this key. Only the newest lines of the files
-        that were used last are known: enough for what is written once more because its arrival was not known.
-        """
-        return key in self._keys.get(path, ())
+            return self._remember(path, Tail(size, count_lines(file, size), ended))
 
     def _remember(self, path: Path, tail: Tail) -> Tail:
         self._tails[path] = tail
         if len(self._tails) > _FILES:
-            dropped, _ = self._tails.popitem(last=False)
-            self._forget_keys(dropped)
+            self._tails.popitem(last=False)
         return tail
-
-    def _note(self, path: Path, keys: Iterable[str]) -> None:
-        """Remember keys of new lines; old lines, and then old files, make room."""
-        known = self._keys.pop(path, {})
-        self._weight -= len(known)
-        known.update(dict.fromkeys(keys))
-        while len(known) > RECENT:
-            del known[next(iter(known))]
-        self._keys[path] = known
-        self._weight += len(known)
-        while self._weight > _KEYS and len(self._keys) > 1:
-            self._forget_keys(next(iter(self._keys)))
-
-    def _forget_keys(self, path: Path) -> None:
-        self._weight -= len(self._keys.pop(path, ()))
 
     def forget(self, path: Path) -> None:
         """The file has changed in another way than by `append`."""
         self._tails.pop(path, None)
-        self._forget_keys(path)
 
     def begun(self, path: Path) -> bool:
         """True if a file is known to have lines."""
@@ -236,7 +199,6 @@ class Files:
         self,
         path: Path,
         lines: Sequence[bytes],
-        keys: Iterable[str] = (),
         *,
         sync: bool = True,
         tail: Tail | None = None,
@@ -254,15 +216,12 @@ class Files:
                 # A new file lasts only once its name is on disk too: `replace` sees to both.
                 self._disk.replace(path, blob)
         except OSError:
-            self._forget_keys(path)
             self._doubts[path] = (tail.size, blob)
             self._take_back(path)
             raise
         tail.size += len(blob)
         tail.lines += len(lines)
         tail.ended = True
-        if self._index is not None:
-            self._note(path, keys)
         return self._remember(path, tail)
 
     def _take_back(self, path: Path) -> None:

@@ -24,7 +24,7 @@ from bot.contracts.outbound import Address, StoredFile
 from bot.contracts.provenance import ORIGIN, unpacked
 from bot.core import events, file_names, memory
 from bot.core.chats import NO_CHAT
-from bot.core.events import Codec, Event, EventData
+from bot.core.events import Event, EventData
 from bot.core.removal import SENDS
 from bot.words import DEFAULT, say, speaking
 
@@ -49,7 +49,6 @@ class Source:
 
     db: sqlite3.Connection
     home: Path
-    codec: Codec
     needs_turn: Callable[[Inbound], bool]
     is_operator: Callable[[Inbound], bool]
     prefix: Callable[[Inbound], str]

@@ -51,7 +51,7 @@ def import_ship(
         for suffix in ("", "-journal", *SUFFIXES[1:]):
             (home / (NEW + suffix)).unlink(missing_ok=True)
         with contextlib.closing(sqlite3.connect(journal)) as old:
-            found = events_of(Source(old, home, codec, needs_turn, is_operator, prefix))
+            found = events_of(Source(old, home, needs_turn, is_operator, prefix))
         count = _write(home / NEW, found, codec, make, restored=(home / RESTORED).exists())
         (home / NEW).replace(log)
         _sync(home)

@@ -13,6 +13,7 @@ from tests.bench.programs import Program, Shipmate, Unanswered
 from tests.bench.servers import Board, TimedModel
 
 PATIENCE = 300.0
+EXPORTS_PATIENCE = 1_800.0
 WARM_UP = 5
 EXPORT_SECONDS = 11.0
 """Seconds after a start within which the exports of the log begin to catch up."""
@@ -158,7 +159,7 @@ async def _quiet(program: Program) -> None:
     if program.cpu() is None:
         return
     await asyncio.sleep(EXPORT_SECONDS)
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(EXPORTS_PATIENCE):
         calm = 0
         while calm < CALM:
             before = program.cpu() or 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TypeVar
 
 from bot.contracts.base import Json
@@ -23,14 +23,12 @@ def carried(
     before: Sequence[tuple[str, tuple[_Source, ...]]],
     after: Sequence[str],
     new: Sequence[_Source],
-    *,
-    oldest: Callable[[Sequence[_Source]], _Source] | None = None,
 ) -> list[tuple[_Source, ...]]:
     """The sources of each line of a text, from those of the text before it and those that are `new`.
 
     A line that is still there keeps its own. Any other may say in other words what stood in the lines that are gone:
-    it has their sources too. So nothing that came from a source is ever without its name. Where they are too many,
-    `oldest` makes one of those for which there is no room; without it they are left out.
+    it has their sources too. So nothing that came from a source is ever without its name. Of too many
+    the newest stay.
     """
     left: dict[str, list[tuple[_Source, ...]]] = {}
     for line, sources in before:
@@ -39,7 +37,7 @@ def carried(
     gone = (source for lines in left.values() for sources in lines for source in sources)
     fresh = tuple(dict.fromkeys((*gone, *new)))
     if len(fresh) > MOST:
-        fresh = (*([oldest(fresh[: 1 - MOST])] if oldest is not None else [fresh[-MOST]]), *fresh[1 - MOST :])
+        fresh = fresh[-MOST:]
     return [fresh if sources is None else sources for sources in kept]
 
 

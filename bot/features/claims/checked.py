@@ -114,11 +114,9 @@ class CheckedReply:
         return None if _forgotten(view) else performed_actions.performed_in(view, self._registry)
 
 
-def unfounded(
-    words: str, person: str, done: Sequence[PerformedAction], *, inside: bool = True
-) -> list[Claim]:
-    """Return the claims of a reply to `person` that no action in `done` supports. `inside`: the actions of subagents are known."""
-    left = _without(detection.claims(words, person), done, admits=detection.admits(words), inside=inside)
+def unfounded(words: str, person: str, done: Sequence[PerformedAction]) -> list[Claim]:
+    """Return the claims of a reply to `person` that no action in `done` supports."""
+    left = _without(detection.claims(words, person), done, admits=detection.admits(words))
     # What does not say who did it may be what a tool has found.
     return [claim for claim in left if claim.own] if any(one.worked for one in done) else left
 
