@@ -116,7 +116,7 @@ async def run(
     async with running(_Outputs, words, stdin=asyncio.subprocess.DEVNULL, **how) as (transport, outputs):
         try:
             async with asyncio.timeout(seconds):
-                over = await _end(outputs.exited, watch, transport.get_pid())
+                over = await until_over(outputs.exited, watch, transport.get_pid())
         except TimeoutError:
             late = True
         signal_group(transport.get_pid(), signal.SIGKILL)
@@ -169,7 +169,7 @@ async def _in_spite_of_stops(task: asyncio.Task[Any]) -> asyncio.CancelledError 
     return cancelled
 
 
-async def _end(exited: asyncio.Event, watch: LimitCheck | None, pid: int) -> str | None:
+async def until_over(exited: asyncio.Event, watch: LimitCheck | None, pid: int) -> str | None:
     """Wait for the end of a command, or for what it has used too much of."""
     while watch is not None and not exited.is_set():
         if (over := await asyncio.to_thread(watch, pid)) is not None and not exited.is_set():

@@ -288,7 +288,9 @@ def on_file_once(world: World, *questions: str, deaths: int = 0) -> None:
     )
     assert lines == expected, lines
     logged = [
-        line for path in (world.root / ".ship/logs").glob("*") for line in path.read_bytes().splitlines()
+        line
+        for path in (world.root / ".ship/logs").glob("*.jsonl")
+        for line in path.read_bytes().splitlines()
     ]
     assert sum(not readable(line) for line in logged) <= deaths
 

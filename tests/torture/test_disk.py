@@ -74,7 +74,8 @@ async def refused(
                 life.faults.mend()
                 await side.say(SECOND)
                 await scene.until_answered(side, SECOND)
-                await scene.ready(world.session, life.dashboard)
+                # That a full disk has room again is seen at the next look at it.
+                await scene.eventually_so(lambda: is_ready(world, first.dashboard))
                 await life.end()
                 # What could not be closed is closed by the next start, and nothing is said again.
                 life = await Inside(world).start()

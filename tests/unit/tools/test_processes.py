@@ -67,7 +67,7 @@ async def test_a_stop_in_the_moment_in_which_a_command_ends_is_heard(monkeypatch
     def watch(_: int) -> None:
         loop.call_soon_threadsafe(looked.set)
 
-    task = asyncio.create_task(processes._end(exited, watch, 0))
+    task = asyncio.create_task(processes.until_over(exited, watch, 0))
     await looked.wait()
     await asyncio.sleep(0.05)  # it waits
     exited.set()
