@@ -237,8 +237,9 @@ class World:
         await eventually(lambda: sum(line["kind"] == "turn_end" for line in self.log()) >= count)
 
     async def sent(self) -> None:
-        """Wait until the log knows what became of all that goes out."""
-        await eventually(lambda: not self._leaving())
+        """Wait until the log knows what became of all that goes out; the newest turn that is over by the operator's log is there."""
+        ended = [line["requestId"] for line in self.log() if line["kind"] == "turn_end"]
+        await eventually(lambda: self._recorded_end(ended[-1:]) and not self._leaving())
 
     def recorded(self, words: str) -> bool:
         """True once the record of a conversation holds these words."""
@@ -246,6 +247,11 @@ class World:
         with contextlib.closing(sqlite3.connect(folder / "shipmate.db", timeout=5)) as file:
             (count,) = file.execute("SELECT count(*) FROM events WHERE instr(data, ?)", (words,)).fetchone()
         return bool(count)
+
+    def _recorded_end(self, turns: Sequence[str]) -> bool:
+        ends = "SELECT count(*) FROM events WHERE kind = 'turn_ended' AND turn = ?"
+        with contextlib.closing(sqlite3.connect(self.root / ".ship" / "shipmate.db", timeout=5)) as file:
+            return all(file.execute(ends, (turn,)).fetchone()[0] for turn in turns)
 
     def _leaving(self) -> int:
         with contextlib.closing(sqlite3.connect(self.root / ".ship" / "shipmate.db", timeout=5)) as file:

@@ -8,7 +8,7 @@ import pytest
 
 from bot.core.usage import UsageSums
 from bot.testing.anthropic_script import tool_use
-from tests.blackbox.conftest import ANN, PERSON, ROOM, World
+from tests.blackbox.conftest import ANN, PERSON, ROOM, World, eventually
 
 
 async def test_a_telegram_message_gets_its_answer_and_the_conversation_goes_on(world: World) -> None:
@@ -45,8 +45,8 @@ async def test_slack_answers_in_threads_and_knows_who_addressed_it(world: World)
     assert world.slack.replies(ROOM, top) == []
     (first, _) = world.slack.replies(ROOM, root)
     assert first.unfurl_links is False
-    keys = {line["chatKey"] for line in world.archive()}
-    assert keys == {f"slack:chat:{ROOM}:thread:{root}", f"slack:chat:D0ANN:thread:{direct}"}
+    keys = {f"slack:chat:{ROOM}:thread:{root}", f"slack:chat:D0ANN:thread:{direct}"}
+    await eventually(lambda: {line["chatKey"] for line in world.archive()} == keys)
     assert "from the side" not in json.dumps(world.model.bodies)
     assert b"from the side" not in world.everything_on_disk()
     await world.slack.until(lambda: not world.slack.unacked())

@@ -240,4 +240,4 @@ async def test_another_model_is_asked_and_nothing_runs(world: World) -> None:
         code, _, err = await quick.run("replay", name, *words, "--dir", str(world.root))
         assert (code, "ask a model" in " ".join(err.replace("│", " ").split())) == (2, True)
     code, out, err = await quick.run("replay", "../../etc/passwd", "--dir", str(world.root))
-    assert (code, out, "no transcript knows" in err) == (1, b"", True)
+    assert (code, out, "the log knows no turn" in err) == (1, b"", True)
