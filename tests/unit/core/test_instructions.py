@@ -117,7 +117,7 @@ async def test_files_in_ship_and_outside_include_from_the_root(desk: Desk) -> No
         "sub/.ENV",
         "ship.json",
         "SHIP.JSON",
-        ".ship/journal.db",
+        ".ship/shipmate.db",
         ".git/config",
         "../outside/x.md",
         "/etc/passwd",
@@ -141,7 +141,7 @@ async def test_an_include_of_what_is_hidden_outside_or_no_file_is_left_out_alone
         ".env.local",
         "sub/.ENV",
         "ship.json",
-        ".ship/journal.db",
+        ".ship/shipmate.db",
         ".git/config",
         "docs/ok.md",
     ):
@@ -198,11 +198,11 @@ async def test_a_file_that_cannot_be_used_is_told_and_takes_nothing_else_with_it
     ]
 
 
-@pytest.mark.parametrize("target", [".env", "../outside/x.md", ".ship/journal.db", "Agent.md"])
+@pytest.mark.parametrize("target", [".env", "../outside/x.md", ".ship/shipmate.db", "Agent.md"])
 async def test_an_instruction_file_that_is_a_link_to_where_it_may_not_be_is_not_read(
     desk: Desk, target: str
 ) -> None:
-    for name in (".env", ".ship/journal.db", "../outside/x.md"):
+    for name in (".env", ".ship/shipmate.db", "../outside/x.md"):
         desk.write(name, "SECRET")
     (desk.root / "Agent.md").symlink_to(desk.root / target)
     assert await desk.shared() == ""

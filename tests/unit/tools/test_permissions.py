@@ -189,7 +189,7 @@ def test_a_link_that_takes_the_place_of_an_allowed_folder_opens_nothing(tmp_path
 
 
 @pytest.mark.parametrize(
-    "path", [".env", ".ENV.local", "a/.env", ".git/config", ".ship/journal.db", "ship.json", "Ship.JSON"]
+    "path", [".env", ".ENV.local", "a/.env", ".git/config", ".ship/shipmate.db", "ship.json", "Ship.JSON"]
 )
 def test_secrets_and_settings_are_closed_whatever_the_rules_say(path: str) -> None:
     assert outcome(rules(allow=["read_file", "write_file"]), call("read_file", path)) == "deny"

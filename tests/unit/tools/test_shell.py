@@ -49,7 +49,7 @@ async def test_it_knows_and_sees_nothing_of_ours(desk: Desk) -> None:
         f"grep -r {CANARY} . /tmp /run /etc /proc/1/environ {desk.root.parent} 2>/dev/null; true"
     )
     assert CANARY not in found
-    for path in (".env", "ship.json", ".ship/journal.db", ".git/config", "sub/.env.local", "sub/deep/.Git/x"):
+    for path in (".env", "ship.json", ".ship/shipmate.db", ".git/config", "sub/.env.local", "sub/deep/.Git/x"):
         assert CANARY not in (await desk.call(f"cat {path}"))["content"]
     for look in (f"cat {desk.root.parent}/outside.txt", f"ls {Path.home()}"):
         told = await desk.failed(look)
@@ -65,7 +65,7 @@ async def test_it_can_write_nowhere_else(desk: Desk) -> None:
         assert not Path(path).exists()
     assert (await desk.call("rm -rf .env ship.json .ship .git"))["is_error"]
     assert (desk.root / ".env").read_text() == CANARY
-    assert (desk.root / ".ship/journal.db").read_text() == CANARY
+    assert (desk.root / ".ship/shipmate.db").read_text() == CANARY
     await desk.call("ln -s /etc/passwd link; echo x > /tmp/mine")
     assert not Path("/tmp/mine").exists()
 
