@@ -167,11 +167,11 @@ async def started(
             counted=own.counted if only is None else None,
             spending=own.spending,
         )
+        settle_memory()
         async with (
             serving(gateway, say, stop),
             _running(gateway.reload.serve(own.hung_up, load, lambda line: say(own.redact(line)))),
         ):
-            settle_memory()
             made = Serving(
                 gateway.channels, lambda: gateway.runner.running > 0, gateway.reload, gateway.dashboard
             )
@@ -245,9 +245,8 @@ async def _running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
 
 def settle_memory() -> None:
     """Take what was imported out of the collector's sight: looking through it stops everything for 80 ms, again
-    and again.
+    and again, and at a start for longer.
     """
-    gc.collect()
     gc.freeze()
 
 

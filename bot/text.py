@@ -265,7 +265,8 @@ def _written(host: str) -> str:
 
 def visible(words: str) -> bool:
     """True if a text has a character that a reader sees."""
-    return _VISIBLE.search(words) is not None
+    first = words[:1]
+    return (first.isascii() and first.isalnum()) or _VISIBLE.search(words) is not None
 
 
 def without_direction(words: str) -> str:

@@ -31,6 +31,7 @@ from pathlib import Path
 from bot import config, discovery
 from bot.config import schema
 from bot.contracts.tools import ToolInput
+from bot.core import feature
 from bot.features.claims import detection
 from bot.tools import builtin, registry
 
@@ -50,6 +51,7 @@ WARM = (
     "channels.web.manifest",
     "bot.cluster.transfer",
     "bot.llm.client",
+    "bot.llm.demo",
     "bot.tools.html",
     *(f"bot.tools.builtin.{one.name}" for one in pkgutil.iter_modules(builtin.__path__)),
     "anthropic",
@@ -208,6 +210,7 @@ def _make_once() -> None:
     from channels.telegram import bot_api
 
     manifests = discovery.manifests()
+    feature.found()
     detection.languages("")
     schema.schemas(manifests)
     bot_api.tls()

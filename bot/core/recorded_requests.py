@@ -7,6 +7,7 @@ little more than what is new in each request. Everything here blocks.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import re
 import sqlite3
@@ -40,7 +41,7 @@ CREATE TABLE IF NOT EXISTS pieces (
   id INTEGER PRIMARY KEY, chat TEXT NOT NULL, digest BLOB NOT NULL, bytes BLOB NOT NULL, UNIQUE (chat, digest));
 CREATE TABLE IF NOT EXISTS removals (chat TEXT NOT NULL, until TEXT NOT NULL, PRIMARY KEY (chat, until)) WITHOUT ROWID;
 """
-_BORDER = re.compile(rb'(?=\{"role":|,"cache_control":|\}\]\})')
+_BORDER = re.compile(rb'\{"role":|,"cache_control":|\}\]\}')
 _LEVEL = 1
 _FOUND = "SELECT id, chat, turn, task, purpose, model, sha256, redacted, body, answer FROM requests WHERE turn = ? OR task = ? ORDER BY id"
 _ERASED = "chat = ? AND id >= ? AND (id <= ? OR task IS NOT NULL AND turn <= ?)"
@@ -129,7 +130,8 @@ class RecordedRequests:
         )
 
     def _pieces(self, chat: str, body: bytes) -> bytes:
-        parts = _BORDER.split(body)
+        borders = [0, *(found.start() for found in _BORDER.finditer(body)), len(body)]
+        parts = [body[begin:end] for begin, end in itertools.pairwise(borders) if begin < end]
         names = array("q")
         for part in parts if len(parts) <= MOST_PIECES else [body]:
             digest = hashlib.blake2b(part, digest_size=16).digest()

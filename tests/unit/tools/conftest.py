@@ -105,7 +105,14 @@ def desk(
         pytest.skip(f"{wall} is not to be had here")
     monkeypatch.setenv("ANTHROPIC_API_KEY", CANARY)
     root = tmp_path / "project"
-    for name in (".env", "ship.json", ".ship/shipmate.db", ".git/config", "sub/.env.local", "sub/deep/.Git/x"):
+    for name in (
+        ".env",
+        "ship.json",
+        ".ship/shipmate.db",
+        ".git/config",
+        "sub/.env.local",
+        "sub/deep/.Git/x",
+    ):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(CANARY)
     (root / "seen.txt").write_text("seen\n")

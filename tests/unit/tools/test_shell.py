@@ -49,7 +49,14 @@ async def test_it_knows_and_sees_nothing_of_ours(desk: Desk) -> None:
         f"grep -r {CANARY} . /tmp /run /etc /proc/1/environ {desk.root.parent} 2>/dev/null; true"
     )
     assert CANARY not in found
-    for path in (".env", "ship.json", ".ship/shipmate.db", ".git/config", "sub/.env.local", "sub/deep/.Git/x"):
+    for path in (
+        ".env",
+        "ship.json",
+        ".ship/shipmate.db",
+        ".git/config",
+        "sub/.env.local",
+        "sub/deep/.Git/x",
+    ):
         assert CANARY not in (await desk.call(f"cat {path}"))["content"]
     for look in (f"cat {desk.root.parent}/outside.txt", f"ls {Path.home()}"):
         told = await desk.failed(look)
