@@ -49,13 +49,6 @@ def pytest_configure(config: pytest.Config) -> None:
         tempfile.tempdir = None  # it may have been looked up
 
 
-@pytest.fixture
-def files_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files of conversations are written once somebody asks for it, and not before."""
-    monkeypatch.setattr("bot.batch.MANY", 0)
-    monkeypatch.setattr("bot.batch.PATIENCE", 3_600)
-
-
 def pytest_collection_finish() -> None:
     gc.freeze()
     gc.set_threshold(20_000, 20, 100)

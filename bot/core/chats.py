@@ -15,7 +15,7 @@ from bot.core.chat import Chat
 from bot.core.event_log import Entry, EventLog
 from bot.core.events import Codec, Event, EventData, fact_of
 
-MOST_IDLE = 2_000
+MOST_IDLE = 500
 """Limit of chats without anything unfinished that stay in memory: a fold of one from the disk takes some 10 ms."""
 BATCH = 500
 """Events that are folded at once: other chats go on in between."""

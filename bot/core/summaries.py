@@ -36,7 +36,7 @@ IDLE_UNTIL = COLD_AFTER - 5.0
 """Seconds of quiet between which a chat is compacted: reading it once more is still cheap, and its next turn begins with little."""
 LOOK_SECONDS = 10.0
 """Interval between two looks at which chats are quiet, shorter than that time."""
-MOST_CHATS = 2_000
+MOST_CHATS = 500
 """Limit of chats of which is remembered how they ask."""
 FAILED = (errors.ShipmateError, MemoryInvalid)
 

@@ -61,11 +61,3 @@ class PostgresEngine(Engine):
         self.depose()
         if not self._lasts:
             shutil.rmtree(root / ".ship", ignore_errors=True)
-
-
-def engine_of(name: str, part: str = "") -> Engine:
-    """A new one; `part` is a name for its own where several are used at once."""
-    if name == EMBEDDED:
-        return Engine()
-    server = postgres.shared()
-    return PostgresEngine(server.schema(part) if part else server.log(), lasts=name == POSTGRESQL)

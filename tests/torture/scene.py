@@ -295,13 +295,6 @@ def on_file_once(world: World, *questions: str, deaths: int = 0) -> None:
     assert sum(not readable(line) for line in logged) <= deaths
 
 
-def read_once(world: World, questions: int, *, deaths: int) -> None:
-    """Each file has one artifact, and a death cost one more fetching at the most."""
-    kept = [path.read_bytes() for path in (world.root / ".ship" / "artifacts").glob("*/*.txt")]
-    assert len({one.partition(b"\n")[2] for one in kept}) == len(kept) == questions
-    assert len(world.telegram.called("file")) <= questions + deaths
-
-
 def readable(line: bytes) -> bool:
     try:
         json.loads(line)
