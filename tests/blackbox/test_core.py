@@ -9,6 +9,7 @@ import shutil
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -44,9 +45,14 @@ def answer(body: dict[str, Any]) -> Any:
 
 
 async def begin(world: World, *faults: Fault) -> None:
-    world.process.module = ["bot.testing.run", "--trace", str(world.root.parent / "trace")]
+    world.process.module = ["bot.testing.run", "--trace", str(trace_of(world))]
     world.process.env |= {VARIABLE: json.dumps([vars_of(one) for one in faults])}
     await world.start(command=())
+
+
+def trace_of(world: World) -> Path:
+    """A file beside the project's folder, of this test alone."""
+    return world.root.with_name(f"{world.root.name}.trace")
 
 
 def vars_of(fault: Fault) -> dict[str, Any]:
@@ -149,7 +155,7 @@ async def test_killed_at_any_append_each_message_is_answered_once(core: World, w
     core.telegram.say(words)
     await core.telegram.until(partial(shows, core, PERSON, said), START_SECONDS)
     await core.process.stop()
-    trace = (core.root.parent / "trace").read_text(encoding="utf-8")
+    trace = trace_of(core).read_text(encoding="utf-8")
     appends = sum(json.loads(line)[:2] == ["log", "append"] for line in trace.splitlines())
     assert appends >= 8
     for at in range(1 + part, appends + 1, 4):
