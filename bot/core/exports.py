@@ -19,7 +19,7 @@ BATCH = 200
 """Limit of events that are read at once: they are decoded and taken in one go."""
 SYNC_SECONDS = 5.0
 """Interval at which what was written is brought to disk and the cursor follows: a power cut costs so much work, and no line."""
-GATHER_SECONDS = 0.05
+GATHER_SECONDS = 0.01
 """Time in which events gather before they are read: each read costs more than what it brings."""
 RETRY_SECONDS = 2.0
 """Interval at which a disk that refuses is tried again."""

@@ -71,10 +71,8 @@ async def test_in_slack_it_listens_to_what_an_operator_chose_also_after_a_kill(w
     assert world.slack.replies(ROOM, silent) == []
     assert not world.slack.status_of(ROOM, silent)
     assert world.slack.session_of(ROOM, silent) in {"", "active"}
-    assert {line["text"] for line in world.archive() if line["role"] == "user"} == {
-        "lunch at one?",
-        "where is the ship?",
-    }
+    heard = {"lunch at one?", "where is the ship?"}
+    await eventually(lambda: {line["text"] for line in world.archive() if line["role"] == "user"} == heard)
 
 
 async def test_in_telegram_it_listens_to_what_an_operator_chose_also_after_a_kill(world: World) -> None:

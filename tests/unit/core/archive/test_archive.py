@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -94,7 +93,7 @@ async def test_the_line_over_the_threshold_moves_the_older_half(
     store: Make, folder: Path, said: Said
 ) -> None:
     chats = store(1000)
-    await asyncio.gather(*(chats.append(said(f"t{number}")) for number in range(1000)))
+    await fill(chats, said, 1000)
     assert [path.name for path in folder.glob("*.jsonl")] == [f"{NAME}.jsonl"]
     await chats.append(said("t1000"))
     assert texts(folder / f"{NAME}.archive-1.jsonl") == [f"t{number}" for number in range(500)]
