@@ -88,7 +88,6 @@ async def prepared(
     manifests = discovery.manifests()
     tokens = config.tokens_in_use(settings.channels, manifests, names)
     descriptors.raise_limit()
-    descriptors.RESERVE.fill()
     instance.prepare_home(settings.home)
     config.write_schema(settings.home / "schema", manifests, environment.disk)
     with contextlib.ExitStack() as around:
@@ -244,9 +243,7 @@ async def _running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
 
 
 def settle_memory() -> None:
-    """Take what was imported out of the collector's sight: looking through it stops everything for 80 ms, again
-    and again, and at a start for longer.
-    """
+    """Take what was imported out of the collector's sight, which would stop everything for 80 ms each time that it looks there."""
     gc.freeze()
 
 

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from bot import regular_files, ulids
 from bot.contracts.environment import Clock
-from bot.descriptors import RESERVE
 
 _BOOTTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """Linux stops its monotonic clock while the machine is suspended, and has another one; elsewhere the monotonic one goes on."""
@@ -113,7 +112,7 @@ def read_link(path: str) -> str | None:
 
 def _opened(path: Path, flags: int) -> int:
     """Open a regular file. A pipe in its place would wait for the other end, a device might act or never end."""
-    handle = RESERVE.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY, 0o600)
+    handle = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY, 0o600)
     try:
         regular_files.must_be_regular(os.fstat(handle), str(path))
     except OSError:
@@ -165,7 +164,7 @@ class SystemDisk:
     def replace(self, path: Path, data: bytes) -> None:
         scratch = self._made(path).with_name(f".{secrets.token_hex(6)}.tmp")
         try:
-            handle = RESERVE.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            handle = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             try:
                 view = memoryview(data)
                 while view:
@@ -220,7 +219,7 @@ class SystemDisk:
 def _fsync(path: Path) -> None:
     """Bring a file, or the names in a folder, to the disk. What may not be read cannot be asked for that."""
     try:
-        handle = RESERVE.open(path, os.O_RDONLY)
+        handle = os.open(path, os.O_RDONLY)
     except PermissionError:
         return
     try:

@@ -393,12 +393,11 @@ KINDS: Mapping[str, LogKind] = {
         },
     ),
     "connections": LogKind(
-        "Connections to the pages, and descriptors.",
+        "Connections to the pages.",
         {
             "open": "integer: connections",
             "most": "integer: that there may be",
             "cut": "integer: connections that were closed",
-            "used": "integer: descriptors",
         },
     ),
     "cluster": LogKind(

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
+from weakref import WeakValueDictionary
 
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Ids
@@ -78,6 +79,8 @@ class Chats:
         self._clock = clock
         self._ids = ids
         self._chats: OrderedDict[ChatKey, Chat] = OrderedDict()
+        self._alive = WeakValueDictionary[ChatKey, Chat]()
+        """Those and all that somebody still works with: there are never two of one chat."""
         self._loading: dict[ChatKey, asyncio.Task[Chat]] = {}
         self._watchers: list[Callable[[Chat], object]] = []
         self._waiting: dict[ChatKey, list[asyncio.Future[None]]] = {}
@@ -100,12 +103,13 @@ class Chats:
 
     def loaded(self, key: ChatKey) -> Chat | None:
         """A chat that is in memory."""
-        return self._chats.get(key)
+        return self._alive.get(key)
 
     async def get(self, key: ChatKey) -> Chat:
         """A chat, from the log where it is not in memory. Raises `errors.StorageError`."""
-        chat = self._chats.get(key)
+        chat = self._alive.get(key)
         if chat is not None:
+            self._chats[key] = chat
             self._chats.move_to_end(key)
             return chat
         task = self._loading.get(key)
@@ -122,7 +126,7 @@ class Chats:
             for event in await self._log.read(key, position.first):
                 chat.apply(event)
             chat.context.left = None
-        self._chats[key] = chat
+        self._chats[key] = self._alive[key] = chat
         self._evict()
         return chat
 
@@ -145,7 +149,7 @@ class Chats:
         now = self._clock.now()
         touched = dict[ChatKey, Chat]()
         for fact in facts:
-            chat = touched[fact.chat] = self._chats[fact.chat]
+            chat = touched[fact.chat] = self._chats[fact.chat] = self._alive[fact.chat]
             name = fact.id or self._ids.ulid()
             event = Event(name, fact.chat, now, fact.data, fact.turn, fact.person, chat.seq + 1)
             chat.apply(event)

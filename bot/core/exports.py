@@ -20,7 +20,7 @@ BATCH = 200
 SYNC_SECONDS = 5.0
 """Interval at which what was written is brought to disk and the cursor follows: a power cut costs so much work, and no line."""
 GATHER_SECONDS = 0.01
-"""Time in which events gather before they are read: each read costs more than what it brings."""
+"""Time in which events gather before they are read: a read for each commit costs more than its events."""
 RETRY_SECONDS = 2.0
 """Interval at which a disk that refuses is tried again."""
 

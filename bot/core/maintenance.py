@@ -9,7 +9,6 @@ from bot.core.alerts import OperatorAlerts
 from bot.core.artifacts import ArtifactStore
 from bot.core.event_log import EventLog
 from bot.core.summaries import LOOK_SECONDS, Summaries
-from bot.descriptors import RESERVE, limit
 from bot.disk_reserve import DiskReserve
 from bot.llm.learned import LearnedFile
 from bot.llm.wrapper import WatchedModel
@@ -53,7 +52,6 @@ class Maintenance:
         return [
             PeriodicJob("look at the memory", LOOK_EVERY, self.memory.look),
             PeriodicJob("see whether the disk has room", PROBE_SECONDS, self.check_disk),
-            PeriodicJob("keep descriptors back", ASK_SECONDS, self.keep_descriptors),
             PeriodicJob("compact quiet chats", LOOK_SECONDS, self.summaries.look),
             PeriodicJob("see whether the model is back", ASK_SECONDS, self.check_model),
             PeriodicJob("look after MCP servers", ASK_SECONDS, self.check_servers),
@@ -81,17 +79,6 @@ class Maintenance:
                 break
             if space.share >= share * WELL_AGAIN:
                 self.alerts.end(subject, sentence("operators.disk_low_again", share=share, **figures))
-
-    async def keep_descriptors(self) -> None:
-        """Fill up what writes can have where the process has no descriptor left."""
-        if used := await asyncio.to_thread(RESERVE.fill):
-            self.log.write(
-                "connections",
-                "there were no descriptors left; some that were kept back have been used",
-                level="warn",
-                used=used,
-                most=limit(),
-            )
 
     async def check_model(self) -> None:
         """Ask a model that was away, so that its return is seen without traffic."""

@@ -33,10 +33,10 @@ from bot.telemetry import context
 from bot.words import Sentence, say, sentence, speaking
 
 UNANSWERED = "a message before this one got no whole answer; the person was told"
-CANCEL_SECONDS = 0.5
-"""Limit of the time that work has to end when it is cancelled."""
 READ_AT_ONCE = 100
 """Limit of the chats that are read at once at a start."""
+CANCEL_SECONDS = 0.5
+"""Limit of the time that work has to end when it is cancelled."""
 MOST_CANCELS = 2
 """Times that it is cancelled: a library may swallow one."""
 Key = tuple[ChatKey, str, str]

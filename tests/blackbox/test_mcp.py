@@ -151,6 +151,8 @@ async def test_a_tool_asks_the_person_whose_next_message_is_the_answer(world: Wo
 
 async def test_a_stop_ends_a_question(world: World) -> None:
     await booking(world)
+    world.telegram.say("/status")
+    await world.telegram.until(lambda: "Waiting for an answer" in world.texts()[-1])
     world.telegram.say("/stop")
     await told(world, "Stopped.")
     await world.turns(1)

@@ -56,8 +56,6 @@ from bot.tools.permissions.display import changed_lines, in_words, named
 from bot.words import language, own_zone, say, speaking, times, zone
 
 GRANTED = "approval"
-MOST_SHOWN = 5
-"""Limit of the questions that a person's page names."""
 """The kind of the facts that are lasting approvals, by the id of their question."""
 MOST_SHOWN = 5
 """Limit of the questions that a person's page names."""

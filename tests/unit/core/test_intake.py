@@ -102,3 +102,15 @@ async def test_a_new_chat_can_speak_while_more_than_fit_have_something_unfinishe
     for number in range(10, 15):
         await chats.get(ChatKey("telegram", str(number)))
     assert len(chats) == 5 + 3
+
+
+async def test_a_chat_that_somebody_works_with_stays_the_same_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rooms, "MOST_IDLE", 3)
+    chats = chats_of(MemoryLog())
+    chat = await chats.get(ONE)
+    for number in range(10, 15):
+        await chats.get(ChatKey("telegram", str(number)))
+    assert chat not in chats
+    chats.append(Fact(ONE, events.Received(received("k").inbound)))
+    assert chat.waiting
+    assert await chats.get(ONE) is chat
