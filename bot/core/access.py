@@ -1,4 +1,6 @@
-"""Access: who may talk to the bot, decided by one function for every kind of event, and what of their words may be kept."""
+"""Access control: one function decides who may talk to the bot, for every kind of event, and which of their
+words are stored.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +22,15 @@ from bot.tools.permissions.display import named
 from bot.words import Sentence, say, sentence
 
 ALIASES = {"clear": "new", "usage": "stats"}
-"""Other names of commands."""
+"""Aliases of commands, by alias."""
 MOST_CALLED = 1_000
-"""People and chats whose names are known for operators."""
+"""Max people and chats whose display names are cached for operator messages."""
 SECONDS = 15.0
-"""The time for a platform to say who is where."""
+"""Timeout for a platform to answer who is a member of what."""
 
 
 class Memberships:
-    """`contracts.recall.Membership` by the channels that run; and the addresses that they know of messages."""
+    """Implements `contracts.recall.Membership` by asking the running channels; also resolves links to messages."""
 
     def __init__(self, channels: Mapping[str, Channel], log: Log) -> None:
         self._channels = channels
@@ -58,21 +60,21 @@ class Memberships:
             known = set(keys)
             return [key for key in asked if key in known]
 
-        # Never more than was asked about.
+        # Only people that were asked about.
         return MembershipAnswer(of(found.chats), of(found.unasked), of(found.unanswered))
 
     def same_chat(self, channel: str, chat_id: str) -> frozenset[str]:
-        """All ids of a chat, as its channel knows them."""
+        """Return every id under which the channel knows this chat."""
         knows: object = self._channels.get(channel)
         return knows.same_chat(chat_id) if isinstance(knows, KnowsChatMigrations) else frozenset({chat_id})
 
     def permalink(self, line: ArchiveLine) -> str | None:
-        """The address of a message, where its channel knows it."""
+        """Return the link to a message, or None where its channel cannot make one."""
         knows: object = self._channels.get(line.channel)
         return knows.permalink(line) if isinstance(knows, KnowsLinks) else None
 
     def place(self, inbound: Inbound) -> str:
-        """The place where somebody spoke, for operators, with a link to it where its channel knows one."""
+        """Describe for operators where an inbound was written, with a link where the channel can make one."""
         return say("place.direct") if inbound.chat_type == "direct" else str(self._group(inbound))
 
     def _group(self, inbound: Inbound) -> Sentence:
@@ -82,7 +84,7 @@ class Memberships:
         return sentence("place.group", group=f"`{name}`" if name else inbound.chat_id)
 
     def note(self, inbound: Inbound) -> None:
-        """Remember what operators read of a person and a chat in the place of their ids."""
+        """Cache the display names of an inbound's person and chat."""
         name, ref = named(inbound.user_name or ""), str(inbound.person)
         who = f"`{name}` ({inbound.user_id})" if name else ref
         chat = who if inbound.chat_type == "direct" else self._group(inbound)
@@ -93,18 +95,18 @@ class Memberships:
             del self._called[oldest]
 
     def called(self, words: Sentence) -> Sentence:
-        """A sentence with that in it."""
+        """Return the sentence with cached names in place of ids."""
         known, values = self._called.get, words.values.items()
         return Sentence(words.key, {key: known(str(getattr(one, "chat", one)), one) for key, one in values})
 
 
 EVERYONE = "*"
 _ANYBODY = "\0nobody"
-"""The id of somebody whom no list has."""
+"""A user id that is on no list."""
 
 
 class Lists(Protocol):
-    """The decisions of operators at run time (`bot.access_list.AccessList`)."""
+    """What operators decided at run time (`bot.access_list.AccessList`)."""
 
     def allowed(self, channel: str) -> frozenset[str]: ...
     def blocked(self, channel: str) -> frozenset[str]: ...
@@ -120,11 +122,11 @@ STRANGER = Verdict(allowed=False, reason="stranger")
 
 
 class Access:
-    """Stable ids only, never names: block > allow > ship.json, and nobody by default.
+    """Decides by stable ids, never by names: block > allow > ship.json, and deny by default.
 
-    A person is admitted by their own id; the id of a group admits its members in that group, not in direct
-    messages. Operators are admitted. Where reaching the channel takes access to this machine, everyone who does
-    is. Bots never are.
+    A person is admitted by their own id. The id of a group admits its members in that group, but not in
+    direct messages. Operators are admitted. Where a channel is only reachable from this machine, everyone on
+    it is admitted. Bots are never admitted.
     """
 
     def __init__(
@@ -142,7 +144,7 @@ class Access:
         self._memberships = memberships
 
     def judge(self, inbound: Inbound) -> Verdict:
-        """The verdict on one inbound, whatever its kind."""
+        """Return the verdict on an inbound of any kind."""
         if inbound.from_bot:
             return Verdict(allowed=False, reason="bot")
         verdict = self.standing(inbound.person, inbound.chat_id, inbound.chat_type)
@@ -151,8 +153,8 @@ class Access:
         return verdict
 
     def prove(self, channel: str) -> None:
-        """See that somebody whom nobody can know is kept out. Raises `errors.ConfigError` where they are not, although no
-        list says that everyone may come in.
+        """Check that a person on no list is denied. Raises `errors.ConfigError` where they are admitted
+        although no list says that everyone is.
         """
         listed = self._lists.allowed(channel) | self._allow.get(channel, frozenset())
         if self._manifests[channel].access == "local" or EVERYONE in listed:
@@ -167,17 +169,19 @@ class Access:
                     )
 
     def standing(self, person: UserRef, chat_id: str, chat_type: ChatType) -> Verdict:
-        """The standing of a person in a chat; the `user_id` of one whom nobody knows is ""."""
+        """Return a person's standing in a chat. `person` has the `user_id` "" where the platform does not
+        say who it is.
+        """
         channel, user_id = person.channel, person.user_id
         manifest = self._manifests.get(channel)
         if manifest is None:  # somebody asked on a channel that has gone since
             return STRANGER
         ids = {user_id} if user_id else set()
         if chat_type == "group":
-            # With all ids of a chat, admission and blocking stay where a platform gives another one.
+            # All ids of a chat count, so admissions and blocks survive a new platform id.
             ids |= self._memberships.same_chat(channel, chat_id)
         listed = self._lists.allowed(channel) | self._allow.get(channel, frozenset())
-        # In this order: the first that holds decides.
+        # The first rule that applies decides.
         checks: tuple[tuple[bool, Verdict], ...] = (
             (bool(ids & manifest.never_admit), Verdict(allowed=False, reason="never")),
             (bool(ids & self._lists.blocked(channel)), Verdict(allowed=False, reason="blocked")),
@@ -189,31 +193,31 @@ class Access:
         return next((verdict for holds, verdict in checks if holds), STRANGER)
 
     def is_open(self, channel: str, chat_id: str) -> bool:
-        """True of a group in which whoever is there may talk."""
+        """Return True for a group in which every member is admitted."""
         return self.standing(UserRef(channel, _ANYBODY), chat_id, "group").allowed
 
     def rules(self, channel: str) -> tuple[frozenset[str] | frozenset[UserRef], ...]:
-        """All that may change while it runs and that the standing of people in direct chats follows from."""
+        """Return the rules that decide who may use direct chats and that can change at run time."""
         return (self._lists.allowed(channel), self._lists.blocked(channel), frozenset(self._operators))
 
     def is_operator(self, person: UserRef) -> bool:
-        """True for an operator. Somebody whom nobody knows is none, whatever the lists have."""
+        """Return True for an operator. An unknown person ("") is never one, even if a list contains ""."""
         return bool(person.user_id) and person in self._operators
 
 
 class InboundCleaner:
-    """Cleans inbounds and the messages that they bring."""
+    """Redacts secrets from inbounds and drops what they quote from people who are not admitted."""
 
     def __init__(self, redact: Redact, access: Access) -> None:
         self._redact = redact
         self._access = access
 
     def words(self, words: str) -> str:
-        """A text as it may be kept."""
+        """Return the text without secrets."""
         return self._redact(text.clean(words))
 
     def cleaned(self, inbound: Inbound) -> Inbound:
-        """An inbound as it may be kept, but for what it quotes (`admitted`)."""
+        """Return the inbound without secrets. Its quotes are filtered by `admitted`."""
         return inbound.model_copy(
             update={
                 "text": self.words(inbound.text),
@@ -257,7 +261,9 @@ class InboundCleaner:
         return self.words(words) if words is not None else None
 
     def admitted(self, inbound: Inbound, quoted: Iterable[Quoted]) -> tuple[Quoted, ...]:
-        """The quoted messages whose authors may talk to the bot here: a stranger's words reach it by no door."""
+        """Return the quoted messages whose authors are admitted here, so that a stranger's words reach the
+        bot in no way.
+        """
         return tuple(
             self._clean_quote(message)
             for message in quoted
@@ -269,12 +275,12 @@ class InboundCleaner:
 
 
 EVERY = 24 * 3600.0
-"""Seconds in which a stranger asks at most once."""
+"""Min seconds between two admission requests of one person."""
 
 
 def request_of(inbound: Inbound, request_id: str, now: float) -> Inbound:
-    """Turn the message of a stranger into their request to be let in: nothing of its words, and one a day of each person. In a group that
-    person alone is answered.
+    """Build an admission request from a stranger's message. Drops the text; the key allows one request per
+    person per day; in groups the reply is ephemeral.
     """
     alone = (
         {ONLY_TO: inbound.user_id, ABOUT: inbound.message_id or ""} if inbound.chat_type == "group" else {}
@@ -282,7 +288,7 @@ def request_of(inbound: Inbound, request_id: str, now: float) -> Inbound:
     return Inbound(
         channel=inbound.channel,
         chat_id=inbound.chat_id,
-        # That of the chat: in a thread where only strangers have spoken the bot takes no part.
+        # The chat's address: the bot does not take part in a thread of strangers only.
         chat_key=inbound.chat_key.chat,
         chat_type=inbound.chat_type,
         user_id=inbound.user_id,
@@ -301,7 +307,7 @@ def request_of(inbound: Inbound, request_id: str, now: float) -> Inbound:
 
 
 def id_form(manifest: Manifest) -> str:
-    """The form of an id of a channel, and where it is found."""
+    """Describe what an id of this channel looks like and where to find it."""
     if manifest.where_id is not None:
         return str(manifest.where_id)
     return say("commands.id_told", prefix=manifest.command_prefix)

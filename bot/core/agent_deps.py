@@ -27,19 +27,19 @@ from bot.words import sentence
 
 @dataclass(frozen=True, slots=True)
 class Limits(ContextLimits):
-    """The same, with the limits of a chat's tasks."""
+    """The same limits with those of a chat's tasks."""
 
     tasks: TaskLimits = field(default_factory=TaskLimits)
 
 
 @dataclass(frozen=True, slots=True)
 class AgentDeps:
-    """The agent's parts, put together in `bot.composition`. `rules` are the output rules of each channel."""
+    """The parts of the agent, built in `bot.composition`. `rules` are the output rules by channel."""
 
     models: ModelDeps
     archive: Archive
     artifacts: Artifacts
-    """Has the transcripts of tasks."""
+    """Also stores the transcripts of tasks."""
     registry: Registry
     dispatcher: Dispatcher
     prompts: Prompts
@@ -48,30 +48,30 @@ class AgentDeps:
     ids: Ids
     log: Log
     vetting: Vetting
-    """Decides which instruction files hold."""
+    """Decides which instruction files the prompt may use."""
     memories: MemoryFile | None = None
-    """Session memories by chat; None if memory is off."""
+    """Session memories by chat; None where memory is off."""
     notes: MemoryFiles | None = None
-    """The files of the `memory` tool, which a conversation begins with; None if it does not."""
+    """Files of the `memory` tool that start a conversation's prompt; None where there is no such tool."""
     limits: Limits = field(default_factory=Limits)
     redact: Redact = str
     settled: Redact = str
-    """Of words that were cut off, those that cannot be the beginning of a secret."""
+    """Returns the part of an unfinished text that cannot be the beginning of a secret."""
     rules: Mapping[str, str] = field(default_factory=dict)
     task_events: TaskEvents = field(default_factory=NullTaskEvents)
     approvals: Approvals = field(default_factory=Unattended)
     operators: OperatorNotices = field(default_factory=NoOperators)
 
     def declared(self, registry: Registry | None = None) -> tuple[Json, ...]:
-        """The definitions of tools that requests have: all, or in a small window as much as half of it holds."""
+        """Return the tool definitions of a request: all of them, or in a small window those that fit half of it."""
         return self.models.declared((registry or self.registry).forms)
 
     def budget(self) -> Budget:
-        """The limits of requests to the model that answers."""
+        """Return the token limits of the answering model."""
         return self.models.budget(self.limits.soft_tokens)
 
     async def freeze(self, chat_key: ChatKey, channel: str | None) -> Frozen:
-        """The prompt of a chat for one epoch, within its part of the window."""
+        """Build the prompt of a chat for one epoch, within its share of the window."""
         tools = self.models.estimator.frame(self.models.name, (), self.declared())
         room = self.budget().share(SHARE, MOST_BUDGET) - tools
         frozen = await self.prompts.freeze(

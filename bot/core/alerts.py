@@ -1,4 +1,4 @@
-"""Tells operators of trouble, in their direct chats."""
+"""Alerts: messages about trouble, sent to the operators' direct chats."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ from bot.core.saying import Saying
 from bot.words import Sentence, speaking
 
 EVERY = 3_600.0
-"""Interval between two alerts on the same subject, over restarts too, where nothing else is said."""
+"""Default min seconds between two alerts on one subject, across restarts."""
 TOLD = "alert"
-"""The kind of the facts that say when operators heard of a subject."""
+"""The kind of the facts that hold the time of the last alert by subject."""
 
 
 class OperatorAlerts:
-    """`contracts.environment.OperatorNotices`: an alert is rows of the log of what belongs to no chat."""
+    """Implements `contracts.environment.OperatorNotices`. An alert is a set of outbox rows of the gateway's
+    own chat.
+    """
 
     def __init__(
         self,
@@ -47,13 +49,13 @@ class OperatorAlerts:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def tell(self, subject: str, words: Sentence, *, every: float = EVERY) -> None:
-        """As `OperatorNotices`."""
+        """See `OperatorNotices`."""
         task = asyncio.create_task(self._tell(subject, words, every), name="alert")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def begin(self, subject: str, words: Sentence) -> bool:
-        """A spell of trouble begins; it is told once, however often this is called. True where it is a new one."""
+        """Alert once that a condition has begun, however often this is called. Returns True the first time."""
         if subject in self._spells:
             return False
         self._spells.add(subject)
@@ -61,7 +63,7 @@ class OperatorAlerts:
         return True
 
     def end(self, subject: str, words: Sentence) -> bool:
-        """A spell is over; operators are told. False where there was none."""
+        """Alert that a condition has ended. Returns False where none had begun."""
         if subject not in self._spells:
             return False
         self._spells.discard(subject)

@@ -1,7 +1,7 @@
-"""`ArtifactStore`: tool results too large for the model's view, one file each, read back in pages.
+"""`ArtifactStore`: tool results that are too large for the model's view, one file each, read back in pages.
 
-A file is one line of JSON about the result and then its text. It is written whole and never changed; only the transcript
-of a task that works is replaced as it grows.
+A file is one line of JSON metadata and then the text. Files are written whole and never change, except the
+transcript of a running task, which is replaced as it grows.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from bot.core import file_names, jsonl
 from bot.system import JumpSafeClock
 
 LARGEST = 10_000_000
-"""Bytes that are kept of one result: half of them its head, half its tail."""
+"""Max bytes stored of one result: half head, half tail."""
 CHAT_BYTES = 100_000_000
 CHAT_COUNT = 1_000
-"""Artifacts kept of one chat; the oldest go first."""
+"""Max artifacts of one chat; the oldest are deleted."""
 SEGMENT = 2_000
-"""Characters of a line that are searched at once; a longer line counts as several."""
+"""Max characters of a line searched at once; longer lines are split."""
 SHOWN = 240
-"""Characters that are shown of a line that was found."""
+"""Max characters shown around a match."""
 
 _END = ".txt"
 _ABOUT = 4096  # bytes that are read for the line about a result
@@ -41,7 +41,7 @@ _R = TypeVar("_R")
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """The place and length of the text in its file, and the people whose words it holds."""
+    """Offset and length of the text in its file, and the people whose words it holds."""
 
     begin: int
     characters: int
@@ -50,7 +50,7 @@ class _Facts:
 
 
 class ArtifactStore:
-    """Artifacts of every chat in `folder/<encoded chatKey>/<id>.txt`. A chat reaches its own alone."""
+    """Stores artifacts in `folder/<encoded chatKey>/<id>.txt`. A chat can read only its own."""
 
     def __init__(self, folder: Path, *, disk: Disk, ids: Ids, clock: Clock, log: Log) -> None:
         self._folder = folder
@@ -71,7 +71,7 @@ class ArtifactStore:
         artifact_id: str | None = None,
         origin: Provenance = ANYBODYS,
     ) -> str:
-        """As `contracts.artifacts.Artifacts.put`. Over `LARGEST` the middle goes, and the text says so."""
+        """See `contracts.artifacts.Artifacts.put`. Text over `LARGEST` loses its middle, and says so."""
         about: Json = {
             "v": 1,
             "chatKey": str(chat_key),
@@ -87,8 +87,8 @@ class ArtifactStore:
         return artifact_id
 
     async def read(self, artifact_id: str, chat_key: ChatKey, *, offset: int, limit: int) -> ArtifactPage:
-        """As `contracts.artifacts.Artifacts.read`; an `offset` inside a grapheme means its beginning. There is always at least
-        one grapheme, however small the limit, but at the end.
+        """See `contracts.artifacts.Artifacts.read`. An `offset` inside a grapheme is moved to its beginning;
+        at least one grapheme is returned before the end.
         """
         return await self._reading(
             artifact_id, chat_key, lambda file, facts: _page(file, facts, artifact_id, offset, limit)
@@ -97,27 +97,27 @@ class ArtifactStore:
     async def grep(
         self, artifact_id: str, chat_key: ChatKey, words: str, *, offset: int, limit: int
     ) -> ArtifactMatches:
-        """As `contracts.artifacts.Artifacts.grep`. `words` are one line."""
+        """See `contracts.artifacts.Artifacts.grep`. `words` must be one line."""
         return await self._reading(
             artifact_id, chat_key, lambda file, facts: _matches(file, facts, words, offset, limit)
         )
 
     async def made(self, chat_key: ChatKey, requests: Collection[str]) -> dict[str, list[tuple[str, str]]]:
-        """As `contracts.artifacts.Artifacts.made`."""
+        """See `contracts.artifacts.Artifacts.made`."""
         with errors.as_storage_error("artifacts cannot be read"):
             return await asyncio.to_thread(self._made, chat_key, frozenset(requests))
 
     async def forget(self, chat_key: ChatKey, requests: Collection[str]) -> int:
-        """As `contracts.artifacts.Artifacts.forget`."""
+        """See `contracts.artifacts.Artifacts.forget`."""
         with errors.as_storage_error("artifacts cannot be removed"):
             return await uninterrupted(asyncio.to_thread(self._forget, chat_key, frozenset(requests)))
 
     async def sweep(self, days: float) -> int:
-        """Remove what is older; returns how many. Raises `errors.StorageError`."""
+        """Delete artifacts older than `days`; return their number. Raises `errors.StorageError`."""
         with errors.as_storage_error("old artifacts cannot be removed"):
             return await asyncio.to_thread(self._sweep, self._steady.now() - days * _DAY)
 
-    # On any thread.
+    # The following runs on any thread.
 
     def _path(self, chat_key: ChatKey, artifact_id: str) -> Path:
         return self._folder / file_names.encode(chat_key) / f"{artifact_id}{_END}"
@@ -132,7 +132,7 @@ class ArtifactStore:
             try:
                 self._make_room(path)
             except OSError as error:
-                # It is kept all the same; the next one tries again.
+                # The artifact itself is stored; the next one retries this.
                 self._log.write("storage", "old artifacts cannot be removed", level="warn", cause=str(error))
 
     def _make_room(self, newest: Path) -> None:
@@ -164,7 +164,7 @@ class ArtifactStore:
         return len(gone)
 
     def _of(self, chat_key: ChatKey, requests: frozenset[str]) -> Iterator[tuple[Path, Json]]:
-        """Yield the artifacts of these turns, the oldest first, each with the line about it."""
+        """Yield the artifacts of these requests with their metadata, oldest first."""
         for path in self._all(self._path(chat_key, "").parent):
             about = what_of(self._disk, path)
             if about.get("requestId") in requests:
@@ -197,7 +197,7 @@ class ArtifactStore:
 
 
 def what_of(disk: Disk, path: Path) -> Json:
-    """Return the source of an artifact; {} if there is none. Raises OSError."""
+    """Return an artifact's metadata; {} if it does not exist. Raises OSError."""
     with closing(disk.open(path)) as file:
         first, _, _ = file.read(0, _ABOUT).partition(b"\n")
     return jsonl.loads(first) or {}
@@ -231,7 +231,7 @@ def _facts(file: OpenFile, artifact_id: str, chat_key: ChatKey) -> _Facts:
 
 
 def _kept(words: str) -> str:
-    """Return what is kept of a text: all, or head and tail."""
+    """Return the text, or its head and tail if it is too long."""
     raw = words.encode()
     if len(raw) <= LARGEST:
         return words
@@ -244,7 +244,7 @@ def _kept(words: str) -> str:
 
 def _page(file: OpenFile, facts: _Facts, artifact_id: str, offset: int, limit: int) -> ArtifactPage:
     offset = min(offset, facts.characters)
-    # A border is judged by what stands before it: with one character more, a window judges as the whole text does.
+    # Grapheme borders depend on preceding text, so one character more is read.
     base = max(0, offset - text.REACH - 1)
     window, lines = _window(jsonl.characters(file, facts.begin), base, offset + limit + text.REACH + 1 - base)
     start = text.border(window, offset - base)
@@ -271,7 +271,7 @@ def _page(file: OpenFile, facts: _Facts, artifact_id: str, offset: int, limit: i
 
 
 def _window(stream: Iterable[str], base: int, count: int) -> tuple[str, int]:
-    """`count` characters from `base` on, and how many lines end before."""
+    """Return `count` characters from `base` on, and the number of lines before them."""
     found: list[str] = []
     lines = 0
     for piece in stream:
@@ -308,7 +308,7 @@ def _matches(file: OpenFile, facts: _Facts, words: str, offset: int, limit: int)
 
 
 def _segments(stream: Iterator[str], reach: int) -> Iterator[tuple[int, int, str, str]]:
-    """Lines, long ones in several: offset, number of the line, text, and what stands behind it in the same line."""
+    """Yield lines, long ones split: offset, line number, text, and the text that follows in the same line."""
     left, offset, line, more = "", 0, 1, True
     while more:
         piece = next(stream, None)
@@ -333,7 +333,7 @@ def _segments(stream: Iterator[str], reach: int) -> Iterator[tuple[int, int, str
 
 
 def _find(segment: str, behind: str, needle: str, skip: int) -> int | None:
-    """Find the place in a segment, from `skip` on, at which a folded text begins; folding may make a character longer."""
+    """Return where a case-folded needle begins in a segment, from `skip` on. Folding may lengthen characters."""
     place = (segment[skip:] + behind).casefold().find(needle)
     if place < 0:
         return None
@@ -345,7 +345,7 @@ def _find(segment: str, behind: str, needle: str, skip: int) -> int | None:
 
 
 def _shown(line: str, place: int, length: int) -> str:
-    """Return the part of a line around a place in it."""
+    """Return the part of a line around a match."""
     begin = text.border(line, max(0, place - max(0, SHOWN - length) // 3))
     end = text.border_after(line, min(len(line), begin + SHOWN))
     return ("…" if begin else "") + line[begin:end] + ("…" if end < len(line) else "")

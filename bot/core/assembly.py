@@ -1,4 +1,4 @@
-"""The prompt of a chat, put together once for each epoch: gathered side by side, chosen within a budget."""
+"""Assembles a chat's prompt once per epoch: reads its parts concurrently and fits them into a token budget."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from bot.hidden_paths import hidden
 from bot.vetting import Vetting
 
 LISTED_CHARACTERS = 200
-"""Of the names in one listing; the others are counted."""
+"""Max characters of names in one listing; the rest are counted."""
 Names = frozenset[str] | None
 _SKIPPED = frozenset({"node_modules", "__pycache__", "venv"})
 
 
 def top_level(root: Path, others: Callable[[], Names] = frozenset) -> str:
-    """The names in the folder itself, folders first. Blocking; raises OSError.
+    """List the names in a folder, folders first. Blocking; raises OSError.
 
-    `others` gives the paths whose names may be words of others, None where that is all of them: those are counted and
-    not named, since what stands here is taken for instructions.
+    `others` returns paths whose names may be other people's words (None: all of them). Such names are
+    counted, not shown, because the prompt is read as instructions.
     """
     theirs = others()
     real = root.resolve()
@@ -44,7 +44,7 @@ def top_level(root: Path, others: Callable[[], Names] = frozenset) -> str:
 
 
 def listed(names: Sequence[str], unnamed: int = 0) -> str:
-    """As many names as `LISTED_CHARACTERS` hold, and how many more there are."""
+    """Join names up to `LISTED_CHARACTERS` and add the number of the others."""
     shown: list[str] = []
     for name in names:
         if sum(len(one) + 2 for one in shown) + len(name) > LISTED_CHARACTERS:
@@ -64,14 +64,14 @@ def _left_out(root: Path, path: Path) -> bool:
 T = TypeVar("T")
 
 LEAST_BUDGET = 4_000
-"""Tokens that the static part gets in any case: a window smaller than that may be misread."""
+"""Min tokens of the static part, in case the window size was misread."""
 MOST_BUDGET = 60_000
 SHARE = 0.5
-"""Of the window, with the tools."""
+"""Max share of the window for prompt and tools."""
 SHORTER = (192_000, 128_000, 96_000, 64_000, 48_000, 32_000, 16_000, 8_000)
-"""Characters to which instructions are shortened where they do not fit."""
+"""Lengths in characters that instructions are shortened to, tried in order, where they do not fit."""
 SHARED = 32
-"""Texts of prompts that are kept to be shared by chats."""
+"""Max prompt texts kept for sharing between chats."""
 INSTRUCTIONS = "instructions"
 TITLE = "# Instructions\n\nWhere they contradict each other, the later ones hold."
 FOLDER = "projectFolder"
@@ -80,27 +80,27 @@ NEARER = "# Instructions for this conversation\n\nWhere they contradict the ones
 
 @dataclass(frozen=True, slots=True)
 class Frozen:
-    """A chat's prompt, fixed for one epoch: no part of it changes from turn to turn."""
+    """A chat's prompt, fixed for one epoch: no part changes from turn to turn."""
 
     static: str
     own: str = ""
-    """Instructions for this chat alone."""
+    """Instructions of this chat alone."""
     appended: str = ""
     surroundings: Mapping[str, str] = field(default_factory=dict)
-    """The files that there are, in short; what becomes of them later is told with a turn (`prompt.known_surroundings`)."""
+    """Short listing of the project's files. Later changes are told with a turn (`prompt.known_surroundings`)."""
     cut: tuple[str, ...] = ()
-    """The instruction files that are too large, and `INSTRUCTIONS` where they had to be shortened."""
+    """Instruction files left out as too large; contains `INSTRUCTIONS` if they were shortened."""
 
     def chat(self, facts: prompt.ChatFacts) -> str:
-        """The part that is constant for one chat."""
+        """Return the part that is constant for one chat."""
         own = f"{NEARER}\n\n{self.own}" if self.own else ""
         return "\n\n".join(filter(None, [prompt.chat_text(facts, self.surroundings), own, self.appended]))
 
 
 class Prompts:
-    """Puts prompts together. `name` is the bot's; `custom` replaces the built-in rules and what is told of the surroundings, which are
-    then not looked at; `append` goes last; each is a text, or the file that holds it. `has_files` says that the model has
-    tools for the project's files; `others` gives the paths that are not named (`top_level`).
+    """Assembles prompts. `name` is the bot's. `custom` replaces the built-in rules and the description of
+    the surroundings; `append` is added last; each is a text or a file's path. `has_files` says that the
+    model has tools for the project's files. `others`: see `top_level`.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class Prompts:
         self._instructions = instructions
         self._log = log
         self._redact = redact
-        # Most chats have the same: searched for secrets once, and in memory once.
+        # Most chats share these texts: they are redacted once and stored once.
         self._shared = functools.lru_cache(SHARED)(redact)
         self._custom = custom.strip() if isinstance(custom, str) else custom
         self._append = append.strip() if isinstance(append, str) else append
@@ -142,10 +142,10 @@ class Prompts:
         size: Callable[[str], float],
         system_role: bool = False,
     ) -> Frozen:
-        """Read everything anew. `budget` is what the static part may take, measured by `size`; with `system_role` the model takes
-        messages of the system in the conversation.
+        """Read every part anew. `budget` is the size limit of the static part, measured by `size`.
+        `system_role`: the model accepts system messages within the conversation.
 
-        Raises `sections.PromptTooLarge`. A part that cannot be had is left out and told to operators.
+        Raises `sections.PromptTooLarge`. A part that cannot be read is left out and reported to operators.
         """
         async with asyncio.TaskGroup() as group:
             told = group.create_task(
@@ -191,7 +191,7 @@ class Prompts:
         )
 
     async def of_person(self, inbound: Inbound) -> str:
-        """Return the instructions for the sender of a message; they go with it."""
+        """Return the instructions for a message's sender, which are sent with the message."""
         return self._redact(
             await self._part(
                 "instructions for a person",

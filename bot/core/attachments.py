@@ -1,7 +1,7 @@
-"""Files that people send: what of them holds text becomes an artifact, and its beginning goes to the model; pictures are shown to it.
+"""Reads attached files: text becomes an artifact whose beginning the model sees; pictures are shown to it.
 
-A file has its artifact under an id that follows from its message: what a crash cut off is fetched again in its place. What was not read
-is said below the next answer.
+An artifact's id follows from its message, so a fetch that a crash interrupted is repeated under the same id.
+Files that could not be read are listed below the next answer.
 """
 
 from __future__ import annotations
@@ -28,29 +28,27 @@ from bot.documents.decoder import Decoder
 from bot.documents.pictures import LARGEST, fitting, picture_of
 
 STEP = "attachment"
-"""The artifact's word on who has made it."""
+"""The `tool` in the metadata of artifacts made here."""
 HEAD = 2_000
-"""Characters of a file that the model is shown."""
+"""Max characters of a file shown to the model."""
 SILENCE = "nothing is said in it"
 SECRETIVE = "it holds one of my own secrets"
 TOGETHER = 10_000_000
-"""Bytes of the pictures and PDFs of one message."""
+"""Max bytes of pictures and PDFs of one message."""
 _AT_ONCE = 262_144
 _OVERLAP = 4_096
-"""Bytes of a picture in which secrets are looked for at once, and those of the next that are looked at with them."""
+"""Bytes of a picture searched for secrets at once, and the overlap with the next chunk."""
 AT_ONCE = 16
 UNDER_WAY = 64_000_000
-"""Files under way at the same time, of all chats, and what they may have together: each takes some times its bytes of
-memory.
-"""
+"""Max total bytes of files being read, over all chats; each takes several times its size in memory."""
 _MOMENT = 10
-"""The characters of a ULID that say when it was made."""
+"""Length of a ULID's time part in characters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """`most` bytes of text in a file, `packed` bytes of one whose text is a part of it, `count` files of a message, `seconds` for
-    all files of a message.
+    """Limits: `most` bytes of text in a file, `packed` bytes of a container format, `count` files of a
+    message, `seconds` for all files of a message.
     """
 
     most: int = 1_000_000
@@ -58,31 +56,31 @@ class Limits:
     count: int = 5
     seconds: float = 45.0
     pictures: bool = True
-    """True where pictures are shown to the model."""
+    """Whether pictures are shown to the model."""
     pages: int = 20
-    """Pages of a PDF that is shown to it."""
+    """Max pages of a PDF shown to the model."""
 
 
 @dataclass(frozen=True, slots=True)
 class SentFile:
-    """A file of a message; `name` is the id of the artifact with its text and of its step."""
+    """A file of a message. `name` is the artifact id of its text."""
 
     inbound: Inbound
     attachment: Attachment
     name: str
     picture: str
-    """The id of the artifact with its bytes, where it is a picture."""
+    """The artifact id of its bytes if it is a picture."""
 
 
 class RssMonitor(Protocol):
-    """True where memory is too short for files (`bot.rss_monitor.RssMonitor`)."""
+    """Says whether memory is too short to read files (`bot.rss_monitor.RssMonitor`)."""
 
     @property
     def full(self) -> bool: ...
 
 
 class FileReader:
-    """Reads the files of messages, unless memory is short."""
+    """Reads the files of messages."""
 
     def __init__(
         self,
@@ -111,11 +109,11 @@ class FileReader:
 
     @property
     def full(self) -> bool:
-        """True where memory is too short for any file."""
+        """True if memory is too short for any file."""
         return self._rss_monitor.full
 
     async def read(self, inbound: Inbound) -> tuple[SeenFile, ...]:
-        """The outcome of each file of a message, in their order."""
+        """Return the outcome of each file of a message, in order."""
         files, limits = inbound.attachments, self._limits
         text_at = [at for at, one in enumerate(files) if one.may_be_read and self._heard(one)]
         if not limits.count or not self._manifests[inbound.channel].files:
@@ -134,7 +132,7 @@ class FileReader:
         return tuple(seen)
 
     def _heard(self, attachment: Attachment) -> bool:
-        """True of what need not be heard, and of a recording where somebody hears it."""
+        """Return True for a recording that can be transcribed, and for anything that is not a recording."""
         return not attachment.spoken or self._transcriber is not None
 
     def _refused(self, inbound: Inbound) -> bool:
@@ -146,20 +144,20 @@ class FileReader:
         return True
 
     async def forget(self, inbound: Inbound) -> None:
-        """Let go what was kept of a message's files."""
+        """Delete what was stored of a message's files."""
         with storage_errors_logged(self._log, "a removed file is still kept"):
             await self._artifacts.forget(inbound.chat_key, (inbound.request_id,))
 
     # ------------------------------------------------------------ one file
 
     async def _one(self, file: SentFile, unfetched: SeenFile | None, deadline: float, room: int) -> SeenFile:
-        """Read one file. `unfetched` is what becomes of one that is not fetched, `room` the bytes of pictures that the message may
-        still have.
+        """Read one file. `unfetched` is the outcome if it is not fetched, `room` the bytes left for the
+        message's pictures.
         """
         return unfetched or await self._fetched(file, deadline, room)
 
     async def _fetched(self, file: SentFile, deadline: float, room: int) -> SeenFile:
-        """Fetch a file, keep its text or the picture that it is, and look at what is kept."""
+        """Fetch a file, store its text or picture, and return the outcome."""
         decoder = Decoder(self._limits.most, spoken=file.attachment.spoken)
         try:
             async with asyncio.timeout_at(deadline), self._room:
@@ -183,8 +181,10 @@ class FileReader:
         return dataclasses.replace(kept or SeenFile(), shown=shown)
 
     async def _fetch(self, file: SentFile, decoder: Decoder) -> None:
-        """Hand the bytes of a file on. What it is shows in its first piece, so of one that holds no text there is no more."""
-        # Its manifest says that it is one.
+        """Stream a file's bytes to the decoder. The first chunk tells the type, so a file without text is
+        not read further.
+        """
+        # Its declared type says so.
         channel, size = cast("Files", self._channels[file.inbound.channel]), file.attachment.size or 0
         async with contextlib.aclosing(channel.fetch(file.attachment, most=self._largest)) as pieces:
             async for piece in pieces:
@@ -199,7 +199,7 @@ class FileReader:
         return self._limits.packed if packed else self._limits.most
 
     async def _keep(self, decoder: Decoder, file: SentFile, room: int) -> ShownFile | None:
-        """Put a text away without our secrets, or a picture that has none of them."""
+        """Store a text without secrets, or a picture that holds none."""
         if decoder.pictured:
             return await self._keep_picture(decoder.data, file, room)
         if decoder.documented:
@@ -216,11 +216,13 @@ class FileReader:
         return None
 
     async def _keep_pdf(self, data: bytes, file: SentFile, room: int) -> ShownFile | None:
-        """Put the text of a PDF away; one that is short is shown too. Raises `errors.NoReadableText` where it would be neither."""
+        """Store the text of a PDF; show it as well if it is short. Raises `errors.NoReadableText` if neither
+        is possible.
+        """
         found = await pdf.read(data, self._limits.most)
         words = await asyncio.to_thread(lambda: self._redact(text.clean(found.text)))
         fits = found.pages <= self._limits.pages and len(data) <= min(room, pdf.SHOWN_BYTES)
-        # Its text is packed: a secret in it shows only here.
+        # Text in a PDF is compressed, so secrets are found only after extraction.
         clean = words == found.text and await asyncio.to_thread(self._clean, data)
         if not words.strip() and not (fits and clean):
             raise (
@@ -240,7 +242,7 @@ class FileReader:
         return ShownFile(file.picture, kind, len(data), tokens)
 
     async def _keep_picture(self, data: bytes, file: SentFile, room: int) -> ShownFile:
-        """Keep a picture as it can be shown. Raises `errors.NoReadableText`."""
+        """Store a picture in a form that can be shown. Raises `errors.NoReadableText`."""
         if not self._limits.pictures:
             raise errors.NoReadableText
         data = await fitting(data, room)
@@ -258,7 +260,7 @@ class FileReader:
         return await self._shown(file, data, picture.type, picture.tokens)
 
     def _clean(self, data: bytes) -> bool:
-        """True if bytes hold no secret of ours, as what a file says beside what it shows may."""
+        """Return True if the bytes hold no secret of ours, as metadata of a picture may."""
         pieces = (
             data[at : at + _AT_ONCE + _OVERLAP].decode("latin-1") for at in range(0, len(data), _AT_ONCE)
         )
@@ -275,7 +277,7 @@ class FileReader:
         )
 
     async def _kept(self, file: SentFile) -> SeenFile | None:
-        """The part of a file's text that is kept; None where nothing is."""
+        """Return what was stored of a file's text; None if nothing was."""
         page = await self._page(file, file.name)
         return SeenFile(file.name, page.characters, page.lines, page.text) if page is not None else None
 
@@ -304,7 +306,9 @@ class FileReader:
 
 
 def artifact_id(request_id: str, at: int, attachment: Attachment, kind: str = "") -> str:
-    """The id of a file's artifact of a kind: a ULID of the moment of its message, always the same."""
+    """Return the artifact id of a file: a ULID of its message's time, stable for the same message, position
+    and kind.
+    """
     named = f"{request_id} {at} {attachment.ref}{kind and ' '}{kind}"
     number = int.from_bytes(hashlib.sha256(named.encode()).digest()[:_MOMENT])
     return request_id[:_MOMENT] + ulids.written(number)[_MOMENT:]

@@ -1,4 +1,4 @@
-"""Tasks that nobody awaits: turns, and what runs beside them. A stop lets them end."""
+"""Background tasks: turns and other work that nobody awaits. A shutdown lets them finish."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 from bot.contracts.environment import Log
 
 CANCEL_SECONDS = 1.0
-"""The time for tasks to end that a stop has cancelled."""
+"""Timeout for cancelled tasks to end."""
 
 
 class BackgroundTasks:
-    """Runs work in tasks of their own. A failure is logged and hurts nobody else."""
+    """Runs coroutines as tasks. A failure is logged and affects no other task."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -25,25 +25,25 @@ class BackgroundTasks:
         self._changed = asyncio.Event()
 
     def start(self, work: Awaitable[object], ended: Callable[[bool], None] | None = None) -> None:
-        """Begin work. `ended` hears whether it went well, unless it was cancelled."""
+        """Start a task. `ended` is called with whether it succeeded, unless it was cancelled."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(functools.partial(self._done, ended))
 
     def serve(self, loop: Coroutine[Any, Any, None]) -> None:
-        """Run a loop that waits for work, until `drain`. It does not count as busy."""
+        """Run a loop until `drain`. It does not count as busy."""
         task = asyncio.create_task(loop)
         self._loops.add(task)
         task.add_done_callback(self._served)
 
     @property
     def busy(self) -> int:
-        """The number of tasks that run."""
+        """The number of running tasks."""
         return len(self._tasks)
 
     @contextlib.contextmanager
     def suspended(self) -> Iterator[None]:
-        """Mark the task of the block as one that waits for a person: a stop does not wait for it."""
+        """Mark the current task as waiting for a person within the block; `drain` does not wait for it."""
         self._suspended += 1
         self._changed.set()
         try:
@@ -52,13 +52,13 @@ class BackgroundTasks:
             self._suspended -= 1
 
     async def idle(self) -> None:
-        """Return once no task runs."""
+        """Wait until no task runs."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 
     async def drain(self, seconds: float) -> bool:
-        """End the loops and let the tasks end; after `seconds` they are cancelled. Those that wait for a person are
-        cancelled as soon as no other runs. True where all others ended.
+        """Stop the loops and wait `seconds` for the tasks, then cancel them. Tasks that wait for a person
+        are cancelled once no other task runs. Returns True if all others ended by themselves.
         """
         for loop in self._loops:
             loop.cancel()

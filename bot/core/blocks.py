@@ -1,4 +1,4 @@
-"""Small questions about messages of the model's API, and the changes the view may make to them."""
+"""Helpers for content blocks of the Messages API: queries, and the changes that a view may make to them."""
 
 from __future__ import annotations
 
@@ -13,28 +13,30 @@ from bot.contracts.tools import ToolCall
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
 SERVER_CALLS = frozenset({"server_tool_use", "mcp_tool_use"})
-"""Calls of the provider's own tools, which it answers in the same message."""
+"""Types of calls of the provider's own tools, whose results come in the same message."""
 
 
 def unmarked(block: Json) -> Json:
-    """The block without its cache breakpoint."""
+    """Return the block without its cache breakpoint."""
     return {key: block[key] for key in block if key != "cache_control"} if "cache_control" in block else block
 
 
 def tool_calls(content: Iterable[Json]) -> list[ToolCall]:
-    """The tool calls in the content of an answer."""
+    """Return the tool calls of an answer."""
     return [ToolCall.of(block) for block in content if block.get("type") == "tool_use"]
 
 
 def is_results(message: Message) -> bool:
-    """True if a message only answers tool calls."""
+    """Return True if a message holds nothing but tool results."""
     return message["role"] == "user" and all(
         block.get("type") == "tool_result" for block in message["content"]
     )
 
 
 def redacted(blocks: Iterable[Json], redact: Redact) -> list[Json]:
-    """The blocks without our secrets. A thinking block that holds one goes: its signature would not fit it."""
+    """Return the blocks without our secrets. A thinking block with a secret is dropped, since its signature
+    would no longer match.
+    """
     clean = []
     for block in blocks:
         changed = text.deep(block, redact)
@@ -44,8 +46,9 @@ def redacted(blocks: Iterable[Json], redact: Redact) -> list[Json]:
 
 
 def sayable(content: Iterable[Json], *, paused: bool = False) -> list[Json]:
-    """The blocks of an answer that may stand in a request: no blank text, no thinking at the end, no call of the
-    provider's own tools without its result. One that `paused` is sent back as it came; it still says more than nothing.
+    """Return the blocks of an answer that a request may contain: no blank text, no trailing thinking, no
+    server tool call without a result. An answer with stop reason `pause_turn` (`paused`) is returned as
+    it came. The result is never empty.
     """
     kept = [block for block in content if block.get("type") != "text" or block["text"].strip()]
     if not paused:
@@ -58,9 +61,7 @@ def sayable(content: Iterable[Json], *, paused: bool = False) -> list[Json]:
 
 
 def without_open_calls(content: Iterable[Json]) -> list[Json]:
-    """The blocks without the calls of the provider's own tools that have no result, and without what was thought
-    behind them.
-    """
+    """Return the blocks without server tool calls that have no result, and without the thinking before them."""
     blocks = list(content)
     answered = {block.get("tool_use_id") for block in blocks}
     kept, gone = [], False
@@ -73,12 +74,12 @@ def without_open_calls(content: Iterable[Json]) -> list[Json]:
 
 
 def plain_text(content: Iterable[Json]) -> str:
-    """The text blocks of a message, joined."""
+    """Return the text blocks of a message, joined."""
     return "".join(block["text"] for block in content if block.get("type") == "text")
 
 
 def without_thinking(messages: Iterable[Message]) -> list[Message]:
-    """The messages without their thinking blocks, which newer models refuse behind a changed position."""
+    """Return the messages without thinking blocks, which newer models reject once an earlier message has changed."""
     kept = []
     for message in messages:
         content = [block for block in message["content"] if block.get("type") not in THINKING]
@@ -90,12 +91,12 @@ def without_thinking(messages: Iterable[Message]) -> list[Message]:
 
 
 def result_ids(message: Message) -> set[str]:
-    """The ids of the tool calls that a message answers."""
+    """Return the ids of the tool calls that a message answers."""
     return {block["tool_use_id"] for block in message["content"] if block.get("type") == "tool_result"}
 
 
 def attached(shown: ShownFile) -> Json:
-    """The block that stands for a file which the model is shown."""
+    """Return the content block of a file that the model is shown."""
     return {
         "type": ATTACHED,
         "artifact": shown.artifact,
@@ -106,7 +107,7 @@ def attached(shown: ShownFile) -> Json:
 
 
 def attached_bytes(messages: Iterable[Message]) -> int:
-    """Bytes of the files in these messages as they are sent."""
+    """Return the bytes of all files in these messages, as encoded for sending."""
     return sum(
         -(-int(block["size"]) // 3) * 4
         for message in messages
@@ -116,14 +117,14 @@ def attached_bytes(messages: Iterable[Message]) -> int:
 
 
 def maskable(message: Message) -> set[str]:
-    """The ids of what can be masked in a message: the calls that it answers, and the artifacts of files that it shows."""
+    """Return the ids of what can be masked in a message: its tool results and the artifacts of its files."""
     return result_ids(message) | {
         str(block["artifact"]) for block in message["content"] if block.get("type") == ATTACHED
     }
 
 
 def masked(message: Message, words: Mapping[str, str]) -> Message:
-    """The message with other `words`, by the ids of `maskable`, in place of what tools returned and of files."""
+    """Return the message with these texts in place of the tool results and files named by the ids of `maskable`."""
     if words.keys().isdisjoint(maskable(message)):
         return message
     return {**message, "content": [_masked(block, words) for block in message["content"]]}
@@ -138,7 +139,7 @@ def _masked(block: Json, words: Mapping[str, str]) -> Json:
 
 
 def shortened_results(messages: Iterable[Message], limit: int) -> dict[str, str]:
-    """Return tool results of more than `limit` characters, cut to that many with head and tail kept, by id of the call."""
+    """Return tool results longer than `limit` characters, cut to head and tail, by call id."""
     return {
         block["tool_use_id"]: text.shorten_middle(block["content"], limit)
         for message in messages
@@ -150,7 +151,7 @@ def shortened_results(messages: Iterable[Message], limit: int) -> dict[str, str]
 
 
 def longest_result(messages: Iterable[Message]) -> int:
-    """Characters of the longest textual tool result; 0 where there is none."""
+    """Return the length in characters of the longest textual tool result."""
     return max(
         (
             len(block["content"])

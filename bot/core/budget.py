@@ -5,36 +5,36 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 MARGIN = 13_000
-"""Tokens below the edge of the window at which it is time to act: an estimate is not a count."""
+"""Tokens kept free below the window's edge, since sizes are estimates."""
 SOFT_TOKENS = 40_000
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The limits of one model's requests, in tokens. `window` is None if it is not known: then only `soft`
-    holds, and a request that does not fit after all is refused by the provider, which says how much does.
+    """Token limits of one model's requests. `window` is None if unknown: then only `soft` applies, and the
+    provider rejects a request that is too large with the size it accepts.
     """
 
     window: int | None
     max_tokens: int
-    """Room for the answer: no more than the model gives."""
+    """Max tokens of the answer."""
     soft: int = SOFT_TOKENS
-    """From here on it costs more than it is worth (`context.compaction.softTokens`)."""
+    """Soft limit: above it a request costs more than it is worth (`context.compaction.softTokens`)."""
     most_output: int | None = None
-    """The most that the model gives, if that is known."""
+    """Max output tokens of the model, if known."""
 
     @property
     def hard(self) -> int | None:
-        """From here on a request may not fit. In a small window the margin is a tenth of it, and a fourth is left
-        for the prompt in any case.
+        """Hard limit: above it a request may not fit. The margin is at most a tenth of the window, and a
+        quarter of the window is always left for the prompt.
         """
         if self.window is None:
             return None
         return max(self.window - self.max_tokens - self._margin, self.window // 4)
 
     def fork(self, most: int) -> int:
-        """Room for the answer of a fork, which is as long as it is whatever turns may answer (`llm.maxTokens`): behind a
-        prompt within `hard` the margin has room for it.
+        """Return the output limit of a fork. It is independent of `llm.maxTokens` of turns, because a prompt
+        below `hard` leaves the margin for it.
         """
         room = most if self.window is None else max(self.max_tokens, self._margin)
         return min(most, room, self.most_output or most)
@@ -45,9 +45,9 @@ class Budget:
 
     @property
     def limit(self) -> int:
-        """The nearer of both."""
+        """The smaller of both limits."""
         return self.soft if self.hard is None else min(self.soft, self.hard)
 
     def share(self, part: float, most: int) -> int:
-        """A part of the window, at most so much."""
+        """Return `part` of the window, at most `most` tokens."""
         return most if self.window is None else min(most, int(self.window * part))

@@ -1,8 +1,9 @@
-"""The life of one chat: a fold of its events, and what they ask for next.
+"""The state of one chat: a fold of its events that says what is due next.
 
-Pure: no I/O, no clock, no tasks. `Chat.apply` folds an event, in a running process as at a start; `Chat.due` gives what is to be done
-now. What an effect comes to is appended as events again. An event that begins something carries the `boot` of the process that began
-it: what this boot began is in flight, what another began was cut off, and is due again. Nothing else exists for what comes after a crash.
+Pure: no I/O, no clock, no tasks. `Chat.apply` folds an event, live or at a restart alike. `Chat.due` returns
+the effects to run now; their results are appended as events. An event that starts something carries the
+`boot` id of its process: work of the current boot is in flight, work of another boot was interrupted and is
+due again. There is no other recovery code.
 """
 
 from __future__ import annotations
@@ -40,31 +41,31 @@ from bot.core.question import Question
 from bot.core.removal import Gone
 
 MOST_ATTEMPTS = 5
-"""Limit of starts of a turn without recorded progress in between: a turn that kills its process must not kill every next one."""
+"""Max starts of a turn without recorded progress, so that a turn that crashes the process does not crash it forever."""
 MOST_RESTARTS = 2
-"""Limit of model calls that one turn gives up so that a further message is part of the question."""
+"""Max model calls that a turn abandons to include a further message in the question."""
 ALBUM_SECONDS = 1.0
-"""Seconds of quiet after an item of an album that comes one by one before the album counts as whole."""
+"""Timeout in seconds after an album item; the album then counts as complete."""
 PASTE_SECONDS = 2.5
-"""Seconds after a full message in which the rest of its text comes."""
+"""Timeout in seconds for the rest of a text that filled a whole message."""
 LONGEST_BURST = 5
-"""Limit of a burst, in multiples of the quiet that ends it: its turn then begins although its person still writes."""
+"""Max length of a burst in multiples of its quiet period; then the turn starts although the person still writes."""
 MOST_EARLY = 10
-"""Limit of messages of which an edit or deletion came first: the platforms bring them within seconds."""
+"""Max messages whose edit or deletion is kept before they arrive; platforms deliver them within seconds."""
 MOST_FILES = 50
-"""Limit of files sent that are told from one whose outcome is not known: its platform is asked for the newest."""
+"""Max ids of sent files kept to recognise them when the outcome of a later file is unknown."""
 MOST_MISSED = 5
-"""Limit of answers, newest first, of which the next one says that they did not arrive."""
+"""Max undelivered answers, newest first, that the next answer reports."""
 MOST_EDITS = 20
-"""Limit of edits, newest first, that the next turn is told of."""
+"""Max edits, newest first, that the next turn tells the model."""
 KNOWN = 500
-"""Limit of messages, newest first, whose edits and deletions are recognised after they were answered."""
+"""Max messages, newest first, whose edits and deletions are recognised after they were answered."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueMode:
-    """`steers`: a running turn takes up what its person adds. `interrupts`: that stops it. `collects`: all that waits of
-    one person in one chat is one turn.
+    """How messages that arrive during a turn are handled. `steers`: the running turn takes them up.
+    `interrupts`: they stop it. `collects`: all waiting messages of one person become one turn.
     """
 
     steers: bool = False
@@ -84,50 +85,50 @@ class Phase(Enum):
     """The state of a turn."""
 
     STARTING = auto()
-    """It reads what it begins with."""
+    """Reads its files and frame; the model was not asked yet."""
     RUNNING = auto()
-    """The model has its question."""
+    """The model has the question."""
     SUSPENDED = auto()
-    """It waits for a person."""
+    """Waits for a person's decision."""
     STOPPING = auto()
-    """Somebody has stopped it; it ends as soon as what runs has let go."""
+    """Was stopped; ends once running work was cancelled."""
     ENDING = auto()
-    """Its last words are queued: nothing can stop it any more."""
+    """Its final message is queued; it can no longer be stopped."""
     ENDED = auto()
 
 
 @dataclass(slots=True, eq=False)
 class Turn:
-    """From the messages that it answers to its end. `id` is the request id of the first one."""
+    """A turn, from the messages it answers to its end. `id` is the request id of its first message."""
 
     id: str
     members: list[Inbound]
     boot: str = ""
     since: int = 0
-    """The number of the oldest event that it rests on."""
+    """The number of the oldest event that it depends on."""
     phase: Phase = Phase.STARTING
     attempts: int = 0
-    """Starts since it last got further, but for those that a process left in good order, and those in which it waited for a person."""
+    """Starts since the last progress. Starts after a clean shutdown or a wait for a person are not counted."""
     call: str | None = None
-    """The call of the model that is awaited; an answer to any other is ignored."""
+    """The model call in flight; answers to other calls are ignored."""
     tools: dict[str, str] = field(default_factory=dict)
-    """Boots of the tool calls that have begun and not ended, by the id of the call."""
+    """Boot ids of running tool calls, by call id."""
     tasks: dict[str, str] = field(default_factory=dict)
-    """Tasks that were given out and have not reported, by the id of the call."""
+    """Subagent tasks that have not reported, by call id."""
     acted: bool = False
-    """People have seen something of its answer, or a tool with effects has begun."""
+    """People have seen a part of the answer, or a tool with effects has started."""
     restarts: int = 0
     withdrawn: set[str] = field(default_factory=set)
     edits: set[str] = field(default_factory=set)
-    """The edits of earlier messages that the model was told of."""
+    """Edits of earlier messages that the model was told."""
     rows: dict[str, events.RowEnded | None] = field(default_factory=dict)
-    """Its messages by row, with their ends; None while one may still go out."""
+    """Its outbox rows with their ends; None while a row is open."""
     seen: dict[str, tuple[SeenFile, ...]] = field(default_factory=dict)
-    """The outcome of the files of its messages, by request id."""
+    """Outcomes of its messages' files, by request id."""
     unread: list[tuple[Sequence[Attachment], Sequence[SeenFile]]] = field(default_factory=list)
-    """Files of which its people have still to hear, below its next answer, that they were not read."""
+    """Files that could not be read, to be reported below its next answer."""
     unshown: set[str] = field(default_factory=set)
-    """Artifacts of files that the model could not be shown."""
+    """Artifact ids of files that the model could not be shown."""
     end: str | None = None
 
     @property
@@ -136,24 +137,24 @@ class Turn:
 
     @property
     def left(self) -> list[Inbound]:
-        """The members that were not deleted meanwhile."""
+        """The messages that were not deleted since."""
         return [one for one in self.members if one.request_id not in self.withdrawn]
 
     @property
     def may_restart_model_call(self) -> bool:
-        """True while nobody has seen anything of its answer and nothing was done for it."""
+        """True while nobody has seen a part of the answer and no tool has had an effect."""
         return self.phase is Phase.RUNNING and not self.acted and self.restarts < MOST_RESTARTS
 
     @property
     def answered(self) -> bool:
-        """True once words that end it are queued, and did not fail."""
+        """True once its final message is queued and has not failed."""
         return self.phase is Phase.ENDING
 
     def progress(self) -> None:
         self.attempts = 0
 
     def about(self, change: Inbound) -> Inbound | None:
-        """The newest member that a change is about."""
+        """Return the newest of its messages that this edit or deletion refers to."""
         return next((one for one in reversed(self.members) if same_message(one, change)), None)
 
 
@@ -162,8 +163,8 @@ STOPPABLE = frozenset({Phase.STARTING, Phase.RUNNING, Phase.SUSPENDED})
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """The outcome of a stop: the commands that have not run for it, whether it has ended anything, and a message of somebody else whose
-    turn it may not end.
+    """The outcome of a stop: commands it dropped, whether it ended anything, and a message of another person
+    whose turn it may not stop.
     """
 
     commands: tuple[str, ...] = ()
@@ -173,7 +174,7 @@ class Stopped:
 
 @dataclass(slots=True)
 class Waiting:
-    """A message that no turn has yet. `seq` is the number of its event; `burst` that of the burst it belongs to."""
+    """A message that waits for a turn. `seq` is the number of its event, `burst` the number of its burst."""
 
     inbound: Inbound
     seq: int
@@ -182,15 +183,15 @@ class Waiting:
 
 @dataclass(slots=True)
 class Burst:
-    """Messages that one person writes in a row, until they have been quiet."""
+    """Messages that one person writes in quick succession."""
 
     number: int
     began: float
     until: float
     parts: bool = False
-    """It is an album or a long text that comes in parts, and may not be whole."""
+    """It is an album or a split text and may be incomplete."""
     goes_on: bool = False
-    """The rest of a long text is to come."""
+    """The rest of a split text is expected."""
 
 
 # ------------------------------------------------------------ effects
@@ -198,7 +199,7 @@ class Burst:
 
 @dataclass(frozen=True, slots=True)
 class StartTurn:
-    """Run this turn: a new one of these messages, or the one that was cut off."""
+    """Start a turn with these messages, or continue one that was interrupted."""
 
     members: tuple[Inbound, ...]
     attempts: int
@@ -206,7 +207,7 @@ class StartTurn:
 
 @dataclass(frozen=True, slots=True)
 class AskAnew:
-    """Give up the model call that runs: its person has added something before anybody saw an answer."""
+    """Cancel the model call in flight and ask again: its person added something before anybody saw an answer."""
 
     turn: str
     call: str
@@ -221,35 +222,35 @@ class StopTurn:
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """Carry out what needs no turn: a command that passes the queues, a signal."""
+    """Run a command or signal that needs no turn."""
 
     inbound: Inbound
 
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send this message."""
+    """Send this row."""
 
     row: OutboxRow
 
 
 @dataclass(frozen=True, slots=True)
 class Find:
-    """Find out whether this message arrived: the process that sent it has died, or its platform did not answer."""
+    """Find out whether this row was delivered: its sender died, or the platform did not answer."""
 
     row: OutboxRow
 
 
 @dataclass(frozen=True, slots=True)
 class Expire:
-    """End this question: nobody decided in time."""
+    """End this question because its time is over."""
 
     question: Question
 
 
 @dataclass(frozen=True, slots=True)
 class Revise:
-    """Change this message, which shows a question, into the outcome."""
+    """Edit this message, which shows a question, to show the outcome."""
 
     row: OutboxRow
     question: Question
@@ -257,7 +258,7 @@ class Revise:
 
 @dataclass(frozen=True, slots=True)
 class EndLive:
-    """Bring this live message to its end: nothing changes it any more, and nothing comes in its place."""
+    """Finalise this live message: nothing will change or replace it."""
 
     row: OutboxRow
 
@@ -273,7 +274,7 @@ Effect = StartTurn | AskAnew | StopTurn | Handle | Send | Find | Expire | Revise
 
 
 class Chat:
-    """One chat: who waits, the turn that runs, what goes out."""
+    """One chat: waiting messages, the running turn, the outbox and open questions."""
 
     def __init__(
         self, key: ChatKey, mode: QueueMode = MODES["steer"], debounce: float = 0.0, max_messages: int = 60
@@ -283,41 +284,39 @@ class Chat:
         self.context = AgentContextStore(max_messages)
         self.turn: Turn | None = None
         self.task: events.Ordered | None = None
-        """The order, where this is the chat of a task: the turn that gave it out runs it, and nothing is due here."""
+        """Set if this is the chat of a subagent task. The parent's turn runs it, so nothing is due here."""
         self.outbox: dict[str, OutboxRow] = {}
-        """Messages that may still go out or change, in the order in which they were queued."""
+        """Rows that are not delivered yet or may still change, in queue order."""
         self.beside: dict[str, Inbound] = {}
-        """Unfinished inbounds that need no turn, by request id."""
+        """Open inbounds that need no turn, by request id."""
         self.stopped: dict[str, Stopped] = {}
-        """Outcomes of stops that were not answered yet, by request id."""
+        """Outcomes of stops that were not acknowledged yet, by request id."""
         self.questions: dict[str, Question] = {}
-        """Those that wait for a verdict, or whose copies do not say yet how they ended."""
+        """Questions without a verdict, or with a copy that does not show it yet."""
         self.files_sent: list[str] = []
-        """The platform's ids of the newest messages that are files, which alone do not say whose row they are."""
+        """Platform ids of the newest file messages. A file alone does not tell which row it belongs to."""
         self._mode = mode
         self._debounce = debounce
         self._people: dict[UserRef, list[Waiting]] = {}
         self._bursts: dict[UserRef, Burst] = {}
         self._known: OrderedDict[str, Inbound] = OrderedDict()
-        """Messages as last told, by request id."""
+        """Messages in their latest version, by request id."""
         self._changes: dict[str, list[tuple[int, Inbound]]] = {}
-        """Edits and deletions of messages that have not come yet, with the numbers of their events, by message id."""
+        """Edits and deletions that arrived before their message, with their event numbers, by message id."""
         self._edits: dict[str, tuple[int, Inbound]] = {}
-        """Edits of messages that were answered, with the numbers of their events, by the request id of the message, until a turn in view
-        tells of them.
-        """
+        """Edits of answered messages that the model was not told yet, with their event numbers, by request id."""
         self.missed: list[OutboxRow] = []
-        """Answers that will not arrive, until the next one tells of them."""
+        """Undelivered answers that the next answer reports."""
         self._spans: list[tuple[int, int]] = []
-        """The first and the last event of each turn that has ended behind the beginning of a fold."""
+        """First and last event numbers of turns that ended after the fold's beginning."""
         self._opened: dict[str, int] = {}
-        """The number of the event that began what is not at its end, by request id or row."""
+        """The event number at which each unfinished thing began, by request id or row id."""
 
     # ------------------------------------------------------------ what can be seen
 
     @property
     def open_since(self) -> int | None:
-        """The number of the oldest event that something unfinished rests on; None where nothing is."""
+        """The number of the oldest event that unfinished work depends on; None if there is none."""
         return min(self._opened.values(), default=None)
 
     @property
@@ -328,15 +327,15 @@ class Chat:
 
     @property
     def said(self) -> Sequence[Inbound]:
-        """Messages as last told, oldest first: those that its context rests on, and some before."""
+        """Messages in their latest version, oldest first: those in the context and some older ones."""
         return tuple(self._known.values())
 
     def deleted(self, inbound: Inbound) -> bool:
-        """True of a message whose deletion has come before it."""
+        """Return True if the message's deletion arrived before it."""
         return any(one.kind == "delete" for _, one in self._changes.get(inbound.message_id or "", ()))
 
     def asks(self, person: UserRef) -> bool:
-        """True where a tool waits for what this person says next."""
+        """Return True if a tool waits for this person's next message."""
         turn = self.turn
         return turn is not None and turn.first.person == person and bool(self._asked_by_tools(turn))
 
@@ -345,7 +344,7 @@ class Chat:
         return [one for one in found if one.verdict is None]
 
     def joinable(self) -> list[Inbound]:
-        """Messages that the running turn may take up now."""
+        """Return the waiting messages that the running turn may take up now."""
         turn = self.turn
         if turn is None or turn.phase in {Phase.STOPPING, Phase.ENDING, Phase.ENDED}:
             return []
@@ -356,7 +355,7 @@ class Chat:
     # ------------------------------------------------------------ the fold: it never raises, whatever the order
 
     def apply(self, event: Event) -> None:
-        """Take an event in. One that the state does not allow changes nothing."""
+        """Fold an event. One that the state does not allow changes nothing."""
         self.seq = max(self.seq, event.seq)
         data, turn = event.data, self.turn
         stale = isinstance(data, events.Answered) and (turn is None or turn.call != data.call)
@@ -368,7 +367,7 @@ class Chat:
 
     @property
     def position(self) -> Position:
-        """The position from which this chat can be folded."""
+        """The position from which this chat can be folded again."""
         rests_on = [
             self.context.base,
             *(seq for changes in self._changes.values() for seq, _ in changes),
@@ -377,18 +376,20 @@ class Chat:
         base, opened = min((one for one in rests_on if one is not None), default=self.seq), self.open_since
         first = found = base if opened is None else min(base, opened)
         for since, end in reversed(self._spans):
-            # What belongs to a turn makes sense together with its beginning alone.
+            # The events of a turn are meaningful only from its beginning on.
             first = since if since < first <= end else first
         return Position(base if first == found else first, opened)
 
     @property
     def untold_edits(self) -> list[Inbound]:
-        """The newest edits of messages that were answered before, which the model has not been told of."""
+        """The newest edits of answered messages that the model was not told yet."""
         return [edit for _, edit in self._edits.values()]
 
     @property
     def untold(self) -> list[Inbound]:
-        """Members of the running turn whose words the model has not been told, and can be: nothing stands between a call and its result."""
+        """Messages of the running turn that the model was not told yet. Empty while a tool call has no
+        result, since nothing may stand between the two.
+        """
         running = self.context.running
         if self.turn is None or (running is not None and running.open_calls):
             return []
@@ -420,7 +421,7 @@ class Chat:
         self._people.setdefault(who, []).append(Waiting(inbound, event.seq, burst))
         turn = self.turn
         if turn is not None and turn.phase is Phase.SUSPENDED and inbound.person == turn.first.person:
-            # Its person goes on: what it waits for is off, or this answers it.
+            # The person has moved on: an open question is withdrawn, or this message answers it.
             asked = self.asks(inbound.person)
             self._decide_all(turn, Verdict("steered", request_id=inbound.request_id), event.at)
             if asked:
@@ -434,7 +435,7 @@ class Chat:
             turn.phase = Phase.STOPPING
 
     def _early(self, event: Event, change: Inbound) -> None:
-        """Keep a change of a message that has not come yet; of those that never come the oldest go."""
+        """Keep an edit or deletion whose message has not arrived; the oldest are dropped."""
         self._changes.setdefault(change.message_id or "", []).append((event.seq, change))
         while len(self._changes) > MOST_EARLY:
             del self._changes[next(iter(self._changes))]
@@ -458,11 +459,11 @@ class Chat:
             and self.turn.phase is not Phase.ENDING
             and (said := self.turn.about(edit)) is not None
         ):
-            # Taken up by the turn as anything that its person adds, or by one of its own.
+            # Handled like a further message: by the running turn or by a new one.
             self._opened[edit.request_id] = event.seq
             self._wait(whole(said, edit), event)
         else:
-            # Its message has its answer: the next turn is told of it, and features may have something to say.
+            # It was answered already: the next turn is told, and features may react.
             self._edits.pop(known.request_id, None)
             if plain(known) and edit.text.strip():
                 self._edits[known.request_id] = event.seq, edit
@@ -480,7 +481,7 @@ class Chat:
 
     def _deleted(self, event: Event, data: events.Deleted) -> None:
         deletion = data.inbound
-        # The model does not see it from now on; its words leave the log as soon as they are found there.
+        # Hidden from the model at once; removing the words from the log follows.
         said = [one for one in self._known.values() if same_message(one, deletion)]
         for one in said:
             self._edits.pop(one.request_id, None)
@@ -507,7 +508,7 @@ class Chat:
             return other.request_id < stop.request_id and (data.since is None or other.ts <= data.since)
 
         turn = self.turn
-        # A turn that is about to begin is nobody's yet: where it is an operator's to stop, it does not begin.
+        # A turn that is about to start has no owner yet; an operator's stop prevents it.
         anybodys = data.everyones and turn is None
         taken = self._take(
             lambda other: (stops(stop, other) or (anybodys and reaches(stop, other))) and reached(other)
@@ -625,7 +626,7 @@ class Chat:
         first = self.position.first
         self._spans = [*(one for one in self._spans if one[1] >= first), (turn.since, event.seq)]
         if (who := turn.first.person) in self._people:
-            # Behind the others of the chat, those included who came while this turn ran.
+            # After all waiting messages, including those that arrived during this turn.
             self._people[who] = self._people.pop(who)
 
     def _cut(self, _: Event, data: events.Cut) -> None:
@@ -633,7 +634,7 @@ class Chat:
             self._edits.clear()
 
     def _removed(self, _: Event, data: events.Removed) -> None:
-        # The event of an edit has lost its words: nobody is told them.
+        # The edit was removed meanwhile, so nobody is told of it.
         gone = {*data.requests, *data.messages}
         self._edits = {
             name: one
@@ -663,7 +664,7 @@ class Chat:
         if question.verdict is None:
             question.decided = self.seq
         question.decide(verdict, at)
-        # What shows it and was not sent yet is not needed any more.
+        # Unsent rows that show the question are obsolete.
         for row in [one for one in self.outbox.values() if one.question == question.id]:
             if row.state == "queued":
                 self._end_row(row.id, arrived=False)
@@ -675,7 +676,7 @@ class Chat:
         self._forget(question)
 
     def _decide_all(self, turn: Turn, verdict: Verdict, at: float) -> None:
-        """Decide what a turn waits for."""
+        """Decide every open question of a turn."""
         for question in [one for one in self.questions.values() if one.turn == turn.id]:
             self._decide(question, verdict, at)
 
@@ -685,7 +686,7 @@ class Chat:
                 self._forget(question)
 
     def _forget(self, question: Question) -> None:
-        # A turn that was cut off finds the verdict that its call had.
+        # Keep it for an interrupted turn, which needs the verdict of its call.
         waited_for = self.turn is not None and self.turn.id == question.turn
         if question.over and not waited_for:
             self.questions.pop(question.id, None)
@@ -722,7 +723,7 @@ class Chat:
             self._outdate(row.turn, row)
 
     def _outdate(self, turn: str, below: OutboxRow) -> None:
-        """Nothing comes in the place of the previews of a turn any more that stand above this row."""
+        """Mark the turn's previews above this row as outdated, so that nothing replaces them."""
         for row in list(self.outbox.values()):
             if row.turn == turn and row.form == "preview" and row.place == below.place:
                 self._row(row.id, outdated=True)
@@ -760,7 +761,7 @@ class Chat:
             turn.phase = Phase.RUNNING  # its words are not in the chat: it may say them in another way
 
     def _end_row(self, name: str, *, arrived: bool, message_id: str | None = None) -> OutboxRow | None:
-        """Take a row out of the outbox; one that shows a question is a copy of it from now on."""
+        """Remove a row from the outbox. A delivered row that shows a question becomes a copy of it."""
         row = self.outbox.pop(name, None)
         self._opened.pop(name, None)
         question = self.questions.get(row.question or "") if row is not None else None
@@ -781,8 +782,8 @@ class Chat:
     # ------------------------------------------------------------ what is due
 
     def due(self, now: float, boot: str, committed: int) -> list[Effect]:
-        """Return the effects that are due. `committed` is the number of the newest event on disk: what is behind it starts nothing. What is
-        in flight already may be named again.
+        """Return the effects that are due. `committed` is the number of the newest event on disk; later
+        events start nothing yet. Effects already in flight may be returned again.
         """
         if self.task is not None:
             return []
@@ -817,12 +818,14 @@ class Chat:
             yield WakeAt(wake)
 
     def _due_rows(self, now: float, boot: str) -> Iterator[Effect]:
-        """The oldest open row of each target: one at a time, in order. One that was put off keeps its place among those of its target."""
+        """The oldest open row of each target: rows are sent in order, one at a time. A deferred row blocks
+        the later ones of its target.
+        """
         seen = set[tuple[tuple[str, str], ...]]()
         answering = {row.turn for row in self.outbox.values() if row.form == "reply"}
         for row in self.outbox.values():
             if row.live and row.message_id is not None:
-                # It stands in the chat, and is changed by its turn, until something comes in its place or the turn is over.
+                # A visible live message: its turn edits it until it is replaced or the turn ends.
                 over = self.turn is None or self.turn.id != row.turn
                 if row.outdated or (over and row.turn not in answering):
                     yield EndLive(row)
@@ -832,7 +835,7 @@ class Chat:
             seen.add(row.place)
             if row.state == "sending":
                 if row.boot != boot:
-                    # A change that was cut off is made again: that changes nothing.
+                    # An interrupted edit is repeated, since edits are idempotent.
                     yield Find(row) if row.replaces is None else Send(row)
             elif row.not_before is not None and now < row.not_before:
                 yield WakeAt(row.not_before)
@@ -852,7 +855,9 @@ class Chat:
     # ------------------------------------------------------------ inside
 
     def _asks_anew(self, turn: Turn) -> bool:
-        """True where its question has changed: what is being said answers words that an edit has changed, or nobody has seen anything of it."""
+        """Return True if the question has changed: by an edit, or by a further message while nobody has seen
+        an answer.
+        """
         more = self.joinable()
         edited = turn.phase is Phase.RUNNING and any(one.kind == "edit" for one in more)
         return edited or (turn.may_restart_model_call and bool(more))
@@ -873,14 +878,14 @@ class Chat:
         return next((one for one in reversed(self._known.values()) if same_message(one, change)), None)
 
     def _taken(self, names: Sequence[str]) -> list[Inbound]:
-        """Take messages out of the queue, in the order of their names."""
+        """Remove messages from the queue, in the order of the names."""
         found = {
             one.request_id: one for one in self._take(lambda other: other.request_id in names, over=False)
         }
         return [found[name] for name in names if name in found]
 
     def _take(self, wanted: Callable[[Inbound], bool], *, over: bool = True) -> list[Inbound]:
-        """Take every wanted message out of the queue. Those that are `over` need nothing more."""
+        """Remove the matching messages from the queue. `over` ones need nothing more."""
         taken: list[Inbound] = []
         for who, queue in list(self._people.items()):
             gone = [one.inbound for one in queue if wanted(one.inbound)]
@@ -898,8 +903,8 @@ class Chat:
         return taken
 
     def _next(self, turn: Turn, wanted: Callable[[Inbound, Inbound], bool]) -> list[Inbound]:
-        """Messages that its person has waiting, up to the first that is not wanted, that is part of an album which is not whole yet, or
-        that came after what somebody else has waiting: they come first.
+        """Return the turn person's waiting messages, up to the first that does not match, is part of an
+        incomplete album, or arrived after a message of somebody else.
         """
         who = turn.first.person
         burst = self._bursts.get(who)
@@ -925,8 +930,8 @@ class Chat:
         ]
 
     def _burst(self, inbound: Inbound, seq: int, at: float) -> int:
-        """The number of the burst that a message belongs to. One that is not waited after ends the burst before it, and is the last of that
-        where it is the rest of a long text.
+        """Return the number of a message's burst. A message without a quiet period ends the open burst, and
+        belongs to it if it is the rest of a split text.
         """
         who, quiet = inbound.person, 0.0
         if plain(inbound):
@@ -947,12 +952,12 @@ class Chat:
 
 
 def chat_of_task(asked_in: ChatKey, task: str) -> ChatKey:
-    """The key of a task's chat, below the chat that it was given out in."""
+    """Return the key of a task's chat, below that of the chat that started it."""
     return ChatKey(asked_in.channel, asked_in.chat_id, task, "task")
 
 
 def _of_question(name: str) -> str:
-    """The key of a question among what is open: the request of a stranger and the question about it have one name."""
+    """Return the key of a question in `_opened`. An admission request and its question share one id."""
     return f"question {name}"
 
 

@@ -1,4 +1,4 @@
-"""The chats in memory: each is loaded once, and every event of it passes here."""
+"""The chats in memory. Each is loaded once, and all of its events pass through here."""
 
 from __future__ import annotations
 
@@ -17,48 +17,48 @@ from bot.core.event_log import Entry, EventLog
 from bot.core.events import Codec, Event, EventData, fact_of
 
 MOST_IDLE = 500
-"""Limit of chats without anything unfinished that stay in memory: a fold of one from the disk takes some 10 ms."""
+"""Max idle chats kept in memory; loading one takes about 10 ms."""
 BATCH = 500
-"""Events that are folded at once: other chats go on in between."""
+"""Events folded before other tasks may run."""
 NO_CHAT = ChatKey("shipmate", "gateway")
-"""The key of the log of what belongs to no chat."""
+"""The key of the gateway's own log, for events that belong to no chat."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """An event that is about to be appended: what is true now in this chat."""
+    """An event to append."""
 
     chat: ChatKey
     data: EventData
     turn: str | None = None
     person: str | None = None
     id: str = ""
-    """"" takes a fresh one."""
+    """"" for a fresh id."""
     blanks: Sequence[Event] = ()
-    """Events that lose words with it, as they are from now on."""
+    """Events whose words this one blanks, in their new form."""
 
 
 class Facts:
-    """Facts that hold beside the chats, by kind and key."""
+    """Facts that are not part of a chat's state, by kind and key."""
 
     def __init__(self) -> None:
         self.known: dict[tuple[str, str], Json] = {}
 
     def load(self, known: Mapping[tuple[str, str], Json]) -> None:
-        """Begin with these."""
+        """Replace all facts."""
         self.known = dict(known)
 
     def get(self, kind: str, key: str) -> Json | None:
         return self.known.get((kind, key))
 
     def all(self, kind: str) -> dict[str, Json]:
-        """The facts of a kind, in the order in which they were set."""
+        """Return the facts of a kind in the order in which they were set."""
         return {key: value for (of, key), value in self.known.items() if of == kind}
 
     def apply(self, data: EventData) -> None:
-        """Take in what an event sets."""
+        """Apply the fact that an event sets, if it sets one."""
         if (fact := fact_of(data)) is None:
             return
         kind, key, value = fact
@@ -68,7 +68,7 @@ class Facts:
 
 
 class Chats:
-    """Appends facts: folds them at once, and gives them to the log."""
+    """Loads chats, and appends events: each is folded at once and handed to the log."""
 
     def __init__(
         self, log: EventLog, codec: Codec, make: Callable[[ChatKey], Chat], *, clock: Clock, ids: Ids
@@ -80,33 +80,33 @@ class Chats:
         self._ids = ids
         self._chats: OrderedDict[ChatKey, Chat] = OrderedDict()
         self._alive = WeakValueDictionary[ChatKey, Chat]()
-        """Those and all that somebody still works with: there are never two of one chat."""
+        """Also chats that were evicted but are still in use, so that no chat exists twice."""
         self._loading: dict[ChatKey, asyncio.Task[Chat]] = {}
         self._watchers: list[Callable[[Chat], object]] = []
         self._waiting: dict[ChatKey, list[asyncio.Future[None]]] = {}
         self.facts = Facts()
 
     async def start(self) -> None:
-        """Read the facts that hold. Raises `errors.StorageError`."""
+        """Load the facts. Raises `errors.StorageError`."""
         self.facts.load(await self._log.facts())
 
     def __iter__(self) -> Iterator[Chat]:
-        """The chats in memory, among them each with something unfinished."""
+        """Iterate over the chats in memory, which include every chat with unfinished work."""
         return iter(list(self._chats.values()))
 
     def __len__(self) -> int:
         return len(self._chats)
 
     def watch(self, changed: Callable[[Chat], object]) -> None:
-        """Have this hear of each chat that has more in it."""
+        """Call `changed` with each chat that gets an event."""
         self._watchers.append(changed)
 
     def loaded(self, key: ChatKey) -> Chat | None:
-        """A chat that is in memory."""
+        """Return a chat if it is in memory."""
         return self._alive.get(key)
 
     async def get(self, key: ChatKey) -> Chat:
-        """A chat, from the log where it is not in memory. Raises `errors.StorageError`."""
+        """Return a chat, loading it from the log if needed. Raises `errors.StorageError`."""
         chat = self._alive.get(key)
         if chat is not None:
             self._chats[key] = chat
@@ -131,8 +131,8 @@ class Chats:
         return chat
 
     async def whole(self, key: ChatKey, seen: Callable[[Event, Chat], None]) -> Chat:
-        """Fold all events of a chat anew, with the turns that have left its view; `seen` gets each with the chat as it is after it. Raises
-        `errors.StorageError`.
+        """Fold all events of a chat from its beginning, keeping turns that have left the view. `seen` is
+        called with each event and the chat after it. Raises `errors.StorageError`.
         """
         chat = self._make(key)
         chat.context.left = {}
@@ -144,7 +144,9 @@ class Chats:
         return chat
 
     def append(self, *facts: Fact) -> None:
-        """All of these in one transaction, in order, also across chats, which must be in memory. None is refused."""
+        """Append all facts in one transaction, in order, across chats, which must be in memory. An append is
+        never refused.
+        """
         entries = list[Entry]()
         now = self._clock.now()
         touched = dict[ChatKey, Chat]()
@@ -165,7 +167,7 @@ class Chats:
                 watcher(chat)
 
     async def until(self, key: ChatKey, done: Callable[[], T | None]) -> T:
-        """Wait until events of a chat have made something so: `done` is asked now, and behind each append to this chat."""
+        """Wait until `done` returns a value: it is called now and after each append to this chat."""
         while (found := done()) is None:
             changed = asyncio.get_running_loop().create_future()
             self._waiting.setdefault(key, []).append(changed)
@@ -173,7 +175,7 @@ class Chats:
         return found
 
     def _evict(self) -> None:
-        """Forget the chats that were idle for longest; one with something unfinished stays."""
+        """Drop the chats that were idle for longest, except those with unfinished work."""
         if len(self._chats) <= MOST_IDLE:
             return
         idle = [key for key, chat in self._chats.items() if chat.open_since is None]

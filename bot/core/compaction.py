@@ -1,4 +1,4 @@
-"""Choosing what leaves the view when a history is compacted, when a compaction is worth it, and which turns its summary tells of."""
+"""Decides what leaves the view in a compaction, when a compaction pays off, and what its summary covers."""
 
 from __future__ import annotations
 
@@ -12,58 +12,63 @@ from bot.core import blocks
 
 N = TypeVar("N", bound=Hashable)
 Turn: TypeAlias = Sequence[tuple[N, Message]]
-"""The messages of a turn, each with its name."""
+"""The messages of a turn, each with its number."""
 Maker = Literal["memory", "summary", "provider"]
-"""The maker of a compaction: the memory stands for what went, or a summary of ours or of the provider."""
+"""What stands for the dropped messages: the memory, our summary, or the provider's."""
 
 KEEP_TOKENS = 10_000
 IDLE_KEEPS = 2_000
-"""A compaction of a quiet chat leaves at least so many tokens. Each changes the front of every request: the deeper, the rarer."""
+"""Min tokens that an idle compaction keeps. Each compaction invalidates the cached prefix, so it cuts deep
+to be rare.
+"""
 GROWTH = 2
-"""The view grows to so many times the cap of messages where the memory fails."""
+"""Max size of the view as a multiple of the message cap while the memory cannot be written."""
 KEEP_MESSAGES = 5
 SPAN = 2
-"""The kept part is at most so many times `keep_tokens`, if there is a border to keep less at."""
+"""Max size of the kept part as a multiple of `keep_tokens`, if there is a border for it."""
 WORTH = 2_000
-"""Estimated tokens: less than this is not worth writing the rest of the history to the cache anew."""
+"""Min estimated tokens to gain: below that, rewriting the cached prefix costs more."""
 IDLE_ABOVE = 8_000
 EXTRACT_AFTER = 5_000
 EXTRACT_CALLS = 3
-"""Tokens and tool calls that are new together since the memory was written, before it is written again."""
+"""Min new tokens, together with `EXTRACT_CALLS` new tool calls, before the memory is written again."""
 EXTRACT_ALONE = 15_000
-"""New tokens that are enough without any tool call."""
+"""Min new tokens before the memory is written again, without any tool call."""
 EXTRACT_SHARE = 8
-"""One of so many messages of the cap is enough once the cap is passed: what goes is what the memory knows."""
+"""Once over the message cap, one new message in so many of the cap is enough: the memory should know what is
+dropped.
+"""
 FAILURES = 3
 HALF_OPEN_AFTER = 600.0
 
 Size = Callable[[Sequence[Message]], float]
-"""Estimated tokens of messages."""
+"""Estimates the tokens of messages."""
 BY_MEMORY: Maker = "memory"
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """`context.compaction` of ship.json. Without `enabled` nothing happens unasked."""
+    """`context.compaction` of ship.json. If not `enabled`, only a person's command compacts."""
 
     enabled: bool = True
     keep_tokens: int = KEEP_TOKENS
     idle: bool = True
     idle_above: int = IDLE_ABOVE
     provider: bool = True
-    """True if summaries are the provider's own where the model can."""
+    """Use the provider's own summaries where the model supports them."""
 
 
 def most(keep: float) -> float:
-    """Tokens above which less is kept where there is a border for it."""
+    """Return the tokens above which less is kept, if there is a border for it."""
     return SPAN * max(keep, WORTH)
 
 
 def border(turns: Sequence[Turn[N]], *, size: Size, keep: float) -> list[N]:
-    """The names of the messages to drop, oldest first, so that what stays has `keep` tokens and `KEEP_MESSAGES` messages at the least.
+    """Return the numbers of the messages to drop, oldest first, so that at least `keep` tokens and
+    `KEEP_MESSAGES` messages stay.
 
-    The border stands between turns. Where the turn it would stand before makes more than `most` of what stays, that
-    turn loses its oldest API rounds instead, and keeps what people said in it.
+    The border lies between turns. If the turn after it holds more than `most` tokens, that turn loses its
+    oldest API rounds instead, and keeps what people said in it.
     """
     tokens, messages = 0.0, 0
     for at in reversed(range(len(turns))):
@@ -78,7 +83,7 @@ def border(turns: Sequence[Turn[N]], *, size: Size, keep: float) -> list[N]:
 
 
 def covered(turns: Sequence[Turn[N]], dropped: Sequence[N], covers: N | None) -> list[N]:
-    """Of what is to be dropped what a memory knows that was written when `covers` was the newest message."""
+    """Return the part of `dropped` that a memory knows which was written when `covers` was the newest message."""
     order = names(turns)
     if covers not in order:
         return []
@@ -92,7 +97,7 @@ def covered(turns: Sequence[Turn[N]], dropped: Sequence[N], covers: N | None) ->
 
 
 def since(turns: Sequence[Turn[N]], covers: N | None) -> Iterator[Message]:
-    """The messages that came after one of this name, newest first; all where it is not there."""
+    """Yield the messages after the one numbered `covers`, newest first; all messages if it is not there."""
     for turn in reversed(turns):
         for name, message in reversed(turn):
             if name == covers:
@@ -101,13 +106,13 @@ def since(turns: Sequence[Turn[N]], covers: N | None) -> Iterator[Message]:
 
 
 def wants_extraction(tokens: float, calls: int) -> bool:
-    """True if so much is new that the memory is to be written again."""
+    """Return True if enough is new for the memory to be written again."""
     return tokens >= EXTRACT_ALONE or (tokens >= EXTRACT_AFTER and calls >= EXTRACT_CALLS)
 
 
 def rounds(messages: Sequence[Message]) -> list[list[Message]]:
-    """Messages as groups that a request can do without, each from its first to before the next: what people said up to
-    the answer, then each answer with the results of its calls.
+    """Group messages into units that can be dropped as a whole: people's messages up to an answer, then each
+    answer with its tool results.
     """
     groups: list[list[Message]] = []
     before: Message | None = None
@@ -122,9 +127,9 @@ def rounds(messages: Sequence[Message]) -> list[list[Message]]:
 
 
 def without_oldest(messages: Sequence[Message], tokens: float, size: Size) -> list[Message]:
-    """Messages without their oldest API rounds, `tokens` of them at the least; [] where too little is left.
+    """Drop the oldest API rounds, at least `tokens` tokens; return [] if too little would be left.
 
-    The first that stays is a person's.
+    The first message left is a person's.
     """
     groups = rounds(messages)
     gone = 0.0
@@ -134,7 +139,7 @@ def without_oldest(messages: Sequence[Message], tokens: float, size: Size) -> li
 
 
 def names(turns: Sequence[Turn[N]]) -> list[N]:
-    """The names of all messages of these turns."""
+    """Return the numbers of all messages of these turns."""
     return [name for turn in turns for name, _ in turn]
 
 
@@ -143,7 +148,7 @@ def _size(turn: Turn[N], size: Size) -> float:
 
 
 def _droppable(turns: Sequence[Turn[N]], dropped: set[N]) -> Iterator[list[N]]:
-    """Yield what is to be dropped, in the pieces in which it goes: a turn, or API rounds of one that is too long."""
+    """Yield what is dropped in the units in which it can go: a turn, or API rounds of a turn that is too long."""
     for turn in turns:
         if dropped.issuperset(names([turn])):
             yield names([turn])
@@ -152,7 +157,7 @@ def _droppable(turns: Sequence[Turn[N]], dropped: set[N]) -> Iterator[list[N]]:
 
 
 def _oldest_rounds(turn: Turn[N], size: Size, keep: float, messages: int) -> list[N]:
-    """The oldest API rounds of a turn, as many as it need not keep. The last one stays: it is the answer."""
+    """Return the oldest API rounds of a turn beyond what must be kept. The last round, the answer, always stays."""
     going = api_rounds(turn)
     tokens, kept = 0.0, 0
     while going and (not kept or tokens < keep or kept < messages):
@@ -162,7 +167,7 @@ def _oldest_rounds(turn: Turn[N], size: Size, keep: float, messages: int) -> lis
 
 
 def api_rounds(turn: Turn[N]) -> list[list[tuple[N, Message]]]:
-    """The API rounds of a turn: an answer of the model, in however many pieces, with the results of its calls."""
+    """Return the API rounds of a turn: an answer of the model with its tool results."""
     found = list[list[tuple[N, Message]]]()
     before: Message | None = None
     for name, message in turn:
@@ -177,7 +182,7 @@ def api_rounds(turn: Turn[N]) -> list[list[tuple[N, Message]]]:
 
 
 class Breaker:
-    """Stops what has failed three times in a row; ten minutes later it may be tried once."""
+    """Circuit breaker: opens after three failures in a row; ten minutes later one try is allowed."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -186,12 +191,12 @@ class Breaker:
 
     @property
     def open(self) -> bool:
-        """True if it is not to be tried now."""
+        """True while no try is allowed."""
         since_then = self._clock.monotonic() - self._failed_at
         return self._failures >= FAILURES and since_then < HALF_OPEN_AFTER
 
     def failed(self) -> bool:
-        """It has failed; True if that opened it, for the first time or again."""
+        """Record a failure; returns True if it opened the breaker."""
         self._failures += 1
         self._failed_at = self._clock.monotonic()
         return self._failures >= FAILURES

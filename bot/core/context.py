@@ -1,7 +1,7 @@
-"""`AgentContextStore`: the model's messages of one chat, a fold of its events as whole turns.
+"""`AgentContextStore`: the model's messages of one chat, a fold of its events into whole turns.
 
-Between turns it holds at most `max_messages` messages of the model's API. What is shown is a view: masks and the head stand in place of
-what they hide, and the events keep the whole.
+Between turns it holds at most `max_messages` API messages. The model is shown a view: masks and the head
+replace what was hidden; the events keep everything.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from bot.core.events import Event
 from bot.core.removal import Gone, message_without, redacted
 
 LENGTH = frozenset({"max_tokens", "model_context_window_exceeded"})
-"""Reasons with which the limit of length ends an answer."""
+"""Stop reasons of an answer that reached a length limit."""
 MOST_WRONG = 3
-"""Limit of failed turns that the model is told of."""
+"""Max failed turns that the model is told about."""
 INTERRUPTED = "Interrupted: the turn was stopped while this ran. It may or may not have taken effect."
 
 
 @dataclass(frozen=True, slots=True)
 class ContextEntry:
-    """One message of the model's API. `seq` is the number of the event that made it, `sources` the requests whose words it carries."""
+    """One message of the API. `seq` is the number of its event, `sources` the requests whose words it carries."""
 
     seq: int
     message: Message
     sources: tuple[str, ...] = ()
     cut: frozenset[str] = frozenset()
-    """Tool calls in it that did not arrive whole."""
+    """Ids of its tool calls that did not arrive completely."""
     stop_reason: str | None = None
     continues: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class KeptTurn:
-    """A turn that has ended. `began` is epoch seconds, `since` the number of the oldest event that it rests on."""
+    """A turn that has ended. `began` is epoch seconds, `since` the number of the oldest event that it depends on."""
 
     id: str
     entries: tuple[ContextEntry, ...]
@@ -55,61 +55,61 @@ class KeptTurn:
 
     @property
     def named(self) -> list[tuple[int, Message]]:
-        """Its messages by the numbers of their events."""
+        """Its messages with the numbers of their events."""
         return [(entry.seq, entry.message) for entry in self.entries]
 
 
 @dataclass(slots=True)
 class RunningTurn:
-    """The messages of the turn that runs."""
+    """The messages of the running turn."""
 
     id: str
     began: float
     since: int
     entries: tuple[ContextEntry, ...] = ()
     results: dict[str, Json] = field(default_factory=dict)
-    """Results of the calls of the last answer, while some are missing."""
+    """Tool results of the last answer while some are missing."""
     older: tuple[tuple[int, Message], ...] = ()
-    """Injected older messages with their times (ms), in time order."""
+    """Injected older messages with their times (ms), in order."""
     injected: int = 0
     lines: set[str] = field(default_factory=set)
-    """The archive lines that were injected."""
+    """Ids of the archive lines that were injected."""
     last: events.Answered | None = None
-    """The newest answer, while nothing stands behind it."""
+    """The newest answer, if no message follows it."""
     cuts: int = 0
-    """Answers that the limit has ended in a tool call or in thinking."""
+    """Number of answers cut off in a tool call or in thinking."""
     thoughts: int = 0
-    """Those in thinking."""
+    """Number of answers cut off in thinking."""
     silences: int = 0
-    """Answers without a word that nothing has cut off."""
+    """Number of empty answers that were not cut off."""
     pauses: int = 0
-    """Answers in which the provider has paused."""
+    """Number of answers in which the provider paused."""
     noted: tuple[str, ...] = ()
-    """Notes for its person that came with answers."""
+    """Notes for the person that came with answers."""
     untold_notes: tuple[str, ...] = ()
-    """Those that no message has brought yet."""
+    """Notes that no message has delivered yet."""
 
     @property
     def speaks(self) -> bool:
-        """True where its last message is the model's."""
+        """True if its last message is the model's."""
         return bool(self.entries) and self.entries[-1].message["role"] == "assistant"
 
     @property
     def words(self) -> str:
-        """The text with which it ends: an answer that paused and went on is one answer."""
+        """Its final text. An answer that was paused and continued counts as one."""
         said = itertools.takewhile(lambda one: one.message["role"] == "assistant", reversed(self.entries))
         words = "".join(reversed([blocks.plain_text(one.message["content"]) for one in said])).strip()
         return words if text.visible(words) else ""
 
     @property
     def after_results(self) -> bool:
-        """True where the last that came to the model is what tools gave, with or without other words behind it."""
+        """True if the newest message to the model consists of tool results, with or without further text."""
         said = itertools.takewhile(lambda one: one.message["role"] == "user", reversed(self.entries))
         return any(blocks.is_results(one.message) for one in said)
 
     @property
     def open_calls(self) -> list[ToolCall]:
-        """The calls of the last answer that have no result."""
+        """Tool calls of the last answer that have no result."""
         if not self.entries or self.entries[-1].message["role"] != "assistant":
             return []
         return [
@@ -120,32 +120,34 @@ class RunningTurn:
 
 
 class AgentContextStore:
-    """The history of one chat, and the turn that runs behind it."""
+    """The history of one chat and the running turn after it."""
 
     def __init__(self, max_messages: int) -> None:
         self.max_messages = max_messages
         self.turns: list[KeptTurn] = []
         self.head: Message | None = None
-        """The message that stands for what was cut away."""
+        """The message that stands for dropped messages."""
         self.masked: dict[str, str] = {}
-        """Words in place of tool results, by the id of their call."""
+        """Replacement texts of tool results, by call id."""
         self.running: RunningTurn | None = None
         self.frame: events.Framed | None = None
         self.memory: events.Remembered | None = None
         self._stated: dict[str, int] = {}
-        """The numbers of the events of the frame, of the memory and of the head."""
+        """Event numbers of the frame, the memory and the head."""
         self.asked_at: float | None = None
-        """The time of the last request (epoch seconds)."""
+        """Time of the last request (epoch seconds)."""
         self.cached = False
-        """True where the last request read from the provider's cache."""
+        """True if the last request was served from the provider's cache."""
         self.wrong: tuple[str, ...] = ()
-        """Failures of turns since the last that went well, in words for the model."""
+        """Failures of turns since the last success, worded for the model."""
         self.stood_in = ""
-        """The model that gave the last answer in the place of the chat's own."""
+        """The fallback model that gave the last answer."""
         self.left: dict[str, KeptTurn] | None = None
-        """The turns that have left the view, by id: kept while the log is read, since a conversation that goes on brings some back."""
+        """Turns that have left the view, by id. Kept only while the log is read, since a resumed
+        conversation brings turns back.
+        """
         self.recalled: dict[str, KeptTurn] = {}
-        """Those of a conversation that is about to go on, in a chat whose log was read long ago."""
+        """Turns of a conversation about to be resumed in a chat that was loaded before."""
         self._view: tuple[Message, ...] | None = ()
 
     def __len__(self) -> int:
@@ -154,7 +156,7 @@ class AgentContextStore:
     # ------------------------------------------------------------ the views
 
     def view(self) -> tuple[Message, ...]:
-        """The messages of the turns that have ended, as the model is shown them. Grows at its end alone, between changes."""
+        """The messages of ended turns as the model sees them. Append-only between changes of the view."""
         if self._view is None:
             head = () if self.head is None else (self.head,)
             kept = (entry.message for turn in self.turns for entry in turn.entries)
@@ -162,12 +164,12 @@ class AgentContextStore:
         return self._view
 
     def current(self) -> list[Message]:
-        """Those of the running turn."""
+        """The messages of the running turn."""
         entries = self.running.entries if self.running is not None else ()
         return [blocks.masked(entry.message, self.masked) for entry in entries]
 
     def older(self) -> list[Message]:
-        """Those of older turns that the running one has loaded: they stand before it."""
+        """Older messages loaded by the running turn; they stand before it."""
         return [message for _, message in self.running.older] if self.running is not None else []
 
     def sources(self) -> frozenset[str]:
@@ -178,13 +180,13 @@ class AgentContextStore:
 
     @property
     def base(self) -> int | None:
-        """The number of the oldest event that it rests on; None where it is empty."""
+        """The number of the oldest event that it depends on; None if it is empty."""
         since = [self.turns[0].since] if self.turns else []
         return min([*since, *self._stated.values()], default=None)
 
     @property
     def out_of_reach(self) -> list[events.EventData]:
-        """The frame and the memory, where a fold that begins with the oldest turn in view would not find them: they are stated anew."""
+        """The frame and the memory if they are older than the oldest turn in view: they must be appended again."""
         if not self.turns:
             return []
         lasting = [one for one in (self.frame, self.memory) if one is not None]
@@ -193,15 +195,15 @@ class AgentContextStore:
     # ------------------------------------------------------------ the fold
 
     def recall(self, turns: Mapping[str, KeptTurn]) -> None:
-        """Have these turns at hand for a conversation that is about to go on."""
+        """Provide the turns of a conversation that is about to be resumed."""
         self.recalled = dict(turns)
 
     def begin(self, turn: str, at: float, since: int) -> None:
-        """A turn begins; the oldest event that it rests on has the number `since`."""
+        """Begin a turn. `since` is the number of the oldest event that it depends on."""
         self.running = RunningTurn(turn, at, since)
 
     def apply(self, event: Event) -> None:
-        """Take an event in. One of a turn that does not run changes nothing."""
+        """Fold an event. An event of a turn that is not running changes nothing."""
         data, running = event.data, self.running
         match data:
             case events.Cut():
@@ -291,7 +293,7 @@ class AgentContextStore:
             running.older = running.older[len(running.older) - data.kept :]
         else:
             more = zip(data.times, data.messages, strict=True)
-            # Stable, and what is loaded later is as a rule older: messages of one moment keep their order.
+            # Stable sort: messages with equal times keep their order.
             running.older = tuple(sorted([*more, *running.older], key=lambda one: one[0]))
         running.injected += len(data.messages)
         running.lines.update(data.lines)
@@ -309,7 +311,7 @@ class AgentContextStore:
             self.wrong = ()
         if data.end == "withdrawn" or not running.entries:
             return
-        # Its view had older messages that are gone now.
+        # The view contained older messages that are gone now.
         entries = without_thinking(running.entries) if running.injected else running.entries
         if running.speaks:
             entries = (*entries[:-1], *_unpaused(entries[-1:]))
@@ -319,7 +321,7 @@ class AgentContextStore:
 
     def _frame(self, event: Event, data: events.Framed) -> None:
         if self.frame is not None and (self.frame.model, self.frame.prefix) != (data.model, data.prefix):
-            # What was thought is bound to what stood before it.
+            # Thinking is bound to everything before it.
             self.turns = [replace(turn, entries=without_thinking(turn.entries)) for turn in self.turns]
             if self.running is not None:
                 self.running.entries = without_thinking(self.running.entries)
@@ -327,7 +329,7 @@ class AgentContextStore:
         self.frame, self._stated[data.kind] = data, event.seq
 
     def _leave(self) -> None:
-        """Keep the turns in view, should they come back; of one that had lost messages before, the whole."""
+        """Keep the turns in view, in case they come back: each with all of its messages."""
         left = self.left
         for turn in self.turns if left is not None else ():
             if left is not None and len(turn.entries) >= len(getattr(left.get(turn.id), "entries", ())):
@@ -343,7 +345,9 @@ class AgentContextStore:
             self._stated[events.Cut.kind] = event.seq
 
     def _expire(self, before: int) -> None:
-        """Let go what began before this event. The frame and the memory stay while a turn does: they are stated anew."""
+        """Drop what began before this event number. While a turn runs, frame and memory stay: they are
+        appended again.
+        """
         kept = list(itertools.dropwhile(lambda turn: turn.since < before, self.turns))
         old = {kind for kind, seq in self._stated.items() if seq < before}
         if not kept and events.Remembered.kind in old:
@@ -384,7 +388,7 @@ class AgentContextStore:
         self._show(kept)
 
     def _show(self, kept: Sequence[KeptTurn]) -> None:
-        """Have these alone in view, with the turn that runs."""
+        """Show these turns alone, and the running one."""
         self.turns = [replace(turn, entries=without_thinking(turn.entries)) for turn in kept]
         if self.running is not None:
             self.running.entries = without_thinking(self.running.entries)
@@ -407,22 +411,23 @@ class AgentContextStore:
         self._view = None
 
     def remove(self, gone: Gone, *, head: bool) -> None:
-        """Take out what is removed, and with `head` the message that stands for what was cut away."""
+        """Remove what a removal names; with `head` also the message that stands for dropped messages."""
         if head:
             self.head = None
             self._stated.pop(events.Cut.kind, None)
         self.turns = [replace(turn, entries=_without(turn.entries, turn.id, gone)) for turn in self.turns]
         if (running := self.running) is not None:
             running.entries = _without(running.entries, running.id, gone)
-            # Whose words each older message is cannot be told any more.
+            # The sources of single older messages are no longer known.
             running.older = tuple((at, redacted(one)) for at, one in running.older)
         self._view = None
 
     # ------------------------------------------------------------ what may go
 
     def over_cap(self) -> list[int]:
-        """The entries to drop now that the cap is passed, oldest first; [] while it is not. Whole turns go in one batch, until half
-        the cap is left; the newest turn stays, and loses its oldest API rounds where it alone is over the cap.
+        """Return the entries to drop, oldest first, if the view is over the cap; else []. Whole turns are
+        dropped in one batch until half the cap is left. The newest turn stays, but loses its oldest API
+        rounds if it alone exceeds the cap.
         """
         over = len(self.view()) - self.max_messages
         if over <= 0 or not self.turns:
@@ -430,7 +435,7 @@ class AgentContextStore:
         return self._oldest(over + self.max_messages // 2, self.turns[-1])
 
     def oldest_half(self) -> list[int]:
-        """The oldest half of the entries, on borders of turns: at least one turn, [] where there is none."""
+        """Return the oldest half of the entries, on turn borders: at least one turn, [] if there is none."""
         return self._oldest((len(self) + 1) // 2, None)
 
     def _oldest(self, at_least: int, keep: KeptTurn | None) -> list[int]:
@@ -450,7 +455,7 @@ class AgentContextStore:
 
 
 def _without(entries: Iterable[ContextEntry], turn: str, gone: Gone) -> tuple[ContextEntry, ...]:
-    """The entries of a turn without what is removed."""
+    """Return the entries of a turn without what was removed."""
     return tuple(
         entry if message is entry.message else replace(entry, message=message)
         for entry in entries
@@ -459,7 +464,9 @@ def _without(entries: Iterable[ContextEntry], turn: str, gone: Gone) -> tuple[Co
 
 
 def without_thinking(entries: Iterable[ContextEntry]) -> tuple[ContextEntry, ...]:
-    """The entries without their thinking blocks, which newer models refuse behind a changed position; one that held nothing else goes."""
+    """Return the entries without thinking blocks, which newer models reject once an earlier message has
+    changed. Entries left empty are dropped.
+    """
     return tuple(
         entry if message is entry.message else replace(entry, message=message)
         for entry in entries
@@ -468,7 +475,7 @@ def without_thinking(entries: Iterable[ContextEntry]) -> tuple[ContextEntry, ...
 
 
 def _unpaused(entries: Iterable[ContextEntry]) -> Iterator[ContextEntry]:
-    """The entries without calls of the provider's own tools that will never get their result."""
+    """Return the entries without server tool calls that will never get their result."""
     for entry in entries:
         content = blocks.without_open_calls(entry.message["content"])
         if len(content) == len(entry.message["content"]):
@@ -480,8 +487,8 @@ def _unpaused(entries: Iterable[ContextEntry]) -> Iterator[ContextEntry]:
 def stripped_behind(
     entries: Iterable[ContextEntry], calls: Mapping[str, str], *, found: bool = False
 ) -> tuple[tuple[ContextEntry, ...], bool]:
-    """The entries without the thinking behind the first result of these calls, or without any where that was `found` before; and
-    whether it is found now.
+    """Drop thinking after the first result of these calls, or all thinking if an earlier turn had (`found`).
+    Also return whether such a result was found.
     """
     kept = list[ContextEntry]()
     for entry in entries:

@@ -1,9 +1,9 @@
-"""Answers that end before they are whole: what is asked next, and how the pieces become one message.
+"""Incomplete answers: what is asked next, and how the parts become one message.
 
-Text that reached the length limit is continued: the message so far, then a line of ours that says to go on (newer
-models refuse a request that ends with the assistant's words). That line is never kept, so what the model thought
-behind it is not either. A tool call that was cut is never run and thinking that used up the room says nothing: there
-the model gets more room. Everything ends after `MAX_AGAIN` more requests. All of it follows from the messages of the turn.
+Text that reached the length limit is continued: the message so far, then a line that says to continue,
+because newer models reject a request that ends with assistant text. That line is not stored, and neither is
+the thinking after it. A tool call that was cut off is not run; if thinking used up the limit, the limit is
+raised. After `MAX_AGAIN` more requests the turn ends. All state derives from the turn's messages.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from bot.core.context import LENGTH, RunningTurn
 from bot.system_role import ANSWER
 
 MAX_AGAIN = 3
-"""Requests that the length limit and pauses may cost on top of the one that ended early."""
+"""Max extra requests of an answer because of length limits and pauses."""
 MAX_CUTS = 3
-"""Answers of a turn that the limit may end in a tool call or in thinking; the last of them ends the turn."""
+"""Max answers of a turn cut off in a tool call or in thinking; the last ends the turn."""
 RAISES = 4
-"""A raised limit may be so many times the configured one, if the model's own limit is not known."""
+"""Max raised output limit as a multiple of the configured one, if the model's own limit is unknown."""
 GO_ON = "Continue exactly where you left off. Do not repeat what you already said, and say nothing about the break."
 
 UNFINISHED: Json = {"type": "text", "text": "(not finished)"}
-"""Stands for an answer that held nothing but calls of the provider's own tools."""
+"""Placeholder for an answer that held nothing but server tool calls."""
 
 _LOOKED_AT = 4_000  # characters of each side of a joint
 _SURE = 12  # letters from which on an overlap is no coincidence
 _WIDE = 4  # letters that a character of Chinese or Japanese counts for
 _VARIED = 4  # different characters: a ruler of dashes overlaps with any other
 _WORDS, _WORD, _GLUED = 6, 8, 5
-"""Letters from which on whole words are no coincidence: several different ones; one; one with no space before its double,
-as in "quickquick". "Had had", "ha ha" and "the the" are shorter.
+"""Min letters from which repeated words are not a coincidence: several different words; one word; one word
+without a space between, as in "quickquick". "Had had", "ha ha" and "the the" are shorter.
 """
 _LETTERS = re.compile(r"\w+")
 
 
 def tail(running: RunningTurn) -> tuple[Message, ...]:
-    """The line of ours with which the next request ends, and which is never kept; () where it ends with the turn's own messages."""
+    """Return the line that ends the next request and is not stored; () if the turn's own messages end it."""
     last = running.last
     if last is None or paused(running):
         return ()
@@ -51,14 +51,14 @@ def tail(running: RunningTurn) -> tuple[Message, ...]:
 
 
 def paused(running: RunningTurn) -> bool:
-    """True if the provider has paused: it wants its own words back, unchanged."""
+    """Return True if the provider paused: it wants its own content back, unchanged."""
     last = running.last
     return running.speaks and last is not None and last.stop_reason == "pause_turn" and not last.continues
 
 
 def goes_on(running: RunningTurn, *, answered: bool, owed: bool, more_room: bool) -> bool:
-    """True if the model has not said all that it is to say. `answered`: the person has what they wait for; `owed`: they wait for a
-    message; `more_room`: the next answer may be longer than the last one was.
+    """Return True if the model has to go on. `answered`: the person has the answer. `owed`: they wait for a
+    message. `more_room`: the next output limit may be higher.
     """
     last = running.last
     if last is None:
@@ -77,13 +77,13 @@ def goes_on(running: RunningTurn, *, answered: bool, owed: bool, more_room: bool
 
 
 def most_tokens(running: RunningTurn, limit: int, most: int | None) -> int:
-    """The room of the next answer: twice as much for each that the limit has cut, up to what the model gives."""
+    """Return the next output limit: doubled for each answer that was cut off, up to the model's limit."""
     return max(limit, min(limit << running.cuts, most or RAISES * limit))
 
 
 def continued(running: RunningTurn, reply: ModelReply) -> tuple[list[Json], int]:
-    """The content of an answer as it is kept, and how often it was continued: one that goes on with another is one with it. What was
-    thought behind a line that is not kept goes.
+    """Return an answer's content as stored, and how often it was continued. A continuation is merged into
+    the answer before it, without its thinking.
     """
     content, line = list(reply.content), tail(running)
     if line:
@@ -96,7 +96,7 @@ def continued(running: RunningTurn, reply: ModelReply) -> tuple[list[Json], int]
 
 
 def joined(first: Sequence[Json], second: Sequence[Json]) -> list[Json]:
-    """One message of an answer and its continuation: what the second repeats of the first is left out."""
+    """Merge an answer and its continuation, dropping what the second repeats."""
     content = list(first)
     before = blocks.plain_text(first)
     for block in second:
@@ -114,10 +114,10 @@ def joined(first: Sequence[Json], second: Sequence[Json]) -> list[Json]:
 
 
 def overlap(first: str, second: str) -> int:
-    """Return how many characters at the beginning of `second` repeat the end of `first`.
+    """Return the number of characters at the beginning of `second` that repeat the end of `first`.
 
-    The longest such part counts, where it is too long to be a coincidence: a word that happens to be doubled stays, and
-    so does what is said a third time on either side.
+    Takes the longest part that is too long to be a coincidence. A word doubled on purpose stays, and so does
+    a phrase that occurs a third time on either side.
     """
     end, begin = first[-_LOOKED_AT:], second[:_LOOKED_AT]
     for length in range(min(len(end), len(begin)), 0, -1):
@@ -128,7 +128,7 @@ def overlap(first: str, second: str) -> int:
 
 
 def _is_repeat(before: str, part: str, after: str) -> bool:
-    """True if a part that ends one piece and begins the next was said twice by mistake."""
+    """Return True if a part at the seam was repeated by mistake."""
     said = part.strip()
     if before.rstrip().endswith(said) or after.lstrip().startswith(said) or len(set(part)) < _VARIED:
         return False

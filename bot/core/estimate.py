@@ -1,8 +1,8 @@
 """Estimates tokens before the provider has counted them.
 
-Claude's tokenizer takes about 3.3 characters of ASCII prose a token, 2.8 of JSON or code, about one token for each
-CJK character, and a few tokens of framing for each block. The plain functions are right in proportion: they decide
-which part of a request is the large one. `Estimator` learns from each answer how far they are off for a model.
+Claude's tokenizer takes about 3.3 characters of ASCII prose per token, 2.8 of JSON or code, about one CJK
+character, plus a few tokens of framing per block. The plain functions are right in proportion. `Estimator`
+corrects them by a ratio per model, learned from the usage of each answer.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from bot.identity_cache import MessageFact
 
 ASCII_PER_TOKEN = 3.3
 DATA_PER_TOKEN = 2.8
-"""For JSON and code, also inside ``` fences."""
+"""Characters per token of JSON and code, also inside ``` fences."""
 NARROW_PER_TOKEN = 2.0
-"""For other letters below the CJK blocks: Cyrillic, Arabic, Hebrew, accents."""
+"""Characters per token of other scripts below the CJK blocks: Cyrillic, Arabic, Hebrew, accented Latin."""
 OPAQUE_PER_TOKEN = 4.0
-"""For what the provider has encrypted."""
+"""Characters per token of content that the provider encrypted."""
 BLOCK_TOKENS = 4
 CALL_TOKENS = 12
-"""A tool call or its result, around its name, id and content."""
+"""Tokens of a tool call or result besides its name, id and content."""
 TOOL_TOKENS = 16
-"""A tool's definition, around its name, description and schema."""
+"""Tokens of a tool definition besides its name, description and schema."""
 IMAGE_TOKENS = 1_600
-"""The largest image there is: the provider shrinks what is larger."""
+"""Tokens of the largest image; the provider shrinks larger ones."""
 
 _WIDE = re.compile("[\u2e80-\U0010ffff]+")
 _ASCII = re.compile("[\x00-\x7f]+")
@@ -38,7 +38,7 @@ _FENCE = re.compile("```")
 
 
 def text_tokens(text: str, per_token: float = ASCII_PER_TOKEN) -> float:
-    """Tokens of text in any script."""
+    """Estimate the tokens of text in any script."""
     if text.isascii():
         return _prose(text, per_token)
     wide = sum(map(len, _WIDE.findall(text)))
@@ -47,7 +47,7 @@ def text_tokens(text: str, per_token: float = ASCII_PER_TOKEN) -> float:
 
 
 def _prose(text: str, per_token: float) -> float:
-    """Tokens of ASCII text, in which fences may hold code."""
+    """Estimate the tokens of ASCII text with code fences."""
     if per_token == DATA_PER_TOKEN or "```" not in text:
         return len(text) / per_token
     parts = _FENCE.split(text)
@@ -56,12 +56,12 @@ def _prose(text: str, per_token: float) -> float:
 
 
 def data_tokens(value: Any) -> float:
-    """Tokens of a JSON value as it is sent."""
+    """Estimate the tokens of a JSON value."""
     return text_tokens(json.dumps(value, ensure_ascii=False, separators=(",", ":")), DATA_PER_TOKEN)
 
 
 def block_tokens(block: Json) -> float:
-    """Tokens of one content block, whatever it holds."""
+    """Estimate the tokens of a content block of any type."""
     count = _COUNTS.get(str(block.get("type")), _other)
     return BLOCK_TOKENS + count(block)
 
@@ -75,7 +75,7 @@ def _other(block: Json) -> float:
 
 
 def _content(content: object) -> float:
-    """Estimate the tokens of a tool's result, whose text is data more often than not."""
+    """Estimate the tokens of a tool result, whose text is mostly data."""
     if isinstance(content, str):
         return text_tokens(content, DATA_PER_TOKEN)
     if isinstance(content, list):
@@ -96,46 +96,46 @@ _COUNTS: dict[str, Callable[[Json], float]] = {
 
 
 def _part_tokens(part: Json) -> float:
-    """Tokens of a message, a system block or a tool's definition."""
+    """Estimate the tokens of a message, a system block or a tool definition."""
     if "role" in part:
         return tokens([part])
     return tool_tokens(part) if "input_schema" in part else block_tokens(part)
 
 
 _TOKENS = MessageFact[Json, float](_part_tokens)
-"""Of messages, system blocks and definitions of tools, which are the same objects in call after call."""
+"""Cached by object: messages, system blocks and tool definitions are the same objects in every call."""
 
 
 def tokens(messages: Iterable[Message]) -> float:
-    """Tokens of messages."""
+    """Estimate the tokens of messages."""
     return sum(block_tokens(block) for message in messages for block in message["content"])
 
 
 def tool_tokens(tool: Json) -> float:
-    """Tokens of one tool's definition."""
+    """Estimate the tokens of a tool definition."""
     return TOOL_TOKENS + data_tokens(blocks.unmarked(tool))
 
 
 def frame_tokens(system: Iterable[Json], tools: Iterable[Json]) -> float:
-    """Tokens of what stands before the messages."""
+    """Estimate the tokens before the messages."""
     return sum(map(block_tokens, system)) + sum(map(tool_tokens, tools))
 
 
 SMALLEST_SAMPLE = 200
-"""Tokens below which an answer's count says more of the framing than of the text."""
+"""Min tokens of an answer to learn from; below, framing dominates."""
 RATIOS = (0.25, 4.0)
-"""Further off than this, it is not the tokenizer: somebody cut the prompt, or counts something else."""
+"""Range of plausible ratios; outside, the prompt was cut or something else was counted."""
 JUMP = 1.5
-"""Factor by which one answer may pull the ratio at the most."""
+"""Max factor by which one answer moves the ratio."""
 SLOWEST = 0.1
-"""The weight of one answer among many; the first ones weigh more."""
+"""Min weight of one answer; the first ones weigh more."""
 
 
 class Estimator:
-    """Tokens as one model counts them: the plain estimate times a ratio that each answer's usage corrects.
+    """Tokens as one model counts them: the plain estimate times a learned ratio.
 
-    The ratio of each model is kept in `learned`. What a message costs is remembered, so that asking again for a
-    history that has grown costs what has grown. Messages are not changed once they have been counted.
+    Ratios are kept in `learned`. Sizes of messages are cached, so that a grown history costs only its growth.
+    Messages must not change after they were counted.
     """
 
     def __init__(self, learned: Learned | None = None) -> None:
@@ -143,27 +143,27 @@ class Estimator:
         self._ratios: dict[str, tuple[float, float]] = {}
 
     def ratio(self, model: str) -> float:
-        """Actual by estimated tokens; 1.0 for a model that never answered."""
+        """Return actual divided by estimated tokens; 1.0 for a model without an answer yet."""
         return self._ratio(model)[0]
 
     def request(self, request: ModelRequest) -> int:
-        """Tokens of a request: system, tools and messages."""
+        """Estimate the tokens of a request: system, tools and messages."""
         return self._scaled(request.model, self._plain(request))
 
     def messages(self, model: str, messages: Iterable[Message]) -> int:
-        """Tokens of messages."""
+        """Estimate the tokens of messages."""
         return self._scaled(model, sum(_TOKENS.each(messages)))
 
     def frame(self, model: str, system: Iterable[Json], tools: Iterable[Json]) -> int:
-        """Tokens of what stands before the messages."""
+        """Estimate the tokens before the messages."""
         return self._scaled(model, self._frame(system, tools))
 
     def text(self, model: str, text: str) -> int:
-        """Tokens of text."""
+        """Estimate the tokens of text."""
         return self._scaled(model, text_tokens(text))
 
     def observe(self, request: ModelRequest, usage: Usage) -> None:
-        """Learn from an answer: its prompt is everything that was read, from the cache or not, or written to it."""
+        """Learn from an answer's usage: all input tokens, cached or not."""
         actual = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
         plain = self._plain(request)
         if plain < SMALLEST_SAMPLE or actual <= 0:

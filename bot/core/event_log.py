@@ -1,4 +1,4 @@
-"""The log of all chats: the durable truth. This is its port, with the form of it that keeps all in memory."""
+"""The port of the event log, the durable truth of all chats, with its in-memory implementation."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from bot.contracts.identity import ChatKey
 from bot.core.events import Event, TurnEnded, Used, fact_of, keys_of
 
 Committed = Callable[[Mapping[ChatKey, int]], None]
-"""Hears, on the event loop, the number of the newest event on disk of each chat that a commit has brought further."""
+"""Called on the event loop after a commit, with the newest event number on disk of each chat in it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The position from which a chat can be folded: `base`, or at `open`, the oldest event that something unfinished rests on, if that is
-    older. None: nothing is unfinished.
+    """Where the fold of a chat starts: at `base`, or at `open`, the oldest event that unfinished work
+    depends on, if that is older. `open` is None if nothing is unfinished.
     """
 
     base: int = 0
@@ -27,122 +27,127 @@ class Position:
 
     @property
     def first(self) -> int:
-        """The number of the first event that a fold needs."""
+        """The number of the first event that the fold needs."""
         return self.base if self.open is None else min(self.base, self.open)
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An event on its way to disk, with the position that its chat has after it."""
+    """An event to write, and the position of its chat after it."""
 
     event: Event
     position: Position
     raw: str = ""
-    """The data of the event as it is stored."""
+    """The event's data as stored."""
     blanks: Sequence[tuple[Event, str]] = ()
-    """Events that lose words with it, as they are from now on, each with its data as it is stored."""
+    """Events whose words this one blanks, each with its new stored data."""
 
 
 class EventLog(Protocol):
-    """Appends events in order, never refuses one, and says when they are on disk. `trouble`: why the disk refuses them, "" while it does
-    not.
+    """Appends events in order, never refuses one, and reports when they are on disk. `trouble` is the disk's
+    error, "" if there is none.
     """
 
     trouble: str
 
     def append(self, entries: Sequence[Entry]) -> None:
-        """All of these in one transaction, behind what was appended before. The same event again changes nothing."""
+        """Append all entries in one transaction, after everything appended before. An event that is in the
+        log already changes nothing.
+        """
         ...
 
     async def committed(self, *, patient: bool = True) -> None:
-        """Return once all that was appended so far is on disk. Where the disk refuses it, this waits until it no longer does; unless
-        `patient`, it raises `errors.StorageError` at the first refusal: the events stay pending all the same.
+        """Wait until everything appended so far is on disk. If the disk refuses, wait until it recovers;
+        with `patient=False` raise `errors.StorageError` at the first refusal. The events stay pending
+        either way.
         """
         ...
 
     async def read(self, chat: ChatKey, since: int = 0, *, pending: bool = True) -> list[Event]:
-        """The events of a chat from this number on, in order, those that are pending too. Raises `errors.StorageError`."""
-        ...
-
-    async def after(self, n: int, limit: int) -> list[tuple[int, Event]]:
-        """The events on disk behind the first `n`, of all chats in the order of commits, with their numbers in it. Raises
+        """Return a chat's events from number `since` on, in order, including pending ones. Raises
         `errors.StorageError`.
         """
         ...
 
+    async def after(self, n: int, limit: int) -> list[tuple[int, Event]]:
+        """Return events on disk after global number `n`, of all chats in commit order, with their global
+        numbers. Raises `errors.StorageError`.
+        """
+        ...
+
     async def chats(self) -> list[ChatKey]:
-        """All chats that have events on disk. Raises `errors.StorageError`."""
+        """Return all chats that have events on disk. Raises `errors.StorageError`."""
         ...
 
     async def cursor(self, export: str) -> int:
-        """The number in the order of commits up to which an export is written; 0 at first. Raises `errors.StorageError`."""
+        """Return the global number up to which an export is written; 0 at first. Raises `errors.StorageError`."""
         ...
 
     async def move_cursor(self, export: str, n: int) -> None:
-        """An export is written up to this number. Raises `errors.StorageError`."""
+        """Set the cursor of an export. Raises `errors.StorageError`."""
         ...
 
     async def position(self, chat: ChatKey) -> Position | None:
-        """The position of a chat; None where the log has nothing of it. Raises `errors.StorageError`."""
+        """Return the position of a chat; None if the log does not know it. Raises `errors.StorageError`."""
         ...
 
     async def open_chats(self) -> list[ChatKey]:
-        """The chats in which something is unfinished. Raises `errors.StorageError`."""
+        """Return the chats with unfinished work. Raises `errors.StorageError`."""
         ...
 
     async def newest(self) -> str:
-        """The greatest id of what is on disk; "" where there is nothing. Raises `errors.StorageError`."""
+        """Return the greatest event id on disk, "" if there is none. Raises `errors.StorageError`."""
         ...
 
     async def naming(self, place: ChatKey, names: Collection[str]) -> list[Event]:
-        """The events of a chat and of its threads that speak of one of these ids of requests, turns or messages, in the order of
-        commits. Raises `errors.StorageError`.
+        """Return the events of a chat and its threads that refer to one of these request, turn or message
+        ids, in commit order. Raises `errors.StorageError`.
         """
         ...
 
     async def chat_of(self, request: str) -> ChatKey | None:
-        """The chat that has this request, turn or task. Raises `errors.StorageError`."""
+        """Return the chat of this request, turn or task. Raises `errors.StorageError`."""
         ...
 
     async def usage(self, chat: ChatKey) -> ChatStats:
-        """The totals of a chat since its beginning, without its present state. Raises `errors.StorageError`."""
+        """Return a chat's usage totals since its beginning. Raises `errors.StorageError`."""
         ...
 
     async def known(self, keys: Collection[str]) -> bool:
-        """True where an event with one of these keys was taken in. Raises `errors.StorageError`."""
+        """Return True if an event with one of these keys is in the log. Raises `errors.StorageError`."""
         ...
 
     async def spoken_in(self, place: ChatKey, since: float = 0.0) -> list[ChatKey]:
-        """The conversations of a place in which something was taken in since then, the newest first. Raises `errors.StorageError`."""
+        """Return the conversations of a place with messages since then, newest first. Raises `errors.StorageError`."""
         ...
 
     async def facts(self) -> dict[tuple[str, str], Json]:
-        """The facts that hold, by kind and key. Raises `errors.StorageError`."""
+        """Return all facts by kind and key. Raises `errors.StorageError`."""
         ...
 
     async def older(self, chat: ChatKey, at: float) -> tuple[int, int]:
-        """The number of the oldest event of a chat, and that of the first one behind it which is not older than `at` (epoch seconds), or
-        of the next one to come: 0 and 0 where there is none. Raises `errors.StorageError`.
+        """Return the number of a chat's oldest event, and of its first event not older than `at` (epoch
+        seconds), or of the next one to come; 0 and 0 if the chat has none. Raises `errors.StorageError`.
         """
         ...
 
     async def delete_before(self, chat: ChatKey, seq: int) -> None:
-        """Have the events of a chat before this number gone for good, and their keys. What they used stays counted. Raises
+        """Delete a chat's events before this number, with their keys. Usage totals are kept. Raises
         `errors.StorageError`.
         """
         ...
 
     def watch(self, committed: Committed) -> None:
-        """Have this hear of each commit."""
+        """Call `committed` after each commit."""
         ...
 
     async def close(self) -> None:
-        """Write what is pending, as far as the disk takes it."""
+        """Write pending events, if the disk accepts them, and close."""
         ...
 
 
 class MemoryLog:
-    """`EventLog` in memory. A test can have it refuse, and see what a process that dies leaves behind."""
+    """`EventLog` in memory. A test can make it refuse writes and see what a killed process leaves."""
 
     def __init__(self) -> None:
         self.on_disk: dict[ChatKey, dict[str, Event]] = defaultdict(dict)
@@ -162,7 +167,7 @@ class MemoryLog:
         self._pending += entries
 
     def write(self) -> None:
-        """Bring what is pending to disk."""
+        """Write the pending events."""
         newest = dict[ChatKey, int]()
         for entry in self._pending:
             event = entry.event

@@ -1,7 +1,7 @@
-"""The events of a chat: the facts of which everything else is a fold, and their codec.
+"""The kinds of events, and their codec. All state is a fold of events.
 
-An event is appended once and never changed. A removal alone blanks the fields of `words` in what it reaches. A kind of which a
-release has written events keeps its fields: a field that is added has a default.
+An event is appended once and never changes, except that a removal blanks its `words` fields. The fields of a
+released kind are kept; a new field has a default.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RowEndState = Literal["sent", "failed", "unknown"]
 
 
 class EventData:
-    """Base of the kinds. `kind` is the name on disk; `words` names the fields that hold what somebody said."""
+    """Base of all kinds. `kind` is the name on disk; `words` are the fields that hold what somebody said."""
 
     __slots__ = ()
     kind: ClassVar[str]
@@ -37,8 +37,8 @@ class EventData:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One fact of a chat. `id` is unique: to append the same event again changes nothing. `turn` is the request id of the message
-    that began the turn, `at` epoch seconds, `seq` its number in the chat, which the log gives.
+    """One event of a chat. `id` is unique: appending it again changes nothing. `turn` is the request id of
+    the turn's first message, `at` is epoch seconds, `seq` is its number in the chat, set by the log.
     """
 
     id: str
@@ -59,19 +59,20 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Received(EventData):
-    """A message, a command or a job that is due was taken in."""
+    """A message, a command or a due job was accepted."""
 
     kind: ClassVar[str] = "received"
     words: ClassVar[frozenset[str]] = frozenset({"inbound"})
     inbound: Inbound
     beside: bool = False
-    """It needs no turn: a command that passes the queues, a signal."""
+    """It needs no turn: a command that bypasses the queue, or a signal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ordered(EventData):
-    """A turn has given out a task: its chat begins with this. `inbound` has the words of the order in the name of the person whose turn it
-    is, `label` names the task for people. A `fork` begins with what the turn has sent.
+    """A turn started a subagent task: the first event of the task's chat. `inbound` holds the instructions
+    in the name of the turn's person, `label` is the task's name for people. A `fork` starts with the
+    context of its parent.
     """
 
     kind: ClassVar[str] = "ordered"
@@ -83,7 +84,7 @@ class Ordered(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Edited(EventData):
-    """The author of a message has changed its words."""
+    """The author edited a message."""
 
     kind: ClassVar[str] = "edited"
     words: ClassVar[frozenset[str]] = frozenset({"inbound"})
@@ -92,7 +93,7 @@ class Edited(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Deleted(EventData):
-    """The author of a message has deleted it."""
+    """The author deleted a message."""
 
     kind: ClassVar[str] = "deleted"
     inbound: Inbound
@@ -100,8 +101,8 @@ class Deleted(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Stop(EventData):
-    """A person stops what they have asked for, an operator (`everyones`) what runs for anybody. `since` (epoch ms): it reaches nothing said
-    later than that.
+    """A person stops their own work; an operator (`everyones`) stops anybody's. `since` (epoch ms): later
+    messages are not affected.
     """
 
     kind: ClassVar[str] = "stop"
@@ -112,7 +113,7 @@ class Stop(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Closed(EventData):
-    """An inbound that needed no turn has come to its end: a command, a stranger's line, a late edit."""
+    """An inbound without a turn was handled: a command, a stranger's message, a late edit."""
 
     kind: ClassVar[str] = "closed"
     request: str
@@ -124,7 +125,7 @@ class Closed(EventData):
 
 @dataclass(frozen=True, slots=True)
 class TurnStarted(EventData):
-    """A turn begins, or begins again after the process that ran it has died. `members` are the requests that it answers."""
+    """A turn was started, or restarted after its process died. `members` are the requests that it answers."""
 
     kind: ClassVar[str] = "turn_started"
     members: tuple[str, ...]
@@ -133,7 +134,7 @@ class TurnStarted(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Joined(EventData):
-    """A message became part of the running turn."""
+    """Messages joined the running turn."""
 
     kind: ClassVar[str] = "joined"
     members: tuple[str, ...]
@@ -141,14 +142,14 @@ class Joined(EventData):
 
 @dataclass(frozen=True, slots=True)
 class TurnLeft(EventData):
-    """A process that ends leaves its turn to the next one: that was no attempt."""
+    """A process left its turn to the next one at shutdown; this does not count as an attempt."""
 
     kind: ClassVar[str] = "turn_left"
 
 
 @dataclass(frozen=True, slots=True)
 class FilesRead(EventData):
-    """The files of a message of the running turn were read, in their order, as far as they can be."""
+    """The files of a message of the running turn were read, in order, as far as possible."""
 
     kind: ClassVar[str] = "files_read"
     words: ClassVar[frozenset[str]] = frozenset({"files"})
@@ -158,7 +159,9 @@ class FilesRead(EventData):
 
 @dataclass(frozen=True, slots=True)
 class TurnEnded(EventData):
-    """A turn is over. Its last words, if any, were queued with it or before. `reason` says to the model what went wrong."""
+    """A turn ended. Its last message, if any, was queued before or with this event. `reason` tells the model
+    what went wrong.
+    """
 
     kind: ClassVar[str] = "turn_ended"
     end: TurnEndState
@@ -170,7 +173,7 @@ class TurnEnded(EventData):
 
 @dataclass(frozen=True, slots=True)
 class QuestionAsked(EventData):
-    """People are asked whether something may be done. A turn that asks is suspended until the verdict."""
+    """People were asked whether something may be done. The turn that asks is suspended until the verdict."""
 
     kind: ClassVar[str] = "question_asked"
     words: ClassVar[frozenset[str]] = frozenset({"asked"})
@@ -180,7 +183,7 @@ class QuestionAsked(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Decided(EventData):
-    """A question has its verdict; the first one counts."""
+    """A question got its verdict; the first one counts."""
 
     kind: ClassVar[str] = "decided"
     question: str
@@ -189,7 +192,7 @@ class Decided(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Revised(EventData):
-    """A message that shows a question has its outcome in the chat, without buttons."""
+    """A message that shows a question was edited to show the outcome, without buttons."""
 
     kind: ClassVar[str] = "revised"
     row: str
@@ -197,11 +200,11 @@ class Revised(EventData):
 
 @dataclass(frozen=True, slots=True)
 class FactSet(EventData):
-    """A fact that belongs to no turn is so from now on: a person's language, an approval that lasts. None takes it back."""
+    """A fact outside any turn changed, such as a person's language or a lasting approval. None deletes it."""
 
     kind: ClassVar[str] = "fact_set"
     of: str
-    """The kind of fact."""
+    """The kind of the fact."""
     key: str
     value: Json | None
 
@@ -211,8 +214,9 @@ class FactSet(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Told(EventData):
-    """The gateway tells the model something as the user: a person's message as the model gets it, instructions, a line that
-    asks it to go on. `sources` are the requests whose words it carries, `edits` those of edits of earlier messages that it tells of.
+    """A user message for the model: a person's message as the model sees it, instructions, or a line that
+    asks it to continue. `sources` are the requests whose words it carries, `edits` the ids of edits of
+    earlier messages in it.
     """
 
     kind: ClassVar[str] = "told"
@@ -224,7 +228,7 @@ class Told(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Asked(EventData):
-    """The model is asked. An answer to an earlier call of the turn no longer counts."""
+    """The model was called. Answers to earlier calls of the turn are ignored."""
 
     kind: ClassVar[str] = "asked"
     call: str
@@ -234,9 +238,9 @@ class Asked(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Answered(EventData):
-    """The whole answer of the model. `cut` names the tool calls that did not arrive whole, `continues` counts how often
-    this answer was continued. `unshown` are the artifacts of files that the model was not shown, since the provider refuses them, or
-    all where it is `blind`.
+    """The complete answer of the model. `cut` are the tool calls that did not arrive completely. `continues`
+    counts continuations of this answer. `unshown` are artifacts of files that the provider refused; with
+    `blind` it refused all.
     """
 
     kind: ClassVar[str] = "answered"
@@ -252,15 +256,17 @@ class Answered(EventData):
     unshown: tuple[str, ...] = ()
     blind: bool = False
     note: str = ""
-    """A sentence for its person, below the next message."""
+    """A sentence for the person, added below the next message."""
     origin: Json | list[str] | None = None
-    """Sources of the words that it may repeat (`Provenance.packed`): all in view when it was written. None: nobody's words."""
+    """Sources of the words that it may repeat (`Provenance.packed`): everything in view when it was written.
+    None if there were none.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Used(EventData):
-    """A call of the model has ended, whatever it was for: a turn, a task, a summary. `usage` is what the provider bills, None where
-    nothing is known; `error` is the type of a failure, "" of an answer. Sums of usage count these.
+    """A model call ended, for a turn, a task or a summary. `usage` is what the provider bills, None if
+    unknown. `error` is the type of a failure, "" on success. Usage totals are sums of these.
     """
 
     kind: ClassVar[str] = "used"
@@ -275,7 +281,7 @@ class Used(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Rated(EventData):
-    """A person thinks this of the answer of a turn: good, bad, or none any more."""
+    """A person rated the answer of a turn: good, bad, or "" to withdraw."""
 
     kind: ClassVar[str] = "rated"
     rating: str
@@ -283,8 +289,8 @@ class Rated(EventData):
 
 @dataclass(frozen=True, slots=True)
 class ToolStarted(EventData):
-    """A tool has begun: without a `ToolEnded` of the same boot nobody knows whether it took effect. What it does for a `task` stands in the
-    chat of that, so it goes on.
+    """A tool call began. Without a `ToolEnded` of the same boot nobody knows whether it had an effect. A
+    call that runs a `task` can continue, since the task has a log of its own.
     """
 
     kind: ClassVar[str] = "tool_started"
@@ -296,7 +302,7 @@ class ToolStarted(EventData):
 
 @dataclass(frozen=True, slots=True)
 class ToolEnded(EventData):
-    """A tool call has its result, as a `tool_result` block with what is kept beside it."""
+    """A tool call ended, with its `tool_result` block and metadata."""
 
     kind: ClassVar[str] = "tool_ended"
     words: ClassVar[frozenset[str]] = frozenset({"result"})
@@ -309,10 +315,11 @@ class ToolEnded(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Queued(EventData):
-    """A message is to be sent. `call` is the tool call that says it, `part_of` the first row of a message in several parts,
-    `ends` says that its turn ends with it, `replaces` the platform's id of the live message in whose place it comes, `repeat_of` the row whose words these are once more. `buttons` stand
-    below it; of a `question` they go once that is decided, and `closes_as` are its words that stay then. Times in it are told in `zone`.
-    Of a `file` the text is the passage in whose place it comes.
+    """A message was queued. `call` is the tool call that sends it, `part_of` the first row of a message in
+    several parts, `ends` marks the turn's last message, `replaces` is the platform id of the live message
+    that it replaces, `repeat_of` the row that it repeats. `buttons` are shown below it until its
+    `question` is decided; then `closes_as` replaces its text. Times in it are shown in `zone`. For a
+    `file`, the text is the passage that it replaces.
     """
 
     kind: ClassVar[str] = "queued"
@@ -342,7 +349,7 @@ class Queued(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Deferred(EventData):
-    """A message goes out by itself at a later time (epoch seconds)."""
+    """A message was postponed until this time (epoch seconds)."""
 
     kind: ClassVar[str] = "deferred"
     row: str
@@ -351,8 +358,8 @@ class Deferred(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Sending(EventData):
-    """A send begins: without its end, and in another boot, nobody knows whether it arrived. `replaces` is the platform's id of the
-    message in whose place it comes.
+    """A send began. Without an end in the same boot nobody knows whether it arrived. `replaces` is the
+    platform id of the message that it replaces.
     """
 
     kind: ClassVar[str] = "sending"
@@ -363,7 +370,7 @@ class Sending(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Returned(EventData):
-    """A send surely did not arrive, and may be tried again."""
+    """A send certainly did not arrive and may be retried."""
 
     kind: ClassVar[str] = "returned"
     row: str
@@ -372,7 +379,7 @@ class Returned(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Uncertain(EventData):
-    """A send got no answer: its platform has to be asked."""
+    """A send got no answer; the platform must be asked."""
 
     kind: ClassVar[str] = "uncertain"
     row: str
@@ -380,7 +387,7 @@ class Uncertain(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Shown(EventData):
-    """A live message stands in the chat, and may still change."""
+    """A live message is visible in the chat and may still change."""
 
     kind: ClassVar[str] = "shown"
     row: str
@@ -389,8 +396,9 @@ class Shown(EventData):
 
 @dataclass(frozen=True, slots=True)
 class RowEnded(EventData):
-    """A message is in the chat as it stays (`sent`), surely is not (`failed`), or nobody can tell (`unknown`).
-    `missing` is the name of a file that its chat cannot have; a message in its place says so.
+    """A message was delivered in its final form (`sent`), certainly was not (`failed`), or cannot be
+    determined (`unknown`). `missing` is the name of a file that the chat cannot receive; another message
+    says so.
     """
 
     kind: ClassVar[str] = "row_ended"
@@ -406,7 +414,7 @@ class RowEnded(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Cut(EventData):
-    """Messages leave the view: all, or the entries `dropped`. `head` stands for all that has gone so far; each cut states it anew."""
+    """Messages left the view: all, or those numbered in `dropped`. `head` stands for everything dropped so far."""
 
     kind: ClassVar[str] = "cut"
     words: ClassVar[frozenset[str]] = frozenset({"head"})
@@ -417,8 +425,9 @@ class Cut(EventData):
 
 @dataclass(frozen=True, slots=True)
 class SessionMoved(EventData):
-    """Another conversation of the chat goes on, or a new one that is the present one up to the turn `forked_at`: `session` is its name,
-    `turns` are in view, with these `masked` results and this `head`. What the turns hold stands in the log: nothing is copied.
+    """The chat switched to another conversation, or to a fork of the current one up to the turn `forked_at`.
+    `session` is its name, `turns` are in view, with these `masked` results and this `head`. Nothing is
+    copied: the turns are in the log.
     """
 
     kind: ClassVar[str] = "session_moved"
@@ -432,7 +441,7 @@ class SessionMoved(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Masked(EventData):
-    """Tool results are shown as these words from now on, by the id of their call."""
+    """These texts replace tool results from now on, by call id."""
 
     kind: ClassVar[str] = "masked"
     results: Mapping[str, str]
@@ -441,7 +450,9 @@ class Masked(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Injected(EventData):
-    """Older messages stand before the current one until the turn ends, or only the newest `kept` of them."""
+    """Older messages were placed before the current one until the turn ends; with `kept` only the newest
+    `kept` of them stay.
+    """
 
     kind: ClassVar[str] = "injected"
     words: ClassVar[frozenset[str]] = frozenset({"messages"})
@@ -453,8 +464,8 @@ class Injected(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Framed(EventData):
-    """The frame of each request until the next such event: the prompt, the model, effort and thinking, and a digest of system
-    prompt and tools as they are sent. It is stated anew where the view no longer reaches back to it.
+    """The frame of all following requests: prompt, model, effort and thinking, and a digest of system prompt
+    and tools as sent. Appended again once the view no longer reaches it.
     """
 
     kind: ClassVar[str] = "framed"
@@ -466,8 +477,8 @@ class Framed(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Remembered(EventData):
-    """The memory of the chat was written: it knows what was said up to the message `covers`, None where that is not sure. `origin` says
-    whose words it holds. It is stated anew where the view no longer reaches back to it.
+    """The session memory was written. It covers messages up to number `covers` (None: not sure). `origin`
+    says whose words it holds. Appended again once the view no longer reaches it.
     """
 
     kind: ClassVar[str] = "remembered"
@@ -479,9 +490,9 @@ class Remembered(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Removed(EventData):
-    """Words are gone for good, from the log and from all that was made of it: those of `requests`, the answers of `turns`, quotes of
-    `messages`, and with `head` the summary that may tell of them. `message` and `role` name what was removed, `related` are the turns
-    that had to do with it, `by` the request that asked for it.
+    """Words were removed for good from the log and everything derived: those of `requests`, the answers of
+    `turns`, quotes of `messages`, and with `head` the summary. `message` and `role` name what was
+    removed, `related` are the turns concerned, `by` is the request that asked for it.
     """
 
     kind: ClassVar[str] = "removed"
@@ -497,8 +508,8 @@ class Removed(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Expired(EventData):
-    """Events before the number `before` are older than the chat is kept and leave the log: nothing rests on them any more. `at` (epoch
-    seconds) is the time of the oldest that stays.
+    """Events before the number `before` are past the retention time and are deleted. `at` (epoch seconds) is
+    the time of the oldest event left.
     """
 
     kind: ClassVar[str] = "expired"
@@ -508,7 +519,7 @@ class Expired(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Unreadable(EventData):
-    """A channel brought an event that nobody can read."""
+    """A channel received an event that could not be parsed."""
 
     kind: ClassVar[str] = "unreadable"
     words: ClassVar[frozenset[str]] = frozenset({"raw"})
@@ -520,19 +531,19 @@ class Unreadable(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Damaged(EventData):
-    """Stands in the place of an event that cannot be read: it changes nothing."""
+    """Stands for a stored event that cannot be parsed; changes nothing."""
 
     kind: ClassVar[str] = "damaged"
     was: str
 
 
 def fact_of(data: EventData) -> tuple[str, str, Json | None] | None:
-    """The kind, key and value of a fact that an event sets; a value of None takes it back."""
+    """Return kind, key and value of the fact that an event sets; a value of None deletes it."""
     return (data.of, data.key, data.value) if isinstance(data, FactSet) else None
 
 
 def keys_of(data: EventData) -> tuple[str, ...]:
-    """The keys by which a platform's event is known when it is brought again."""
+    """Return the platform keys by which a redelivered event is recognised."""
     return data.inbound.keys if isinstance(data, Received | Edited | Deleted | Stop) else ()
 
 
@@ -580,7 +591,7 @@ Adapter: TypeAlias = "TypeAdapter[Any]"
 
 
 class Codec:
-    """Turns the data of events into JSON and back. Features add their kinds with `add`."""
+    """Converts event data to JSON and back. Features register their kinds with `add`."""
 
     def __init__(self, *more: type[EventData]) -> None:
         self._kinds: dict[str, type[EventData]] = {}
@@ -589,13 +600,13 @@ class Codec:
             self.add(kind)
 
     def add(self, kind: type[EventData]) -> None:
-        """Raises ValueError where the name is taken."""
+        """Register a kind. Raises ValueError if the name is taken."""
         if kind.kind in self._kinds:
             raise ValueError(f"two kinds of events are called {kind.kind}")
         self._kinds[kind.kind] = kind
 
     def encode(self, data: EventData) -> str:
-        """The data as JSON; halves of surrogate pairs, which no database takes, become U+FFFD."""
+        """Return the data as JSON. Lone surrogates, which databases reject, become U+FFFD."""
         adapter = self._adapter(data.kind)
         try:
             raw: bytes = adapter.dump_json(data, exclude_defaults=True)
@@ -605,7 +616,9 @@ class Codec:
         return raw.decode()
 
     def decode(self, kind: str, raw: str) -> EventData:
-        """The data of a row. Where it cannot be read it is `Damaged`, so that the rest of the chat goes on."""
+        """Return the data of a row, or `Damaged` if it cannot be parsed, so that the rest of the chat
+        remains usable.
+        """
         if kind not in self._kinds:
             return Damaged(kind)
         try:
@@ -615,7 +628,7 @@ class Codec:
         return data
 
     def _adapter(self, kind: str) -> Adapter:
-        # Made when one is needed: making them all takes a tenth of a second.
+        # Created on demand: creating all takes a tenth of a second.
         if kind not in self._adapters:
             self._adapters[kind] = TypeAdapter(self._kinds[kind])
         return self._adapters[kind]

@@ -1,4 +1,4 @@
-"""Exports: what others read, written from the log behind a cursor. One that was deleted comes back."""
+"""Exports: files for other readers, written from the log behind a cursor. A deleted export is written again."""
 
 from __future__ import annotations
 
@@ -16,56 +16,60 @@ from bot.core.event_log import EventLog
 from bot.core.events import Event
 
 BATCH = 200
-"""Limit of events that are read at once: they are decoded and taken in one go."""
+"""Max events read and folded at once."""
 SYNC_SECONDS = 5.0
-"""Interval at which what was written is brought to disk and the cursor follows: a power cut costs so much work, and no line."""
+"""Interval in seconds of fsync and cursor update: a power failure costs this much rework and no line."""
 GATHER_SECONDS = 0.01
-"""Time in which events gather before they are read: a read for each commit costs more than its events."""
+"""Time in seconds that events gather before they are read, because a read per commit costs more than the events."""
 RETRY_SECONDS = 2.0
-"""Interval at which a disk that refuses is tried again."""
+"""Interval in seconds of retries while the disk refuses."""
 
 
 class ExportLost(errors.StorageError):
-    """An export has lost what was written, and is written anew from where it says."""
+    """An export lost written data and is rewritten from the given number."""
 
 
 class Export(ABC):
-    """One export. It folds events in the order of commits; the same events again, from any point on, change nothing."""
+    """An export folds events in commit order. Folding the same events again from any point changes nothing."""
 
     name: ClassVar[str]
 
     async def cursor(self) -> int | None:
-        """The number up to which it is written, where it keeps that itself; None: the log does. Raises `errors.StorageError`."""
+        """Return the number up to which it is written if the export stores that itself; None if the log
+        does. Raises `errors.StorageError`.
+        """
         return None
 
     @property
     @abstractmethod
     def rests_on(self) -> int | None:
-        """The number of the oldest event that it still needs: the cursor stays before it. None: it needs none."""
+        """The number of the oldest event that it still needs, before which the cursor stays; None if it needs none."""
 
     async def missing(self, chats: Collection[ChatKey]) -> list[ChatKey]:
-        """Those of these chats of which it has nothing. Raises `errors.StorageError`."""
+        """Return those of these chats of which it has nothing. Raises `errors.StorageError`."""
         del chats
         return []
 
     @abstractmethod
     async def take(self, n: int, event: Event) -> bool:
-        """Fold an event; True where there is something to write of it. Raises `errors.StorageError`, and has then changed nothing."""
+        """Fold an event; return True if there is something to write. Raises `errors.StorageError` without
+        changing anything.
+        """
 
     @abstractmethod
     async def write(self) -> None:
-        """Write what the events came to. Raises `errors.StorageError`; the rest is written the next time."""
+        """Write what the events gave. Raises `errors.StorageError`; the rest is written next time."""
 
     @abstractmethod
     async def sync(self) -> None:
-        """Bring what was written to disk. Raises `errors.StorageError`."""
+        """Flush written data to disk. Raises `errors.StorageError`."""
 
     async def close(self) -> None:  # noqa: B027 - most have nothing open
-        """Let go of its files."""
+        """Close its files."""
 
 
 class Exporter:
-    """Keeps an export up to date, on a task of its own: a disk that refuses delays it, and nothing else."""
+    """Keeps an export up to date in a task of its own, so that a refusing disk delays nothing else."""
 
     def __init__(self, export: Export, event_log: EventLog, *, clock: Clock, log: OperatorLog) -> None:
         self._export = export
@@ -75,7 +79,7 @@ class Exporter:
         self._at = self._kept = 0
         """Numbers of the newest event that was taken, and of the one that the cursor names."""
         self._more, self._soon = asyncio.Event(), asyncio.Event()
-        """Set where there is something to do, and where somebody waits for it."""
+        """Set if there is work, and if somebody waits for it."""
         self._waiting: list[asyncio.Future[None]] = []
         self._keep_at = 0.0
         self._begun = self._trouble = False
@@ -88,7 +92,7 @@ class Exporter:
         self._task.add_done_callback(self._over)
 
     async def flush(self) -> None:
-        """Return once the export has all that was appended so far, or its disk has refused that."""
+        """Wait until everything appended so far is exported, or the disk refused it."""
         if self._task is None or self._task.done():
             return
         with suppress(errors.StorageError):
@@ -100,12 +104,12 @@ class Exporter:
         await waiter
 
     def rewrite(self) -> None:
-        """Begin again where the export says, which has lost something."""
+        """Restart from where the export says after it lost data."""
         self._begun = False
         self._more.set()
 
     async def close(self) -> None:
-        """Export what is left, as far as the disk takes it, and keep the cursor."""
+        """Export the rest, if the disk accepts it, and store the cursor."""
         if self._task is None:
             return
         await self.flush()
@@ -143,7 +147,9 @@ class Exporter:
                 await self._clock.sleep(RETRY_SECONDS)
 
     async def _begin(self) -> None:
-        """Go to the cursor, or to the beginning where something is gone: what is there is not written again."""
+        """Start at the cursor, or at the beginning if the export lacks a chat. What is already written is
+        not repeated.
+        """
         own = await self._export.cursor()
         self._log_has_cursor = own is None
         self._at = await self._event_log.cursor(self._export.name) if own is None else own
@@ -159,7 +165,7 @@ class Exporter:
         self._begun = True
 
     async def _gone(self) -> bool:
-        """True where it has nothing of a chat that comes to something."""
+        """Return True if it has nothing of a chat that should have something."""
         for chat in await self._export.missing(await self._event_log.chats()):
             for event in await self._event_log.read(chat, pending=False):
                 if await self._export.take(1, event):
@@ -167,7 +173,7 @@ class Exporter:
         return False
 
     async def _step(self) -> bool:
-        """Take some events; False where there are none."""
+        """Export a batch of events; return False if there are none."""
         found = await self._event_log.after(self._at, BATCH)
         for n, event in found:
             await self._export.take(n, event)
@@ -178,7 +184,7 @@ class Exporter:
         return bool(found)
 
     async def _rest(self) -> None:
-        """Wait for more, or until what was written is to be brought to disk."""
+        """Wait for more events, or for the next fsync."""
         left = self._keep_at - self._clock.monotonic() if self._at != self._kept else None
         with suppress(TimeoutError):
             async with asyncio.timeout(left):

@@ -1,4 +1,6 @@
-"""`FallbackModel`: a model that has others behind it (`llm.fallback`), which answer in turn where it is busy, gone or declines."""
+"""`FallbackModel`: a model with fallbacks (`llm.fallback`), which answer if it is overloaded, unavailable or
+refuses.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +17,22 @@ from bot.telemetry import context
 from bot.words import say, sentence
 
 AWAY_SECONDS = 300.0
-"""For so long the first is not asked again: after a refusal in that chat, else in all."""
+"""Seconds during which the primary is not tried again: in that chat after a refusal, in all chats after
+other failures.
+"""
 GONE = (*AWAY, errors.ModelUnknown, errors.ProviderBusy)
-"""Failures of the first that are none of another one. What is wrong with a request is told to who made it."""
+"""Failures of the primary that a fallback may not have. An invalid request is reported to its caller instead."""
 DECLINED = "it declined"
 
 
 Fallback = tuple[Model, str | None]
-"""A model that stands in, and its name; None: that of the one that was asked, which another provider has too."""
+"""A fallback and its model name. None: the same name as was asked for, at another provider."""
 
 
 class FallbackModel(ModelWrapper):
-    """Try the models in order. One that answered in place of the first is tried first for five minutes; if all fail, the first error is raised."""
+    """Tries models in order. A fallback that answered is tried first for five minutes. If all fail, the
+    first error is raised.
+    """
 
     def __init__(
         self, first: Model, others: Sequence[Fallback], *, clock: Clock, log: Log, operators: OperatorNotices
@@ -38,7 +44,7 @@ class FallbackModel(ModelWrapper):
         self._log = log
         self._operators = operators
         self._absent: dict[tuple[str, ChatKey | None], tuple[float, str]] = {}
-        """Until when models are not asked, and why; of one chat or of all."""
+        """When and why models were skipped, for one chat or for all."""
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
         order = [self._first, *self._others]
@@ -50,7 +56,7 @@ class FallbackModel(ModelWrapper):
         refusal: ModelReply | None = None
         shown = False
         for one in order:
-            # As after any failure: what was shown stays, and of what comes in its place there is the whole alone.
+            # As after any failure: the preview stays as it is, and the new answer is shown only when complete.
             preview = not shown
             async with aclosing(self._asked(one, request, failed)) as answer:
                 async for item in answer:
@@ -72,7 +78,7 @@ class FallbackModel(ModelWrapper):
     async def _asked(
         self, one: Fallback, request: ModelRequest, failed: list[errors.ModelError]
     ) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
-        """The answer of one of them; nothing where it failed."""
+        """Yield the answer of one model; nothing if it failed."""
         own = one is self._first
         try:
             asked = request if own else _for_another(request, one[1])
@@ -93,14 +99,16 @@ class FallbackModel(ModelWrapper):
         self._absent[model, chat] = self._clock.monotonic() + AWAY_SECONDS, cause
 
     def _absence(self, model: str) -> str:
-        """Why the first is not asked now; "" where it is."""
+        """Return why the primary is skipped now; "" if it is not."""
         now = self._clock.monotonic()
         self._absent = {key: one for key, one in self._absent.items() if one[0] > now}
         keys = ((model, None), (model, context.current().chat_key))
         return next((self._absent[key][1] for key in keys if key in self._absent), "")
 
     def _stood_in(self, request: ModelRequest, reply: ModelReply) -> ModelReply:
-        """Its answer, without what it thought, which no other model reads; people are told whose it is."""
+        """Return the fallback's answer without its thinking, which no other model can read. The person is
+        told which model answered.
+        """
         cause, who = self._absence(request.model), {"model": reply.model, "first": request.model}
         told = f"{reply.model} answered instead of {request.model}: {cause}"
         self._log.write("model", told, level="warn", model=reply.model, before=request.model)
@@ -111,10 +119,10 @@ class FallbackModel(ModelWrapper):
 
 
 class ProviderFallbacks(ModelWrapper):
-    """A model for which the provider may answer with another of its own where it refuses (`llm.providerFallbacks`)."""
+    """A model for which the provider may substitute another of its own on a refusal (`llm.providerFallbacks`)."""
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
-        """As `contracts.model.Model`."""
+        """See `contracts.model.Model`."""
         allowed = request if request.summarize is not None else replace(request, provider_fallbacks=True)
         async with aclosing(self._model.stream(allowed)) as stream:
             async for event in stream:
@@ -122,7 +130,7 @@ class ProviderFallbacks(ModelWrapper):
 
 
 def _of_another(request: ModelRequest, reply: ModelReply) -> ModelReply:
-    """The answer; that of another model without what it thought, and with whose it is."""
+    """Return the answer; that of another model without thinking and with the model's name."""
     if reply.model.startswith(request.model):
         return reply
     content = [block for block in reply.content if block.get("type") not in blocks.THINKING]
@@ -131,6 +139,6 @@ def _of_another(request: ModelRequest, reply: ModelReply) -> ModelReply:
 
 
 def _for_another(request: ModelRequest, name: str | None) -> ModelRequest:
-    """The request without what only the model or the account can read that made it: thoughts, and a summary of the provider's."""
+    """Return the request without what only its author can read: thinking, and the provider's summaries."""
     messages = [memory.in_plain_words(one) for one in blocks.without_thinking(request.messages)]
     return replace(request, model=name or request.model, messages=messages)

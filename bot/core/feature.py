@@ -1,4 +1,4 @@
-"""The door of features: what one may hook into, and what it is given. The core imports none of them."""
+"""The feature API: hooks that a feature may fill, and the services it is given. The core imports no feature."""
 
 from __future__ import annotations
 
@@ -45,33 +45,33 @@ from bot.tools.registry import Registry
 
 PACKAGE = "bot.features"
 GROUP = "shipmate.features"
-"""The entry points of features that others ship."""
+"""Entry point group of third-party features."""
 
 UNKNOWN = ""
-"""The name of the command that answers those which nobody knows."""
+"""The command that handles unknown commands."""
 Settle = Callable[[Question, Verdict], Awaitable[Sequence[Fact] | None]]
-"""Carries out a verdict; the facts of it, None where it does not hold any more."""
+"""Carries out a verdict. Returns its facts, or None if the question is no longer open."""
 
 WrapReply = Callable[[Chat, Reply, Registry], Reply]
-"""Stands around what the turn of a chat says. Called in the task of each turn."""
+"""Wraps the reply of a turn. Called in the turn's task."""
 
 WrapCall = Callable[[CallWrapper, Registry], CallWrapper]
-"""Stands around each tool call, and what decides whether it runs."""
+"""Wraps each tool call, outside the permission check."""
 
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """Services of the core for features. `operators` are those of now; `suspended` frees the turn's place among those that run, for a
-    block in which it waits for a person; `settle` carries out what is decided about a question, whatever its subject.
-    `models` gives those of a chat, with what was chosen for it. `settled` gives the part of words that go on which cannot become a secret. `compact` makes the history of a chat smaller, as a command
-    asks for it.
+    """What features may use. `operators` is the live collection. `suspended` releases the turn's slot while
+    it waits for a person. `settle` carries out a verdict on a question of any subject. `models` returns
+    the models chosen for a chat. `settled` returns the part of an unfinished text that cannot be the
+    beginning of a secret. `compact` compacts a chat's history for a command.
     """
 
     configuration: config.Settings
     name: str
     models: Callable[[ChatKey], ModelDeps]
     servers: Callable[[], Mapping[str, str]]
-    """The MCP servers with their states, for operators."""
+    """States of the MCP servers, for operators."""
     chats: Chats
     event_log: EventLog
     channels: Mapping[str, Channel]
@@ -90,9 +90,9 @@ class Runtime:
     live: LiveMessages
     limits: RateLimiter
     settings: Mapping[str, ChannelSettings]
-    """Those of the channels."""
+    """Settings of the channels."""
     slots: int
-    """Limit of turns that run at once."""
+    """Max turns that run at once."""
     redact: Redact
     settled: Redact
     boot: str
@@ -107,8 +107,8 @@ class Runtime:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The outcome of a command or a turn: words for its person, "" for none, and facts. These and its end are one transaction, so that
-    a command is never carried out twice.
+    """The result of a command or of a turn's end: text for the person ("" for none) and facts. They are
+    appended in one transaction with the end, so that a command never runs twice.
     """
 
     say: str = ""
@@ -118,8 +118,8 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command of people. One that is `queued` changes the conversation: it waits for what runs, but for one that `tells` something
-    where it has no arguments.
+    """A chat command. A `queued` command changes the conversation, so it waits for the running turn; one
+    that `tells` does not wait if it has no arguments.
     """
 
     run: Callable[[Inbound], Awaitable[Done]]
@@ -128,7 +128,7 @@ class Command:
 
     @classmethod
     def saying(cls, words: Callable[[Inbound], Awaitable[str]]) -> Command:
-        """A command that answers, and changes no conversation."""
+        """Make a command that answers and changes nothing."""
 
         async def run(inbound: Inbound) -> Done:
             return Done(await words(inbound))
@@ -137,12 +137,12 @@ class Command:
 
 
 class WorkWatch(ToolWatch, TaskEvents, Protocol):
-    """Is told what turns have at work."""
+    """Receives the progress of tools and tasks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Display:
-    """Shows turns while they run. `begin` is called in the task of each; `preview` shows an answer that is being written."""
+    """Shows running turns. `begin` is called in each turn's task; `preview` shows an answer while it is written."""
 
     begin: Callable[[Turn], object]
     preview: Callable[[Chat, Inbound, Callable[[], str]], object]
@@ -152,57 +152,61 @@ class Display:
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """The additions of a feature. `signals` are commands for kinds of inbounds that are no messages."""
+    """What a feature adds. `signals` are handlers of inbounds that are not messages."""
 
     commands: Mapping[str, Command] = field(default_factory=dict)
     signals: Mapping[str, Command] = field(default_factory=dict)
     approvals: Approvals | None = None
-    """Asks people before a call that a rule wants asked; without one such calls are denied."""
+    """Asks people before a call for which a rule requires it. Without an approver such calls are denied."""
     settles: Mapping[str, Settle] = field(default_factory=dict)
-    """Carry out what somebody has decided about a question of a subject."""
+    """Carries out verdicts, by subject of the question."""
     serves: Sequence[Callable[[], Coroutine[Any, Any, None]]] = ()
     """Loops that run while the gateway serves."""
     questions: Callable[[ChatKey, UserRef], list[OpenQuestion]] | None = None
-    """The open questions of a chat, as a person sees them who opens it."""
+    """Returns the open questions of a chat as seen by one person."""
     display: Display | None = None
     outcomes: Mapping[str, Callable[[Question], str]] = field(default_factory=dict)
-    """The words below a question of a subject once it is decided."""
+    """Returns the text below a decided question, by subject."""
     ports: Mapping[str, Any] = field(default_factory=dict)
-    """Services for tools, by the name of its field in the agent's services."""
+    """Services for tools, by field name of the agent's services."""
     periodic: Sequence[PeriodicJob] = ()
-    """Jobs that run at intervals, while the channels do."""
+    """Jobs that run at intervals while the channels run."""
     turn_ends: Callable[[Turn, TurnEndState], Done] | None = None
-    """Facts and words that go with the end of a turn; buttons stand below the notice that ends it, if there is one."""
+    """Returns facts and text for the end of a turn; buttons are shown below the notice that ends it, if
+    there is one.
+    """
     before_intake: Callable[[Inbound], Awaitable[Sequence[Inbound]]] | None = None
-    """Inbounds to take in for one that somebody may send: itself as it is meant, with more; () where it is not for the bot."""
+    """Returns the inbounds to accept in place of one from an admitted person: itself, corrected or with
+    others; () if it is not addressed to the bot.
+    """
     before_turn: Callable[[Chat, Inbound], Awaitable[Sequence[Quoted]]] | None = None
-    """Messages that the model sees beside the first one of a turn."""
+    """Returns messages that the model sees beside the first message of a turn."""
     hears_all: Callable[[ChatKey], Awaitable[bool]] | None = None
-    """True where every message of a chat is for the bot."""
+    """Returns True if every message of a chat is addressed to the bot."""
     home: Mapping[int, Callable[[Inbound], Awaitable[HomeSection]]] = field(default_factory=dict)
-    """Parts of the page that a person opens to see what the bot does for them, by their position; those of one title are one."""
+    """Sections of the home page, by position; sections with one title are merged."""
     wrap_reply: WrapReply | None = None
     wrap_call: WrapCall | None = None
     wrap_model: Callable[[Model], Model] | None = None
-    """Stands around each model of the provider, below all that chooses between them."""
+    """Wraps each provider model, below fallbacks."""
     close: Callable[[], Awaitable[None]] | None = None
-    """Called when nothing of the core runs any more."""
+    """Called after the core has stopped."""
     exports: Sequence[Exporter] = ()
-    """Exports of the log, which are kept up to date while the gateway runs."""
+    """Exports of the log, kept up to date while the gateway runs."""
     asks: Questions | None = None
-    """Asks the person of a turn what a tool wants to know; without one nobody is asked."""
+    """Asks the turn's person what a tool wants to know. Without it nobody is asked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """A folder of `bot.features`, or a package with an entry point, exports one as `FEATURE`."""
+    """A feature: the `FEATURE` of a folder in `bot.features`, or of a package with an entry point."""
 
     name: str
     build: Callable[[Runtime], Hooks]
 
 
 class NobodyAnswers:
-    """`contracts.questions.Questions` where no feature asks."""
+    """`contracts.questions.Questions` without a feature that asks."""
 
     async def ask(self, question: ToolQuestion) -> Answer:
         del question
@@ -210,7 +214,7 @@ class NobodyAnswers:
 
 
 class Door:
-    """All that features have added."""
+    """The hooks of all features."""
 
     def __init__(self) -> None:
         self.commands: dict[str, Command] = {}
@@ -231,7 +235,7 @@ class Door:
         self._questions: list[Callable[[ChatKey, UserRef], list[OpenQuestion]]] = []
 
     def open(self, features: Iterable[Feature], runtime: Runtime) -> None:
-        """Let these in. Raises `errors.ConfigError` where two claim one name."""
+        """Register these features. Raises `errors.ConfigError` if two claim one name."""
         for feature in features:
             hooks = feature.build(runtime)
             mine: dict[str, Any]
@@ -259,59 +263,59 @@ class Door:
             self._questions += [hooks.questions] if hooks.questions is not None else []
 
     def wrapped(self, chat: Chat, reply: Reply, registry: Registry) -> Reply:
-        """A turn's way back to its chat, with what features put around it."""
+        """Return a turn's reply, wrapped by features."""
         for wrap in self._wraps:
             reply = wrap(chat, reply, registry)
         return reply
 
     def model(self, model: Model) -> Model:
-        """A model with what features put around it."""
+        """Return a model, wrapped by features."""
         for wrap in [one.wrap_model for one in self._hooks if one.wrap_model is not None]:
             model = wrap(model)
         return model
 
     async def close(self) -> None:
-        """Let features end what they do."""
+        """Close all features."""
         for close in [one.close for one in self._hooks if one.close is not None]:
             await close()
 
     def around_calls(self, call: CallWrapper, registry: Registry) -> CallWrapper:
-        """Wrap each tool call: this wrapper, with those of features around it."""
+        """Return the wrapper of each tool call, wrapped by features."""
         for wrap in self._call_wraps:
             call = wrap(call, registry)
         return call
 
     def command(self, inbound: Inbound) -> Command | None:
-        """The command that an inbound is; None where it is a message, or one that nobody knows."""
+        """Return the command of an inbound; None for a message or an unknown signal."""
         if inbound.command is not None:
             return self.commands.get(inbound.command.name) or self.commands.get(UNKNOWN)
         return self.signals.get(inbound.kind)
 
     def needs_turn(self, inbound: Inbound) -> bool:
-        """True for a message, and for a command that waits for what runs."""
+        """Return True for a message, and for a command that waits for the running turn."""
         if inbound.command is None:
             return inbound.kind == "message"
         command = self.command(inbound)
         return command is not None and command.queued and bool(inbound.args or not command.tells)
 
     def turn_ends(self, turn: Turn, state: TurnEndState) -> list[Done]:
-        """All that is so and said with the end of a turn."""
+        """Return the facts and texts for a turn's end."""
         return [one.turn_ends(turn, state) for one in self._hooks if one.turn_ends is not None]
 
     async def before_intake(self, inbound: Inbound) -> Sequence[Inbound]:
-        """Inbounds to take in for one; () where it is not for the bot."""
+        """Return the inbounds to accept in place of one; () if it is not addressed to the bot."""
         found: Sequence[Inbound] = (inbound,)
         for before in [one.before_intake for one in self._hooks if one.before_intake is not None]:
             found = [more for one in found for more in await before(one)]
         return found
 
     async def before_turn(self, chat: Chat, inbound: Inbound) -> list[Quoted]:
-        """Messages that the model sees beside the first one of a turn."""
+        """Return messages that the model sees beside the first message of a turn."""
         hooks = [one.before_turn for one in self._hooks if one.before_turn is not None]
         return [quoted for before in hooks for quoted in await before(chat, inbound)]
 
     async def home(self, opened: Inbound) -> tuple[HomeSection, ...]:
-        """The page that a person opens."""
+        """Return the home page of a person."""
         page = dict[str, tuple[str, ...]]()
         parts = [part for one in self._hooks for part in one.home.items()]
         for _, make in sorted(parts, key=lambda part: part[0]):
@@ -320,15 +324,15 @@ class Door:
         return tuple(HomeSection(title, lines) for title, lines in page.items() if lines)
 
     async def hears_all(self, chat: ChatKey) -> bool:
-        """True where every message of a chat is for the bot."""
+        """Return True if every message of a chat is addressed to the bot."""
         return any([await one.hears_all(chat) for one in self._hooks if one.hears_all is not None])
 
     def questions(self, chat: ChatKey, person: UserRef) -> list[OpenQuestion]:
-        """The open questions of a chat, as a person sees them who opens it."""
+        """Return the open questions of a chat as seen by one person."""
         return [one for asked in self._questions for one in asked(chat, person)]
 
     async def settle(self, question: Question, verdict: Verdict) -> Sequence[Fact] | None:
-        """Carry out what is decided about a question (`Settle`), by the first who has decided."""
+        """Carry out a verdict (`Settle`). The first verdict counts; later ones get None."""
         settle = self._settles.get(question.record.asked.subject)
         if question.verdict is not None or question.id in self._settling:
             return None
@@ -338,17 +342,17 @@ class Door:
         try:
             return await settle(question, verdict)
         finally:
-            # Its facts are appended before anything else runs.
+            # Its facts are appended before any other task runs.
             self._settling.discard(question.id)
 
     def outcome(self, question: Question) -> str:
-        """The words below a question that is decided."""
+        """Return the text below a decided question."""
         words = self._outcomes.get(question.record.asked.subject)
         return "" if words is None else words(question)
 
 
 def found() -> list[Feature]:
-    """Every feature, those of this package first, by name."""
+    """Return all features, those of this package first, by name."""
     package = importlib.import_module(PACKAGE)
     modules = sorted(one.name for one in pkgutil.iter_modules(package.__path__) if one.ispkg)
     own = [getattr(importlib.import_module(f"{PACKAGE}.{name}"), "FEATURE", None) for name in modules]

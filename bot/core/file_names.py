@@ -1,4 +1,4 @@
-"""File names of conversations: any string is a safe name, and two strings never share one."""
+"""File names of conversations: any text maps to a safe name, and no two texts share one."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ _ESCAPE = re.compile(rb"%([0-9A-F]{2})")
 
 
 def encode(text: ChatKey | str) -> str:
-    """A file name for a conversation, or for any other text. Every byte outside `A-Z a-z 0-9 _ -` as %XX; over 200 bytes the first 120, `~`, 16 hex digits of SHA-256.
+    """Return a file name for any text: bytes outside `A-Z a-z 0-9 _ -` become %XX; over 200 bytes, the first
+    120, `~` and 16 hex digits of the SHA-256.
 
-    A name holds neither `.` nor `/`, so nothing that is put behind it can be mistaken for a part of it.
+    A name contains neither `.` nor `/`, so a suffix cannot be confused with it.
     """
     return _encoded(str(text))
 
@@ -34,7 +35,7 @@ def _encoded(text: str) -> str:
 
 
 def decode(name: str) -> str | None:
-    """The text of a name, as that of a chatKey; None where it is hashed, or no name of ours."""
+    """Return the text of a name; None if it is hashed or not ours."""
     if _PLAIN.fullmatch(name) is None:
         return None
     raw = _ESCAPE.sub(lambda found: bytes([int(found[1], 16)]), name.encode("ascii"))
@@ -46,5 +47,5 @@ def decode(name: str) -> str | None:
 
 
 def is_hashed(name: str) -> bool:
-    """True if a name is one of those that do not tell their chatKey. No chatKey is of that form, which has no colon."""
+    """Return True if a name is hashed. No chatKey looks like that, since each has a colon."""
     return _HASHED.fullmatch(name) is not None

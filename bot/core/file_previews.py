@@ -1,4 +1,4 @@
-"""Shows the model the beginnings of files that a person sent: a row each, as words of others."""
+"""Shows the model the beginnings of attached files, a row each, marked as other people's words."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ NOTE = (
 
 
 def tag(files: Iterable[tuple[Attachment, SeenFile]], nonce: str) -> tags.Tag:
-    """The tag of those that were read, or are shown behind it."""
+    """Return the tag that lists the files that were read or are shown."""
     rows = [_row(*one) for one in files if one[1].read]
     return tags.Tag(tags.FILES, tags.lines(rows), NOTE, nonce)
 
 
 def pointers(message: Message) -> Iterator[tuple[str, int]]:
-    """The artifacts that a message names so, with their lines."""
+    """Return the artifact ids that such a tag names, with their lines."""
     for told in tags.of(message):
         for row in told.rows if told is not None and told.name == tags.FILES and told.note == NOTE else ():
             artifact = row.get("artifact")

@@ -1,4 +1,4 @@
-"""The words about files that people sent and that were not read."""
+"""Sentences for people about attached files that were not read."""
 
 from __future__ import annotations
 
@@ -11,17 +11,15 @@ from bot.words import paragraph, say
 
 GONE = SeenFile(why=errors.FileGone.why, code="gone")
 REFUSED = SeenFile(why="memory was short", refused=True, code="memory")
-"""A file of a message of which nothing was fetched."""
+"""A file that was not fetched because memory was short."""
 UNSEEN = SeenFile(why="the provider refuses it", code="unseen")
 UNSEEN_BY_MODEL = SeenFile(why="the model sees no files", code="blind")
 NAMED = 10
-"""So many of them are named: an album has no more."""
+"""Max names in a sentence; an album has no more."""
 
 
 def unseen(attachments: Sequence[Attachment], *, full: bool, log: Log) -> str:
-    """The sentence about files that were not looked at; "" where nothing came along. While memory is `full`, none is
-    taken.
-    """
+    """Return the sentence about files that were not read at all; "" if there are none. `full`: memory is short."""
     if attachments and full:
         log.write("memory", "memory is short: files were refused", level="warn", files=len(attachments))
         return say("files.no_room")
@@ -29,7 +27,7 @@ def unseen(attachments: Sequence[Attachment], *, full: bool, log: Log) -> str:
 
 
 def unread(attachments: Sequence[Attachment], seen: Sequence[SeenFile]) -> str:
-    """The sentence about the files of a message that were not read; "" where all were, or nothing came along."""
+    """Return the sentence about the unread files of a message; "" if all were read."""
     if any(one.refused for one in seen):
         return say("files.no_room")
     both = list(zip(attachments, seen, strict=True))
@@ -42,12 +40,12 @@ def unread(attachments: Sequence[Attachment], seen: Sequence[SeenFile]) -> str:
 
 
 def below(files: Iterable[tuple[Sequence[Attachment], Sequence[SeenFile]]]) -> str:
-    """The sentences about files of several messages."""
+    """Return the sentences about files of several messages."""
     return "\n".join(filter(None, (unread(attachments, seen) for attachments, seen in files)))
 
 
 def cannot_open(attachments: Sequence[Attachment]) -> str:
-    """A line that names them, but for voice notes, for which there is another; "" where nothing came along."""
+    """Return a line that names the files, except voice notes, which have a line of their own; "" if there are none."""
     if not attachments:
         return ""
     kinds: dict[str, list[str]] = {}
@@ -71,14 +69,14 @@ def _named(attachment: Attachment) -> str:
 
 
 def _reason(seen: SeenFile) -> str:
-    """The reason why a file was not read, for people."""
+    """Return for people why a file was not read."""
     if not seen.code:
         return seen.why
     return say(f"files.why_{seen.code}", count=seen.limit, size=size_in_words(seen.limit))
 
 
 def size_in_words(size: int) -> str:
-    """A number of bytes for people."""
+    """Return a size in bytes for people."""
     if size < 1_000:
         return f"{size} bytes"
     return f"{size / 1_000_000:.3g} MB" if size >= 1_000_000 else f"{size / 1_000:.3g} kB"

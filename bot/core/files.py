@@ -1,4 +1,4 @@
-"""Reading instruction files, with what they include, and never what is nobody's business."""
+"""Reads instruction files with their includes, and never a hidden path."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from bot.instruction_files import HASHED, INCLUDE, LARGEST, prose
 from bot.vetting import NotVetted, Vetting
 
 FILE_LIMIT = LARGEST
-"""Bytes of one file that are used; instructions are prose, not a data set."""
+"""Max bytes used of one file."""
 TOTAL_LIMIT = 512 * 1024
-"""The same of one file with all that it includes."""
+"""Max bytes used of a file with all of its includes."""
 DEPTH = 5
 NO_TEXT = 20
-"""A file is no text if at least one character of so many cannot be read."""
+"""A file is binary if more than one in so many characters cannot be decoded."""
 FEW = 10
-"""Characters that may be so in any case."""
+"""Undecodable characters that are always tolerated."""
 _FENCE = re.compile(r" {0,3}(?:```|~~~)")
 
 
 class Unreadable(errors.ShipmateError):
-    """A file that is there and cannot be used."""
+    """The file exists but cannot be used."""
 
 
 class _Missing(Exception):
-    """There is none."""
+    """The file does not exist."""
 
 
 def read(path: Path, name: Path, vetting: Vetting) -> tuple[str, bool] | None:
-    """The text of a file, given by its resolved path, and whether that is all of it; None where there is none. Under its `name`
-    it has to hold. Blocking. Raises `Unreadable`.
+    """Return the text of a file by its resolved path, and whether it is complete; None if it does not exist.
+    `vetting` decides by its `name` whether it may be used. Blocking. Raises `Unreadable`.
     """
     try:
         raw = vetting.read(name, lambda: _raw(path))
@@ -54,18 +54,18 @@ def read(path: Path, name: Path, vetting: Vetting) -> tuple[str, bool] | None:
 
 
 def _beginning(raw: bytes, most: int) -> bytes:
-    """So many bytes of a text at the most: whole lines, else whole characters."""
+    """Return at most `most` bytes of a text: whole lines if possible, else whole characters."""
     cut = raw[:most]
     return raw if len(raw) <= most else cut[: cut.rfind(b"\n") + 1] or cut.decode(errors="ignore").encode()
 
 
 def _raw(path: Path) -> tuple[bytes, int]:
-    """Return the content of a file, and the time at which it was saved."""
+    """Return the content of a file and its modification time."""
     try:
         if not stat.S_ISREG(os.lstat(path).st_mode):
             raise Unreadable("it is no file")
         with open(path, "rb", opener=_opener) as file:
-            # As much as tells it from another one.
+            # The hash needs only enough characters to be distinct.
             return file.read(HASHED), os.fstat(file.fileno()).st_mtime_ns
     except (FileNotFoundError, NotADirectoryError):
         raise _Missing from None
@@ -79,7 +79,7 @@ def _opener(path: str, flags: int) -> int:
 
 @dataclass(slots=True)
 class Including:
-    """One file with its includes: what is open above the one being read, and how much more may be read."""
+    """Reads one file with its includes; tracks the include chain and the bytes left."""
 
     root: Path
     log: Log
@@ -87,11 +87,12 @@ class Including:
     opened: list[Path] = field(default_factory=list)
     left: int = TOTAL_LIMIT
     cut: list[str] = field(default_factory=list)
-    """The names of files that are too large: their beginnings are used."""
+    """Names of files that were too large and are used up to a limit."""
 
     def text(self, path: Path, name: Path) -> str | None:
-        """The text of a file, each `@include path` line replaced by that file; `name` is the path before links are resolved.
-        Blocking. Raises `Unreadable` for the file itself; an include that cannot be used is logged and left out.
+        """Return the text of a file with each `@include path` line replaced by that file. `name` is the path
+        before symlinks are resolved. Blocking. Raises `Unreadable` for the file itself; an unusable
+        include is logged and left out.
         """
         found = read(path, name, self.vetting)
         if found is None:
@@ -147,13 +148,15 @@ class Including:
         return words
 
     def _folder(self, by: Path) -> Path:
-        """Return the folder at which a file's paths begin: its own if that is in the project, else the project's root."""
+        """Return the folder to which a file's includes are relative: its own if that is in the project, else
+        the project's root.
+        """
         folder = by.parent.resolve()
         return self.root if hidden(self.root, folder) else folder
 
 
 def must_read(root: Path, path: Path, log: Log, vetting: Vetting) -> str:
-    """The text of a file of the project, with its includes. Blocking. Raises `Unreadable`, also where there is none."""
+    """Return the text of a project file with its includes. Blocking. Raises `Unreadable`, also if it does not exist."""
     real_root, real = root.resolve(), path.resolve()
     if hidden(real_root, real):
         raise Unreadable("it is outside of the project, or in a place that instructions may not show")

@@ -1,7 +1,8 @@
-"""Fitting a turn's requests into the model's window: before each request what is due, and what is smaller where the provider refuses one.
+"""Fits a turn's requests into the model's window: by masking and limits before a request, by shrinking after
+a refusal.
 
-Each try is strictly smaller than the one before, and the tries end: the history is halved three times at the most, then it is cleared and
-the person is told. A time-out or a rate limit is no overflow.
+Each retry is strictly smaller than the last: the history is halved at most three times, then cleared, and the
+person is told. Time-outs and rate limits are not overflows.
 """
 
 from __future__ import annotations
@@ -26,26 +27,28 @@ from bot.llm import body
 from bot.words import say
 
 MOST_HALVINGS = 3
-"""Limit of halvings of the history in one turn, before it is cleared."""
+"""Max halvings of the history per turn before it is cleared."""
 SHORT_RESULT = 500
 """Min characters to which a tool result is shortened."""
 MOST_LOWERED = 2
-"""Limit of tries with less output before the prompt is made smaller: a provider may refuse any size."""
+"""Max retries with less output before the prompt is shrunk, since a provider may reject any size."""
 MIN_OUTPUT_TOKENS = 256
 OUTPUT_MARGIN = 64
-"""Tokens by which the provider's own count may differ between two calls."""
+"""Tokens by which the provider's count may differ between two calls."""
 LARGE_TURN = 2_000
-"""Min estimated tokens of a turn that is taken to be what does not fit."""
+"""Min estimated tokens for a turn to be taken as the cause of an overflow."""
 MISJUDGED = 3.0
-"""Max factor by which the provider's count may differ from our estimate and still say something about its parts."""
+"""Max ratio of the provider's count to our estimate for the count to be used."""
 COLD_AFTER = 300.0
-"""Seconds from the start of a request after which the provider's cache of it has surely expired."""
+"""Seconds after a request's start until the provider's cache has certainly expired."""
 COLD_HIDES = 2_000
-"""Min tokens that masks hide in a cold chat. They cost nothing there, but each changes the front of every request."""
+"""Min tokens that masking must hide in a cold chat. It costs nothing there, but each change rewrites the
+prefix of later requests.
+"""
 WARM = 3
-"""The threshold of a warm chat in multiples of that of a cold one: there masks cost a rewrite of what stands behind them."""
+"""Masking threshold of a warm chat in multiples of a cold one's, since there it rewrites the cached prefix."""
 WARM_HIDES = 0.5
-"""Min part of what is shown that masks hide in a warm chat to be worth that."""
+"""Min share of the view that masking must hide in a warm chat."""
 _BAD = frozenset({"overflow", "thinking", "summary_refused"})
 
 
@@ -53,11 +56,11 @@ Change: TypeAlias = events.Cut | events.Masked | events.Injected | events.Framed
 
 
 class Withdrawn(errors.ShipmateError):
-    """A turn that would make every later one fail, were it kept in the history."""
+    """The turn must leave the history, because with it every later turn would fail."""
 
 
 class HistoryCleared(Withdrawn):
-    """The history did not fit even after three tries with less of it, and was set aside."""
+    """The history did not fit even after three halvings and was cleared."""
 
     @property
     def person(self) -> str:
@@ -65,7 +68,7 @@ class HistoryCleared(Withdrawn):
 
 
 class TurnTooLarge(Withdrawn):
-    """The current turn alone does not fit. The history stays."""
+    """The current turn alone does not fit. The history is kept."""
 
     @property
     def person(self) -> str:
@@ -73,7 +76,7 @@ class TurnTooLarge(Withdrawn):
 
 
 class PromptFillsWindow(TurnTooLarge):
-    """It does not fit because the prompt and the tools alone fill most of the window."""
+    """The prompt and the tools alone fill most of the window."""
 
     @property
     def person(self) -> str:
@@ -81,7 +84,7 @@ class PromptFillsWindow(TurnTooLarge):
 
 
 class ModelGone(errors.ShipmateError):
-    """The model that was chosen for the chat is not there any more: from now on the default one answers."""
+    """The model chosen for the chat no longer exists; the default model answers from now on."""
 
     def __init__(self, chosen: str, default: str) -> None:
         super().__init__(f"the provider has no {chosen}")
@@ -94,7 +97,7 @@ class ModelGone(errors.ShipmateError):
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The part of a request before its messages. `forms` are the definitions of all tools, and shorter forms of them."""
+    """The part of a request before its messages. `forms` are all tool definitions and shorter forms of them."""
 
     frozen: Frozen
     system: Sequence[Json]
@@ -102,7 +105,7 @@ class Frame:
 
 
 class Fit:
-    """Makes the requests of one turn, and changes the view where they do not fit."""
+    """Builds the requests of one turn, and shrinks the view if they do not fit."""
 
     def __init__(
         self,
@@ -118,12 +121,14 @@ class Fit:
         prefix: Sequence[Message] = (),
         purpose: str = "turn",
     ) -> None:
-        """`prefix` stands before the messages of the chat, and is never made smaller; `purpose` is what the operator's log says."""
+        """`prefix` precedes the chat's messages and is never shrunk. `purpose` is the request's label in the
+        operator's log.
+        """
         self.models = models
         self.chat = chat
         self.context = chat.context
         self.tools: tuple[Json, ...] = ()
-        """The definitions that requests have."""
+        """Tool definitions of the requests."""
         self.limits = limits
         self._ages = ages
         self._append = append
@@ -139,7 +144,7 @@ class Fit:
         self._unbound = False
 
     def budget(self) -> Budget:
-        """The limits of requests to the model that answers."""
+        """Return the token limits of the answering model."""
         return self.models.budget(self.limits.soft_tokens)
 
     def declared(self) -> Sequence[Json]:
@@ -152,7 +157,7 @@ class Fit:
     # ------------------------------------------------------------ before a request
 
     def begin(self, frame: Frame) -> None:
-        """Take the frame of the requests that follow, and mask old results where that is due."""
+        """Use this frame from now on, and mask old results if that is due."""
         self.take(frame)
         if self._framed():
             return  # what is old can wait: the front of the request has changed already
@@ -165,11 +170,11 @@ class Fit:
             self.mask_old("size", above=WARM * threshold, hides=WARM_HIDES * self.tokens())
 
     def take(self, frame: Frame) -> None:
-        """Let this stand before the messages; nothing in the view changes."""
+        """Use this frame without changing the view."""
         self._frame, self.tools = frame, self.models.declared(frame.forms)
 
     def _framed(self) -> bool:
-        """State what stands before the messages; True where that begins an epoch."""
+        """Append the frame if it changed; return True if that begins an epoch."""
         before, head = self.context.frame, self.context.head
         prefix = body.prefix_digest(self._frame.system, self.tools)
         now = events.Framed(self._frame.frozen, self.models.name, str(self.models.sent()), prefix)
@@ -182,13 +187,13 @@ class Fit:
             return False
         other = (before.model, before.manner) != (now.model, now.manner)
         if head is not None and condensed(head):
-            # A summary of the provider's was made for the prompt, the tools and the model before.
+            # A provider's summary is bound to the prompt, tools and model it was made with.
             self._append(events.Cut((), in_plain_words(head), "model_change" if other else "instructions"))
         self.apply(now, reason="model_change" if other else "instructions")
         return True
 
     def request(self) -> ModelRequest:
-        """The next request of the running turn."""
+        """Build the next request of the running turn."""
         context, running = self.context, self.context.running
         tail = continuation.tail(running) if running is not None else ()
         whole = view.render(
@@ -216,7 +221,9 @@ class Fit:
         return most if self._output is None else min(most, self._output)
 
     def more_room(self) -> bool:
-        """True if the next answer may be longer than the last; where the window itself has ended that, the prompt is made smaller."""
+        """Return True if the next output limit may be higher than the last. If the window itself was the
+        limit, the prompt is shrunk.
+        """
         running = self.context.running
         if running is None or running.last is None or not running.last.stop_reason:
             return False
@@ -227,12 +234,12 @@ class Fit:
     # ------------------------------------------------------------ after it
 
     def answered(self, request: ModelRequest, reply: ModelReply) -> None:
-        """Learn from an answer how its model counts, and that so much does fit."""
+        """Learn from an answer: the model's token ratio, and a size that fits."""
         self.models.learn(request, reply)
 
     def refused(self, request: ModelRequest, error: errors.ModelError) -> None:
-        """The provider has refused a request: make the next one such as it may take. Raises the error where that cannot help,
-        `TurnTooLarge` or `HistoryCleared` where nothing helps any more, `ModelGone` where it has not the model that was chosen.
+        """Shrink after a refusal. Raises the error if that cannot help, `TurnTooLarge` or `HistoryCleared`
+        if nothing is left to shrink, `ModelGone` if the chosen model does not exist.
         """
         if isinstance(error, errors.RequestInvalid | errors.SummaryUnavailable):
             if not self._without_what_is_bound(error):
@@ -266,7 +273,7 @@ class Fit:
         self._give_up(large=large, cause=error)
 
     def _without_what_is_bound(self, error: errors.ModelError) -> bool:
-        """Leave out what only the provider that made it takes, and only where it made it; False where nothing of that is left."""
+        """Drop content that only the provider that made it accepts; return False if there is none."""
         head, running, turn = self.context.head, self.context.running, self.chat.turn
         if isinstance(error, errors.ThinkingUnbound) and not self._unbound:
             self._unbound = True
@@ -278,7 +285,7 @@ class Fit:
             and (running is not None and turn is not None and turn.call is not None)
             and continuation.paused(running)
         ):
-            # It takes a paused answer only as it came, and only while it remembers it: it is asked to go on.
+            # The provider accepts a paused answer only unchanged and only for a while; afterwards it is asked to continue.
             content = blocks.sayable(running.entries[-1].message["content"]) or [continuation.UNFINISHED]
             self._append(events.Answered(turn.call, content, "pause_turn", continues=1))
         else:
@@ -286,7 +293,7 @@ class Fit:
         return True
 
     def _lower_output(self, asked: int, error: errors.OutputOverflow) -> bool:
-        """Ask for less output where input and output together were too much; False where that cannot help."""
+        """Lower the output limit if input plus output were too much; return False if that cannot help."""
         if error.limit is not None:
             fitting = min(error.limit, asked - 1)
         elif error.tokens is None or error.window is None:
@@ -300,7 +307,7 @@ class Fit:
         return True
 
     def _change(self, smaller: Smaller) -> bool:
-        """Try a change; True if the next request is strictly smaller for it."""
+        """Try a change; return True if the next request is strictly smaller."""
         before, change = self._size(), smaller(self)
         self._tries[smaller] += change is not None
         if change is not None:
@@ -316,11 +323,10 @@ class Fit:
         raise HistoryCleared from cause
 
     def _turn_is_too_large(self, request: ModelRequest, error: errors.ContextOverflow) -> bool:
-        """True if the request would not fit even without any history.
+        """Return True if the request would not fit even without history.
 
-        With the provider's own numbers the share of the current turn is scaled to them. Without numbers, or with
-        numbers that have nothing to do with our estimate, the turn is taken to be the cause where it is both large
-        and larger than the history.
+        With the provider's token count, the turn's share is scaled to it. Without a plausible count, the turn
+        is the cause if it is both large and larger than the history.
         """
         own = estimate.tokens([*self.context.older(), *self.context.current()])
         history = estimate.tokens(self.context.view())
@@ -335,7 +341,7 @@ class Fit:
     # ------------------------------------------------------------ changes of the view
 
     def mask_old(self, reason: str, *, above: float, hides: float = 0) -> bool:
-        """Mask old tool results where the view has more than so many tokens, if that `hides` so many of them."""
+        """Mask old tool results if the view has more than `above` tokens and masking hides at least `hides`."""
         if self.tokens() <= above:
             return False
         shown, results = self._shown(), self.masks()
@@ -346,12 +352,12 @@ class Fit:
         return True
 
     def masks(self) -> Mapping[str, str]:
-        """Words in place of old tool results, those of the running turn too."""
+        """Return replacement texts of old tool results, including the running turn's."""
         keep = self.limits.keep_observations
         return masking.masks(self._shown(), ages=self._ages, keep=keep, masked=self.context.masked)
 
     def apply(self, change: Change, *, reason: str = "overflow") -> None:
-        """Change the view, and tell the operator what it was."""
+        """Change the view and log what changed."""
         messages, before = len(self.context), self.tokens()
         self._append(change)
         kind, told = _TOLD[type(change)]
@@ -369,12 +375,12 @@ class Fit:
         )
 
     def tokens(self) -> int:
-        """Estimated tokens of the view with the frame."""
+        """Estimate the tokens of view and frame."""
         frame = self.models.estimator.frame(self.models.name, self._frame.system, self.tools)
         return frame + self.measure([*self._prefix, *self._shown()])
 
     def measure(self, messages: Sequence[Message]) -> int:
-        """Estimated tokens of messages."""
+        """Estimate the tokens of messages."""
         return self.models.estimator.messages(self.models.name, messages)
 
     def _size(self) -> float:
@@ -387,31 +393,31 @@ class Fit:
     # ------------------------------------------------------------ what can be smaller
 
     def mask_results(self) -> events.Masked | None:
-        """Old tool results."""
+        """Step: mask old tool results."""
         results = self.masks()
         return events.Masked(results, "overflow") if results else None
 
     def drop_injected(self) -> events.Injected | None:
-        """The older half of what was loaded, then all of it."""
+        """Step: drop the older half of the injected messages, then all."""
         count = len(self.context.older())
         return events.Injected(kept=0 if self._tries[drop_injected] else count // 2) if count else None
 
     def halve_history(self) -> events.Cut | None:
-        """The older half of the history, on borders of turns, or what stands for the part that went before: three times."""
+        """Step: drop the older half of the history on turn borders, or the head; at most three times."""
         dropped, head = self.context.oldest_half(), self.context.head
         if self._tries[halve_history] == MOST_HALVINGS or not (dropped or head):
             return None
         return events.Cut(tuple(dropped), head if dropped else None, "overflow")
 
     def shorten_results(self) -> events.Masked | None:
-        """The longest results of the running turn: to a quarter, to `SHORT_RESULT` in the end."""
+        """Step: shorten the longest results of the running turn, to a quarter and finally to `SHORT_RESULT`."""
         current = self.context.current()
         limit = SHORT_RESULT if self._tries[shorten_results] else blocks.longest_result(current) // 4
         results = blocks.shortened_results(current, max(SHORT_RESULT, limit))
         return events.Masked(results, "overflow") if results else None
 
     def fewer_tools(self) -> None:
-        """Definitions of tools, where the window has turned out to have no room for them."""
+        """Step: send shorter or fewer tool definitions, if the window is too small for them."""
         self.tools = self.models.declared(self._frame.forms)
 
 
@@ -419,7 +425,7 @@ Smaller = Callable[[Fit], Change | None]
 mask_results, drop_injected, halve_history = Fit.mask_results, Fit.drop_injected, Fit.halve_history
 shorten_results, fewer_tools = Fit.shorten_results, Fit.fewer_tools
 SMALLER: Sequence[Smaller] = (mask_results, drop_injected, halve_history, shorten_results, fewer_tools)
-"""Steps that make a request smaller, in the order in which they are tried."""
+"""Steps that shrink a request, in order."""
 _TOLD: Mapping[type[events.EventData], tuple[Literal["compaction", "masking", "injection"], str]] = {
     events.Cut: ("compaction", "history cut"),
     events.Masked: ("masking", "results masked"),

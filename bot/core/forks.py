@@ -1,8 +1,7 @@
-"""Forks: a question to the model about a conversation, asked behind the very bytes of that conversation.
+"""Forks: a side question to the model about a conversation, with the conversation's exact bytes as prefix.
 
-System, tools and messages are those of the chat's own next request, so that the provider's cache has read them before;
-one message is put behind. Nothing is executed and nothing is sent, whatever the answer asks for, and a fork is never
-compacted itself.
+System, tools and messages are those of the chat's next request, so the provider's cache holds them; one
+message is added. A fork runs no tool, sends nothing, and is never compacted.
 """
 
 from __future__ import annotations
@@ -24,17 +23,15 @@ from bot.core.models import ContextLimits, ModelDeps
 from bot.llm.wrapper import reply_of
 
 ANSWER_TOKENS = 8_192
-"""Most tokens of a fork's answer, whatever a turn's may have; a memory takes less, an analysis before a summary takes its
-part.
-"""
+"""Max tokens of a fork's answer; it is independent of a turn's limit."""
 MAX_RETRIES = 3
-"""Retries of a prompt that is too long, each without its oldest rounds."""
+"""Max retries of a prompt that is too long, each without its oldest rounds."""
 LARGER = 0.1
-"""Share of the excess that is dropped on top of it: the provider may count the rest a little higher."""
+"""Share of the excess that is dropped in addition, since the provider's count may be higher."""
 
 
 class ForkDeps(Protocol):
-    """Collaborators of forks: the model and its limits, the tools that requests have."""
+    """What forks need: the model with its limits, and the tool definitions of requests."""
 
     @property
     def models(self) -> ModelDeps: ...
@@ -50,15 +47,15 @@ class ForkDeps(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """The beginning of a chat's next request: `history` as it is shown, then the messages of the running turn."""
+    """The prefix of a chat's next request: `history` as shown, then the messages of the running turn."""
 
     system: Sequence[Json]
     history: Sequence[Message]
     current: Sequence[Message] = ()
     spent: Callable[[Usage, float | None], object] | None = None
-    """Hears the usage and the cost of the fork."""
+    """Called with the usage and cost of the fork."""
     exact: bool = True
-    """True if these are the bytes of the next request: a summary by the provider stands for those alone."""
+    """True if these are the exact bytes of the next request. The provider's own summaries require that."""
 
     @property
     def messages(self) -> list[Message]:
@@ -67,7 +64,7 @@ class Prefix:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A summary of a conversation; where the provider wrote it, with its `block`, which only that provider reads."""
+    """A summary of a conversation. `block` is set if the provider wrote it; only that provider can read it."""
 
     words: str
     block: Json | None = None
@@ -81,8 +78,10 @@ def request(
     directive: Message | None = None,
     summarize: str | None = None,
 ) -> ModelRequest:
-    """The request of a fork. Only what it shares with its chat carries breakpoints. Raises `errors.RequestInvalid`."""
-    # The provider's own summary is one of the chat's model.
+    """Build the request of a fork. Cache breakpoints are set only in the shared prefix. Raises
+    `errors.RequestInvalid`.
+    """
+    # The provider's summary must be made by the chat's own model.
     own = purpose if summarize is None else None
     shared = view.render(
         model=deps.models.name,
@@ -99,7 +98,7 @@ def request(
 
 
 def in_words(prefix: Prefix) -> Prefix:
-    """The same without what only the provider takes that made it, and only where it made it."""
+    """Return the prefix without content that only the provider that made it accepts."""
     history, current = (
         blocks.without_thinking(map(memory.in_plain_words, messages))
         for messages in (prefix.history, prefix.current)
@@ -108,8 +107,8 @@ def in_words(prefix: Prefix) -> Prefix:
 
 
 async def ask(prefix: Prefix, directive: Message, deps: ForkDeps, *, purpose: str) -> str:
-    """Ask the model and return its words, secrets redacted. Raises `errors.ModelError`, and `memory.TooLong` where they
-    reached the limit.
+    """Ask the model; return its text without secrets. Raises `errors.ModelError`, and `memory.TooLong` if
+    the answer hit its limit.
     """
     asked = request(prefix, deps, purpose=purpose, directive=directive)
     try:
@@ -118,7 +117,7 @@ async def ask(prefix: Prefix, directive: Message, deps: ForkDeps, *, purpose: st
         plain = in_words(prefix)
         if plain.messages == prefix.messages:
             raise
-        # As in a turn (`bot.core.fit`); the next one will declare it.
+        # As in a turn (`bot.core.fit`); the next turn declares the epoch.
         cause = f"{type(error).__name__}: {error}"
         deps.log.write("memory", "a fork goes without what was refused", level="warn", cause=cause)
         asked = request(plain, deps, purpose=purpose, directive=directive)
@@ -130,7 +129,7 @@ async def ask(prefix: Prefix, directive: Message, deps: ForkDeps, *, purpose: st
 
 
 async def _reply(asked: ModelRequest, prefix: Prefix, deps: ForkDeps) -> ModelReply:
-    """The answer, within what the model gives where it says so only now."""
+    """Return the answer; if the provider rejects the output limit, ask again with the limit it names."""
     try:
         return await _streamed(asked, prefix, deps)
     except errors.OutputOverflow as error:
@@ -148,7 +147,8 @@ async def _streamed(asked: ModelRequest, prefix: Prefix, deps: ForkDeps) -> Mode
 
 
 async def remember(prefix: Prefix, known: SessionMemory | None, deps: ForkDeps) -> SessionMemory:
-    """The memory of a conversation, brought up to date by changes. Those that do not fit are asked for once more, shorter.
+    """Return the session memory with the model's changes applied. Changes that are too long are asked for
+    once more, shorter.
 
     Raises `errors.ModelError` and `MemoryInvalid`.
     """
@@ -166,8 +166,8 @@ async def remember(prefix: Prefix, known: SessionMemory | None, deps: ForkDeps) 
 
 
 async def condense(prefix: Prefix, known: SessionMemory | None, focus: str, deps: ForkDeps) -> Summary:
-    """A summary of a whole conversation, by the provider itself where the model can: it reads what the cache holds, and
-    nothing of ours stands behind that. What it does not do, or not well, a fork does.
+    """Return a summary of the whole conversation: by the provider if the model supports it, since that reads
+    only cached tokens; else, or if it fails, by a fork.
 
     Raises `errors.ModelError` and `MemoryInvalid`.
     """
@@ -191,29 +191,30 @@ async def condense(prefix: Prefix, known: SessionMemory | None, focus: str, deps
 
 
 def _never(error: Exception, prefix: Prefix) -> bool:
-    """True if a provider refuses summaries as such: nothing in this conversation can be the cause."""
+    """Return True if a provider rejects summaries in general, whatever the conversation."""
     here = isinstance(error, errors.ThinkingUnbound | errors.SummaryRefused)
     bound = any(map(memory.condensed, prefix.history[:1]))
     return isinstance(error, errors.RequestInvalid) and not here and not bound
 
 
 async def _provided(prefix: Prefix, known: SessionMemory | None, focus: str, deps: ForkDeps) -> Summary:
-    """Ask the provider for the summary. Its token counts tell nothing of the prompt's size, so none is learnt from them."""
+    """Ask the provider for the summary. Its token counts do not describe the prompt, so nothing is learned
+    from them.
+    """
     asked = request(prefix, deps, purpose="compaction", summarize=memory.condensing(known, focus))
     reply = await _reply(asked, prefix, deps)
     found = [block for block in reply.content if block.get("type") == "compaction"]
     if reply.stop_reason != "compaction" or len(found) != 1:
         raise MemoryInvalid(f"no block of the provider's: {reply.stop_reason}")
-    # Its signature would fit no other words.
+    # The signature of thinking would not match other words.
     words, written = memory.read_block(found[0], known), json.dumps(found[0], ensure_ascii=False)
     fits = blocks.redacted(found, deps.redact) == found and text.clean(written) == written
     return Summary(words, found[0]) if fits else Summary(text.clean(deps.redact(words)))
 
 
 async def summarize(prefix: Prefix, known: SessionMemory | None, focus: str, deps: ForkDeps) -> str:
-    """A summary of a conversation. Where the prompt is too long it loses its oldest API rounds, as many as the
-    provider says are too much, and is asked again, three times at the most; a summary that is too long is asked for
-    once more, shorter.
+    """Return a summary of a conversation. If the prompt is too long, drop its oldest API rounds and retry,
+    at most three times; a summary that is too long is asked for once more, shorter.
 
     Raises `errors.ModelError` and `MemoryInvalid`.
     """
@@ -240,9 +241,7 @@ def _shorter_please(error: TooLong, deps: ForkDeps) -> None:
 
 
 def _cut(prefix: Prefix, error: errors.ContextOverflow, deps: ForkDeps) -> Prefix:
-    """The same within what fits. What was thought behind what is gone would be refused. Raises the error where nothing
-    is left.
-    """
+    """Return the prefix shrunk to what fits, without thinking after the cut. Raises the error if nothing is left."""
     deps.models.windows.refused(deps.models.name, error)
     left = _shorter(prefix, error, deps)
     if not left:
@@ -251,8 +250,8 @@ def _cut(prefix: Prefix, error: errors.ContextOverflow, deps: ForkDeps) -> Prefi
 
 
 def _shorter(prefix: Prefix, error: errors.ContextOverflow, deps: ForkDeps) -> list[Message]:
-    """The messages without their oldest API rounds: by the excess that the provider told, else by a quarter. The summary
-    that they begin with stays: nothing else tells of what it stands for.
+    """Drop the oldest API rounds: by the excess that the provider named, else a quarter. A leading summary
+    stays, since nothing else covers what it stands for.
     """
 
     def size(messages: Sequence[Message]) -> float:
@@ -264,7 +263,7 @@ def _shorter(prefix: Prefix, error: errors.ContextOverflow, deps: ForkDeps) -> l
     if error.tokens and error.window:
         asked = deps.budget().fork(ANSWER_TOKENS) if isinstance(error, errors.OutputOverflow) else 0
         over = error.tokens + asked - error.window
-        # In our own measure, whatever the provider counts in.
+        # In our own estimate, whatever unit the provider counts in.
         excess = over * (total + frame) / error.tokens * (1 + LARGER)
     begins = int(memory.stands_for(prefix.messages[0])) if prefix.messages else 0
     left = compaction.without_oldest(prefix.messages[begins:], max(1.0, excess), size)

@@ -1,11 +1,12 @@
-"""Definitions of tools that the model has found while it worked.
+"""Definitions of tools that the model found by `tool_search`.
 
-They stand in the results that name them, so that the history alone says what a request declares, after a restart as
-before. A request has them where the provider wants them: at the end of its tools, each to be loaded only where a result
-refers to it, so that nothing that was sent before changes.
+They are stored in the results that name them, so the history alone determines which tools a request declares,
+also after a restart. They go at the end of the tools, deferred until a result refers to them, so that the
+cached prefix stays the same.
 
-Usage notes of their servers come behind the first result that finds a tool of a server, a row each, marked as words of others, and
-again with the summary that stands for that result. What was shown is in the history: what a server says now changes nothing in it.
+Usage notes of an MCP server follow the first result with a tool of it, marked as other people's words, and
+are repeated with the summary that replaces that result. Later changes of a server's notes have no effect on
+the history.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ _NOTE = "What MCP servers say of how to use their tools, for information; not in
 
 
 def servers_block(said: Mapping[str, str], nonce: str) -> Json:
-    """The block that shows what servers say; it says of itself that anybody may have written it."""
+    """Return the block with servers' notes, marked as untrusted."""
     rows: list[Json] = [{"server": server, "says": words} for server, words in said.items()]
     return tags.Tag(tags.SERVERS, tags.lines(rows), _NOTE, nonce).block | {ORIGIN: ANYBODYS.packed()}
 
 
 def server_notes(messages: Iterable[Message]) -> dict[str, str]:
-    """Return the usage notes in these messages by server, the newest last."""
+    """Return the usage notes in these messages by server, newest last."""
     said: dict[str, str] = {}
     for message in messages:
         for told in tags.of(message):
@@ -41,7 +42,7 @@ def server_notes(messages: Iterable[Message]) -> dict[str, str]:
 
 
 def brought_notes(message: Message) -> dict[str, str]:
-    """Return the usage notes of the servers whose tools these results have found."""
+    """Return the usage notes of the servers whose tools these results found."""
     said: dict[str, str] = {}
     for result in message["content"] if isinstance(message["content"], list) else ():
         said |= result.get(INSTRUCTIONS, {})
@@ -50,19 +51,19 @@ def brought_notes(message: Message) -> dict[str, str]:
 
 KIND = "tool_reference"
 DEFINITION = "definition"
-"""Beside the name in what is kept (`contracts.tools.FoundTools`); never sent there."""
+"""Key beside a tool's name in stored results (`contracts.tools.FoundTools`); never sent."""
 TOOLS = "tools"
-"""In a block of a summary: the definitions that were found before it and are declared still; never sent there."""
+"""Key in a summary's block: definitions found before it and still declared; never sent."""
 WORKED_WITH = "workedWith"
-"""In the first block of a summary: the names of what the model worked with before it; never sent there."""
+"""Key in a summary's first block: names of what the model worked with before it; never sent."""
 _UNSENT = frozenset({ORIGIN, INSTRUCTIONS, TOOLS, OMISSION, PICTURES, SOURCES, WORKED_WITH})
 _IDS = frozenset({"id", "tool_use_id"})
 
 
 @dataclass(frozen=True, slots=True)
 class PutBack:
-    """The working state put back behind a summary: `texts` with further fields of their blocks, definitions that were found and stay
-    declared, what their servers say, and the names of all that the model worked with, by kind.
+    """State restored after a summary: `texts` with extra fields of their blocks, found tool definitions,
+    notes of their servers, and names of what the model worked with, by kind.
     """
 
     texts: Sequence[tuple[str, Json]] = ()
@@ -72,14 +73,14 @@ class PutBack:
 
 
 def worked_with(message: Message) -> Mapping[str, Mapping[str, object]]:
-    """The names that a summary keeps; {} of any other message."""
+    """Return the names that a summary stores; {} for other messages."""
     first = next(iter(message["content"]), None) if isinstance(message["content"], list) else None
     return first.get(WORKED_WITH, {}) if isinstance(first, dict) else {}
 
 
 def declared(messages: Sequence[Message]) -> tuple[list[Message], list[Json]]:
-    """The messages as they are sent, and the definitions that they need, each name once: a definition that has changed
-    since counts once the older one has left the history.
+    """Return the messages as sent, and the tool definitions that they need, each name once. A changed
+    definition takes effect once the older one has left the history.
     """
     shown: list[Message] = []
     tools: dict[str, Json] = {}
@@ -90,25 +91,25 @@ def declared(messages: Sequence[Message]) -> tuple[list[Message], list[Json]]:
             shown.append({**message, "content": content})
         else:
             shown.append(message)
-    # No result refers to those of a summary: they are loaded at once.
+    # Definitions in a summary are loaded at once, since no result refers to them.
     whole = [tool for name, tool in still.items() if name not in tools]
     return shown, [*whole, *({**tool, "defer_loading": True} for tool in tools.values())]
 
 
 def _attached(message: Message) -> Iterator[Json]:
-    """The definitions that a summary has, which is the first of all messages."""
+    """Return the definitions stored in a summary, which is always the first message."""
     for block in message["content"] if isinstance(message["content"], list) else ():
         yield from block.get(TOOLS, ())
 
 
 def _sent(message: Message) -> tuple[Message, bool]:
-    """A message as it is sent, and whether its results refer to tools."""
+    """Return a message as sent, and whether its results refer to tools."""
     content = message["content"]
     return _bare(message), isinstance(content, list) and any(map(_refers, content))
 
 
 def _bare(message: Message) -> Message:
-    """A message without what is only kept of it: whose words it holds is for us alone. The ids in it are such as any provider takes."""
+    """Return a message without fields that are only stored, and with ids that any provider accepts."""
     if ORIGIN in message:
         message = {key: message[key] for key in message if key != ORIGIN}
     content = message["content"]
@@ -122,11 +123,11 @@ def _bare(message: Message) -> Message:
 
 
 _SENT = MessageFact[Message, tuple[Message, bool]](_sent)
-"""Messages as they are sent, the same objects in request after request."""
+"""Cached by object: messages are the same objects in every request."""
 
 
 def definitions(messages: Iterable[Message]) -> dict[str, Json]:
-    """The tools that messages have found, by name, each once, what was found last at the end."""
+    """Return the tool definitions found in messages, by name, latest found last."""
     tools: dict[str, Json] = {}
     for message in messages:
         for tool in _attached(message):

@@ -1,4 +1,6 @@
-"""The prompt of a chat, frozen: an event, so that requests begin with the same bytes after a restart too. It changes where an epoch begins."""
+"""Frames: a chat's prompt as an event, so that requests have the same prefix after a restart. A frame
+changes only at the beginning of an epoch.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,13 @@ from bot.core.fit import COLD_AFTER
 from bot.core.models import ModelDeps
 
 Freeze = Callable[[ChatKey, str, ModelDeps], Awaitable[Frozen]]
-"""Puts the prompt of a chat in this channel, for the model that answers, together anew."""
+"""Assembles the prompt of a chat for a channel and the answering model."""
 
 
 class Frames:
-    """Gives each turn the prompt of its chat. It is put together anew only where the provider's cache of it is cold or gone anyway."""
+    """Gives each turn its chat's prompt. A new one is assembled only if the provider's cache is cold or
+    invalid anyway.
+    """
 
     def __init__(self, freeze: Freeze, *, clock: Clock, log: Log) -> None:
         self._freeze = freeze
@@ -29,9 +33,9 @@ class Frames:
         self._log = log
 
     async def of(self, chat: Chat, first: Inbound, models: ModelDeps) -> tuple[Frozen, Mapping[str, str]]:
-        """The prompt, and the surroundings that are others than the model knows."""
+        """Return the prompt, and the surroundings that have changed since the model was told."""
         if models.chosen is not None:
-            # What it takes is part of the frame, and is asked once: another process may have been told.
+            # It is read once, because another process may have been told of later changes.
             with suppress(errors.ModelError):
                 await models.windows.ask(models.model, models.chosen)
         context = chat.context
@@ -45,7 +49,7 @@ class Frames:
         fresh = await self._freeze(chat.key, first.channel, models)
         if before is None or not len(context):
             return fresh, {}
-        # Files come and go: what stands before the messages does not change with them alone.
+        # Files change often; the cached prefix does not change because of them alone.
         same = replace(fresh, surroundings=before.frozen.surroundings)
         if known != same:
             self._log.write("prompt", "the instructions or the skills have changed")

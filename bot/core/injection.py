@@ -1,4 +1,4 @@
-"""Older messages that a turn has loaded: they stand before the current one until the turn ends."""
+"""Older messages loaded by a turn; they stand before the current message until the turn ends."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from bot.core import estimate, events, prompt
 from bot.core.chat import Chat
 
 MOST_TOKENS = 30_000
-"""Max estimated tokens of what one turn loads."""
+"""Max estimated tokens loaded by one turn."""
 LONGEST_LINE = 20_000
-"""Max characters of one line; a longer one is shortened in the middle."""
+"""Max characters of a line; longer ones lose their middle."""
 
 
 class OlderMessages:
-    """`tools.context.Injection` of one turn, which loads at most `most` messages."""
+    """Implements `tools.context.Injection` for one turn, with at most `most` messages."""
 
     def __init__(
         self, chat: Chat, turn: str, most: int, append: Callable[[events.EventData], None], ids: Ids
@@ -31,25 +31,25 @@ class OlderMessages:
         self._ids = ids
 
     def room(self) -> int:
-        """As `tools.context.Injection`; none where what is loaded has reached its size."""
+        """See `tools.context.Injection`. Returns 0 once the token limit is reached."""
         running = self._chat.context.running
         if running is None or estimate.tokens(self._chat.context.older()) >= MOST_TOKENS:
             return 0
         return self._most - running.injected
 
     def in_view(self, line: ArchiveLine) -> bool:
-        # ULIDs sort by time: what came in after this message is not history yet.
+        # ULIDs sort by time: messages accepted after this one are not history yet.
         if line.request_id >= self._turn or line.request_id in self._chat.context.sources() - {""}:
             return True
         running, turn = self._chat.context.running, self._chat.turn
         if running is not None and self._name(line) in running.lines:
             return True
-        # All other names of a line hold in its own chat alone: platforms count messages from 1 in each.
+        # Other ids are unique within a chat only: platforms count messages from 1 in each.
         asked = {one.said_as for one in turn.members} - {None} if turn is not None else set()
         return line.chat_key == self._chat.key and line.role == "user" and line.message_id in asked
 
     async def inject(self, lines: Sequence[ArchiveLine]) -> list[ArchiveLine]:
-        """As `tools.context.Injection`. Raises `errors.TurnStopped` where the turn has ended."""
+        """See `tools.context.Injection`. Raises `errors.TurnStopped` if the turn has ended."""
         running = self._chat.context.running
         if running is None or running.id != self._turn:
             raise errors.TurnStopped
@@ -65,7 +65,7 @@ class OlderMessages:
 
 
 def fitted(lines: Sequence[ArchiveLine], loaded: Sequence[Message]) -> list[ArchiveLine]:
-    """The newest of these lines, shortened, that fit beside what is `loaded`: one in any case."""
+    """Return the newest lines that fit beside what is `loaded`, shortened; at least one."""
     taken: list[ArchiveLine] = []
     budget = MOST_TOKENS - estimate.tokens(loaded)
     for line in reversed(lines):

@@ -10,15 +10,13 @@
 | chat | `.ship/instructions/chats/<encoded chatKey>.md` |
 | person | `.ship/instructions/people/<channel>-<encoded id>.md` |
 
-A file that is missing says nothing; one that cannot be read is told to operators, and nothing else is lost with it.
+A missing file is skipped; one that cannot be read is logged, and the others still apply.
 
-The nearer file wins, except over what a farther one marks final. A directive stands on a line of its own right below a heading and
-holds for that section, with all that stands below it: `<!-- shipmate: override -->` puts the section in the place of those under
-the same heading in farther files, `<!-- shipmate: final -->` keeps nearer files from saying anything under this heading. Where no
-directive stands, everything counts, and the nearer is read last.
+Everything applies, and nearer files come later. A line `<!-- shipmate: override -->` right below a heading
+makes that section, with everything below it, replace the sections with the same heading in farther files.
 
-Files of folders (`Nested`) are attached when a tool touches a file in them, once for each epoch: tools call `touch` with the path;
-the turn that appends their results takes `attached` and appends it too. What is appended stays where it is.
+Files of folders (`Nested`) are attached when a tool touches a file in them, once per epoch: tools call `touch`
+with the path; the turn that appends their results also appends `attached`. What is appended stays.
 """
 
 from __future__ import annotations
@@ -41,22 +39,22 @@ from bot.vetting import Vetting
 
 _HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
-_DIRECTIVE = re.compile(r"[ \t]*<!--\s*shipmate:\s*(\w+)\s*-->[ \t]*", re.IGNORECASE)
+_DIRECTIVE = re.compile(r"[ \t]*<!--\s*shipmate:\s*override\s*-->[ \t]*", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The text of one file. `name` is what an operator knows it by."""
+    """The text of one file. `name` is its name for operators."""
 
     name: str
     text: str
     cut: tuple[str, ...] = ()
-    """The files of which it has the beginning alone: itself, or what it includes."""
+    """Files used only up to a limit: itself or its includes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The rest of each file, and a line for operators for each section that was overridden."""
+    """What is left of each file, and a line for operators per overridden section."""
 
     texts: tuple[str, ...]
     notes: tuple[str, ...] = ()
@@ -64,33 +62,27 @@ class Resolved:
 
 @dataclass(slots=True)
 class _Block:
-    """A heading with its lines, up to the next heading of any level."""
+    """A heading with its lines, up to the next heading."""
 
     level: int
     key: str
     lines: list[str] = field(default_factory=list)
-    final: bool = False
     override: bool = False
     gone: bool = False
 
 
 def resolve(sources: Sequence[Source]) -> Resolved:
-    """Resolve the directives of these files, the farthest first."""
+    """Resolve the directives of these files, farthest first."""
     files = [_blocks(source.text) for source in sources]
     notes: list[str] = []
     for near, blocks in enumerate(files):
-        for far in range(near):
-            finals = {block.key for block in files[far] if block.final and block.key}
-            for at, block in enumerate(blocks):
-                if block.key in finals and not block.gone:
-                    _remove(blocks, at, keep_final=False)
-                    notes.append(f"{sources[near].name}: {block.key!r} is final in {sources[far].name}")
-        overrides = {block.key for block in blocks if block.override and block.key and not block.gone}
-        for far in range(near):
-            for at, block in enumerate(files[far]):
-                if block.key in overrides and not block.gone and not block.final:
-                    _remove(files[far], at, keep_final=True)
-                    notes.append(f"{sources[far].name}: {block.key!r} is overridden by {sources[near].name}")
+        overrides = {block.key for block in blocks if block.override and block.key}
+        for source, farther in zip(sources[:near], files[:near], strict=True):
+            for at, block in enumerate(farther):
+                if block.key in overrides and not block.gone:
+                    for inner in _span(farther, at):
+                        inner.gone = True
+                    notes.append(f"{source.name}: {block.key!r} is overridden by {sources[near].name}")
     return Resolved(tuple(map(_text, files)), tuple(notes))
 
 
@@ -107,36 +99,23 @@ def _blocks(text: str) -> list[_Block]:
         elif not fence and not any(map(str.strip, blocks[-1].lines[1:])) and _take(line, blocks[-1]):
             continue
         blocks[-1].lines.append(line)
-    for at, block in enumerate(blocks):
-        if block.final:
-            for inner in _span(blocks, at):
-                inner.final = True
     return blocks
 
 
 def _take(line: str, block: _Block) -> bool:
-    """True if a line below a heading is a directive; notes it."""
-    directive = _DIRECTIVE.fullmatch(line)
-    word = directive[1].lower() if directive is not None else ""
-    if block.level == 0 or word not in {"final", "override"}:
-        return False
-    block.final |= word == "final"
-    block.override |= word == "override"
-    return True
+    """Return True if a line below a heading is the directive, and record it."""
+    directive = block.level > 0 and _DIRECTIVE.fullmatch(line) is not None
+    block.override |= directive
+    return directive
 
 
 def _span(blocks: Sequence[_Block], at: int) -> Iterable[_Block]:
-    """A section: its heading with everything of lower rank behind it."""
+    """Return a section: its heading and everything of lower rank below it."""
     yield blocks[at]
     for block in blocks[at + 1 :]:
         if block.level <= blocks[at].level:
             return
         yield block
-
-
-def _remove(blocks: Sequence[_Block], at: int, *, keep_final: bool) -> None:
-    for block in _span(blocks, at):
-        block.gone |= not (keep_final and block.final)
 
 
 def _text(blocks: Iterable[_Block]) -> str:
@@ -147,7 +126,7 @@ NAME = "Agent.md"
 
 
 def operator_files(env: Mapping[str, str]) -> tuple[Path, ...]:
-    """Return the paths of machine-wide instruction files, the farthest first."""
+    """Return the paths of machine-wide instruction files, farthest first."""
     home = env.get("XDG_CONFIG_HOME") or (f"{env['HOME']}/.config" if env.get("HOME") else "")
     own = (Path(home) / "shipmate" / NAME,) if home.startswith("/") else ()
     return (Path("/etc/shipmate") / NAME, *own)
@@ -155,19 +134,19 @@ def operator_files(env: Mapping[str, str]) -> tuple[Path, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Instructions:
-    """The instructions for one chat: `shared` by all chats but for its overrides, and its own."""
+    """The instructions for one chat: `shared` by all chats except for overrides, and its own."""
 
     shared: str = ""
     own: str = ""
     model: str = ""
     sources: tuple[str, ...] = ()
-    """The names of the files that say something."""
+    """Names of the files that contribute."""
     cut: tuple[str, ...] = ()
-    """Those that are too large, whose beginnings are used."""
+    """Names of files used only up to a limit."""
 
 
 class InstructionFiles:
-    """The instruction files of one project. `encode` makes a file name of any text."""
+    """The instruction files of one project. `encode` turns text into a file name."""
 
     def __init__(
         self,
@@ -186,7 +165,7 @@ class InstructionFiles:
         self._vetting = vetting
 
     async def of_chat(self, channel: str | None, chat_key: ChatKey, model: str) -> Instructions:
-        """Return the instructions for a chat; the channel is None if no chat caused the turn."""
+        """Return the instructions for a chat. `channel` is None for a turn without a chat."""
         far = [*self._everywhere, self._root / NAME]
         near = [self._of_channel(channel), self._of_chat(chat_key)]
         adaptations = self._folder / "models" / f"{self._encode(model)}.md"
@@ -201,13 +180,13 @@ class InstructionFiles:
         )
 
     async def of_person(self, channel: str, chat_key: ChatKey, user_id: str) -> str:
-        """Return the instructions for a person, as far as no farther file calls them final."""
+        """Return the instructions for a person."""
         mine = self._folder / "people" / f"{self._encode(channel)}-{self._encode(user_id)}.md"
         (own,) = await self._all([mine])
         if not own.text:
             return ""
         far = [*self._everywhere, self._root / NAME, self._of_channel(channel), self._of_chat(chat_key)]
-        # What they override of the others' stays in view: it stands in the cached part of the prompt.
+        # Overridden sections of other files stay in the cached part of the prompt.
         return self._resolved([*(await self._all(far)), own]).texts[-1]
 
     def _of_channel(self, channel: str | None) -> Path | None:
@@ -217,7 +196,7 @@ class InstructionFiles:
         return self._folder / "chats" / f"{self._encode(str(chat_key))}.md"
 
     async def _all(self, paths: Sequence[Path | None]) -> list[Source]:
-        """The files, in their order. No thread is asked for those that are not there, as most are not."""
+        """Return the files in order. Missing ones, which are most, cost no thread."""
         there = _there(paths)
         found = dict(zip(there, await asyncio.to_thread(self._read, there), strict=True)) if there else {}
         return [found.get(path, Source("", "")) if path is not None else Source("", "") for path in paths]
@@ -231,7 +210,7 @@ class InstructionFiles:
         try:
             root = self._root.resolve()
             real = path.resolve()
-            # Links must not lead out of the project, nor to its secrets; `.ship` itself may be a link.
+            # Symlinks must not lead out of the project or to secrets; `.ship` itself may be a symlink.
             home = self._folder.resolve() if path.is_relative_to(self._folder) else root
             if inside and (not real.is_relative_to(home) or (home is root and hidden(root, real))):
                 raise Unreadable("it is a link that leads to where instructions may not be")
@@ -253,7 +232,7 @@ class InstructionFiles:
 
 
 def _there(paths: Iterable[Path | None]) -> list[Path]:
-    """Those that exist. A look takes microseconds, the way to a thread and back a hundred times that."""
+    """Return the paths that exist. A stat takes microseconds; a thread would cost a hundred times that."""
     return [path for path in paths if path is not None and os.path.lexists(path)]
 
 
@@ -266,9 +245,7 @@ KEPT_BYTES = 4 * 1024 * 1024
 
 
 class Contents:
-    """Cache of file contents, valid as long as a file is unchanged; least recently used go first. Includes of a file
-    may have changed without it: `clear` forgets everything.
-    """
+    """LRU cache of file contents, valid while a file is unchanged. Call `clear` after an include may have changed."""
 
     def __init__(self, limit: int = KEPT_BYTES) -> None:
         self._limit = limit
@@ -302,7 +279,7 @@ class Contents:
 
 
 class Nested:
-    """The instruction files of folders, for one chat. The project's own `Agent.md` is in the prompt already."""
+    """Instruction files of folders, for one chat. The root `Agent.md` is already in the prompt."""
 
     def __init__(self, root: Path, contents: Contents, log: Log, vetting: Vetting) -> None:
         self._root = root
@@ -310,21 +287,21 @@ class Nested:
         self._log = log
         self._vetting = vetting
         self._touched: dict[Path, None] = {}
-        # Never evicted: what is in the view must not come twice because its contents were forgotten.
+        # Never evicted, so that nothing is attached twice because its content was dropped from the cache.
         self._seen: set[tuple[Path, str]] = set()
 
     def touch(self, path: Path) -> None:
-        """A tool has touched a file or a folder of the project."""
+        """Record that a tool touched this file or folder."""
         self._touched[path] = None
 
     def clear(self) -> None:
-        """The view was cut: what is needed may be attached again."""
+        """Forget what was attached, after the view was cut."""
         self._seen.clear()
         self._touched.clear()
         self._contents.clear()
 
     async def attached(self) -> list[Tag]:
-        """Return the instructions for paths touched since the last call: from the project's root down, the nearest last."""
+        """Return the instructions for paths touched since the last call, from the root down, nearest last."""
         touched, self._touched = list(self._touched), {}
         return await asyncio.to_thread(self._gather, touched) if touched else []
 
@@ -339,7 +316,7 @@ class Nested:
             if not hidden(root, real):
                 folders = [one for one in (real, *real.parents) if one.is_relative_to(root) and one != root]
                 found |= dict.fromkeys(folder / NAME for folder in reversed(folders))
-        # A folder stands before those in it, whatever was touched first.
+        # Parent folders come first, whatever was touched first.
         return [
             tag for file in sorted(found, key=lambda one: len(one.parts)) if (tag := self._tag(root, file))
         ]

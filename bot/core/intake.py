@@ -1,4 +1,4 @@
-"""The door of the core, as channels see it: judges, recognises what is brought twice, writes down."""
+"""Intake: the entrance for channels. Checks access, recognises redeliveries, and appends events."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DAY = 24 * 3600.0
 
 
 class Intake:
-    """`contracts.channel.Intake`."""
+    """Implements `contracts.channel.Intake`."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Intake:
         self._ids = ids
         self._log = log
         self._coming: dict[str, asyncio.Event] = {}
-        """Inbounds that are being taken in, by key: set once they are, or could not be."""
+        """Keys of inbounds being accepted; set once they were, or failed."""
 
     async def accept(self, inbound: Inbound) -> bool:
         inbound = self._cleaner.cleaned(inbound)
@@ -79,7 +79,7 @@ class Intake:
         self._coming.update(dict.fromkeys(inbound.keys, over))
         try:
             if await self._event_log.known(inbound.keys):
-                # Perhaps it is not on disk yet: then the platform must not be told that it arrived.
+                # It may not be on disk yet; then the platform must not get a confirmation.
                 await self._event_log.committed(patient=False)
                 return False
             said = inbound.model_copy(
@@ -101,7 +101,7 @@ class Intake:
         return verdict.allowed and bool(found)
 
     def _refused(self, inbound: Inbound, reason: str) -> Inbound | None:
-        """The request of a stranger to be let in, who has spoken to the bot. Nothing they wrote is kept."""
+        """Return an admission request for a stranger who wrote to the bot. None of their words are stored."""
         if inbound.addressed == "chat":
             return None
         self._log.write(
@@ -148,7 +148,7 @@ class Intake:
         return events.Received(inbound, beside=not self._door.needs_turn(inbound))
 
     def _meant(self, chat: Chat, inbound: Inbound) -> Inbound:
-        """A message as what it means: “stop” alone is the command in a thread, elsewhere while a turn runs there."""
+        """Return the inbound as meant: “stop” alone is a command in a thread, and elsewhere while a turn runs."""
         runs = chat.turn is not None and chat.turn.phase in STOPPABLE
         if chat.asks(inbound.person):
             return inbound  # to a question of a tool it is an answer like any other
@@ -161,7 +161,7 @@ class Intake:
         return await self._door.hears_all(chat)
 
     async def keep_dead_letter(self, channel: str, key: str, raw: str, reason: str) -> None:
-        """Write down an event that cannot be read, in the log of what belongs to no chat."""
+        """Append an unparsable event to the gateway's own log."""
         chat = await self._chats.get(NO_CHAT)
         self._chats.append(Fact(chat.key, events.Unreadable(channel, key, self._cleaner.words(raw), reason)))
         self._log.write(
@@ -186,7 +186,7 @@ class Intake:
 
     async def home(self, opened: Inbound) -> tuple[HomeSection, ...]:
         if not self._access.standing(opened.person, opened.chat_id, "direct").allowed:
-            # Nothing of a stranger is remembered.
+            # Nothing is stored about a stranger.
             with speaking(*self._locales.of(opened.model_copy(update={"kind": "admission"}))):
                 return (HomeSection(self._name, (say("strangers.hello"),)),)
         with speaking(*self._locales.of(opened)):

@@ -1,7 +1,7 @@
-"""JSONL files that survive anything, and lines of a file of any size, read in pieces: durable appends, torn tails repaired, failed
-writes taken back.
+"""Durable JSONL files: appends that are complete or undone, repair of torn tails, and reading lines of any
+length piecewise.
 
-Everything here blocks; it runs on a writer's thread, under the lock of the folder.
+Everything here blocks. It runs on a writer's thread under the folder's lock.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ _FOLDERS = 256  # whose real names are remembered
 
 _GUARD = threading.Lock()
 _QUEUES: weakref.WeakValueDictionary[str, _Queue] = weakref.WeakValueDictionary()
-"""By folder, as long as somebody uses it."""
+"""Queues by folder, while in use."""
 
 
 @contextmanager
 def locked(folder: Path, *, shared: bool = False) -> Iterator[None]:
-    """Hold the folder against other stores and other processes; `shared` only against writers.
+    """Lock the folder against other stores and processes; `shared` only against writers.
 
-    Within a process, whoever asks first has it first: a lock of files alone has no queue, and who asks again at once
-    keeps others out. A reader that may not write there reads without the lock. Raises OSError where it cannot be had in
-    time, as when the process that holds it is frozen.
+    Within a process the lock is fair: file locks have no queue, so a thread that asks again at once would
+    starve others. A reader without write permission reads without the lock. Raises OSError on a time-out,
+    e.g. if a frozen process holds the lock.
     """
     with _GUARD:
         queue = _QUEUES.setdefault(_real(folder), _Queue())
@@ -62,12 +62,14 @@ def locked(folder: Path, *, shared: bool = False) -> Iterator[None]:
 
 @functools.lru_cache(_FOLDERS)
 def _real(folder: Path) -> str:
-    """The folder's name without links. Where a link changes later, two queues are in use: the lock of the file holds all the same."""
+    """Return the folder's path without symlinks. If a link changes later, two queues exist; the file lock
+    still holds.
+    """
     return os.path.realpath(folder)
 
 
 class _Queue:
-    """The threads of this process that use a folder, in the order in which they asked for it."""
+    """The threads of this process that wait for a folder, in order."""
 
     def __init__(self) -> None:
         self._waiting: collections.deque[object] = collections.deque()
@@ -76,7 +78,7 @@ class _Queue:
 
     @contextmanager
     def turn(self, *, shared: bool) -> Iterator[None]:
-        """Wait for the folder, and have it. Raises TimeoutError."""
+        """Wait for the lock and hold it. Raises TimeoutError."""
         self._enter(shared=shared)
         try:
             yield
@@ -127,13 +129,13 @@ def _lock_file(folder: Path, *, shared: bool) -> int | None:
 
 
 def dumps(value: Json) -> bytes:
-    """One line, with its newline, for readers of any kind. Keys keep their order; what UTF-8 cannot carry is replaced."""
+    """Serialise one line with its newline. Keys keep their order; lone surrogates are replaced."""
     dumped = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
     return text.one_line(text.clean(dumped)).encode() + b"\n"
 
 
 def loads(raw: bytes) -> Json | None:
-    """One line; None where it is no JSON object."""
+    """Parse one line; None if it is not a JSON object."""
     try:
         value: Any = json.loads(raw)
     except (ValueError, RecursionError):
@@ -142,7 +144,7 @@ def loads(raw: bytes) -> Json | None:
 
 
 def tidy(disk: Disk, folder: Path) -> None:
-    """Remove what a kill in the middle of a `replace` left behind. Only under the lock."""
+    """Delete temporary files that a killed `replace` left. Call under the lock only."""
     for name in disk.names(folder):
         if _SCRATCH.fullmatch(name):
             disk.remove(folder / name)
@@ -150,7 +152,7 @@ def tidy(disk: Disk, folder: Path) -> None:
 
 @dataclass(slots=True)
 class Tail:
-    """Facts of a file that need no second read. `ended` is False where the last newline is missing."""
+    """Cached facts about a file. `ended` is False if the last newline is missing."""
 
     size: int
     lines: int
@@ -158,18 +160,18 @@ class Tail:
 
 
 class Files:
-    """The JSONL files of one folder, read in pieces."""
+    """The JSONL files of one folder, read piecewise."""
 
     def __init__(self, disk: Disk, *, log: Log, clock: Clock) -> None:
         self._disk = disk
         self._log = log
         self._clock = clock
         self._tails: OrderedDict[Path, Tail] = OrderedDict()
-        # Where a failed append could not be taken back: size before it, and its bytes.
+        # Size and content of files where a failed append could not be undone.
         self._doubts: dict[Path, tuple[int, bytes]] = {}
 
     def tail(self, path: Path) -> Tail:
-        """The end of a file, repaired where it was torn. Read again only if another process changed the file."""
+        """Return the facts about a file after repairing a torn tail. Cached until another process changes the file."""
         tail = self._tails.get(path)
         if tail is not None and tail.size == self._disk.size(path):
             self._tails.move_to_end(path)
@@ -188,11 +190,11 @@ class Files:
         return tail
 
     def forget(self, path: Path) -> None:
-        """The file has changed in another way than by `append`."""
+        """Drop the cached facts after a change other than `append`."""
         self._tails.pop(path, None)
 
     def begun(self, path: Path) -> bool:
-        """True if a file is known to have lines."""
+        """Return True if a file is known to have lines."""
         return path in self._tails and bool(self._tails[path].size)
 
     def append(
@@ -203,8 +205,8 @@ class Files:
         sync: bool = True,
         tail: Tail | None = None,
     ) -> Tail:
-        """Write whole lines; returns once they are on disk, or without `sync` in the file. Where it raises OSError, none of
-        them is there. A `tail` that was just asked for is not looked at again.
+        """Append whole lines; return once they are on disk, or without `sync` in the page cache. If it
+        raises OSError, no line was added. A fresh `tail` saves a stat.
         """
         tail = tail if tail is not None else self.tail(path)
         blob = (b"" if tail.ended else b"\n") + b"".join(lines)
@@ -213,7 +215,7 @@ class Files:
             if tail.size or not sync:
                 self._disk.append(path, blob, sync=sync)
             else:
-                # A new file lasts only once its name is on disk too: `replace` sees to both.
+                # A new file is durable only once its directory entry is; `replace` ensures both.
                 self._disk.replace(path, blob)
         except OSError:
             self._doubts[path] = (tail.size, blob)
@@ -231,7 +233,7 @@ class Files:
             return  # tried again before the next append
 
     def _undoubted(self, path: Path) -> None:
-        """Cut off what a failed append left behind, unless another process wrote after it."""
+        """Truncate what a failed append left, unless another process has appended since."""
         if path in self._doubts:
             size, blob = self._doubts[path]
             with closing(self._disk.open(path)) as file:
@@ -241,7 +243,7 @@ class Files:
             del self._doubts[path]
 
     def _repaired(self, path: Path, file: OpenFile) -> int:
-        """Set aside what stands behind the last line that can be read; the size of the file without it."""
+        """Move what follows the last readable line into another file; return the size without it."""
         cut = end = file.size
         for raw in lines_backwards(file):
             line = raw.strip()
@@ -273,13 +275,11 @@ class Files:
 
 
 PIECE = 64 * 1024
-"""Bytes that are read at once. A line that is longer is put together of several."""
+"""Bytes read at once; longer lines are joined from several reads."""
 
 
 def lines(file: OpenFile, start: int = 0) -> Iterator[bytes]:
-    """Every line behind the first `start` bytes without its newline, first to last; what stands behind the last newline
-    too, where it is not empty.
-    """
+    """Yield the lines after the first `start` bytes, without newlines, including an unterminated last one."""
     line: list[bytes] = []
     for piece in _pieces(file, file.size, start):
         first, *others = piece.split(b"\n")
@@ -293,8 +293,8 @@ def lines(file: OpenFile, start: int = 0) -> Iterator[bytes]:
 
 
 def lines_backwards(file: OpenFile, size: int | None = None) -> Iterator[bytes]:
-    """The lines of the first `size` bytes (all, where that is None), last to first; the last one is empty where the
-    file ends with a newline.
+    """Yield the lines of the first `size` bytes (None: all), last first; the first one is empty if the file
+    ends with a newline.
     """
     at = file.size if size is None else size
     line: list[bytes] = []  # its pieces, last to first
@@ -313,7 +313,7 @@ def lines_backwards(file: OpenFile, size: int | None = None) -> Iterator[bytes]:
 
 
 def count_lines(file: OpenFile, size: int) -> int:
-    """Count the lines in the first `size` bytes, an unfinished last one included."""
+    """Count the lines in the first `size` bytes, including an unterminated last one."""
     count, end = 0, b"\n"
     for piece in _pieces(file, size):
         count += piece.count(b"\n")
@@ -322,7 +322,7 @@ def count_lines(file: OpenFile, size: int) -> int:
 
 
 def characters(file: OpenFile, start: int) -> Iterator[str]:
-    """The text behind the first `start` bytes; what is no UTF-8 in it as U+FFFD."""
+    """Yield the text after the first `start` bytes; invalid UTF-8 becomes U+FFFD."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     for piece in _pieces(file, file.size, start):
         yield decoder.decode(piece)

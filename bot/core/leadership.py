@@ -1,4 +1,4 @@
-"""The port for which of several processes on one log leads."""
+"""The port for leader election among processes that share one log."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ T = TypeVar("T")
 class Leadership(Protocol):
     @property
     def epoch(self) -> int:
-        """Grows with each process that begins to lead; 0 before this one does."""
+        """Increases with each process that becomes leader; 0 before."""
         ...
 
     async def confirmed(self) -> None:
-        """Return while this process surely leads. Where that is not known it waits, and where another one leads it never returns:
-        nothing may leave then.
+        """Return while this process is certainly the leader. Wait while that is unknown; never return once
+        another process leads, so that nothing more is sent.
         """
         ...
 
     async def while_leading(self, call: Coroutine[Any, Any, T]) -> T:
-        """The result of something that takes long. It is cancelled where this process surely leads no more; raises
-        `errors.DeliveryUncertain` then.
+        """Return the result of a long call. It is cancelled once this process is no longer certainly the
+        leader; raises `errors.DeliveryUncertain` then.
         """
         ...
 
     def role(self) -> str:
-        """A few words for operators; "" where there is nothing to tell."""
+        """Describe the state for operators; "" if there is nothing to say."""
         ...
 
 
 class SoleLeader:
-    """The only process of a log in `.ship`."""
+    """Leadership of the only process on a `.ship`."""
 
     epoch = 0
 

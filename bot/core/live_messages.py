@@ -1,4 +1,6 @@
-"""Messages that change while a turn runs. Each is a row, from before it is created until it is at its end; its changes are no events."""
+"""Live messages: messages edited while a turn runs. Each is an outbox row from before its creation to its
+final form; edits are no events.
+"""
 
 from __future__ import annotations
 
@@ -23,16 +25,16 @@ from bot.core.rate_limit import RateLimiter
 from bot.words import language, speaking
 
 LIVE_SECONDS = 10.0
-"""Timeout of a change: an answer waits no longer for what is only for show."""
+"""Timeout of an edit: an answer waits no longer for a preview."""
 SETTLE_SECONDS = 2.0
-"""Seconds in which a change that got no answer may still arrive: so long nothing else is sent to its place."""
+"""Seconds in which an unanswered edit may still arrive; nothing else is sent to its target meanwhile."""
 
 LastWords = Callable[[OutboxRow, str], tuple[str, LiveForm]]
-"""The last words of a live message, of which people see these; "" takes it away."""
+"""Returns the final text of a live message, and how people see it; "" deletes the message."""
 
 
 class LiveMessages:
-    """Creates, changes and ends them while there is room in the budgets of a chat; a failure is only logged."""
+    """Creates, edits and finalises live messages within the rate limits of a chat. Failures are only logged."""
 
     def __init__(
         self,
@@ -57,32 +59,34 @@ class LiveMessages:
         self._ids = ids
         self._log = log
         self._seen: dict[str | None, dict[str, tuple[str, str]]] = {}
-        """The words and the mark that people see, by turn and row."""
+        """The text and marker that people see, by turn and row."""
         self.last_words: dict[OutboundKind, LastWords] = {}
-        """Of each form; one without goes."""
+        """Final texts by form; a form without one is deleted."""
 
     # ------------------------------------------------------------ what stands
 
     def of(self, chat: Chat, turn: str, form: OutboundKind) -> list[OutboxRow]:
-        """The live messages of a turn, in order, those included of which nobody knows yet whether they are in the chat."""
+        """Return the live messages of a turn in order, including those whose creation is not confirmed."""
         rows = chat.outbox.values()
         return [row for row in rows if (row.turn, row.form, row.outdated) == (turn, form, False)]
 
     def shows(self, row: OutboxRow, words: str, form: LiveForm = PLAIN) -> bool:
-        """True where people see these words with the mark of this form."""
+        """Return True if people see this text with this form's marker."""
         return self._seen.get(row.turn, {}).get(row.id) == (words, form.mark)
 
     def forget(self, turn: str) -> None:
-        """Nothing of a turn is shown any more."""
+        """Drop what is known of a turn's live messages."""
         self._seen.pop(turn, None)
 
     def has_room(self, chat: Chat, row: OutboxRow, *, edit: bool) -> bool:
-        """Take a slot for something cosmetic; False where none is free, or where a message is on its way to the same place."""
+        """Take a rate-limit slot for a cosmetic change; return False if none is free or a message waits for
+        the same target.
+        """
         waits = any(other.place == row.place and not other.live for other in chat.outbox.values())
         return not (waits or self._outbox.busy(row)) and self._limits.spare(row.address, edit=edit)
 
     def start(self, showing: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """A task that shows something; operators are told where it fails."""
+        """Start a task that shows something; operators are told if it fails."""
 
         def over(task: asyncio.Task[None]) -> None:
             if not task.cancelled() and (error := task.exception()) is not None:
@@ -98,8 +102,8 @@ class LiveMessages:
     async def show(
         self, chat: Chat, to: Inbound, kind: OutboundKind, words: str, form: LiveForm, *, number: int = 0
     ) -> bool | None:
-        """Have the message of this number of a turn show these words, or the next one that is created; True where it does. What cannot be shown
-        now is not shown (False), and what never can be is not tried again (None).
+        """Show text in the turn's live message of this number, or create it. Returns True on success, False
+        if it cannot be shown now, None if it never can.
         """
         rows = self.of(chat, to.request_id, kind)
         form = replace(form, goes_on=True)
@@ -168,7 +172,9 @@ class LiveMessages:
         return True
 
     async def draft(self, chat: Chat, to: Inbound, words: str) -> bool | None:
-        """Show words as being written: no row, since nothing of them stays. As `show`; None where the channel cannot do that here."""
+        """Show text as a draft: no row, since it leaves nothing behind. Returns as `show`; None if the
+        channel has no drafts here.
+        """
         row = _row(to, chat, to.request_id, "preview", words)
         channel = self._channels[to.channel]
         if not isinstance(channel, Drafts):
@@ -187,7 +193,7 @@ class LiveMessages:
             return False
 
     async def end(self, row: OutboxRow) -> None:
-        """Change a message for the last time, or take it away, also where that has to wait for a slot."""
+        """Make the last edit of a live message, or delete it, waiting for a rate-limit slot if needed."""
         chat = await self._chats.get(row.chat)
         async with self._outbox.alone(row):
             if row.id not in chat.outbox:
@@ -216,7 +222,7 @@ class LiveMessages:
         self._chats.append(*(Fact(row.chat, one, row.turn) for one in data))
 
     def _failed(self, row: OutboxRow, error: errors.DeliveryFailed) -> bool | None:
-        """False where it may be tried again, else None."""
+        """Return False if a retry may help, else None."""
         if isinstance(error, errors.DeliveryThrottled):
             self._limits.freeze(row.address, error, cosmetic=True)
             return False

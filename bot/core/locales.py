@@ -1,4 +1,4 @@
-"""Locales: the language (`bot.words`) and the time zone in which each person is spoken to."""
+"""Locales: each person's language (`bot.words`) and time zone."""
 
 from __future__ import annotations
 
@@ -26,14 +26,12 @@ from bot.core.events import FactSet
 from bot.words import CATALOGUES, DEFAULT, UTC, language_of, times
 
 NEAR = 3
-"""Names of zones that are offered in place of one that is none."""
+"""Max zone names suggested for an unknown one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Locale:
-    """The language (`bot.words`) and the time zone (of the tz database) in which a person is spoken to: those of their app when
-    they last wrote, or those they have chosen. None is not known.
-    """
+    """A person's language and tz database zone: what they chose, or what their app reported last. None if unknown."""
 
     language: str | None = None
     language_chosen: bool = False
@@ -45,7 +43,9 @@ _UNKNOWN = Locale()
 
 
 class ReaderLocale(NamedTuple):
-    """The language and the zone for `bot.words.speaking`; `own`: that zone is the reader's, so times are told without its name."""
+    """Language and zone for `bot.words.speaking`. `own`: the zone is the reader's, so times are shown
+    without its name.
+    """
 
     language: str
     zone: str
@@ -53,7 +53,7 @@ class ReaderLocale(NamedTuple):
 
 
 class FactLocales:
-    """The locales that people have chosen, as facts of the log."""
+    """Locales that people have chosen, stored as facts."""
 
     KIND = "locale"
 
@@ -70,8 +70,8 @@ class FactLocales:
 
 
 class Locales:
-    """Tells what a person has chosen, or else what their app has. That is remembered too: some messages answer nobody. Of whom
-    nothing is known, the language is `words.DEFAULT` and the zone the one given here.
+    """Returns a person's locale: chosen, else their app's last one, which is stored because some messages
+    reply to nobody. Else `words.DEFAULT` and the configured zone.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Locales:
         *,
         zone: str = UTC,
     ) -> None:
-        """`start` runs work that nobody waits for."""
+        """`start` runs background work."""
         self._rows = rows
         self._start = start
         self._log = log
@@ -90,11 +90,11 @@ class Locales:
         self._known: dict[UserRef, Locale] = {}
         self._loaded = False
         self._scripts: dict[UserRef, str] = {}
-        """The script of the last message of a person."""
+        """The script of each person's last message."""
         self._writing = WeakValueDictionary[UserRef, asyncio.Lock]()
 
     async def load(self) -> None:
-        """Read once what is on file. Where that cannot be read, everyone's app decides."""
+        """Load stored choices once. If they cannot be read, the app's locale applies."""
         if self._loaded:
             return
         try:
@@ -104,11 +104,11 @@ class Locales:
             self._failed(error)
 
     def locale(self, person: UserRef) -> Locale:
-        """All that is known of a person."""
+        """Return everything known of a person."""
         return self._known.get(person, _UNKNOWN)
 
     def of(self, inbound: Inbound) -> ReaderLocale:
-        """Return how the person of an inbound is spoken to; a stranger's locale is not remembered."""
+        """Return the locale for an inbound's person; a stranger's is not stored."""
         before = self.locale(inbound.person)
         now = _by_app(before, inbound)
         if now != before and inbound.kind != "admission":
@@ -121,23 +121,19 @@ class Locales:
     def of_person(
         self, person: UserRef, zone: str | None = None, chat_type: ChatType = "direct"
     ) -> ReaderLocale:
-        """Return how a person is spoken to who has written before; `zone` stands for one that is not known."""
+        """Return the locale of a person who has written before; `zone` is the default."""
         return self._spoken(person, self.locale(person), chat_type, zone)
 
     async def choose_language(self, inbound: Inbound, code: str | None) -> ReaderLocale:
-        """Speak this language with a person from now on, over restarts, None for that of their app. Raises
-        `errors.StorageError`.
-        """
+        """Store the language to use with a person; None for that of their app. Raises `errors.StorageError`."""
         return await self._choose(inbound, language=code, language_chosen=code is not None)
 
     async def choose_zone(self, inbound: Inbound, zone: str | None) -> ReaderLocale:
-        """Tell a person times in this zone from now on, over restarts, None for that of their app. Raises
-        `errors.StorageError`.
-        """
+        """Store the zone to use with a person; None for that of their app. Raises `errors.StorageError`."""
         return await self._choose(inbound, zone=zone, zone_chosen=zone is not None)
 
     async def note_zone(self, inbound: Inbound, zone: str) -> None:
-        """A person has named a zone for something: it is theirs where nothing better is known."""
+        """Record a zone that a person named for something; it becomes theirs if nothing better is known."""
         before = self.locale(inbound.person)
         if before.zone_chosen or inbound.zone is not None or before.zone == zone:
             return
@@ -155,16 +151,16 @@ class Locales:
     def _spoken(
         self, person: UserRef, locale: Locale, chat_type: ChatType, zone: str | None = None
     ) -> ReaderLocale:
-        # The others of a group may live elsewhere.
+        # Other members of a group may live elsewhere.
         own = locale.zone is not None and chat_type == "direct"
-        # Of a language that nobody has chosen, the script in which they write says more than their app.
+        # Unless a language was chosen, the script of their messages counts more than their app.
         wanted = None if locale.language_chosen else self._scripts.get(person)
         codes = (locale.language or DEFAULT, DEFAULT, *CATALOGUES)
         fits = (one for one in codes if wanted in {None, _script(str(CATALOGUES[one]["language.now"]))})
         return ReaderLocale(next(fits, codes[0]), locale.zone or zone or self._zone, own)
 
     def _turn(self, person: UserRef) -> asyncio.Lock:
-        """The lock under which a choice of a person is written, so that the last one knows the others."""
+        """The lock under which a person's choices are written, so that they do not overwrite each other."""
         return self._writing.setdefault(person, asyncio.Lock())
 
     async def _remember(self, person: UserRef) -> None:
@@ -181,11 +177,11 @@ class Locales:
 
 
 MOST_READ = 500
-"""Max characters that are looked at for the language of a message."""
+"""Max characters examined for the language of a message."""
 
 
 def _script(words: str) -> str | None:
-    """The script in which words are written, where that tells their language from another one; None where it does not."""
+    """Return the script of a text if it implies a language; else None."""
     words = re.sub(
         r"\S*[/@_\\.:]\S", " ", words[:MOST_READ]
     )  # addresses and names of files are in Latin everywhere
@@ -198,7 +194,9 @@ def _script(words: str) -> str | None:
 
 
 def _by_app(known: Locale, inbound: Inbound) -> Locale:
-    """A locale with what somebody's app has now, where they have not chosen. A language without a catalogue is the default."""
+    """Return the locale updated from the app, except what was chosen. A language without a catalogue becomes
+    the default.
+    """
     language = language_of(inbound.language) or DEFAULT if inbound.language else None
     if language not in {None, known.language or DEFAULT} and not known.language_chosen:
         known = replace(known, language=language)
@@ -215,8 +213,8 @@ def _is_zone(name: str | None) -> bool:
 
 
 def zone_named(asked: str, now: float) -> str | None:
-    """The zone that a person means by its name, by a place in it, or by how far it is from UTC; None where that is none or may be
-    several. Reads the tz database.
+    """Return the zone meant by its name, a place in it, or a UTC offset; None if there is none or it is
+    ambiguous. Reads the tz database.
     """
     if (offset := _OFFSET.fullmatch(unicodedata.normalize("NFKC", asked).strip())) is not None:
         return _with_offset(timedelta(hours=int(offset[2]), minutes=int(offset[3] or 0)), offset[1], now)
@@ -225,7 +223,7 @@ def zone_named(asked: str, now: float) -> str | None:
 
 
 def near_zones(asked: str) -> list[str]:
-    """The zones that a person may mean: those of that name, else those whose names come near to it, the nearest first."""
+    """Return candidate zones: those with that name, else similar names, nearest first."""
     wanted = _key(asked)
     found = _zones().get(wanted, ())
     if found or any(letter.isdigit() for letter in wanted):  # another number is another time
@@ -237,9 +235,9 @@ def near_zones(asked: str) -> list[str]:
 
 
 def _with_offset(apart: timedelta, sign: str, now: float) -> str | None:
-    """The zone whose clocks are so far from UTC: of whole hours one that always is; else the largest one that is now."""
+    """Return the zone at this UTC offset: a fixed one for whole hours, else the largest zone with that offset now."""
     if not apart % timedelta(hours=1):
-        # In names of this kind the sign is the other way round.
+        # Etc/GMT names have the opposite sign.
         name = f"Etc/GMT{'-' if sign == '+' else '+'}{apart // timedelta(hours=1)}" if apart else UTC
         return next(iter(_zones().get(_key(name), ())), None)
     wanted, moment = apart if sign == "+" else -apart, datetime.fromtimestamp(now, AT_UTC)
@@ -249,7 +247,7 @@ def _with_offset(apart: timedelta, sign: str, now: float) -> str | None:
 
 @functools.cache
 def _zones() -> Mapping[str, tuple[str, ...]]:
-    """Every zone by the key of its name, of its last part alone, where a region stands before that, and of the places in it."""
+    """Return all zones by the key of their full name, of its last part, and of places in them."""
     names = sorted({*available_timezones(), UTC})
     cities: dict[str, dict[str, None]] = {}
     for name in names:
@@ -264,7 +262,7 @@ def _zones() -> Mapping[str, tuple[str, ...]]:
 
 @functools.cache
 def _places() -> Mapping[str, list[str]]:
-    """The places and short names in `cities.tsv` by zone, as far as this machine knows it."""
+    """Return the places and abbreviations of `cities.tsv`, by zone, for zones that this machine knows."""
     lines = Path(__file__).with_name("cities.tsv").read_text("utf-8").splitlines()
     found = dict(line.split("\t") for line in lines if not line.startswith("#"))
     known = available_timezones()  # it reads the disk each time
@@ -272,11 +270,11 @@ def _places() -> Mapping[str, list[str]]:
 
 
 def _key(name: str) -> str:
-    """A name without what people write in several ways: accents, capitals, spaces, hyphens."""
+    """Normalise a name: no accents, case, spaces or hyphens."""
     plain = unicodedata.normalize("NFKD", name).casefold()
     return re.sub(r"[^\w/+-]|_|[+-](?!\d)", "", plain).removesuffix("市")
 
 
 _OFFSET = re.compile(r"(?:gmt|utc|z)?\s*([+−–-])\s*(\d{1,2})(?::?([0-5]\d))?", re.IGNORECASE | re.ASCII)
 _NO_PLACES = frozenset({"Etc", "US", "Canada", "Mexico", "Brazil", "Chile"})
-"""Regions whose zones are called in another way than by their cities."""
+"""Regions whose zones are not named after cities."""

@@ -1,4 +1,4 @@
-"""Long code and wide tables of an answer, which nobody can read in a chat: each becomes a file, and a sentence stands in its place."""
+"""Replaces long code and wide tables in answers, which are unreadable in a chat, by a file and a sentence."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _DELIMITER = re.compile(r":?-+:?")
 _CELL_END = re.compile(r"(?<!\\)\|")
 _NAME = r"[\w.-]*\w\.[A-Za-z]\w{0,7}"
 _NAMED = re.compile(rf"(?:^|[\s\"'=:/])({_NAME})(?=[\"'\s]|$)")
-"""A file name behind the language of code."""
+"""A file name after the language of a code block."""
 _TITLED = re.compile(
     rf"\s*(?:#|//|--|;|/\*|<!--)\s*(?:[Ff]ile(?:name)?:\s*)?(?:[\w.-]+/)*({_NAME})\s*(?:\*/|-->)?\s*"
 )
-"""A first line that is a comment with the name of the file."""
+"""A first line that is a comment with the file's name."""
 _MARKS = re.compile(
     r"(`+)(?P<code>.+?)(?<!`)\1(?!`)|(?<![0-9A-Za-z])(?:\*\*(?P<strong>\S|\S.*?\S)\*\*|~~(?P<gone>\S|\S.*?\S)~~)(?![0-9A-Za-z])"
     r"|!?\[(?P<label>[^\[\]]*)\]\((?P<url>[^()\s]*)\)|\\(?P<sign>[!-/:-@\[-`{-~])|(?P<line><br ?/?>)"
 )
 _FORMULA = re.compile(r"[=@\t＝＠]|[-+－＋](?!$|[\d.,]+ ?[%\w]{0,3}$)")
-"""The beginning of a cell that a spreadsheet program would carry out as a formula."""
+"""The beginning of a cell that a spreadsheet program would evaluate as a formula."""
 _ENDINGS: Mapping[str, str] = dict(
     pair.split("=")
     for pair in [
@@ -61,34 +61,34 @@ _ENDINGS: Mapping[str, str] = dict(
         "zsh=sh",
     ]
 )
-"""Endings of file names by language, where they are not the same."""
+"""File name extensions by language, where they differ."""
 _OWN_ENDING = re.compile(r"[a-z][a-z0-9]{0,5}")
 LONGEST_NAMED = 200
-"""Characters of a line that may name a file."""
+"""Max characters of a line that may name a file."""
 MOST_CELLS = 100_000
-"""Cells of a table that becomes a file, with those that its rows do not have."""
+"""Max cells of a table that becomes a file, including missing ones."""
 FIRST = 3
-"""Rows of a table that are shown beside its file."""
+"""Rows of a table shown beside its file."""
 NARROWEST = 4
-"""Cells of a terminal that a column of them has at the least."""
+"""Min width of a table column in terminal cells."""
 LONGEST_CELL = 500
-"""Characters of a cell whose Markdown is read; of a longer one it stays."""
+"""Max characters of a cell that is parsed as Markdown; longer ones are copied."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shortened:
-    """A text with `files` for some of its passages. `at` of a place in the whole text is that place in `words`; inside of such a
-    passage it is the end of what stands for it.
+    """A text with `files` in place of some passages. `at` maps an offset in the original to `words`; inside
+    a passage it maps to the end of its replacement.
     """
 
     words: str
     files: tuple[OutgoingFile, ...] = ()
     _moves: tuple[tuple[int, int, int], ...] = ()
-    """Of each passage: where it began and ended, and where what stands for it ends."""
+    """For each passage: its start, its end, and the end of its replacement."""
 
     @property
     def ends_in_one(self) -> bool:
-        """True if what stands for a passage is the end of it."""
+        """True if the text ends with a replaced passage."""
         return bool(self._moves) and self._moves[-1][2] == len(self.words)
 
     def at(self, place: int) -> int:
@@ -103,14 +103,14 @@ class Shortened:
 
 
 class LongBlocks:
-    """Takes what is too long for its channel out of answers. `on` is as an operator has set it."""
+    """Takes blocks out of answers that are too long for their channel. `on` is the operator's setting."""
 
     def __init__(self, channels: Mapping[str, Channel], *, on: bool) -> None:
         self._channels = channels
         self._on = on
 
     def taken_out(self, channel: str, words: str, *, goes_on: bool = False) -> Shortened:
-        """An answer as it is sent. Of one that `goes_on` the code at its end may be open."""
+        """Return an answer as sent. `goes_on`: it is unfinished, so a code block at its end may be open."""
         shows: object = self._channels.get(channel)
         if not self._on or not isinstance(shows, HasReadingLimits):
             return Shortened(words)
@@ -119,7 +119,7 @@ class LongBlocks:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """A passage that may become a file: `markdown` is the whole of it, `body` what the file holds."""
+    """A passage that may become a file: `markdown` is the passage, `body` the file's content."""
 
     start: int
     end: int
@@ -134,7 +134,7 @@ class _Block:
 
 
 def shortened(words: str, limits: ReadingLimits, *, goes_on: bool = False) -> Shortened:
-    """Take what is beyond these limits out of a Markdown text."""
+    """Take blocks beyond these limits out of a Markdown text."""
     if 2 * len(words) <= limits.columns and words.count("\n") <= limits.lines:
         return Shortened(words)
     pieces, files, moves = list[str](), list[OutgoingFile](), list[tuple[int, int, int]]()
@@ -164,7 +164,9 @@ def _is_long(block: _Block, limits: ReadingLimits) -> bool:
 
 
 def _first_rows(rows: Sequence[Sequence[str]], columns: int) -> list[str]:
-    """The head and first rows of a table in Markdown, their cells cut to what fits; none of one that has too many for that."""
+    """Return the head and first rows of a table in Markdown with shortened cells; nothing if it has too many
+    columns.
+    """
     room = columns // len(rows[0]) - 3 if rows else 0
     if room < NARROWEST:
         return []
@@ -194,7 +196,7 @@ def _unused(name: str, used: set[str]) -> str:
 
 
 def _blocks(words: str) -> Iterator[_Block]:
-    """The code and the tables of a text, in order."""
+    """Yield the code blocks and tables of a text, in order."""
     lines = words.split("\n")
     starts, at = list[int](), 0
     for line in lines:
@@ -223,7 +225,7 @@ def _blocks(words: str) -> Iterator[_Block]:
 
 
 def _fence_end(lines: list[str], first: int, mark: str) -> int:
-    """The line that closes code; one behind the last where none does."""
+    """Return the index of the line that closes a code block, or one past the last line."""
     for at in range(first + 1, len(lines)):
         closing = lines[at].strip()
         if closing.startswith(mark) and not closing.strip(mark[0]):
@@ -261,13 +263,13 @@ def _code_name(info: str, first: str) -> str:
 
 
 def delimits(row: str) -> bool:
-    """True for the line below the head of a table."""
+    """Return True for the delimiter row below a table's head."""
     cells = row.lstrip(" \t>").rstrip(" \t").removeprefix("|").removesuffix("|").split("|")
     return all(_DELIMITER.fullmatch(cell.strip(" \t")) for cell in cells)
 
 
 def _is_head(lines: list[str], at: int) -> bool:
-    """True if a table begins in this line."""
+    """Return True if a table begins at this line."""
     head = lines[at]
     if "|" not in head or at + 1 == len(lines) or "-" not in lines[at + 1] or _NOT_A_ROW.match(head):
         return False
@@ -288,7 +290,7 @@ def _table(words: str, lines: list[str], around: tuple[int, int], starts: list[i
     widths = [max(text.width(line) for row in rows for line in row[at].split("\n")) for at in range(columns)]
     written = io.StringIO()
     csv.writer(written).writerows([[_inert(cell) for cell in row] for row in rows])
-    # Programs for tables take a file without this mark for one in an older encoding.
+    # Without a BOM, spreadsheet programs assume a legacy encoding.
     mark = "" if written.getvalue().isascii() else "\ufeff"
     indent = len(lines[first]) - len(lines[first].lstrip(" \t"))
     markdown = "\n".join(line.strip(" \t") for line in lines[first : last + 1])
@@ -306,7 +308,7 @@ def _table(words: str, lines: list[str], around: tuple[int, int], starts: list[i
 
 
 def _plain(cell: str) -> str:
-    """The words of a cell as they are shown."""
+    """Return the text of a cell as displayed."""
     if len(cell) > LONGEST_CELL:
         return cell
 

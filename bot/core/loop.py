@@ -1,7 +1,7 @@
-"""The loop: ask the model, run the tools that it calls, and again, until its words are said.
+"""The loop of a turn: ask the model, run the tools it calls, repeat until the answer is sent.
 
-The next step follows from the messages of the running turn alone. So a turn that was cut off goes on by running this loop again: there is
-nothing to recover.
+The next step follows from the running turn's messages alone, so an interrupted turn continues by running this
+loop again.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from bot.words import say
 
 SEND = "chat_send"
 MOST_STEPS = 50
-"""Limit of model calls in one turn, where it has no other one."""
+"""Max model calls of a turn without another limit."""
 STOPPED = "(stopped)"
-"""Marks for the model what a stop cut off."""
+"""Tells the model that a stop cut this answer off."""
 
 
 class Refused(Withdrawn):
-    """The model refused, in these words: the turn is withdrawn from the history, as the provider advises."""
+    """The model refused with these words. The turn is withdrawn from the history, as the provider advises."""
 
     def __init__(self, words: str, category: object = None) -> None:
         super().__init__(f"refusal, category {category}")
@@ -56,33 +56,33 @@ class Refused(Withdrawn):
 
 @dataclass(frozen=True, slots=True)
 class LoopPorts:
-    """Collaborators of a loop: a turn, a task, a fork and a replay differ in these."""
+    """Collaborators of a loop. They differ between a turn, a task, a fork and a replay."""
 
     model: Model
     frame: Callable[[], Awaitable[Frame]]
     tell: Callable[[Inbound], Awaitable[events.Told | None]]
-    """A person's message as the model gets it; None where it says nothing."""
+    """Returns a person's message as the model sees it; None if it says nothing."""
     found: Callable[[Message, Sequence[Path]], Awaitable[Sequence[Message]]]
-    """Messages that follow these results: pictures, notes of servers, the instructions for paths that tools have touched."""
+    """Returns messages to add after tool results: pictures, servers' notes, instructions for touched paths."""
     before_turn: Callable[[Fit], Awaitable[None]]
     before_asking: Callable[[Fit], Awaitable[None]]
-    """Make room in the view of the model."""
+    """Compacts the view before a request if needed."""
     calls: ToolCalls
     reply: ChatReply | NoReply
     wrapped: Reply | NoReply
-    """The reply as features let things through it."""
+    """Returns the reply, wrapped by features."""
     fit: Fit
     new_id: Callable[[], str]
     redact: Redact
     settled: Redact
-    """The part of words that go on which cannot become a secret."""
+    """Returns the part of an unfinished text that cannot be the beginning of a secret."""
     boot: str
     log: Log
     most_steps: int = MOST_STEPS
 
 
 class Loop:
-    """Runs one turn of a chat, or a task."""
+    """Runs one turn of a chat, or a subagent task."""
 
     def __init__(self, chat: Chat, turn: str, chats: Chats, ports: LoopPorts) -> None:
         self._chat = chat
@@ -93,7 +93,9 @@ class Loop:
         self._heard = PartialReply()
 
     async def run(self) -> str:
-        """Run until nothing is left to do; a sentence for the person where that is no answer, else "". Raises `errors.ShipmateError`."""
+        """Run until nothing is left to do. Returns a sentence for the person if there is no answer, else "".
+        Raises `errors.ShipmateError`.
+        """
         await self._ports.before_turn(self._ports.fit)
         self._ports.fit.begin(await self._ports.frame())
         for step in range(1, self._ports.most_steps + 1):
@@ -117,7 +119,7 @@ class Loop:
     # ------------------------------------------------------------ one step
 
     async def _take_up(self) -> None:
-        """Make what its person has added a part of the turn, and tell the model what it has not been told."""
+        """Add the person's new messages to the turn and tell the model what it was not told."""
         if (more := self._chat.joinable()) and not self._about_to_speak(more):
             self._append(events.Joined(tuple(one.request_id for one in more)))
         for inbound in self._chat.untold:
@@ -125,13 +127,15 @@ class Loop:
                 self._append(told)
 
     def _about_to_speak(self, more: Sequence[Inbound]) -> bool:
-        """True where words of the model are about to be said, and nothing that they answer was changed."""
+        """Return True if the model is about to answer and the question has not changed."""
         running = self._chat.context.running
         speaks = running is not None and running.speaks and not running.open_calls
         return speaks and all(one.kind != "edit" for one in more)
 
     async def _act(self, calls: Sequence[ToolCall], cut: frozenset[str]) -> None:
-        """Run what the model called. A message alone ends the turn, unless it says that another follows, or somebody has added something."""
+        """Run tool calls. An answer by `chat_send` ends the turn unless it announces another message or
+        somebody added something.
+        """
         (call, *others) = calls
         alone = not others and call.name == SEND and call.id not in cut and not promises_more(call.input)
         told, turn = self._chat.context.sources(), self._chat.turn
@@ -146,7 +150,7 @@ class Loop:
                 self._append(events.Told(message))
 
     def _goes_on(self, running: RunningTurn) -> bool:
-        """True if the model is to be asked: it has not said all that it is to say."""
+        """Return True if the model must be asked again."""
         if running.last is not None and running.last.stop_reason == "refusal":
             raise Refused(running.words)
         answered = self._answered(running)
@@ -158,7 +162,7 @@ class Loop:
         )
 
     async def _say_the_rest(self, running: RunningTurn) -> str:
-        """Say the last words as they are, unless a tool has said what there is to say; "" or a sentence in their place."""
+        """Send the final text, unless a tool has sent the answer. Returns "" or a sentence to send instead."""
         words, cut = running.words, running.last is not None and running.last.stop_reason in LENGTH
         quiet = self._chat.turn is not None and all(one.overheard for one in self._chat.turn.left)
         if silent := is_silent(words):
@@ -180,21 +184,21 @@ class Loop:
     # ------------------------------------------------------------ what its person has
 
     def _said(self) -> bool:
-        """True where a message that ends the turn is queued, or in the chat."""
+        """Return True if a message that ends the turn is queued or delivered."""
         turn = self._chat.turn
         return turn is not None and turn.answered
 
     def _complete(self, running: RunningTurn) -> bool:
-        """True where nothing is left to ask: its person has the answer, and the last step did nothing but give it."""
+        """Return True if nothing is left to ask: the person has the answer, and the last step did nothing else."""
         return self._said() or (self._answered(running) and _only_sent(running))
 
     def _spoke(self) -> bool:
-        """True where a message of this turn is in the chat, or on its way."""
+        """Return True if a message of this turn is queued or delivered."""
         turn = self._chat.turn
         return turn is not None and any(end is None or end.state != "failed" for end in turn.rows.values())
 
     def _answered(self, running: RunningTurn) -> bool:
-        """True where its person has a message that answers what they said last, and promises no other."""
+        """Return True if the person has a message that answers their last words and announces no further one."""
         for entry in reversed(running.entries):
             if entry.sources:
                 return False
@@ -206,14 +210,14 @@ class Loop:
     # ------------------------------------------------------------ asking
 
     def ask_anew(self, call: str) -> None:
-        """Give up this call of the model: its person has added something to the question."""
+        """Cancel this model call, because the person added something to the question."""
         running = self._chat.context.running
         going_on = running is not None and running.last is not None and running.speaks
         if not going_on and self._call and self._chat.turn is not None and self._chat.turn.call == call:
             self._call.cancel()
 
     async def _ask(self, running: RunningTurn) -> None:
-        """Ask the model, with less where the provider says that it is too much."""
+        """Ask the model; shrink the request if the provider says that it is too large."""
         await self._ports.before_asking(self._ports.fit)
         while True:
             request = self._ports.fit.request()
@@ -231,7 +235,7 @@ class Loop:
             return
 
     async def _listen(self, request: ModelRequest) -> ModelReply | None:
-        """The answer; None where the question is put anew."""
+        """Return the answer; None if the call was cancelled to be asked again."""
         self._call = asyncio.ensure_future(self._answer(request))
         try:
             await asyncio.wait([self._call])
@@ -265,7 +269,7 @@ class Loop:
             self._ports.reply.preview(str)
 
     async def _stopped(self) -> None:
-        """Keep what the model had said when its turn was stopped, with a mark; a turn that has said nothing yet says it."""
+        """Store what the model had written when its turn was stopped, with a marker, also if it wrote nothing."""
         turn = self._chat.turn
         if turn is None or turn.call is None or turn.phase is not Phase.STOPPING:
             return
@@ -281,7 +285,7 @@ class Loop:
             await ports.reply.leave(f"{text.with_code_closed(words)}\n\n{say('turn.stopped')}", "stopped")
 
     async def _take(self, running: RunningTurn, reply: ModelReply) -> None:
-        """Append the answer, without our secrets."""
+        """Append the answer without our secrets."""
         turn = self._chat.turn
         if turn is None or turn.call is None:
             return
@@ -318,13 +322,13 @@ class Loop:
         )
 
     def _origin(self, content: list[Json]) -> Any:
-        """Sources of the words that an answer may repeat, as they are kept."""
+        """Return the sources of words that the answer may repeat, as stored."""
         context = self._chat.context
         seen = [*context.view(), *context.older(), *context.current()]
         return taint.stamped({"role": "assistant", "content": content}, seen)[ORIGIN] or None
 
     async def _say_what_came(self, running: RunningTurn, error: errors.ModelError) -> bool:
-        """The model failed. Where it did so while it went on with an answer, what had come of that is said; False where it did not."""
+        """The model failed while continuing an answer: send what had arrived. Returns False if there was none."""
         if (
             isinstance(error, errors.RequestInvalid | errors.ContextOverflow)
             or not (running.speaks and continuation.tail(running))
@@ -343,7 +347,7 @@ class Loop:
 
 
 def _only_sent(running: RunningTurn) -> bool:
-    """True where the last step did nothing but give people an answer."""
+    """Return True if the last step did nothing but send the answer."""
     if len(running.entries) < 2 or running.speaks:
         return False
     asked, given = (one.message["content"] for one in running.entries[-2:])

@@ -1,4 +1,4 @@
-"""Periodic checks and clean-ups of a running process."""
+"""Periodic checks and clean-up of a running process."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from bot.words import sentence
 PROBE_SECONDS = 5.0
 ASK_SECONDS = 30.0
 AWAY_SECONDS = 60.0
-"""Max seconds for which an MCP server may be away before operators hear of it."""
+"""Max seconds that an MCP server may be unavailable before operators are alerted."""
 LOW_DISK = (0.02, 0.10)
-"""Free parts of the disk below which operators are told, ascending."""
+"""Free-space fractions at which operators are warned, ascending."""
 WELL_AGAIN = 1.2
-"""So many times as much has to be free before that is over, so that it does not come and go at the edge."""
+"""Hysteresis: the alert ends once free space exceeds the threshold by this factor."""
 KEEP_ARTIFACT_DAYS = 30
-"""Long after what points at them has left the view."""
+"""Days after which artifacts are deleted; by then nothing in view refers to them."""
 HOUR = 3_600.0
 
 
@@ -48,7 +48,7 @@ class Maintenance:
     log: JsonlLog
 
     def jobs(self) -> list[PeriodicJob]:
-        """The jobs, each with its interval."""
+        """The jobs with their intervals."""
         return [
             PeriodicJob("look at the memory", LOOK_EVERY, self.memory.look),
             PeriodicJob("see whether the disk has room", PROBE_SECONDS, self.check_disk),
@@ -61,7 +61,7 @@ class Maintenance:
         ]
 
     async def check_disk(self) -> None:
-        """Report a full disk, even without a write, a log that cannot be written, and little space."""
+        """Alert on a full or nearly full disk and on a log that cannot be written."""
         await asyncio.to_thread(self.reserve.look)
         trouble = self.reserve.trouble
         self._tell("disk", "disk_full", "disk_again", trouble)
@@ -81,7 +81,7 @@ class Maintenance:
                 self.alerts.end(subject, sentence("operators.disk_low_again", share=share, **figures))
 
     async def check_model(self) -> None:
-        """Ask a model that was away, so that its return is seen without traffic."""
+        """Call a model that was unavailable, so that its return is noticed without traffic."""
         before = self.model.trouble
         await self.model.look()
         trouble = self.model.trouble
@@ -92,20 +92,20 @@ class Maintenance:
             self._tell("model", "", "model_again", "")
 
     async def check_servers(self) -> None:
-        """Report MCP servers that stay away longer than a restart takes."""
+        """Alert on MCP servers that stay unavailable longer than a restart takes."""
         for name, trouble in self.servers.lasting(AWAY_SECONDS).items():
             self._tell(f"mcp {name}", "server", "server_again", trouble, name=name)
 
     async def sweep_logs(self) -> None:
-        """Compress and remove old days of the operator's log."""
+        """Compress and delete old days of the operator's log."""
         await asyncio.to_thread(self.log.sweep)
 
     async def sweep_artifacts(self) -> None:
-        """Remove old artifacts."""
+        """Delete old artifacts."""
         await self.artifacts.sweep(KEEP_ARTIFACT_DAYS)
 
     def _tell(self, subject: str, key: str, again: str, trouble: str, **more: str) -> None:
-        """Tell operators of trouble, once, and of its end."""
+        """Alert operators once when a condition begins and when it ends."""
         if trouble:
             self.alerts.begin(subject, sentence(f"operators.{key}", cause=trouble, **more))
         else:

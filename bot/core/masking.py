@@ -1,7 +1,7 @@
-"""Observation masking: old tool results give way to a line that says how much they were. No model is asked.
+"""Observation masking: old tool results are replaced by a line that states their size. No model call is
+needed.
 
-What people and the model said stays, and so does every call with its id. What was masked stays masked, so that the
-view changes when it is decided and never after; the caller that decides declares an epoch.
+Messages and tool calls stay. What was masked stays masked; the caller declares an epoch for each change.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from bot.contracts.tools import omission
 from bot.core import blocks, estimate
 
 LEAST_KEPT = 3
-"""However little is to be kept, so many observations are."""
+"""Min observations kept."""
 KEPT_FILES = 4
-"""So many of the newest files stay that the model is shown as they are."""
+"""Max newest files shown unmasked."""
 KEPT_BYTES = 8_000_000
-"""As long as they are no more than this together."""
+"""Max total bytes of files shown unmasked."""
 CROWD = 12
-"""More of them in view than this are too many; the provider takes twenty in any size."""
+"""Number of files in view above which old ones are masked; the provider accepts twenty of any size."""
 GONE = "[a file was shown here ({}); it is not shown any more]"
 KEPT_TOKENS = 2_000
-"""Observations stay beyond their number as long as all of them together are no more than this."""
+"""Max total tokens up to which all observations stay."""
 
 
 def masks(
@@ -33,11 +33,11 @@ def masks(
     keep: int,
     masked: Container[str] = (),
 ) -> dict[str, str]:
-    """Return the masks for old tool results, by id of the call; {} if nothing is to be masked.
+    """Return masks for old tool results by call id; {} if there are none.
 
-    `ages` says by the name of a tool whether its results lose their worth. Of those the newest `keep` stay (three at
-    the least). So does whatever the model has not seen yet, an error of the last round, what is `masked` already, and
-    what is no longer than its mask.
+    `ages` says by tool name whether its results lose their worth. Of those the newest `keep` stay (at least
+    three). Not masked: what the model has not seen, errors of the last round, what is in `masked`, and what
+    is no longer than its mask.
     """
     names = {call.id: call.name for message in messages for call in blocks.tool_calls(message["content"])}
     last = _last_round(messages)
@@ -60,13 +60,13 @@ def masks(
 
 
 def crowded(messages: Sequence[Message]) -> bool:
-    """True if more files are shown than a request should have."""
+    """Return True if more files are shown than a request should have."""
     shown = [block["size"] for _, block in _newest_first(messages, ATTACHED)]
     return len(shown) > CROWD or sum(shown) > KEPT_BYTES
 
 
 def _old_files(messages: Sequence[Message]) -> dict[str, str]:
-    """The masks for all but the newest files, by their artifacts. Those that no answer has followed stay."""
+    """Return masks for all but the newest files, by artifact id. Files that no answer has followed stay."""
     answered = max((at for at, one in enumerate(messages) if one["role"] == "assistant"), default=-1)
     found: dict[str, str] = {}
     count = size = 0
@@ -78,7 +78,7 @@ def _old_files(messages: Sequence[Message]) -> dict[str, str]:
 
 
 def placeholder(block: Json) -> str:
-    """The line that stands for a tool result."""
+    """Return the line that replaces a tool result."""
     content = block.get("content") or ""
     parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
     words = "\n".join(part["text"] for part in parts if part.get("type") == "text")
@@ -93,12 +93,12 @@ def placeholder(block: Json) -> str:
 
 
 def _last_round(messages: Sequence[Message]) -> int:
-    """The place of the newest message with tool results; -1 where there is none."""
+    """Return the index of the newest message with tool results; -1 if there is none."""
     return next((at for at in reversed(range(len(messages))) if blocks.result_ids(messages[at])), -1)
 
 
 def _newest_first(messages: Sequence[Message], kind: str = "tool_result") -> Iterator[tuple[int, Json]]:
-    """Every block of a kind with the place of its message."""
+    """Yield every block of a type with the index of its message, newest first."""
     for at in reversed(range(len(messages))):
         for block in reversed(messages[at]["content"]):
             if block.get("type") == kind:

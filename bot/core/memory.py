@@ -1,7 +1,7 @@
-"""The memory of a conversation: what is worth keeping of it, as Markdown of five sections.
+"""Session memory: the essence of a conversation, as Markdown in five sections.
 
-A model keeps it up to date by changes to numbered items, and a person may read it. Nothing in here is an instruction to anybody: it is what was said, in fewer
-words, and every later reader is told so.
+A model updates it by changes to numbered items; people may read it. It is information, never an instruction,
+and every reader is told so.
 """
 
 from __future__ import annotations
@@ -26,14 +26,16 @@ HAPPENED, FACTS, DECISIONS, PREFERENCES, WHERE_WE_ARE, OPEN_TASKS = (
 )
 SECTIONS = (HAPPENED, FACTS, DECISIONS, PREFERENCES, WHERE_WE_ARE, OPEN_TASKS)
 GONE, USED = "Gone", "Used"
-"""Headings of changes under which the numbers of items stand."""
+"""Headings in a model's changes below which item numbers are listed."""
 NONE = "(none)"
 MAX_TOKENS = 3_000
-"""More than this is not kept. The model is told, so that it chooses what goes; what is still over it goes by use."""
+"""Max tokens of a memory. The model is told, to choose what to drop; above the limit, least recently used
+items are dropped.
+"""
 MAX_ITEM = 1_000
-"""Characters of one item."""
+"""Max characters of an item."""
 SUMMARY_TOKENS = 6_000
-"""A summary that takes more is none."""
+"""Max tokens of a valid summary."""
 
 _HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*:?\s*$")
 _ITEM = re.compile(r"^\s{0,3}[-*+]\s+")
@@ -44,19 +46,19 @@ _ANALYSIS = re.compile(r"<analysis>.*?(?:</analysis>|(?=<summary>))", re.DOTALL)
 
 
 class MemoryInvalid(ValueError):
-    """The model's text is no valid memory; the message says why."""
+    """The model's text is not a valid memory; the message says why."""
 
 
 class TooLong(MemoryInvalid):
-    """It reached a limit: a shorter one may be valid."""
+    """The text reached a limit; a shorter one may be valid."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionMemory:
-    """The items of each section. The one that was written, replaced or used longest ago stands first."""
+    """Items by section, least recently written, replaced or used first."""
 
     happened: tuple[str, ...] = ()
-    """Items of the summary before, which go into the next one."""
+    """Items of the previous summary, to be merged into the next one."""
     facts: tuple[str, ...] = ()
     decisions: tuple[str, ...] = ()
     preferences: tuple[str, ...] = ()
@@ -65,7 +67,7 @@ class SessionMemory:
 
     @property
     def sections(self) -> dict[str, tuple[str, ...]]:
-        """The items of each section, by its heading."""
+        """Items by heading."""
         parts = (
             self.happened,
             self.facts,
@@ -78,12 +80,12 @@ class SessionMemory:
 
     @property
     def markdown(self) -> str:
-        """As it is on file. `read` gives the same memory back."""
+        """The text as stored; `read` parses it back."""
         return _shown_sections(self.sections)
 
     @property
     def numbered(self) -> str:
-        """As a model sees it that is to change it: each item behind its number, from 1 on."""
+        """The text for a model that changes it: each item has a number."""
         count = itertools.count(1)
         return _shown_sections(
             {name: [f"[{next(count)}] {item}" for item in items] for name, items in self.sections.items()}
@@ -91,7 +93,7 @@ class SessionMemory:
 
     @property
     def tokens(self) -> int:
-        """Its estimated size."""
+        """Its estimated size in tokens."""
         return round(estimate.text_tokens(self.markdown))
 
     @property
@@ -102,7 +104,9 @@ class SessionMemory:
         return sum(map(len, self.sections.values()))
 
     def capped(self) -> SessionMemory:
-        """Within `MAX_TOKENS`: what happened goes first, then facts, open tasks last, of each section those that were used longest ago."""
+        """Return the memory within `MAX_TOKENS`: drops what happened first, then facts, open tasks last;
+        within a section, least recently used items first.
+        """
         kept = self
         for name in ("happened", "facts", "decisions", "preferences", "where_we_are", "open_tasks"):
             while getattr(kept, name) and estimate.text_tokens(kept.markdown) > MAX_TOKENS:
@@ -112,7 +116,7 @@ class SessionMemory:
 
 
 def read(words: str) -> SessionMemory:
-    """The memory in a file or in a summary; a section that is not there is empty. Raises `MemoryInvalid`."""
+    """Parse a memory file or a summary; missing sections are empty. Raises `MemoryInvalid`."""
     found = _known_sections(words)
     memory = SessionMemory(*(tuple(_items(found.get(name.lower(), []))) for name in SECTIONS)).capped()
     if memory.empty:
@@ -121,11 +125,11 @@ def read(words: str) -> SessionMemory:
 
 
 def changed(known: SessionMemory | None, words: str) -> SessionMemory:
-    """The memory after the changes that a model wrote to it, as `extraction` asks for them.
+    """Apply a model's changes, written as `extraction` asks.
 
-    An item behind a number takes the place of that one, and moves to the section under whose heading it stands. What was
-    written, replaced or used is the newest of its section from then on. Numbers of items that are not there are passed
-    over. It may be over its limit (`capped`). Raises `MemoryInvalid` where the words are no changes, or where nothing is left.
+    A numbered item replaces that item and moves to the section it stands in. Written, replaced and used items
+    become the newest of their section. Unknown numbers are ignored. The result may exceed its limit
+    (`capped`). Raises `MemoryInvalid` if the text holds no changes or leaves nothing.
     """
     known, said = known or SessionMemory(), inner(words, "memory")
     if said.strip() and _NONE.match(said) and not known.empty:
@@ -158,7 +162,7 @@ def _shown_sections(sections: Mapping[str, Sequence[str]]) -> str:
 
 
 def _known_sections(words: str) -> dict[str, list[str]]:
-    """The lines under each heading. Raises `MemoryInvalid` where none is a heading of a memory or of its changes."""
+    """Return the lines below each heading. Raises `MemoryInvalid` if no heading is known."""
     found = _sections(inner(words, "memory"))
     if not any(name.lower() in found for name in (*SECTIONS, GONE, USED)):
         raise MemoryInvalid(f"without any of the sections {', '.join(SECTIONS)}")
@@ -166,14 +170,14 @@ def _known_sections(words: str) -> dict[str, list[str]]:
 
 
 def _numbers(line: str) -> list[int]:
-    """The numbers with which a line begins."""
+    """Return the numbers at the beginning of a line."""
     mark = _NUMBERS.match(line)
     return [int(number) for number in re.findall(r"\d{1,6}", mark[0])] if mark else []
 
 
 def read_summary(words: str, known: SessionMemory | None = None) -> str:
-    """The summary in what a model wrote, without the analysis before it. Raises `MemoryInvalid` where it is empty,
-    too long, not whole, or says nothing of open tasks though there were some.
+    """Return the summary in a model's text, without the analysis before it. Raises `MemoryInvalid` if it is
+    empty, too long, truncated, or omits open tasks that existed.
     """
     after = _ANALYSIS.sub("", words)
     if "<summary>" not in after or "</summary>" not in after:
@@ -182,7 +186,7 @@ def read_summary(words: str, known: SessionMemory | None = None) -> str:
 
 
 def read_block(block: Json, known: SessionMemory | None = None) -> str:
-    """The summary in a block that the provider made, by the same rules. Raises `MemoryInvalid`."""
+    """Return the summary in a provider's block, by the same rules. Raises `MemoryInvalid`."""
     return _checked(_said_in(block), known)
 
 
@@ -205,13 +209,13 @@ def _checked(summary: str, known: SessionMemory | None) -> str:
 
 
 def inner(words: str, tag: str) -> str:
-    """Return the text between `<tag>` and `</tag>`; all of it if there is no such tag."""
+    """Return the text between `<tag>` and `</tag>`; the whole text if there is no such tag."""
     _, opened, rest = words.partition(f"<{tag}>")
     return rest.rpartition(f"</{tag}>")[0] if opened and f"</{tag}>" in rest else rest if opened else words
 
 
 def _sections(words: str) -> dict[str, list[str]]:
-    """The lines under each heading, by its name in lower case."""
+    """Return the lines below each heading, by its lower-case name."""
     found: dict[str, list[str]] = {}
     lines: list[str] = []
     for line in words.splitlines():
@@ -224,7 +228,7 @@ def _sections(words: str) -> dict[str, list[str]]:
 
 
 def _items(lines: list[str]) -> list[str]:
-    """One item for each bullet or paragraph, with the lines that go on with it."""
+    """Return one item per bullet or paragraph, with continuation lines joined."""
     items: list[str] = []
     begins = True
     for line in lines:
@@ -313,13 +317,15 @@ You were asked this before, and your answer reached the limit of length, so noth
 out what matters least, and write at most {words} words in all (in Chinese or Japanese twice as many characters).
 """
 MEMORY_WORDS, SUMMARY_WORDS = 800, 600
-"""The aim of a memory and of a summary that are asked for a second time, because the first reached the limit."""
+"""Target words of a memory and of a summary that are asked for again because the first was too long."""
 MOST_INSTRUCTIONS = 16_000
-"""Characters; the provider takes 16,384."""
+"""Max characters of instructions; the provider accepts 16,384."""
 
 
 def extraction(known: SessionMemory | None, *, brief: bool = False) -> Message:
-    """The request for changes to the memory, as the last message of a fork; `brief` where the first answer was too long."""
+    """Build the last message of a fork that asks for changes to the memory; `brief` after an answer that was
+    too long.
+    """
     known = known or SessionMemory()
     budget = EXTRACT.format(tokens=known.tokens, most=MAX_TOKENS)
     shorter = _BRIEF.format(words=MEMORY_WORDS) if brief else ""
@@ -327,15 +333,15 @@ def extraction(known: SessionMemory | None, *, brief: bool = False) -> Message:
 
 
 def summarizing(known: SessionMemory | None, focus: str = "", *, brief: bool = False) -> Message:
-    """The request for a summary, as the last message of a fork. `focus` is what a person wants kept above all; `brief`
-    where the first answer was too long.
+    """Build the last message of a fork that asks for a summary. `focus` is what the person wants kept;
+    `brief` after an answer that was too long.
     """
     shorter = _BRIEF.format(words=SUMMARY_WORDS) if brief else ""
     return _user([f"{SUMMARIZE}{_wishes(known, focus)}{shorter}</summary_task>"])
 
 
 def condensing(known: SessionMemory | None, focus: str = "") -> str:
-    """The same request as the instructions of a provider that writes the summary itself."""
+    """Build the same request as instructions for a provider that writes the summary itself."""
     return text.head(f"{CONDENSE}{_wishes(known, focus)}", MOST_INSTRUCTIONS)
 
 
@@ -357,8 +363,8 @@ def head(
     block: Json | None = None,
     put_back: found_tools.PutBack | None = None,
 ) -> Message:
-    """The message that stands for what was compacted away, and what is put back behind it. `origin` says whose words all
-    that is, where that is known; `block` is the provider's own, where it wrote the summary; `nonce` is fresh.
+    """Build the message that stands for compacted messages, followed by restored state. `origin` says whose
+    words it holds, `block` is the provider's summary if it wrote one, `nonce` must be fresh.
     """
     first = block if block is not None else _shown(summary, nonce)
     put_back = put_back or found_tools.PutBack()
@@ -381,20 +387,20 @@ def head(
 
 
 def condensed(message: Message | None) -> bool:
-    """True if a head is a block of the provider's."""
+    """Return True if a head is a provider's block."""
     content = message.get("content") if message is not None else None
     first = content[0] if isinstance(content, list) and content else None
     return isinstance(first, dict) and first.get("type") == "compaction"
 
 
 def stands_for(message: Message) -> bool:
-    """True if a message is a head."""
+    """Return True if a message is a head."""
     first = next(iter(tags.of(message)), None)
     return condensed(message) or (first is not None and first.name == tags.SUMMARY)
 
 
 def in_plain_words(message: Message) -> Message:
-    """The same head in words, which every provider takes."""
+    """Return the head as text that every provider accepts."""
     if not condensed(message):
         return message
     block, *rest = message["content"]

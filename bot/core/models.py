@@ -1,4 +1,4 @@
-"""`ModelDeps`: the models that answer, with what is known of each: window, prices, how they count. And `ContextLimits`."""
+"""`ModelDeps`: the models with their windows, prices and token ratios; `ContextLimits`."""
 
 from __future__ import annotations
 
@@ -20,62 +20,62 @@ from bot.llm.prices import PriceTable
 from bot.llm.windows import ContextWindows
 
 TOOLS = 0.5
-"""The part of a window that definitions of tools may take."""
+"""Max share of the window for tool definitions."""
 MODEL, EFFORT = "model", "effort"
-"""The kinds of the facts that an operator chose for a chat."""
+"""Kinds of the facts that an operator chose for a chat."""
 
 
 @dataclass(slots=True)
 class ModelDeps:
-    """The model, under the names by which a chat asks it, and what is known of each name."""
+    """The provider model, and the model names that a chat may use."""
 
     model: Model
     default_model: str
-    """The model that answers where no other one was chosen."""
+    """The model that answers unless another was chosen."""
     windows: ContextWindows
-    """Context windows and output limits of models, in tokens."""
+    """Context windows and output limits by model, in tokens."""
     fast_model: str = ""
-    """The model that brings results together; "": the one that answers."""
+    """The model for summarising results; "" for the answering one."""
     estimator: Estimator = field(default_factory=Estimator)
-    """Tokens as the models count them."""
+    """Estimates tokens as each model counts them."""
     prices: PriceTable = field(default_factory=PriceTable)
     manner: Manner = field(default_factory=Manner)
-    """Effort and thinking of all that asks a model."""
+    """Effort and thinking of all requests."""
     purposes: Mapping[str, Manner] = field(default_factory=dict)
-    """Models, efforts and thinking that differ by purpose."""
+    """Model, effort and thinking by purpose, where they differ."""
     chosen: str | None = None
-    """The model that an operator chose for the chat; None where ship.json says it."""
+    """The model that an operator chose for the chat; None for that of ship.json."""
     chosen_effort: Effort | None = None
-    """The same of the effort."""
+    """The effort that an operator chose for the chat; None for that of ship.json."""
     purpose: str = "turn"
-    """The purpose of the turn that runs: `overheard` where nobody has spoken to the bot."""
+    """The purpose of the running turn: `overheard` if nobody addressed the bot."""
 
     @property
     def name(self) -> str:
-        """The model that answers."""
+        """The answering model."""
         return self.of(self.purpose).model or self.chosen or self.default_model
 
     def in_chat(self, chat: ChatKey, facts: Facts, purpose: str = "turn") -> ModelDeps:
-        """The same with what was chosen for a chat."""
+        """Return a copy with what was chosen for a chat."""
         model, effort = (facts.get(kind, str(chat)) or {} for kind in (MODEL, EFFORT))
         return replace(
             self, chosen=model.get("name"), chosen_effort=effort_of(effort.get("name")), purpose=purpose
         )
 
     def of(self, purpose: str) -> Manner:
-        """Return the effort, thinking and model for a purpose."""
+        """Return effort, thinking and model for a purpose."""
         own = self.purposes.get(purpose, Manner())
         effort = own.effort or self.chosen_effort or self.manner.effort
         return Manner(effort, own.thinking or self.manner.thinking, own.model)
 
     def sent(self, purpose: str | None = None) -> SentManner:
-        """Effort and thinking as they are sent for a purpose; None is that of the turn."""
+        """Return effort and thinking as sent for a purpose; None means the turn's."""
         manner = self.of(purpose or self.purpose)
         return manner.sent(partial(self.windows.takes, manner.model or self.name))
 
     def fitted(self, request: ModelRequest, purpose: str | None = None) -> ModelRequest:
-        """The request with the model, the effort and the thinking of its purpose. Another model than the chat's gets nothing that
-        only that one reads.
+        """Return the request with model, effort and thinking of its purpose. Another model than the chat's
+        gets nothing that only the chat's can read.
         """
         sent, model = self.sent(purpose), self.of(purpose or self.purpose).model or self.name
         if model != request.model:
@@ -87,7 +87,7 @@ class ModelDeps:
         return replace(request, effort=sent.effort, thinking=sent.thinking)
 
     def learn(self, request: ModelRequest, reply: ModelReply) -> None:
-        """Learn from an answer how its model counts, and that so much does fit."""
+        """Learn from an answer: the model's token ratio, and a size that fits."""
         if reply.note:
             return  # of another model
         usage = reply.usage
@@ -96,7 +96,9 @@ class ModelDeps:
         self.windows.fitted(request.model, prompt)
 
     def declared(self, forms: Sequence[tuple[Json, ...]]) -> tuple[Json, ...]:
-        """Of the forms of definitions, the largest first, the first that takes no more than half of the window."""
+        """Return the largest form of the tool definitions that fits half of the window. `forms` are ordered
+        by size, largest first.
+        """
         window = self.windows.window(self.name)
         if window is None:
             return forms[0]
@@ -104,7 +106,7 @@ class ModelDeps:
         return next(fitting, forms[-1])
 
     def budget(self, soft: int) -> Budget:
-        """The limits of requests to the model that answers; `soft` is the configured one."""
+        """Return the token limits of the answering model; `soft` is the configured soft limit."""
         name, windows = self.name, self.windows
         return Budget(
             windows.window(name), windows.max_tokens(name, self.sent().room), soft, windows.max_output(name)
@@ -113,7 +115,7 @@ class ModelDeps:
 
 @dataclass(frozen=True, slots=True)
 class ContextLimits:
-    """The sizes at which a chat's view changes."""
+    """Limits at which a chat's view changes."""
 
     max_messages: int = 60
     max_injected: int = 120
@@ -121,5 +123,5 @@ class ContextLimits:
     mask_threshold: int = 8_000
     """Tokens above which old tool results are masked."""
     keep_observations: int = 4
-    """So many of the newest tool results are not."""
+    """Number of newest tool results that are not masked."""
     compaction: Policy = field(default_factory=Policy)

@@ -1,4 +1,4 @@
-"""The direct chats of operators, and how whoever decided is called."""
+"""Direct chats of operators, and the display names of people who decided."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from bot.words import say
 
 
 def who_decided(verdict: Verdict, nameless: str) -> str:
-    """The person who decided, by the name that they had then; `nameless` stands for one that is not known."""
-    # Their name is their own choice: nothing in it is formatting or a link.
+    """Return the name that the deciding person had then; `nameless` if it is unknown."""
+    # Names are chosen freely: no formatting and no link in them is rendered.
     return f"`{named(verdict.name)}`" if verdict.name.strip() else say(nameless)
 
 
 class OperatorChats:
-    """The direct chats of those who are operators now, on the channels that run."""
+    """The direct chats of the current operators on running channels."""
 
     def __init__(
         self, operators: Collection[UserRef], channels: Collection[str], manifests: Mapping[str, Manifest]
@@ -29,7 +29,7 @@ class OperatorChats:
         self._manifests = manifests
 
     def people(self, request_id: str) -> Iterator[tuple[UserRef, Address]]:
-        """Each with their address, for messages of this request."""
+        """Return each operator with an address, for messages of this request."""
         for operator in sorted(self._operators):
             manifest = self._manifests.get(operator.channel)
             if operator.channel in self._channels and manifest is not None and manifest.direct is not None:

@@ -1,4 +1,6 @@
-"""Sends messages: one at a time to each place, within the paces of the platforms, and finds out what became of a send that got no answer."""
+"""Sends outbox rows, one at a time per target, within the platforms' rate limits, and resolves sends without
+an answer.
+"""
 
 from __future__ import annotations
 
@@ -26,21 +28,23 @@ from bot.words import Sentence, say, sentence, speaking
 
 PLAIN = LiveForm()
 SEND_SECONDS = 120.0
-"""Timeout of a send: a channel that says nothing for so long may have sent."""
+"""Timeout of a send; after it the message may have been sent."""
 FILE_SECONDS = 240.0
-"""The same for a file."""
+"""Timeout of sending a file."""
 FILE_PATIENCE = 40.0
-"""Max age in seconds of a file that a platform, which is there, has not taken: nothing waits behind it any longer."""
+"""Max seconds to retry a file that an available platform does not accept; after that nothing waits for it."""
 AGAIN_SECONDS = 5.0
-"""Interval between two tries of a change whose outcome is not known."""
+"""Interval in seconds between retries of an edit whose outcome is unknown."""
 REPEAT_SECONDS = (0.0, 8.0, 64.0, 600.0, 3_600.0)
-"""Seconds until each repeat of a message of unknown outcome: its chat may have all of them."""
+"""Seconds before each repeat of a message of unknown outcome, since the chat may have received all of them."""
 
 _T = TypeVar("_T")
 
 
 class Outbox:
-    """Carries out what is due of the rows of a chat. With `LiveMessages` the only caller of a channel's `send`, `edit` and `find`."""
+    """Carries out what is due for a chat's rows. Only it and `LiveMessages` call a channel's `send`, `edit`
+    and `find`.
+    """
 
     def __init__(
         self,
@@ -69,13 +73,13 @@ class Outbox:
         self._places: dict[object, asyncio.Lock] = {}
 
     async def send(self, row: OutboxRow) -> None:
-        """Send a queued row, and append what came of it."""
+        """Send a queued row and append the outcome."""
         async with self.alone(row):
             await self._send(row)
 
     @contextlib.asynccontextmanager
     async def alone(self, row: OutboxRow) -> AsyncIterator[None]:
-        """Nothing else is sent or changed in the place of a row during the block."""
+        """Lock a row's target for the block: nothing else is sent or edited there."""
         lock = self._places.setdefault(row.place, asyncio.Lock())
         try:
             async with lock:
@@ -87,8 +91,8 @@ class Outbox:
                 await self._files.sweep()
 
     async def within(self, seconds: float, call: Coroutine[Any, Any, _T]) -> _T:
-        """The result of a call of a channel, which begins while this process surely leads. Raises `errors.DeliveryUncertain` where it
-        takes longer, or where another process may lead by now.
+        """Return the result of a channel call that starts while this process is certainly the leader. Raises
+        `errors.DeliveryUncertain` on a time-out, or if another process may lead by now.
         """
         try:
             with contextlib.closing(call):  # it was not begun where nobody leads in time
@@ -99,7 +103,7 @@ class Outbox:
             raise errors.DeliveryUncertain(f"the channel said nothing for {seconds:g} s") from None
 
     def busy(self, row: OutboxRow) -> bool:
-        """True while something is sent or changed in the place of a row."""
+        """Return True while something is sent or edited at a row's target."""
         lock = self._places.get(row.place)
         return lock is not None and lock.locked()
 
@@ -137,7 +141,9 @@ class Outbox:
             self._sent(row, sent, (self._clock.monotonic() - began) * 1000)
 
     async def find(self, row: OutboxRow) -> None:
-        """Find out whether a row arrived. Where nobody can tell it is sent once more, and says so, unless it was only for show."""
+        """Find out whether a row was delivered. If nobody can tell, queue a marked repeat, unless the row
+        was a preview.
+        """
         try:
             found = await self.within(SEND_SECONDS, self._channels[row.channel].find(await self._loaded(row)))
         except errors.DeliveryThrottled as error:
@@ -162,7 +168,7 @@ class Outbox:
             await self._files.sweep()
 
     async def revise(self, row: OutboxRow, outcome: Callable[[], str]) -> None:
-        """Change a message that shows a question into its outcome. Where it cannot be changed it stays as it is."""
+        """Edit a message that shows a question to show the outcome. If it cannot be edited, it stays."""
         with speaking(row.language, row.zone, row.own_zone):
             words = "\n\n".join(filter(None, (row.closes_as or row.text, outcome())))
         message = replace(self.message(row), text=words, buttons=QuestionButtons("", ()))
@@ -188,7 +194,7 @@ class Outbox:
         self._chats.append(Fact(row.chat, data, row.turn))
 
     def _note(self, row: OutboxRow, words: str, state: str, *, level: Level = "info", **details: Any) -> None:
-        """Tell operators of the state of a row."""
+        """Log the state of a row."""
         self._log.write(
             "delivery",
             words,
@@ -228,7 +234,7 @@ class Outbox:
         self._tell_of_failure(row, error)
 
     def _unsure(self, row: OutboxRow, error: errors.DeliveryFailed) -> None:
-        """Nobody can tell whether a row has arrived: its words are sent once more, ever more rarely."""
+        """The outcome of a row is unknown: queue a repeat, with growing delays."""
         twice = row.file is not None and row.repeat_of is not None and not row.boot
         if not row.live and (twice or self._overdue(row)):
             self._tell_of_file(row, error, "unsure")
@@ -249,7 +255,7 @@ class Outbox:
             self._alert(f"deliveries of {row.channel}", words)
 
     def _repeat(self, row: OutboxRow, wait: float) -> None:
-        """Queue the words of a row of unknown outcome once more, in so many seconds."""
+        """Queue a repeat of a row of unknown outcome after `wait` seconds."""
         again = events.Queued(
             f"{row.id}'",
             row.target,
@@ -277,12 +283,12 @@ class Outbox:
         )
 
     def _overdue(self, row: OutboxRow) -> bool:
-        """True of a file that its platform, which is there, has not taken in a while."""
+        """Return True for a file that an available platform has not accepted for too long."""
         late = row.file is not None and self._clock.now() - row.queued_at > FILE_PATIENCE
         return late and self._channels[row.channel].health().connected
 
     def _tell_of_file(self, row: OutboxRow, error: errors.DeliveryFailed, why: str) -> None:
-        """A platform does not take a file: a sentence comes in its place, with the passage that it stands for below it."""
+        """The platform rejected a file: queue a sentence instead, with the passage that the file replaced."""
         name = "" if row.file is None else row.file.name
         with speaking(row.language):
             words = say(f"delivery.file_{why}", name=name)
@@ -323,7 +329,7 @@ class Outbox:
         return Sent(row.replaces)
 
     async def _loaded(self, row: OutboxRow) -> Outbound:
-        """The message that a row is, with its file. Raises `errors.FileRefused`."""
+        """Return the message of a row, with its file. Raises `errors.FileRefused`."""
         message = self.message(row)
         if row.file is None:
             return message
@@ -332,7 +338,7 @@ class Outbox:
         return replace(message, file=await self._files.load(row.file), claimed=claimed)
 
     def message(self, row: OutboxRow, words: str | None = None, form: LiveForm = PLAIN) -> Outbound:
-        """The message that a row is, with its own words or these."""
+        """Return the message of a row with its own text or this one."""
         own = row.text if row.file is None else ""
         words = own if words is None else words
         if row.repeat_of is not None:

@@ -1,4 +1,4 @@
-"""A message on its way out, as the fold of a chat has it."""
+"""An outbox row: a message to send, as folded from a chat's events."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OutboxRow:
-    """One visible message that may still go out or change.
+    """A visible message that is not delivered yet or may still change.
 
         queued ──sending──► sending ──row_ended──► sent │ failed │ unknown
            ▲                   │
            └─ returned, deferred
 
-    `boot` names the process whose send is in flight. A row whose send is open in another boot, or got no answer (`boot` ""), has an
-    unknown outcome: its platform is asked. A row at its end leaves the fold.
+    `boot` is the process whose send is in flight. A row being sent by another boot, or without an answer
+    (`boot` ""), has an unknown outcome: the platform is asked. An ended row leaves the fold.
     """
 
     id: str
@@ -41,16 +41,16 @@ class OutboxRow:
     state: Literal["queued", "sending"] = "queued"
     boot: str = ""
     message_id: str | None = None
-    """That of the platform, once a live message stands in the chat."""
+    """Its platform id, once a live message is visible in the chat."""
     ends: bool = False
-    """True of the words with which its turn ends, unless they fail."""
+    """True for the last message of its turn, unless it fails."""
     last: bool = True
-    """True of the last part of a message."""
+    """True for the last part of a message."""
     part_of: str | None = None
     replaces: str | None = None
-    """The platform's id of the message in whose place it comes."""
+    """The platform id of the message that it replaces."""
     outdated: bool = False
-    """True of a preview in whose place nothing comes any more."""
+    """True for a preview that nothing will replace."""
     repeat_of: str | None = None
     not_before: float | None = None
     delayed: bool = False
@@ -61,11 +61,11 @@ class OutboxRow:
     zone: str = UTC
     own_zone: bool = False
     file: StoredFile | None = None
-    """The file that this message is. Its text is the passage in whose place it comes, most often ""."""
+    """The file to send. The text is then the passage that it replaces, mostly ""."""
 
     @classmethod
     def of(cls, data: Queued, event: Event) -> OutboxRow:
-        """The row that an event queues."""
+        """Build the row of a `queued` event."""
         return cls(
             data.row,
             event.chat,
@@ -94,23 +94,23 @@ class OutboxRow:
 
     @property
     def repeats(self) -> int:
-        """The number of repeats of the same words, up to this one."""
+        """The number of repeats of this text, including this row."""
         return len(self.id) - len(self.id.rstrip("'"))
 
     @property
     def live(self) -> bool:
-        """True of a message that changes while its turn runs."""
+        """True for a message that is edited while its turn runs."""
         return self.form in {"preview", "progress"}
 
     def takes(self, shown: OutboxRow) -> bool:
-        """True where this message comes in the place of a preview that stands in the chat."""
+        """Return True if this message replaces a visible preview."""
         preview = shown.form == "preview" and shown.message_id is not None and not shown.outdated
         answers = self.form == "reply" and self.question is None and self.file is None
         return preview and answers and (shown.turn, shown.place) == (self.turn, self.place)
 
     @property
     def place(self) -> tuple[tuple[str, str], ...]:
-        """Messages of one place go out one after another."""
+        """The target within which rows are sent in order."""
         return (("channel", self.channel), *sorted(self.target.items()))
 
     @property

@@ -1,8 +1,8 @@
-"""Files on their way out: the bytes that people will get, kept from the moment a message is meant until its row has ended. What becomes
-of the original meanwhile is no matter.
+"""Stores the bytes of files to send from the moment a message is queued until its row has ended, independent
+of the originals.
 
-A file is named by the SHA-256 of what it holds, so that the same bytes are kept once, and is on disk before the event that names it. It
-stays while a row of an outbox has it.
+A file is named by its SHA-256, so equal content is stored once. It is on disk before the event that names it,
+and stays while an outbox row refers to it.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from bot.core.chats import Chats
 LONGEST_NAME = 120
 """Max characters of a name."""
 PIECE = 32_768
-"""Bytes of a file that are searched for secrets at once."""
+"""Bytes of a file searched for secrets at once."""
 LONGEST_SECRET = 8_192
 _UNSAFE = re.compile(
     r'[\x00-\x1f\x7f-\x9f"\\/:*?<>|\u061c\u200b\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]'
 )
-"""Signs that mean something in paths or headers, and those that turn the order of others around."""
+"""Characters with a meaning in paths or headers, and those that reorder text."""
 
 
 def shown_name(name: str) -> str:
-    """A name of a file as platforms get it, in any script: one line, with its ending where it is shortened."""
+    """Return a file's name as sent to platforms, in any script: one line; the extension is kept if it is shortened."""
     name = _UNSAFE.sub("_", unicodedata.normalize("NFC", text.clean(name))).strip(" .")
     stem, dot, ending = name.rpartition(".")
     if len(name) > LONGEST_NAME and dot and len(ending) <= 20:
@@ -46,14 +46,14 @@ def shown_name(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class OutgoingLimits:
-    """Bytes of one file, and of all that wait at once."""
+    """Max bytes of one file, and of all waiting files."""
 
     file: int = 20_000_000
     total: int = 200_000_000
 
 
 async def check(file: OutgoingFile, channel: object, most: int, redact: Redact) -> None:
-    """Raises `errors.FileRefused` for a file that must not leave, or that the chats of this channel cannot have."""
+    """Raises `errors.FileRefused` for a file that must not be sent or that this channel cannot receive."""
     if not isinstance(channel, SendsFiles):
         raise errors.FileRefused("this chat cannot show files")
     most = min(most, channel.largest_file)
@@ -67,10 +67,10 @@ async def check(file: OutgoingFile, channel: object, most: int, redact: Redact) 
 
 
 async def _holds_secret(data: bytes, redact: Redact) -> bool:
-    """True where our secrets stand in a file, as text in one of the usual encodings."""
+    """Return True if a file contains one of our secrets, as text in a usual encoding."""
     wide = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}.get(data[:2])
     for begin in range(0, len(data), PIECE):
-        # A search holds the interpreter to its end: it goes piece by piece, and a secret that is cut stands whole in the next.
+        # A regex search holds the interpreter lock, so it runs piecewise; pieces overlap by the length of a secret.
         piece = data[begin : begin + PIECE + LONGEST_SECRET]
         if await asyncio.to_thread(_shows_secret, piece, wide, redact):
             return True
@@ -111,21 +111,21 @@ class OutgoingFiles:
         self._keeping = Counter[str]()
         """Files whose rows are about to be queued."""
         self._alone = asyncio.Lock()
-        """Held while a file is written or removed."""
+        """Held while a file is written or deleted."""
         self._started = False
 
     async def start(self) -> None:
-        """Every chat with an open row is in memory: what no row has goes, now and from now on."""
+        """Start after all chats with open rows are loaded: files without a row are deleted from now on."""
         self._started = True
         await self.sweep()
 
     async def check(self, channel: str, file: OutgoingFile) -> None:
-        """Raises `errors.FileRefused` for a file that must not leave, or that the chats of this channel cannot have."""
+        """Raises `errors.FileRefused` for a file that must not be sent or that this channel cannot receive."""
         await check(file, self._channels[channel], self._limits.file, self._redact)
 
     @contextlib.asynccontextmanager
     async def kept(self, files: Sequence[OutgoingFile]) -> AsyncIterator[list[StoredFile]]:
-        """Keep these for the block, which queues the rows that have them. Raises `errors.FileRefused`."""
+        """Store these files for the block, which queues their rows. Raises `errors.FileRefused`."""
         found = [
             StoredFile(shown_name(one.name), one.mime_type, len(one.data), await _digest(one.data), one.path)
             for one in files
@@ -148,7 +148,7 @@ class OutgoingFiles:
             self._keeping.subtract(names)
 
     async def load(self, stored: StoredFile) -> OutgoingFile:
-        """The file of a row, as it was kept. Raises `errors.FileRefused` where it is gone or damaged."""
+        """Return the stored file of a row. Raises `errors.FileRefused` if it is missing or damaged."""
         try:
             data = await asyncio.to_thread(self._disk.read, self._folder / stored.sha256)
         except OSError as error:
@@ -158,7 +158,7 @@ class OutgoingFiles:
         return OutgoingFile(stored.name, stored.mime_type, data, stored.path)
 
     async def sweep(self) -> None:
-        """Remove the files that no row has any more."""
+        """Delete files that no row refers to."""
         if not self._started:
             return
         try:
@@ -170,7 +170,7 @@ class OutgoingFiles:
             self._log.write("storage", "a file that was sent stays", level="warn", cause=str(error))
 
     def _sizes(self) -> dict[str, int]:
-        """The bytes of the files that rows have, by name."""
+        """Return the sizes of files that rows refer to, by name."""
         rows = (row for chat in self._chats for row in chat.outbox.values())
         return {row.file.sha256: row.file.size for row in rows if row.file is not None}
 

@@ -1,4 +1,4 @@
-"""Collects an answer while it streams: `PartialReply` has the text to show so far, and the text to keep if the turn is stopped."""
+"""`PartialReply` collects a streaming answer: the text to show so far, and the text to keep if the turn is stopped."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bot.contracts.model import ModelReply, TextDelta, ToolInputDelta
 from bot.core import blocks
 from bot.tools.builtin.chat_send import ChatSend
 
-# Any escape; in the group, half of a surrogate pair whose other half does not come any more.
+# Any escape. The group matches half of a surrogate pair whose other half does not follow.
 _ESCAPE = re.compile(
     r"""\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}
       | u([dD][89a-fA-F][0-9a-fA-F]{2})(?!(?:\\(?:u(?:[dD](?:[c-fC-F][0-9a-fA-F]?)?)?)?)?\Z)
@@ -23,7 +23,7 @@ _ESCAPE = re.compile(
 
 
 class PartialJSON:
-    """Takes pieces as they come, which costs nothing; reads them when it is asked what they are."""
+    """Collects pieces of JSON; they are parsed only when the value is read."""
 
     def __init__(self) -> None:
         self._pieces: list[str] = []
@@ -31,12 +31,12 @@ class PartialJSON:
         self._last: Any = None
 
     def feed(self, piece: str) -> None:
-        """One piece more."""
+        """Add a piece."""
         self._pieces.append(piece)
 
     def value(self) -> Any:
-        """The value of the pieces so far; what could be read before where nothing can be read of what came last. Strings, lists and
-        objects that have not ended are closed, so it is for display only. A string goes as far as its last whole escape.
+        """The value so far, for display only: open strings, lists and objects are closed, and a string ends
+        before an incomplete escape. If the newest pieces cannot be parsed, the value before them.
         """
         if self._read < len(self._pieces):
             self._pieces = ["".join(self._pieces)]
@@ -69,12 +69,12 @@ def _repaired(raw: str) -> Any:
 
 
 def _whole(escape: re.Match[str]) -> str:
-    """Replace half a surrogate pair: `jiter` refuses it, and we do not."""
+    """Replace half of a surrogate pair, which `jiter` rejects."""
     return "\\ufffd" if escape[1] else escape[0]
 
 
 class PartialReply:
-    """Collects the deltas of one answer. Without `plain` plain text is not shown: nobody waits for it, and it may come to nothing."""
+    """Collects the events of one answer. `plain`: plain text is shown too; else it may be discarded."""
 
     def __init__(self, *, plain: bool = True) -> None:
         self._shows_plain = plain
@@ -83,7 +83,7 @@ class PartialReply:
         self._first: tuple[str, str] | None = None
 
     def take(self, event: TextDelta | ToolInputDelta | ModelReply) -> None:
-        """One event of the stream."""
+        """Add a stream event."""
         if isinstance(event, TextDelta):
             self._text.append(event.text)
         elif isinstance(event, ToolInputDelta):
@@ -96,8 +96,8 @@ class PartialReply:
 
     @property
     def speaks(self) -> bool:
-        """True if the answer begins to say something before it does anything: what a message says of an act that a
-        person has not approved yet must not be shown.
+        """True if the answer starts with text for people. Text about an action that was not approved yet
+        must not be shown.
         """
         return (
             self._first[1] == ChatSend.name
@@ -106,14 +106,14 @@ class PartialReply:
         )
 
     def shown(self) -> str:
-        """The words of the first message, as far as they have come; of plain text, as long as no call follows it."""
+        """The text of the first message so far; plain text only while no tool call follows."""
         if self._first is None:
             return self._plain()
         call = self._calls.get(self._first[0])
         return _said(call) if call is not None and self.speaks else ""
 
     def words(self) -> str:
-        """The words meant for people: those of `chat_send` where it has come to that, else the plain text."""
+        """The text for people: that of `chat_send` if there is one, else the plain text."""
         sent = [words for call in self._calls.values() if (words := _said(call).strip())]
         return "\n\n".join(sent) if sent else self._plain()
 
@@ -129,5 +129,5 @@ def _said(call: PartialJSON) -> str:
 
 
 def _aloud(words: str) -> str:
-    """The words, but for what may become the sign that nothing is said."""
+    """Return the text without a tail that may become the marker for silence."""
     return "" if SILENT.startswith(words.strip()) or is_silent(words) else words

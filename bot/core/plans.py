@@ -1,11 +1,11 @@
-"""The times at which a job is due: once, by a cron expression, or every so often.
+"""Schedules of jobs: once, by a cron expression, or at intervals.
 
-What is said in times of a wall clock is kept to by the zone's clocks: a time that they skip comes at the first moment
-after the gap, one that they show twice comes once, the first time. `every` counts elapsed time.
+Wall-clock times follow the zone: a time that the clocks skip runs at the first moment after the gap, a time
+that occurs twice runs once, the first time. `every` counts elapsed time.
 
-Cron expressions have five fields, as in crontab(5): `cronsim` reads each field and finds the times. Sunday is 0 and 7, and where both
-the day of the month and the day of the week are restricted, either suffices. Here stands what `cronsim` does without: names such as
-`@daily`, `?`, ranges that end on Sunday, and an error that names the field.
+Cron expressions have five fields, as in crontab(5). `cronsim` parses each field and finds the times. Sunday
+is 0 and 7; if both day of month and day of week are restricted, either matches. This module adds names such
+as `@daily`, `?`, ranges that end on Sunday, and errors that name the field.
 """
 
 from __future__ import annotations
@@ -44,22 +44,22 @@ FIELDS = (
 _ITEM = re.compile(r"(?:\*|(?:\d{1,4}|[a-z]{3})(?:-(?:\d{1,4}|[a-z]{3}))?)(?:/\d{1,4})?", re.ASCII)
 _TO_SUNDAY = re.compile(r"(?<=[1-6a-z]-)(?:sun|0)\b")
 _OPEN = re.compile(r"(?<![-\w])(\w+)/")
-"""`4/2` begins on Thursday and ends on Saturday; to `cronsim` Sunday is its day 7."""
+"""`4/2` starts on Thursday and ends on Saturday; for `cronsim` Sunday would be day 7."""
 _LONGEST = 50 * 366
-"""Days after which `cronsim` gives up looking."""
+"""Max days that `cronsim` searches."""
 _SAMPLE = 50
-"""Days that are looked at for the shortest pause."""
+"""Days examined for the shortest interval."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cron:
     expression: str
-    """As `cronsim` reads it."""
+    """The expression as `cronsim` reads it."""
 
     @classmethod
     @functools.lru_cache(maxsize=1_000)
     def read(cls, words: str) -> Cron:
-        """Raises `ValueError`, which says what is expected."""
+        """Parse an expression. Raises `ValueError` with what is expected."""
         fields = NAMED.get(words.strip().lower(), words).lower().split()
         if len(fields) != len(FIELDS):
             raise ValueError(
@@ -78,11 +78,11 @@ class Cron:
         return cls(expression)
 
     def walls(self, after: datetime) -> Iterator[datetime]:
-        """Every time that clocks show after one that they show, without"""
+        """Yield the wall-clock times after this one, without a zone."""
         return CronSim(self.expression, after)
 
     def pause(self, after: datetime) -> int:
-        """The shortest pause between two times, in minutes."""
+        """Return the shortest interval in minutes."""
         found = CronSim(self.expression, after)
         times = sorted(60 * hour + minute for hour in found.hours for minute in found.minutes)
         _, _, days = self.expression.split(maxsplit=2)
@@ -93,7 +93,7 @@ class Cron:
 
 
 def _check(place: int, field: str) -> None:
-    """Raises `ValueError`, which names the field and the item of its list that is wrong."""
+    """Raises `ValueError`, which names the field and the wrong item."""
     name, values = FIELDS[place]
     for item in field.split(","):
         alone = ["*"] * len(FIELDS)
@@ -109,22 +109,22 @@ def _check(place: int, field: str) -> None:
 
 
 MOST_MISSED = 100
-"""Missed times that are counted one by one."""
+"""Max missed times counted individually."""
 FARTHEST = 10 * 366 * 86_400.0
-"""Seconds into the future that can be planned."""
+"""Max seconds into the future of a plan."""
 LONGEST_EVERY = 366 * 86_400
 _UNITS = {"m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _MOST_TIMES = 4
-"""Times of day that are listed in the words of a plan."""
+"""Max times of day listed in a plan's description."""
 _EVERY = re.compile(r"every ([1-9][0-9]{0,5}) ?(m|h|d|w)[a-z]*", re.IGNORECASE | re.ASCII)
 _CRON = re.compile(r"\S+(?: \S+){2,}")
-"""More words than a time has: an expression with too few or too many fields is told so."""
+"""More words than a time has: a cron expression with a wrong number of fields."""
 _BACK = (86_400.0, 40 * 86_400.0, 400 * 86_400.0, 9 * 366 * 86_400.0)
 
 
 class Plan(Frozen):
-    """`at` and `begin` are epoch seconds, `every` seconds. `zone` is that of the person, also where only the listing
-    needs one. `said` is what was asked for.
+    """`at` and `begin` are epoch seconds, `every` is seconds. `zone` is the person's, even if only display
+    needs it. `said` is the text that was asked for.
     """
 
     kind: Literal["once", "cron", "every"]
@@ -139,7 +139,7 @@ class Plan(Frozen):
         return times.zone(self.zone)
 
     def following(self, moment: float) -> float | None:
-        """The first time after a moment; None where there is none."""
+        """Return the first time after a moment; None if there is none."""
         if self.kind == "once":
             return self.at if self.at > moment else None
         if self.kind == "every":
@@ -147,7 +147,7 @@ class Plan(Frozen):
         return next(self._after(moment), None)
 
     def _after(self, moment: float) -> Iterator[float]:
-        """The next time of a cron expression after a moment. Several times in one gap are one."""
+        """Return the next time of a cron expression. Several times in one gap of the clocks are one."""
         where, last = self.where, moment
         for shown in Cron.read(self.said).walls(wall(moment, where)):
             due = instant(shown, where)
@@ -156,9 +156,7 @@ class Plan(Frozen):
                 yield due
 
     def passed(self, first: float, now: float) -> tuple[float, int]:
-        """Of the times from `first` (one of them) to now the last, and how many there are: of more than `MOST_MISSED`
-        so many.
-        """
+        """Return the last time up to now, starting with `first`, and the number of times, at most `MOST_MISSED`."""
         if self.kind == "once":
             return first, 1
         if self.kind == "every":
@@ -174,7 +172,7 @@ class Plan(Frozen):
         return self._last(last, now), count
 
     def _last(self, known: float, now: float) -> float:
-        """The last time of a cron expression until now; there is one, no earlier than the `known`."""
+        """Return the last time of a cron expression up to now, no earlier than `known`."""
         for back in _BACK:
             found = known
             for due in self._after(max(known, now - back)):
@@ -186,14 +184,14 @@ class Plan(Frozen):
         return known
 
     def describe(self) -> str:
-        """The plan in words."""
+        """Return the plan in words."""
         if self.kind == "once":
             return "once"
         return f"cron {self.said}" if self.kind == "cron" else f"every {self.said}"
 
 
 def in_words(plan: Plan) -> str:
-    """The plan as people read it; a cron expression that is more than days and times of day stands as it is."""
+    """Return the plan for people; a cron expression beyond days and times of day is shown as it is."""
     if plan.kind == "once":
         return say("plan.once")
     if plan.kind == "every":
@@ -213,7 +211,7 @@ def in_words(plan: Plan) -> str:
 
 
 def said(when: str) -> str:
-    """Words for people for the time of a `contracts.jobs.JobRequest`; a single time stands as it is."""
+    """Return the time of a `contracts.jobs.JobRequest` for people; a single time is shown as it is."""
     try:
         plan = read(when, zone="UTC", now=0, least=0)
     except errors.ToolInputInvalid:
@@ -222,12 +220,14 @@ def said(when: str) -> str:
 
 
 def _weekdays(found: CronSim) -> list[int]:
-    """The days of the week from Monday, 0: to `cronsim` Sunday is 0 and 7. A day of a certain week of its month is none."""
+    """Return the days of the week (Monday is 0) of an expression; `cronsim` uses 0 and 7 for Sunday. The nth
+    weekday of a month counts as none.
+    """
     return sorted({(day - 1) % 7 for day in found.weekdays if isinstance(day, int)})
 
 
 def _kind(said: str, found: CronSim) -> str:
-    """The name of the sentence of a cron expression (`plan.…`); `cron` where no other tells all of it."""
+    """Return the sentence key (`plan.…`) that describes a cron expression completely; else `cron`."""
     _, hour, day, month, weekday = Cron.read(said).expression.split()
     if month != "*" or len(found.minutes) > 1 or "#" in weekday or "l" in f"{day}{weekday}":
         return "cron"
@@ -241,8 +241,8 @@ def _kind(said: str, found: CronSim) -> str:
 
 
 def read(when: str, *, zone: str, now: float, least: float) -> Plan:
-    """Make a plan in a zone that exists from a `contracts.jobs.JobRequest`. `least` is the shortest pause in
-    seconds. Raises `errors.ToolInputInvalid`, which says what is expected.
+    """Make a plan from a `contracts.jobs.JobRequest`, in an existing zone. `least` is the min interval in
+    seconds. Raises `errors.ToolInputInvalid` with what is expected.
     """
     words = " ".join(when.split())
     every = words.lower().startswith("every")
@@ -305,12 +305,12 @@ def _every(words: str, zone: str, now: float, least: float) -> Plan:
 
 
 def of_a_clock(plan: Plan) -> bool:
-    """True where it means times that the clocks of its zone show."""
+    """Return True if the plan uses wall-clock times."""
     return plan.kind == "cron" or (plan.kind == "once" and _moment(plan.said).tzinfo is None)
 
 
 def remark(plan: Plan) -> str:
-    """The sentence about a time that the clocks skip or show twice; "" where they do neither."""
+    """Return the sentence about a time that the clocks skip or show twice; "" if neither."""
     if plan.kind != "once" or not of_a_clock(plan):
         return ""
     shown = _moment(plan.said)
@@ -320,14 +320,12 @@ def remark(plan: Plan) -> str:
 
 
 def wall(moment: float, where: tzinfo) -> datetime:
-    """The time on the wall clock at a moment (epoch seconds), without a zone."""
+    """Return the wall-clock time at a moment (epoch seconds), without a zone."""
     return datetime.fromtimestamp(moment, where).replace(tzinfo=None)
 
 
 def instant(shown: datetime, where: tzinfo) -> float:
-    """The epoch seconds at which the clocks show a time (without a zone): the first of two, and of a time that they skip
-    the first moment after the gap. Never decreases with the time.
-    """
+    """Return the epoch seconds of a wall-clock time: the first of two, or the first moment after a gap. Monotonic."""
     first, second = shown.replace(tzinfo=where, fold=0), shown.replace(tzinfo=where, fold=1)
     before, after = _offset(first), _offset(second)
     if before >= after:
@@ -343,17 +341,17 @@ def instant(shown: datetime, where: tzinfo) -> float:
 
 
 def kept(shown: datetime, where: tzinfo) -> bool:
-    """True where the clocks show this time, once or twice."""
+    """Return True if the clocks show this time at all."""
     return wall(instant(shown, where), where) == shown
 
 
 def twice(shown: datetime, where: tzinfo) -> bool:
-    """True where the clocks show this time twice."""
+    """Return True if the clocks show this time twice."""
     return _offset(shown.replace(tzinfo=where, fold=0)) > _offset(shown.replace(tzinfo=where, fold=1))
 
 
 def written(moment: float, where: tzinfo) -> str:
-    """A moment for models: the day of the week, and ISO 8601 with the zone's offset."""
+    """Return a moment for models: weekday and ISO 8601 with the zone's offset."""
     local = datetime.fromtimestamp(moment, where)
     exact = "seconds" if local.second else "minutes"
     return f"{_DAYS[local.weekday()]} {local.isoformat(timespec=exact)}"

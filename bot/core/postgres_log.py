@@ -1,4 +1,6 @@
-"""The log in PostgreSQL, for several processes of which one leads: each append checks the one row that says who does."""
+"""The event log in PostgreSQL, for several processes with one leader. Each append checks the row that names
+the leader's epoch.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ from bot.core.events import Codec
 from bot.core.sql_log import CONTENT, Alert, Session, SqlLog
 
 VERSION = 1
-"""Of the tables. A process leaves those of a newer version alone."""
+"""Version of the tables. Tables of a newer version are not touched."""
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS cluster_leader (
   id INTEGER PRIMARY KEY CHECK (id = 1), epoch BIGINT NOT NULL, holder TEXT NOT NULL, beats BIGINT NOT NULL, version INTEGER NOT NULL,
@@ -92,22 +94,22 @@ SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives
 SET idle_in_transaction_session_timeout = '2s';
 """
 _NUL = "\N{REPLACEMENT CHARACTER}"
-"""In the place of the one character that PostgreSQL's texts cannot have."""
+"""Stands for NUL, which PostgreSQL text cannot hold."""
 _R = TypeVar("_R")
 
 
 class _Sum(Loader):
-    """Sums of whole numbers, which PostgreSQL gives as NUMERIC."""
+    """Sum of integers, which PostgreSQL returns as NUMERIC."""
 
     def load(self, data: Any) -> int:
         return int(bytes(data))
 
 
 class PostgresSession:
-    """A connection of psycopg that takes the statements of SQLite. Raises `psycopg.Error`."""
+    """A psycopg connection that accepts SQLite's statements. Raises `psycopg.Error`."""
 
     def __init__(self, url: str, *, seconds: int = 5) -> None:
-        """`seconds` is for how long a network may be silent, about."""
+        """`seconds` is the network time-out."""
         self.db = psycopg.connect(
             url,
             autocommit=True,
@@ -122,19 +124,21 @@ class PostgresSession:
         self.execute(SETTINGS)
 
     def execute(self, statement: str, given: Sequence[Any] = (), /) -> psycopg.Cursor[Any]:
-        """As of `sqlite3.Connection`."""
+        """As in `sqlite3.Connection`."""
         return self.db.execute(_translated(statement), values(given))
 
     def executemany(self, statement: str, rows: Iterable[Sequence[Any]], /) -> None:
-        """As of `sqlite3.Connection`."""
+        """As in `sqlite3.Connection`."""
         self.db.cursor().executemany(_translated(statement), [values(one) or () for one in rows])
 
     @contextmanager
     def leading(self, epoch: int | None) -> Iterator[None]:
-        """A transaction that counts only while this epoch lasts, if one is given. Raises `errors.StorageError` where it is over."""
+        """Run a transaction that commits only during this epoch, if one is given. Raises
+        `errors.StorageError` if it is over.
+        """
         with self.db.pipeline(), self.db.transaction():
             yield
-            # Last, so that all that is above makes one way to the server, and the row is held for no longer than the commit takes.
+            # Last in the transaction: one round trip, and the row is locked only during the commit.
             if (
                 self.execute("SELECT epoch FROM cluster_leader FOR SHARE").fetchone() != (epoch,)
                 and epoch is not None
@@ -143,7 +147,7 @@ class PostgresSession:
 
     @property
     def lost(self) -> bool:
-        """True where the connection is of no use any more."""
+        """Return True if the connection is unusable."""
         return self.db.broken or self.db.closed
 
     def close(self) -> None:
@@ -151,7 +155,9 @@ class PostgresSession:
 
 
 def prepared(url: str, *, seconds: int = 5) -> PostgresSession:
-    """A session on a database that has the tables. Raises `psycopg.Error`, and `errors.StorageError` where they are of a newer version."""
+    """Return a session on a database with the tables. Raises `psycopg.Error`, and `errors.StorageError` for
+    a newer version.
+    """
     session = PostgresSession(url, seconds=seconds)
     try:
         if not has_tables(session):
@@ -170,14 +176,14 @@ def prepared(url: str, *, seconds: int = 5) -> PostgresSession:
 
 @contextmanager
 def reading(url: str, words: str) -> Iterator[PostgresSession]:
-    """A session that only reads. Raises `errors.StorageError`, with these words before the cause."""
+    """Return a read-only session. Raises `errors.StorageError`; `words` precede the cause."""
     with as_storage_error(words), closing(prepared(url)) as db:
         db.execute("SET default_transaction_read_only = on")
         yield db
 
 
 def has_tables(session: PostgresSession) -> bool:
-    """Raises `errors.StorageError` where they are of a newer version."""
+    """Raises `errors.StorageError` if the tables have a newer version."""
     if session.execute("SELECT to_regclass('cluster_leader') IS NULL").fetchone() == (True,):
         return False
     (version,) = session.execute("SELECT max(version) FROM cluster_leader").fetchone() or (None,)
@@ -189,14 +195,14 @@ def has_tables(session: PostgresSession) -> bool:
 
 
 def words_of(error: Exception) -> str:
-    """An error in a line. The server's other lines show what was to be written."""
+    """Return an error as one line. The server's other lines contain the data to be written."""
     primary = error.diag.message_primary if isinstance(error, psycopg.Error) else None
     return " ".join((primary or str(error)).split()) or type(error).__name__
 
 
 @contextmanager
 def as_storage_error(words: str) -> Iterator[None]:
-    """Raise `errors.StorageError` in the place of what psycopg and the disk raise."""
+    """Raise `errors.StorageError` in place of errors of psycopg and the disk."""
     try:
         yield
     except (psycopg.Error, OSError) as error:
@@ -204,8 +210,8 @@ def as_storage_error(words: str) -> Iterator[None]:
 
 
 class PostgresLog(SqlLog):
-    """`EventLog` in the schema that connections to `url` begin in. `epoch` is that of this process while it leads; None: nobody runs.
-    Exports are of a host, and so are their cursors: they stand in the file `cursors`.
+    """`EventLog` in the schema that connections to `url` use. `epoch` is this process's while it leads; None
+    if no process runs. Export cursors belong to a host, so they are in the file `cursors`.
     """
 
     refusals = (psycopg.Error, errors.StorageError, OSError)
@@ -231,7 +237,7 @@ class PostgresLog(SqlLog):
         self._db: PostgresSession | None = None
         self._read_db: PostgresSession | None = None
         self._proven = False
-        """True where the session that writes has written."""
+        """True once the writing session has committed."""
 
     @contextmanager
     def _writing_session(self) -> Iterator[Session]:
@@ -241,7 +247,9 @@ class PostgresLog(SqlLog):
         self._proven = True
 
     def _again(self, error: Exception) -> bool:  # noqa: ARG002 - it knows from the session
-        """Once, in a new session, where the one that was there is lost. A commit of unknown outcome changes nothing the second time."""
+        """Retry once in a new session if the connection was lost. A commit of unknown outcome changes
+        nothing when repeated.
+        """
         db, self._db = self._db, None
         again, self._proven = self._proven and db is not None and db.lost, False
         if db is not None:
@@ -290,5 +298,7 @@ def _translated(statement: str) -> sql.SQL:
 
 
 def values(given: Sequence[Any]) -> Sequence[Any] | None:
-    """Values as PostgreSQL has them; None where there are none: then psycopg leaves the statement as it is."""
+    """Return the values as PostgreSQL stores them; None if there are none, so that psycopg does not parse
+    the statement.
+    """
     return [one.replace("\0", _NUL) if isinstance(one, str) else one for one in given] or None

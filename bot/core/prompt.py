@@ -1,7 +1,7 @@
-"""The prompt in its three layers: static for all chats, constant for one chat, new with each user turn.
+"""The prompt in three layers: static for all chats, constant per chat, new with each user message.
 
-Nothing that depends on the time, the request or the person stands in `system`, since one changed byte there
-costs the whole prompt cache. The person's own words are a block of their own and are passed on unchanged.
+`system` contains nothing that depends on time, request or person, since one changed byte invalidates the
+cache. The person's own words are a separate block, passed on unchanged.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from bot.words import times
 
 NO_NEWS: Mapping[str, str] = MappingProxyType({})
 NAMED = 20
-"""Files of a message that the model is told of one by one."""
+"""Max files of a message that the model is told of individually."""
 DEFAULT_ROLE = "You are {name}, a helpful assistant in a team chat."
 NAME = "You are {name}."
-"""The same where instructions say the rest."""
+"""The opening line where instructions replace the rest."""
 
 RULES = """\
 # How you work here
@@ -56,11 +56,11 @@ NO_CHAT_RULES = "No chat caused this turn: `chat_send` has nowhere to send. Answ
 
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 LATE = 60.0
-"""Seconds after which a job is said to be late."""
+"""Seconds after which a job counts as late."""
 
 
 def skills_section(skills: Sequence[Skill]) -> str:
-    """The overview: one line a skill; the bodies are loaded on demand."""
+    """Return the list of skills, a line each; their bodies are loaded on demand."""
     if not skills:
         return ""
     lines = [f"- {skill.name}: {skill.description}" for skill in skills]
@@ -69,7 +69,7 @@ def skills_section(skills: Sequence[Skill]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ChatFacts:
-    """Constants of one chat. The channel's fields are None where no chat caused the turn."""
+    """Constants of one chat. The channel's fields are None for a turn without a chat."""
 
     root: Path
     chat_key: ChatKey
@@ -80,7 +80,7 @@ class ChatFacts:
 
 
 def chat_text(facts: ChatFacts, surroundings: Mapping[str, str] = NO_NEWS) -> str:
-    """The part that is constant for one chat."""
+    """Return the part that is constant for one chat."""
     lines = [f"projectRoot: {facts.root}", f"chatKey: {facts.chat_key}"]
     for name, value in (("channel", facts.channel), ("chatId", facts.chat_id), ("chatType", facts.chat_type)):
         if value is not None:
@@ -91,7 +91,7 @@ def chat_text(facts: ChatFacts, surroundings: Mapping[str, str] = NO_NEWS) -> st
 
 
 def known_surroundings(before: Mapping[str, str], seen: Iterable[Message]) -> dict[str, str]:
-    """The surroundings as the model knows them: from `before`, and from the turns that it has `seen`."""
+    """Return the surroundings that the model knows: from `before` and from the turns that it has `seen`."""
     known = dict(before)
     for message in seen:
         facts = tags.facts(message)
@@ -100,15 +100,15 @@ def known_surroundings(before: Mapping[str, str], seen: Iterable[Message]) -> di
 
 
 def system_blocks(static: str, chat: str, *, hour: bool = False) -> list[Json]:
-    """The `system` of a request, each part ending in a cache breakpoint. With `hour` the provider keeps the static part, and the
-    tools before it, for an hour: all chats share them.
+    """Return the `system` blocks of a request, each ending in a cache breakpoint. `hour`: the static part
+    and the tools, which all chats share, are cached for an hour.
     """
     marks = (static, view.HOUR if hour else view.CACHE), (chat, view.CACHE)
     return [{"type": "text", "text": part, "cache_control": mark} for part, mark in marks if part]
 
 
 def local_time(ts: int, zone: str) -> str:
-    """Milliseconds since the epoch on the clocks of a zone, with its name."""
+    """Return a time (epoch ms) in a zone, with the zone's name."""
     shown = datetime.fromtimestamp(ts / 1000, times.zone(zone))
     return f"{DAYS[shown.weekday()]} {shown.isoformat(timespec='minutes')} {zone}"
 
@@ -140,7 +140,7 @@ def _job(due: Due) -> Json:
 
 
 def for_person(instructions: str) -> tags.Tag:
-    """Return the instructions that hold for the sender of the message."""
+    """Return the instructions for a message's sender."""
     return tags.Tag(tags.CONTEXT, f"\n{instructions}\n", "Instructions for this person.")
 
 
@@ -157,12 +157,12 @@ def user_message(
     news: Mapping[str, str] = NO_NEWS,
     zone: str = UTC_NAME,
 ) -> Message:
-    """The message of a new user turn: what is new with it in a block of its own, then the person's own words.
+    """Build the user message of a turn: a block with what is new, then the person's own words.
 
-    Fields of the chat request are absent where no chat caused the turn. `nonce` is a fresh one (`bot.tags`);
-    `changed` is the time of the message that an edit changes, where it is known; `instructions` is what `for_person` gives; `notes` the block of the notes, where it shows them; `wrong` is what became of the
-    turns just before, which stands nowhere else in the conversation; `files` what became of its attachments; `news` the
-    surroundings that have changed; `zone` the time zone of the person.
+    Fields about the chat are left out for a turn without a chat. `nonce` must be fresh (`bot.tags`).
+    `changed` is the time of the message that an edit changes. `instructions` come from `for_person`. `notes`
+    is the block of memory files. `wrong` describes failed turns just before. `files` are the outcomes of
+    attachments. `news` are changed surroundings. `zone` is the person's.
     """
     inbound = request.inbound
     facts: Json = {"requestId": request.request_id, "time": quotes.iso(now_ms)}
@@ -192,7 +192,7 @@ def user_message(
 
 
 def _facts(inbound: Inbound, changed: int | None, attached: Sequence[tuple[Attachment, SeenFile]]) -> Json:
-    """Return the facts that come with a message of a person."""
+    """Return the facts about a person's message."""
     facts: Json = {"userId": inbound.user_id}
     if inbound.user_name:
         facts["userName"] = text.head(inbound.user_name, 120)
@@ -218,12 +218,12 @@ def _facts(inbound: Inbound, changed: int | None, attached: Sequence[tuple[Attac
 
 
 def loaded_messages(lines: Iterable[ArchiveLine], nonce: str) -> list[Message]:
-    """Older turns as they are injected before the current message: one message each, marked, text unchanged."""
+    """Return older lines as messages to inject before the current one: one each, marked, text unchanged."""
     return [loaded(line, nonce) for line in lines]
 
 
 def loaded(line: ArchiveLine, nonce: str) -> Message:
-    """Return an archive line as a message: the words of its person, and behind them those of others."""
+    """Return an archive line as a message: the person's words, then those of others."""
     facts = {"time": quotes.iso(line.ts), "speaker": _speaker(line)} | _whereabouts(line)
     own, quoted = quotes.unarchived(line, nonce)
     words = _block(own if own.strip() else "(no text)")
@@ -232,9 +232,7 @@ def loaded(line: ArchiveLine, nonce: str) -> Message:
 
 
 def _whereabouts(line: ArchiveLine) -> Json:
-    """The chat of a line that is not of this one, its address, and the artifacts of its turn, where whoever loaded it
-    knows them.
-    """
+    """Return the chat, link and artifacts of a line from another chat, if known."""
     meta = line.meta or {}
     where: Json = {key: meta[key] for key in ("chat", "link") if isinstance(meta.get(key), str)}
     where |= {"links": meta["links"]} if isinstance(meta.get("links"), list) else {}

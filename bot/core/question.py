@@ -1,4 +1,4 @@
-"""A question to people, as the fold of its chat has it."""
+"""A question to people, as folded from a chat's events."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from bot.core.outbox_row import OutboxRow
 
 @dataclass(slots=True, eq=False)
 class Question:
-    """It waits until its first verdict. Then each copy of it in a chat is changed into the outcome, and it leaves the fold.
-    `turn` waits for it, unless that is None.
+    """It waits for its first verdict. Then every visible copy is edited to show the outcome, and it leaves
+    the fold. `turn` is the turn that waits, if any.
     """
 
     record: ApprovalRecord
     turn: str | None
     decided: int = 0
-    """The number of the event that decided it: no copy says so before that is on disk."""
+    """The number of the event that decided it; copies are edited after that is on disk."""
     rows: dict[str, bool | None] = field(default_factory=dict)
-    """Its messages by row: True once in a chat, False where it never will be, None while nobody knows."""
+    """Its messages by row: True if delivered, False if never, None if unknown yet."""
     copies: dict[str, OutboxRow] = field(default_factory=dict)
-    """Those in a chat that may still be changed."""
+    """Delivered messages that can still be edited."""
 
     @property
     def id(self) -> str:
@@ -32,22 +32,26 @@ class Question:
         return self.record.verdict
 
     def arrived(self, row: str) -> bool | None:
-        """True once a message of it, or its newest repeat, is in a chat, False where it never will be, None while nobody knows."""
+        """Return True once one of its messages or repeats is delivered, False if none ever will be, None if
+        unknown yet.
+        """
         while f"{row}'" in self.rows:
             row = f"{row}'"
         return self.rows.get(row)
 
     def decide(self, verdict: Verdict, at: float) -> None:
-        """Take a verdict; the first one counts."""
+        """Record a verdict; the first one counts."""
         if self.record.verdict is None:
             self.record = replace(self.record, verdict=verdict, decided_at=at)
 
     @property
     def of_tool(self) -> bool:
-        """True of one that the person of the turn answers in words: it stands as it is afterwards, and ends with its process."""
+        """True for a tool's question that the person answers in words: its message stays as it is, and it
+        ends with its process.
+        """
         return self.record.asked.subject == "question"
 
     @property
     def over(self) -> bool:
-        """True once it is decided and every copy says so."""
+        """True once it is decided and every copy shows the outcome."""
         return self.verdict is not None and not self.copies and None not in self.rows.values()

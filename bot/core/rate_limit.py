@@ -1,4 +1,4 @@
-"""Rate limits: a budget for each chat and one for the whole bot, spent by everything visible and cosmetic."""
+"""Rate limits: one budget per chat and one for the whole bot, used by everything visible."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from bot.contracts.environment import Clock
 from bot.contracts.outbound import Address
 
 SWEEP_ABOVE = 4_096
-"""Budgets kept before those that are whole again are forgotten."""
+"""Number of budgets above which full ones are dropped."""
 LONGEST_WAIT = 24 * 3600.0
 SHORTEST_WAIT = 0.1
 UNSAID = 1.0
-"""Seconds to wait where a platform asks for it and names no time that makes sense."""
+"""Seconds to wait if a platform asks for it without a usable time."""
 NEVER = -math.inf
 UNLIMITED = Pace(burst=1_000_000, every=0.000_001)
 MAX_WAIT = 60.0
-"""Seconds for which a message waits for its slot; one that has to wait for longer is put off."""
+"""Max seconds that a message waits for a slot; beyond that it is postponed."""
 _DUE = 1e-6  # a sleep may end this many seconds early
 
 Budget = tuple[str, Pace]
 
 
 def patience(seconds: float) -> float:
-    """The seconds that a platform asks to wait, made such that can be waited."""
+    """Return the seconds that a platform asks to wait, within sensible bounds."""
     if math.isnan(seconds) or seconds <= 0:
         return UNSAID
     return min(max(seconds, SHORTEST_WAIT), LONGEST_WAIT)
@@ -37,7 +37,7 @@ def patience(seconds: float) -> float:
 
 @dataclass(slots=True)
 class _Bucket:
-    """`spent` is the moment at which the whole budget is free again; `turn` keeps the order of who waits, `waiting`
+    """`spent` is the time when the whole budget is available again. `turn` keeps waiters in order, `waiting`
     counts them.
     """
 
@@ -48,7 +48,7 @@ class _Bucket:
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def free_at(self, reserve: int = 0) -> float:
-        """The time at which one more may go out, so that `reserve` further ones might follow at once."""
+        """Return the time at which a message may be sent with `reserve` more right after it."""
         return max(self.spent - (self.pace.burst - 1 - reserve) * self.pace.every, self.frozen_until)
 
     def take(self, now: float) -> None:
@@ -67,9 +67,9 @@ class _Bucket:
 
 
 class Pacer:
-    """Messages wait for their slot; what is only cosmetic is dropped when there is none.
+    """Messages wait for a slot; cosmetic changes are dropped if there is none.
 
-    Over any window of w seconds at most `burst + w / every` slots of a budget are given.
+    In any window of w seconds a budget gives at most `burst + w / every` slots.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -81,10 +81,10 @@ class Pacer:
         return len(self._buckets)
 
     async def slot(self, chat: Budget, total: Budget, *, longest: float = math.inf) -> float:
-        """Wait until one more message may go to this chat, and take that slot; first come, first served.
+        """Wait for a slot of both budgets and take it, first come, first served.
 
-        Where the platform wants to be left alone for longer than `longest`, nothing is taken and those seconds
-        are returned, else 0.
+        If the platform asked to wait longer than `longest` seconds, take nothing and return those seconds,
+        else 0.
         """
         near, far = self._bucket(chat), self._bucket(total)
         with near.awaited(), far.awaited():
@@ -96,14 +96,16 @@ class Pacer:
                         if wait := await self._wait_for_slot(far, longest):
                             return wait
                         now = self._clock.monotonic()
-                        # A chat that was frozen meanwhile waits where it holds up nobody else.
+                        # A chat frozen meanwhile must not block other chats while it waits.
                         if near.frozen_until <= now + _DUE:
                             near.take(now)
                             far.take(now)
                             return 0.0
 
     def spare(self, *budgets: Budget, reserve: int = 1) -> bool:
-        """Take a slot of each for something cosmetic where it and `reserve` more are free: no message must wait for it."""
+        """Take a slot for a cosmetic change if it and `reserve` more are free, so that no message has to
+        wait for it.
+        """
         now = self._clock.monotonic()
         buckets = [self._bucket(budget) for budget in budgets]
         if any(one.waiting or one.free_at(reserve) > now for one in buckets):
@@ -113,18 +115,18 @@ class Pacer:
         return True
 
     def freeze(self, budget: Budget, seconds: float) -> None:
-        """The platform asked to wait: nothing goes out under this budget before."""
+        """The platform asked to wait: send nothing under this budget until then."""
         bucket = self._bucket(budget)
         bucket.frozen_until = max(bucket.frozen_until, self._clock.monotonic() + patience(seconds))
 
     def frozen(self, *names: str) -> float:
-        """Seconds until none of these budgets is frozen any more."""
+        """Return the seconds until none of these budgets is frozen."""
         known = [self._buckets[name] for name in names if name in self._buckets]
         until = max((one.frozen_until for one in known), default=NEVER)
         return max(0.0, until - self._clock.monotonic())
 
     async def _wait_for_slot(self, bucket: _Bucket, longest: float) -> float:
-        """Wait until a budget has a slot; its freeze, where that is longer than `longest`, else 0."""
+        """Wait until a budget has a slot. Returns the seconds of a freeze longer than `longest`, else 0."""
         while (now := self._clock.monotonic()) < (free := bucket.free_at()) - _DUE:
             if bucket.frozen_until - now > longest:
                 return bucket.frozen_until - now
@@ -141,7 +143,7 @@ class Pacer:
         return bucket
 
     def _forget(self) -> None:
-        """A budget that is whole again is like a new one; one that is spent, waited for or frozen is never forgotten."""
+        """Drop full budgets, which equal new ones; never one that is used, waited for or frozen."""
         if len(self._buckets) < self._sweep_above:
             return
         now = self._clock.monotonic()
@@ -150,7 +152,7 @@ class Pacer:
 
 
 class RateLimiter:
-    """The budgets of each address, as the manifests have them; none of them binds without `limits`."""
+    """The budgets of each address, by the channels' manifests. Without `limits` there are none."""
 
     def __init__(self, manifests: Mapping[str, Manifest], clock: Clock, *, limits: bool) -> None:
         self._manifests = manifests
@@ -158,13 +160,13 @@ class RateLimiter:
         self._pacer = Pacer(clock)
 
     async def slot(self, to: Address) -> float:
-        """Wait for a slot and take it. Where the platform wants to be left alone for more than `MAX_WAIT` seconds, none is
-        taken and those seconds are returned, else 0.
+        """Wait for a slot and take it. If the platform asked to wait longer than `MAX_WAIT`, take nothing
+        and return those seconds, else 0.
         """
         return await self._pacer.slot(*self._budgets(to), longest=MAX_WAIT)
 
     def spare(self, to: Address, *, reserve: int = 1, edit: bool = False) -> bool:
-        """Take a slot for something cosmetic; False where it and `reserve` more are not free."""
+        """Take a slot for a cosmetic change; return False unless it and `reserve` more are free."""
         if self._pacer.frozen(_signs(to)):
             return False
         edits = self._manifests[to.channel].edits if edit and self._limits else None
@@ -172,8 +174,8 @@ class RateLimiter:
         return self._pacer.spare(*self._budgets(to), *more, reserve=reserve)
 
     def freeze(self, to: Address, error: errors.DeliveryThrottled, *, cosmetic: bool = False) -> float:
-        """Nothing goes out before the platform wants it; returns the seconds. Where a platform limits what is cosmetic as
-        such, messages need not wait for that.
+        """Stop sending until the platform allows it; return the seconds. A limit on cosmetic calls alone
+        does not delay messages.
         """
         chat, total = self._budgets(to)
         if error.everywhere and cosmetic:
@@ -183,16 +185,16 @@ class RateLimiter:
         return wait
 
     def hold(self, to: Address, seconds: float) -> None:
-        """Nothing goes to this chat before."""
+        """Send nothing to this chat for these seconds."""
         if seconds > 0:
             self._pacer.freeze(self._budgets(to)[0], seconds)
 
     def frozen(self, to: Address) -> float:
-        """Seconds for which the platform wants to be left alone with this chat."""
+        """Return the seconds that the platform asked to wait in this chat."""
         return self._pacer.frozen(*(name for name, _ in self._budgets(to)))
 
     def _budgets(self, to: Address) -> tuple[Budget, Budget]:
-        """The budget of the chat and that of the whole bot."""
+        """Return the budgets of the chat and of the whole bot."""
         chat = total = None
         if self._limits:
             manifest = self._manifests[to.channel]

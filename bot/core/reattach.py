@@ -1,9 +1,9 @@
-"""Puts working state back after a compaction: state that the model would otherwise have to look for.
+"""Restores working state after a compaction that the model would have to look up again.
 
-What left the view and what is still in it gives names; they stay with the summary, so that the compaction after it knows
-them too. In this order, within a budget: definitions of tools that were found, what their servers say, pointers to large
-results, the text of skills, the names of other tools, files. Skills and files come as they are now, by the tools that
-read them, as far as the last person may read them unasked; what has become foreign since is named alone.
+Names are collected from what left the view and what is still in it, and are stored with the summary for the
+next compaction. Restored within a budget, in this order: found tool definitions, their servers' notes,
+pointers to large results, skills, names of other tools, files. Skills and files are read again with the
+rights of the last person, without asking; content that has become foreign is only named.
 """
 
 from __future__ import annotations
@@ -27,33 +27,33 @@ from bot.tools.context import NoOlderTurns, ToolExecutionContext, tool_scope
 
 MOST_TOKENS = 50_000
 SHARE = 0.1
-"""The part of the window that it may take."""
+"""Max share of the window."""
 SOFT_SHARE = 4
-"""And no more than a fourth of what a history may grow to: it would be compacted again at once."""
+"""Max share of the soft limit, else the history would be compacted again at once: one part in so many."""
 POINTERS = 20
-"""The newest of them, and of other names."""
+"""Max pointers, and max other names; the newest."""
 FILES = 3
-"""The files that were read last."""
+"""Max files; those read last."""
 READ = "read_file"
 TOOLS = 0.5
-"""The part of its budget that definitions may take."""
+"""Max share of the budget for definitions."""
 SAID = 0.2
-"""And what their servers say."""
+"""Max share of the budget for servers' notes."""
 _Forms = tuple[str, bool, tuple[str, ...]]
-"""The text of a section, whether it is required, and shorter ones."""
+"""Text of a section, whether it is required, and shorter forms."""
 _ARTIFACTS, _SKILLS, _TOOLS, _FILES = "artifacts", "skills", "tools", "files"
 
 
 @dataclass(frozen=True, slots=True)
 class DroppedMessages:
-    """A compaction: what left the view, the summary before it among that, and what is still there."""
+    """What left the view in a compaction, including the previous summary, and what is still there."""
 
     dropped: Sequence[Message]
     kept: Sequence[Message]
 
     def names(self) -> dict[str, dict[str, Any]]:
-        """Things that the model worked with and sees no more, by kind and name, the newest last: of an artifact its lines, of a file
-        the arguments with which it was read.
+        """Return what the model worked with and no longer sees, by kind and name, newest last: lines of an
+        artifact, arguments with which a file was read.
         """
         found: dict[str, dict[str, Any]] = {_ARTIFACTS: {}, _SKILLS: {}, _TOOLS: {}, _FILES: {}}
         still = {(kind, name) for kind, name, _ in _used(self.kept)}
@@ -68,7 +68,7 @@ class DroppedMessages:
 
 
 def definitions(gone: DroppedMessages, deps: AgentDeps, most: float) -> list[Json]:
-    """The definitions of tools that were found and can be called still, whole, the newest first where not all fit."""
+    """Return complete definitions of found tools that still exist, newest first if not all fit."""
     still = found_tools.definitions(gone.kept)
     chosen: list[Json] = []
     for name, tool in reversed(found_tools.definitions(gone.dropped).items()):
@@ -82,8 +82,8 @@ def definitions(gone: DroppedMessages, deps: AgentDeps, most: float) -> list[Jso
 def instructions(
     gone: DroppedMessages, declared: frozenset[str], deps: AgentDeps, most: float
 ) -> dict[str, str]:
-    """Usage notes of servers whose tools are `declared` or in view, whole; the newest come first if not all fit. A note without room
-    is shown again with the next tool of that server that is found.
+    """Return complete notes of servers whose tools are `declared` or in view, newest first if not all fit. A
+    note left out is shown again with the next tool of its server.
     """
     still, names = (
         found_tools.server_notes(gone.kept),
@@ -101,7 +101,7 @@ def instructions(
 async def put_back(
     gone: DroppedMessages, deps: AgentDeps, most: float, chat_key: ChatKey, person: UserRef | None
 ) -> found_tools.PutBack:
-    """Put parts of what left the view back, in `most` tokens; `person` is the one whose rights count for that."""
+    """Return what to restore in `most` tokens, with the rights of `person`."""
     names = gone.names()
     tools = definitions(gone, deps, TOOLS * most)
     declared = frozenset(str(tool["name"]) for tool in tools)
@@ -140,13 +140,13 @@ async def put_back(
 
 
 def room(deps: AgentDeps) -> float:
-    """The tokens that all of it may take."""
+    """Return the token limit of everything restored."""
     budget = deps.budget()
     return min(budget.share(SHARE, MOST_TOKENS), budget.soft // SOFT_SHARE)
 
 
 def _texts(title: str, again: str, names: Iterable[str], read: Mapping[str, ToolResult]) -> _Forms:
-    """The texts that were read, the newest first, and the names of the others; then the same with fewer texts."""
+    """Yield the texts read, newest first, and the names of the others; then the same with fewer texts."""
     newest = list(names)[::-1]
     shown = [one for one in newest if one in read]
     forms = []
@@ -170,7 +170,7 @@ def _tools_shown(names: Iterable[str]) -> str:
 
 
 async def _read(deps: AgentDeps, tool: str, inputs: Mapping[str, Json]) -> dict[str, ToolResult]:
-    """The present answer of a tool, by the same names; without what it refuses, and what others may have written."""
+    """Return a tool's current results by name, without refusals and without foreign content."""
     calls = [ToolCall(f"again_{name}", tool, arguments) for name, arguments in inputs.items()]
     results = await deps.dispatcher.run(calls) if calls else []
     return {
@@ -181,7 +181,7 @@ async def _read(deps: AgentDeps, tool: str, inputs: Mapping[str, Json]) -> dict[
 
 
 def _reader(chat_key: ChatKey, person: UserRef | None) -> ToolExecutionContext:
-    """The context in which it is read again: with the rights of this person, whom nobody asks."""
+    """Return the context for reading again: with this person's rights, and nobody is asked."""
     who = person.user_id if person is not None else None
     channel = person.channel if person is not None else None
     return ToolExecutionContext(
@@ -190,7 +190,7 @@ def _reader(chat_key: ChatKey, person: UserRef | None) -> ToolExecutionContext:
 
 
 def _used(messages: Sequence[Message]) -> Iterator[tuple[str, str, Any]]:
-    """The subjects of these messages, with their kind, its name and what `DroppedMessages.names` says of it."""
+    """Yield the subjects of these messages with kind, name and value as in `DroppedMessages.names`."""
     for message in messages:
         for kind, names in found_tools.worked_with(message).items():
             yield from ((kind, name, about) for name, about in names.items())
@@ -200,14 +200,14 @@ def _used(messages: Sequence[Message]) -> Iterator[tuple[str, str, Any]]:
         if (left_out := result.omission) is not None:
             yield _ARTIFACTS, left_out.artifact, left_out.lines
         elif call.name == READ and isinstance(path := call.input.get("path"), str):
-            # What was too large is named among the artifacts.
+            # Large results are listed among the artifacts.
             yield _FILES, path, call.input
         if call.name == SkillsLoad.name and isinstance(name := call.input.get("name"), str):
             yield _SKILLS, name, None
 
 
 def _results(messages: Sequence[Message]) -> Iterator[tuple[ToolCall, ToolResult]]:
-    """Every textual result that was no error, with its call; of foreign ones those that are pointers."""
+    """Yield every successful textual result with its call; of foreign ones only pointers."""
     calls = {call.id: call for message in messages for call in blocks.tool_calls(message["content"])}
     for message in messages:
         for block in message["content"]:

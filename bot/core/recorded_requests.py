@@ -1,7 +1,7 @@
-"""The requests to the model as they were sent, in a database of their own.
+"""Recorded requests: what was sent to the model, in a database of its own.
 
-A body is cut where its messages begin and end. What several requests of a chat share is kept once, so that a long conversation costs
-little more than what is new in each request. Everything here blocks.
+A body is split at message boundaries, and pieces shared by requests of a chat are stored once, so that a long
+conversation costs little more than its new content. Everything here blocks.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from bot.contracts.base import Json
 
 FILE = "requests.db"
 CHAT_BYTES = 32 * 1024 * 1024
-"""Max bytes of a chat: its oldest requests go where it has more."""
+"""Max bytes per chat; the oldest requests are deleted above it."""
 MOST_PIECES = 4_000
-"""Max pieces of one body: one of more is kept whole."""
+"""Max pieces of a body; larger ones are stored whole."""
 REMOVED = "words were removed from this conversation since"
 DAMAGED = "its record is damaged"
 REDACTED = "it held a secret, which is not recorded"
@@ -49,8 +49,9 @@ _ERASED = "chat = ? AND id >= ? AND (id <= ? OR task IS NOT NULL AND turn <= ?)"
 
 @dataclass(frozen=True, slots=True)
 class RecordedRequest:
-    """A request as it is on file. `id` is a ULID, `purpose` as in `contracts.model.ModelRequest`, `task` the task that asked. `body` is
-    None where it cannot be had; `wrong` says why, or why it is not what was sent. `answer` has stop reason, usage, cost and content.
+    """A stored request. `id` is a ULID, `purpose` as in `contracts.model.ModelRequest`, `task` the asking
+    task. `body` is None if it is unavailable; `wrong` says why, or why it differs from what was sent.
+    `answer` has stop reason, usage, cost and content.
     """
 
     id: str
@@ -66,11 +67,11 @@ class RecordedRequest:
 
 
 TROUBLE = (sqlite3.Error, OSError)
-"""The errors of the file."""
+"""Errors of the database file."""
 
 
 class RecordedRequests:
-    """The file. Raises `sqlite3.Error` and OSError."""
+    """The database. Methods raise `sqlite3.Error` and OSError."""
 
     def __init__(self, path: Path, *, readonly: bool = False) -> None:
         self._db = sqlite3.connect(
@@ -88,7 +89,7 @@ class RecordedRequests:
         self._db.close()
 
     def transaction(self, work: Callable[[], object]) -> None:
-        """Carry this out whole or not at all. What it erases stays in no file beside the database either."""
+        """Run `work` in a transaction. Erased content is also removed from the WAL file."""
         with self._db:
             self._db.execute("BEGIN IMMEDIATE")
             work()
@@ -99,7 +100,7 @@ class RecordedRequests:
     # ------------------------------------------------------------ writing
 
     def record(self, asked: RecordedRequest, kept: bytes) -> None:
-        """Record a request that is about to be sent; `kept` is its body without our secrets."""
+        """Record a request that is about to be sent; `kept` is its body without secrets."""
         late = (
             asked.task is not None
             and self._db.execute(
@@ -117,13 +118,13 @@ class RecordedRequests:
                 asked.model,
                 asked.sha256,
                 hashlib.sha256(kept).hexdigest(),
-                # What a task was given before the removal may hold what is removed.
+                # A task's order from before the removal may contain what is removed.
                 None if late else self._pieces(asked.chat_key, kept),
             ),
         )
 
     def answered(self, request: str, facts: Json) -> None:
-        """Record what came of a request."""
+        """Record the outcome of a request."""
         packed = zlib.compress(json.dumps(facts, ensure_ascii=False).encode("utf-8", "replace"), _LEVEL)
         self._db.execute(
             "UPDATE requests SET answer = ? WHERE id = ? AND body IS NOT NULL", (packed, request)
@@ -151,7 +152,7 @@ class RecordedRequests:
     # ------------------------------------------------------------ removing
 
     def remove(self, chat: str, since: str, until: str) -> None:
-        """Erase the words of what a chat has asked between these ULIDs, and of what tasks that were running then asked later."""
+        """Erase the words of a chat's requests between these ULIDs, and of later ones by tasks that ran then."""
         self._db.execute("INSERT OR IGNORE INTO removals VALUES (?, ?)", (chat, until))
         self._db.execute(
             f"UPDATE requests SET body = NULL, answer = NULL WHERE {_ERASED}",  # noqa: S608 - a constant
@@ -160,7 +161,7 @@ class RecordedRequests:
         self._prune(chat)
 
     def forget(self, chat: str) -> None:
-        """Remove all of a chat."""
+        """Delete everything of a chat."""
         self._erased = True
         for table in ("requests", "pieces", "removals"):
             self._db.execute(f"DELETE FROM {table} WHERE chat = ?", (chat,))  # noqa: S608 - constants
@@ -169,7 +170,9 @@ class RecordedRequests:
         return [chat for (chat,) in self._db.execute("SELECT DISTINCT chat FROM requests")]
 
     def sweep(self, chat: str, before: str) -> int:
-        """Remove what a chat asked before this ULID, and the oldest while it has too much; returns the number of requests."""
+        """Delete a chat's requests before this ULID, and the oldest ones above its size limit; return the
+        number of requests.
+        """
         gone = self._db.execute("DELETE FROM requests WHERE chat = ? AND id < ?", (chat, before)).rowcount
         if gone:
             self._prune(chat)
@@ -201,7 +204,7 @@ class RecordedRequests:
     # ------------------------------------------------------------ reading
 
     def find(self, name: str) -> list[RecordedRequest]:
-        """All that the turn or the task of this id has asked, in order."""
+        """Return all requests of this turn or task, in order."""
         return [self._read(row) for row in self._db.execute(_FOUND, (name, name)).fetchall()]
 
     def _read(self, row: tuple[Any, ...]) -> RecordedRequest:

@@ -1,5 +1,5 @@
-"""Removals: what somebody has deleted or wants forgotten, taken out of events and out of the model's messages. Blocks stay, so that calls
-keep their results.
+"""Removal: takes deleted or forgotten words out of events and model messages. Blocks stay, so that tool
+calls keep their results.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from bot.core.events import Event, EventData
 
 REMOVED = "[message removed]"
 SENDS = "chat_send"
-"""The tool whose input is what people read."""
+"""The tool whose input people read."""
 _REMOVED: Json = {"type": "text", "text": REMOVED}
 
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """The targets of a removal: words of people by their requests, answers by their turns, quotes by the ids of the messages."""
+    """What to remove: people's words by request, answers by turn, quotes by message id."""
 
     requests: frozenset[str] = frozenset()
     turns: frozenset[str] = frozenset()
@@ -28,18 +28,18 @@ class Gone:
 
     @classmethod
     def of(cls, data: events.Removed) -> Gone:
-        """The targets of an event."""
+        """Return the targets of an event."""
         return cls(frozenset(data.requests), frozenset(data.turns), frozenset(data.messages))
 
     @property
     def names(self) -> frozenset[str]:
-        """All names by which events speak of it."""
+        """Return all ids by which events refer to it."""
         return self.requests | self.turns | self.messages
 
 
 def message_without(message: Message, sources: Collection[str], turn: str | None, gone: Gone) -> Message:
-    """A message of the model's view without what is removed; the same one where it holds nothing of it. `sources` are the requests whose
-    words it carries.
+    """Return a model message without what is removed; the same object if nothing is. `sources` are the
+    requests whose words it carries.
     """
     if message["role"] == "assistant":
         return without(message) if turn in gone.turns else message
@@ -49,7 +49,7 @@ def message_without(message: Message, sources: Collection[str], turn: str | None
 
 
 def blanked(event: Event, gone: Gone) -> EventData:  # noqa: PLR0911 - one `match` of the kinds with words
-    """The data of an event without what is removed; the same object where it holds nothing of it."""
+    """Return an event's data without what is removed; the same object if nothing is."""
     data = event.data
     match data:
         case events.Received() | events.Edited():
@@ -66,7 +66,7 @@ def blanked(event: Event, gone: Gone) -> EventData:  # noqa: PLR0911 - one `matc
         case events.Queued(form="reply") if event.turn in gone.turns:
             return replace(data, text=REMOVED, file=None)
         case events.Injected() if data.messages:
-            # Whose words each of them is cannot be told any more.
+            # The sources of single messages are no longer known.
             return replace(data, messages=tuple(map(redacted, data.messages)))
         case events.FactSet() if event.turn in gone.names:
             return replace(data, value=None)
@@ -78,7 +78,7 @@ def blanked(event: Event, gone: Gone) -> EventData:  # noqa: PLR0911 - one `matc
 
 
 def without(message: Message) -> Message:
-    """A message without what was said in it. Calls and results stay, but for the words of an answer."""
+    """Return a message without its words. Tool calls and results stay, except the text of an answer."""
     if message["role"] == "user":
         return redacted(message)
     content: list[Json] = []
@@ -93,13 +93,13 @@ def without(message: Message) -> Message:
 
 
 def redacted(message: Message) -> Message:
-    """The same without what it says. Results of calls stay."""
+    """Return a message without its words; tool results stay."""
     results = [block for block in message["content"] if block.get("type") == "tool_result"]
     return {**message, "content": results or [_REMOVED]}
 
 
 def emptied(inbound: Inbound) -> Inbound:
-    """A message without what was said in it."""
+    """Return an inbound without its words."""
     return inbound.model_copy(
         update={
             "text": "",

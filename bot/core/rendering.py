@@ -1,4 +1,4 @@
-"""Renders a stored conversation for people to read."""
+"""Renders a stored conversation for people."""
 
 from __future__ import annotations
 
@@ -15,18 +15,20 @@ from bot.tools.permissions.display import named
 from bot.words import CATALOGUES, DEFAULT, say
 
 SHOWN = 2_000
-"""Characters."""
+"""Max characters shown."""
 _GATHERED = 5 * SHOWN
-"""Characters that are looked at: a secret must not slip through because it crosses the border."""
+"""Characters redacted before cutting, so that no secret survives at the cut."""
 QUOTED = 80
 _ID = re.compile(r" \([^()]*\)$")
-"""Behind the name of whoever is quoted."""
+"""The id after the name of a quoted person."""
 _UNSHOWN = frozenset({tags.CONTEXT, tags.HISTORY, tags.NOTES, tags.SERVERS})
-"""Tags of the gateway that say nothing to people."""
+"""Tags of the gateway that mean nothing to people."""
 
 
 def history(messages: Sequence[Message], redact: Callable[[str], str]) -> str:
-    """The newest of it, oldest first, without our secrets; "" where there is nothing. It begins with `…` where there is more."""
+    """Return the newest part, oldest message first, without secrets; it starts with `…` if there is more; ""
+    if there is nothing.
+    """
     gathered, left = "", 0
     for at, message in reversed(list(enumerate(messages))):
         gathered = "".join(f"{line}\n" for line in _lines(message)) + gathered
@@ -42,7 +44,7 @@ def history(messages: Sequence[Message], redact: Callable[[str], str]) -> str:
 
 
 def said(message: Message) -> str:
-    """The beginning of what the person said in a message."""
+    """Return the beginning of a person's words in a message."""
     told = tags.of(message)
     both = zip(message["content"], told, strict=True)
     own = [block["text"] for block, tag in both if block["type"] == "text" and tag is None]
@@ -51,10 +53,10 @@ def said(message: Message) -> str:
 
 
 def _quoted(told: tags.Tag | None) -> Iterator[str]:
-    """Tell what a message brings of others: whose it is, without ids, and the words."""
+    """Return a message's quotes: names without ids, and words."""
     for row in quotes.rows_of(told):
         name = _ID.sub("", str(row.get("from")))
-        # Their name is their own choice: nothing in it is formatting or a link.
+        # Names are chosen freely: no formatting and no link in them is rendered.
         who = say("quoted.me") if name == quotes.YOU else f"`{named(name)}`"
         how, kind = f"quoted.{row.get('how')}", str(row.get("kind", ""))
         if kind:

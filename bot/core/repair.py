@@ -1,7 +1,7 @@
-"""Repairs histories that a crash or an old file left invalid, so that the provider accepts them.
+"""Repairs message histories that the provider would reject, e.g. after importing an old file.
 
-Pure; a history that is valid comes back as it is, and what was mended once needs no more mending. What was said is
-kept where it can be: an answer whose question is lost keeps its place behind a line that says so.
+Pure and idempotent; a valid history is returned unchanged. Words are kept if possible: an answer without its
+question stays after a line that says so.
 """
 
 from __future__ import annotations
@@ -26,9 +26,11 @@ GO_ON = "Please go on."
 
 
 def sound(request: ModelRequest, *, paused: bool = False) -> tuple[ModelRequest, str | None]:
-    """The request as it can be sent, and what was wrong with it, None where nothing was. `paused`: see `validate`.
+    """Return a request that can be sent, and what was wrong with it (None if nothing). `paused`: see
+    `validate`.
 
-    Raises `errors.RequestInvalid` where it is not the messages that are wrong, `errors.RequestTooLarge`.
+    Raises `errors.RequestInvalid` if something other than the messages is wrong, and
+    `errors.RequestTooLarge`.
     """
     try:
         validate(request, paused=paused)
@@ -44,7 +46,7 @@ def sound(request: ModelRequest, *, paused: bool = False) -> tuple[ModelRequest,
 
 
 def mended(messages: Iterable[Message]) -> list[Message]:
-    """Valid messages; they may end with the assistant."""
+    """Return valid messages; they may end with the assistant."""
     before, known = list(messages), set[str]()
     clean = [message for raw in before for message in _clean(raw, known)]
     kept: list[Message] = []
@@ -69,7 +71,7 @@ def mended(messages: Iterable[Message]) -> list[Message]:
 
 
 def _clean(message: Message, seen: set[str]) -> Iterator[Message]:
-    """The message without what may not stand in it; in two, where results and other words stood in one."""
+    """Return a message without invalid blocks; split in two if it mixed results and other content."""
     role, content = message.get("role"), message.get("content")
     if role not in {"user", "assistant"}:
         return
@@ -89,7 +91,7 @@ def _clean(message: Message, seen: set[str]) -> Iterator[Message]:
 
 
 def _first(block: Json, seen: set[str]) -> bool:
-    """True if a block is no tool call whose id stood before."""
+    """Return True unless a block is a tool call with an id that occurred before."""
     if block["type"] != "tool_use" and block["type"] not in SERVER_CALLS:
         return True
     name = str(block.get("id"))
@@ -102,7 +104,7 @@ def _first(block: Json, seen: set[str]) -> bool:
 
 
 def _answer(run: Sequence[Message]) -> list[Message]:
-    """The messages of one answer: pieces of one that called tools are one, and each call of a server has its result."""
+    """Return the messages of one answer: parts with tool calls are merged, and each server tool call has its result."""
     messages = list(run)
     if any(blocks.tool_calls(message["content"]) for message in messages[:-1]):
         content = [block for message in messages for block in message["content"]]
@@ -138,7 +140,7 @@ def _server_pairs(messages: Sequence[Message]) -> list[Message]:
 
 
 def _answered(run: Sequence[Message], calls: Sequence[ToolCall]) -> list[Message]:
-    """User messages after these calls: their results first, all of them in one message, and no others."""
+    """Return the user messages after these calls: exactly their results first, in one message."""
     found: dict[str, Json] = {}
     for message in run:
         for block in message["content"]:
@@ -165,7 +167,7 @@ def _results(calls: Sequence[ToolCall], found: dict[str, Json]) -> Message:
 
 
 def _without_loose_thinking(before: Sequence[Message], after: Sequence[Message]) -> list[Message]:
-    """The messages without the thinking that stands at or behind the first place that was mended."""
+    """Drop thinking at and after the first repaired place."""
     same = 0
     while same < min(len(before), len(after)) and before[same] is after[same]:
         same += 1
@@ -175,7 +177,7 @@ def _without_loose_thinking(before: Sequence[Message], after: Sequence[Message])
 
 
 def _filtered(messages: Sequence[Message], stays: Callable[[Json], bool]) -> list[Message]:
-    """The messages with the blocks that stay; one that holds nothing any more goes."""
+    """Return the messages with only the accepted blocks; empty ones are dropped."""
     kept = []
     for message in messages:
         content = [block for block in message["content"] if stays(block)]

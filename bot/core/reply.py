@@ -1,4 +1,4 @@
-"""The way back to the chat that asked: queues what is said, and waits for what becomes of it."""
+"""The reply of a turn: queues messages and waits for their delivery."""
 
 from __future__ import annotations
 
@@ -19,18 +19,20 @@ from bot.tools.permissions.display import named
 from bot.words import language, say
 
 LONGEST_WAIT = 10.0
-"""Max seconds for which a message that was put off is waited for: it goes out by itself later."""
+"""Max seconds to wait for a postponed message; it is sent later by itself."""
 
 
 MISSED_CHARS = 60
-"""Max characters that are shown of an answer that did not arrive."""
+"""Max characters quoted of an undelivered answer."""
 SHORT = 2_000
-"""Max characters that are split where everything else runs: that takes a few milliseconds."""
+"""Max characters of a text that is split on the event loop; that takes a few milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplyPorts:
-    """Collaborators of a reply: how its channel splits words and shows them while they come, what becomes a file of them, and where files are kept."""
+    """Collaborators of a reply: splitting and formatting for the channel, replacing long blocks by files,
+    and the file store.
+    """
 
     split: Callable[[str], list[str]]
     show: Callable[[Inbound, Callable[[], str]], object]
@@ -40,15 +42,17 @@ class ReplyPorts:
 
 
 def question(asked: Inbound) -> str:
-    """The question as a quote with who asked, for a group that has not seen it: it came by a command of the platform."""
+    """Return the question as a quote with its author, for a group that has not seen it because it was a
+    slash command.
+    """
     if asked.chat_type != "group" or asked.message_id is not None or asked.due is not None or not asked.text:
         return ""
     return f"> `{named(asked.user_name or asked.user_id)}`: {text.preview(asked.text, 500)}\n\n"
 
 
 class ChatReply:
-    """`contracts.agent.Reply` of one turn. A message has the same rows however often it is said: a turn that was cut off says nothing
-    twice by saying it again.
+    """Implements `contracts.agent.Reply` for one turn. A step's rows have stable ids, so repeating it after
+    a crash sends nothing twice.
     """
 
     def __init__(self, chat: Chat, turn: str, to: Inbound, chats: Chats, ports: ReplyPorts) -> None:
@@ -69,11 +73,11 @@ class ChatReply:
         return turn.rows if turn is not None and turn.id == self._turn else {}
 
     def end_with(self, step_id: str | None) -> None:
-        """The message of this step ends the turn; None: the next one does not."""
+        """Make this step's message the last of the turn; None: the next one is not the last."""
         self._ending = step_id
 
     def said(self, step_id: str) -> bool:
-        """True where a message of this step is in the chat, or on its way."""
+        """Return True if a message of this step is queued or delivered."""
         rows = self._rows
         name = f"{self._turn}/{step_id}/0"
         end = rows.get(name)
@@ -83,25 +87,25 @@ class ChatReply:
         self._ports.show(self._to, words)
 
     def queued(self, step_id: str) -> bool:
-        """True where a message of this step was queued, whatever became of it."""
+        """Return True if a message of this step was ever queued."""
         return bool(self._named(step_id))
 
     async def leave(self, words: str, step: str) -> None:
-        """Queue words that the turn waits for no more."""
+        """Queue a message without waiting for it."""
         if not self.queued(step):
             await self._say(words, step, ())
 
     async def send(
         self, words: str, step_id: str | None = None, files: Sequence[OutgoingFile] = ()
     ) -> list[Sent]:
-        """As `contracts.agent.Reply`."""
+        """See `contracts.agent.Reply`."""
         step = step_id or "said"
         if not self.queued(step):
             await self._say(words, step, files)
         return await self._chats.until(self._chat.key, lambda: self._outcome(step))
 
     def _with_notes(self, words: str) -> str:
-        """Words with what their person has still to hear below them, and the question above the first of them."""
+        """Add pending notes below the text, and the question above the turn's first message."""
         if all(end is not None and end.state == "failed" for end in self._rows.values()):
             lost = [one.text for one in self._chat.missed if one.turn != self._turn]
             which = ", ".join(f"“{text.preview(one, MISSED_CHARS)}”" for one in lost)
@@ -112,7 +116,7 @@ class ChatReply:
         return "\n\n".join(filter(None, (words, *notes, file_words.below(turn.unread) if turn else "")))
 
     async def _say(self, words: str, step: str, files: Sequence[OutgoingFile]) -> None:
-        """Queue a message, with these files below it. Raises `errors.FileRefused`: nothing is queued then."""
+        """Queue a message followed by these files. Raises `errors.FileRefused` without queueing anything."""
         ports, channel = self._ports, self._to.channel
         for file in files:
             await ports.files.check(channel, file)
@@ -158,11 +162,11 @@ class ChatReply:
         self._chats.append(*(Fact(self._chat.key, one, self._turn) for one in queued))
 
     def _named(self, step: str) -> list[str]:
-        """The rows of a message, those included that came in the place of others, in order."""
+        """Return the rows of a message in order, including repeats and replacements."""
         return [one for one in self._rows if one.startswith(f"{self._turn}/{step}/")]
 
     def _outcome(self, step: str) -> list[Sent] | None:
-        """Return the sent messages of these rows, None while one is open. Raises `errors.DeliveryFailed`."""
+        """Return the delivered messages of a step, None while a row is open. Raises `errors.DeliveryFailed`."""
         sent, missing = list[Sent](), list[str]()
         rows, names = self._rows, self._named(step)
         for name in names:
@@ -187,7 +191,7 @@ class ChatReply:
 
 
 class NoReply:
-    """The way back of a task: nobody reads along, and its last words are its report."""
+    """The reply of a task: nobody reads it, and its last text is its report."""
 
     def end_with(self, step_id: str | None) -> None: ...
 

@@ -1,4 +1,4 @@
-"""Closes what a restored log has open, once, at the first start: it may have been done after the backup."""
+"""Closes unfinished work of a restored log once, at the first start, because it may have been done after the backup."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from bot.core.saying import Saying
 from bot.words import say, sentence, speaking
 
 RESTORED = "restored"
-"""The kind and the key of the fact that a restore leaves in a log whose gateway may have gone on since."""
+"""Kind and key of the fact that a restore writes."""
 LATEST = 86_400.0
-"""Age of a message, in seconds, up to which its person is asked to send it again."""
+"""Max age in seconds of a message whose person is asked to send it again."""
 
 
 async def close_open(
@@ -32,8 +32,8 @@ async def close_open(
     clock: Clock,
     ids: Ids,
 ) -> None:
-    """Close what a restored log has open, in one transaction, and ask whose message has no answer to send it again. Of a log that
-    is not restored nothing changes. Raises `errors.StorageError`.
+    """Close all unfinished work in one transaction, and ask people with an unanswered message to send it
+    again. Does nothing unless the log was restored. Raises `errors.StorageError`.
     """
     if chats.facts.get(RESTORED, RESTORED) is None:
         return
@@ -49,11 +49,11 @@ async def close_open(
 
 
 def _ends(chat: Chat) -> Iterator[tuple[events.EventData, str | None]]:
-    """Events that end what is open in a chat, each with its turn."""
+    """Yield the events that close a chat's unfinished work, each with its turn."""
     for question in chat.questions.values():
         if question.verdict is None:
             yield events.Decided(question.id, Verdict("stopped")), question.turn
-    # What was to be sent may have been: its platform is asked, or a repeat says that it is one.
+    # Rows may have been sent: the platform is asked, or a repeat is marked as such.
     for row in chat.outbox.values():
         if row.state == "queued" and row.question is None:
             yield events.Sending(row.id, boot=""), row.turn
@@ -64,7 +64,7 @@ def _ends(chat: Chat) -> Iterator[tuple[events.EventData, str | None]]:
 
 
 def _told(chat: Chat, saying: Saying, locales: Locales, since: float, ids: Ids) -> list[events.Queued]:
-    """The message to the person whose message of a chat is the newest without an answer."""
+    """Return the message to the person with the newest unanswered message of a chat."""
     turn = chat.turn
     running = [] if turn is None or turn.answered else turn.left
     open_ones = () if chat.task is not None else (*running, *chat.waiting)

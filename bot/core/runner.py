@@ -1,4 +1,6 @@
-"""The runner: carries out what is due in each chat. One task for each effect; what comes of it is appended as events."""
+"""The runner carries out the effects that are due in each chat: one task per effect, whose result is
+appended as events.
+"""
 
 from __future__ import annotations
 
@@ -34,17 +36,17 @@ from bot.words import Sentence, say, sentence, speaking
 
 UNANSWERED = "a message before this one got no whole answer; the person was told"
 READ_AT_ONCE = 100
-"""Limit of the chats that are read at once at a start."""
+"""Max chats loaded concurrently at a start."""
 CANCEL_SECONDS = 0.5
-"""Limit of the time that work has to end when it is cancelled."""
+"""Timeout for cancelled work to end."""
 MOST_CANCELS = 2
-"""Times that it is cancelled: a library may swallow one."""
+"""Max cancellations of one task, since a library may swallow one."""
 Key = tuple[ChatKey, str, str]
-"""Names an effect that is in flight."""
+"""Identifies an effect in flight."""
 
 
 class Slots:
-    """Limits how many turns run at once. One that waits for a person gives its place away meanwhile."""
+    """Limits concurrent turns. A turn that waits for a person releases its slot."""
 
     def __init__(self, count: int) -> None:
         self._free = asyncio.Semaphore(count)
@@ -56,18 +58,18 @@ class Slots:
 
     @contextlib.asynccontextmanager
     async def suspended(self) -> AsyncIterator[None]:
-        """Give the place away for the block."""
+        """Release the slot for the block."""
         self._free.release()
         try:
             yield
         finally:
             again = asyncio.ensure_future(self._free.acquire())
-            # Where the turn is cancelled meanwhile, the place that it gives back is the one that this still takes.
+            # If the turn is cancelled meanwhile, it gives back the slot that is taken here.
             await asyncio.shield(again)
 
 
 class Runner:
-    """Looks at a chat whenever there is more in it."""
+    """Runs what is due in a chat after each change."""
 
     def __init__(
         self,
@@ -112,13 +114,13 @@ class Runner:
         self._due: dict[ChatKey, Chat] = {}
         self._open = self._closing = False
         self._channels = set[str]()
-        """Those that are connected: what belongs to others waits."""
+        """Connected channels; work for other channels waits."""
         chats.watch(self._look_at)
         event_log.watch(self._on_disk)
 
     async def start(self) -> None:
-        """Take up what is unfinished: each chat with something open is read, and looked at as after any event. Nothing begins before all
-        are there, since a command may be about a question of another chat.
+        """Load every chat with unfinished work, then run what is due. Nothing starts earlier, since a
+        command may concern another chat's question.
         """
         keys = await self._event_log.open_chats()
         for at in range(0, len(keys), READ_AT_ONCE):
@@ -129,19 +131,19 @@ class Runner:
             self._look_at(chat)
 
     async def open(self, channel: str) -> None:
-        """A channel is connected: what is due in its chats, and what goes out there, is carried out from now on."""
+        """A channel is connected: run what is due in its chats and what is sent there."""
         self._channels.add(channel)
         for chat in self._chats:
             self._look_at(chat)
 
     @property
     def running(self) -> int:
-        """The number of turns that run."""
+        """The number of running turns."""
         return len(self._loops)
 
     async def close(self, seconds: float) -> bool:
-        """Begin no turn more, and let those that run end with what they say; what does not end is cancelled after so long, and goes on at
-        the next start.
+        """Start no more turns and let running ones finish. After `seconds` they are cancelled, and continue
+        at the next start.
         """
         self._closing = True
         with contextlib.suppress(TimeoutError):
@@ -167,13 +169,13 @@ class Runner:
     # ------------------------------------------------------------ looking
 
     def _look_at(self, chat: Chat) -> None:
-        """There is more in a chat: look at what is due there, once for all that comes in this step of the event loop."""
+        """Schedule a look at a chat, once for all events of this step of the event loop."""
         if not self._due:
             asyncio.get_running_loop().call_soon(self._look)
         self._due[chat.key] = chat
 
     def _on_disk(self, newest: Mapping[ChatKey, int]) -> None:
-        """So much of these chats is on disk."""
+        """Record the newest event number on disk of these chats."""
         for key, seq in newest.items():
             self._committed[key] = seq
             if (chat := self._chats.loaded(key)) is not None:
@@ -221,7 +223,7 @@ class Runner:
                 self._begin((chat.key, "row", row.id), chat, lambda: carried_out(row))
 
     def _begin(self, key: Key, chat: Chat, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Have something done that is not being done already."""
+        """Start an effect unless it is already running."""
         if key in self._tasks:
             return
 
@@ -235,7 +237,7 @@ class Runner:
         task.add_done_callback(over)
 
     def _failed(self, chat: Chat, key: Key, error: BaseException) -> None:
-        """An effect ended in a way that nobody foresaw: it is over, and does not stand in the way of what comes after it."""
+        """Log an unexpected failure of an effect and close it, so that it blocks nothing."""
         _, what, name = key
         cause = f"{type(error).__name__}: {error}"
         self._log.write("error", f"a {what} failed", level="error", chat_key=chat.key, cause=cause)
@@ -258,7 +260,7 @@ class Runner:
     # ------------------------------------------------------------ commands
 
     async def _handle(self, chat: Chat, inbound: Inbound) -> None:
-        """Carry out what needs no turn. What comes of it and its end are one transaction."""
+        """Run a command or signal. Its results and its end are one transaction."""
         with (
             context.turn_scope(chat_key=chat.key, request_id=inbound.request_id, person=inbound.person),
             speaking(*self._locales.of(inbound)),
@@ -286,10 +288,10 @@ class Runner:
     # ------------------------------------------------------------ turns
 
     async def _run(self, chat: Chat, members: Sequence[Inbound], attempts: int) -> None:
-        """One turn, from its start to its end."""
+        """Run one turn from start to end."""
         async with self._slots.taken():
             if chat.turn is None:
-                # What was taken back while it waited for its slot is no part of it.
+                # Messages withdrawn while the turn waited for a slot are left out.
                 waiting = {one.request_id for one in chat.waiting}
                 members = [one for one in members if one.request_id in waiting]
                 if not members:
@@ -312,7 +314,7 @@ class Runner:
                     self._end(chat, turn, end, (self._clock.monotonic() - began) * 1000)
 
     async def _ended(self, chat: Chat, turn: str, first: Inbound) -> _End:
-        """Run a turn to its end: a command, or the loop of the model."""
+        """Return how a turn ended: a command, or the loop of the model."""
         try:
             if first.command is not None:
                 done = await self._carried_out(first)
@@ -375,11 +377,11 @@ class Runner:
         )
 
     def _ending(self, chat: Chat, state: events.TurnEndState) -> list[Done]:
-        """Additions of features to the end of a turn."""
+        """Return what features add to the end of a turn."""
         return self._door.turn_ends(chat.turn, state) if chat.turn is not None else []
 
     def _over(self, chat: Chat, turn: str, end: events.TurnEnded, dones: Sequence[Done]) -> Iterator[Fact]:
-        """The end of a turn, with what features add, and with that of the tasks that it has given out and that have not reported."""
+        """Return the events that end a turn and its unreported tasks, with what features add."""
         for task in chat.turn.tasks.values() if chat.turn is not None else ():
             if self._chats.loaded(key := life.chat_of_task(chat.key, task)) is not None:
                 yield Fact(key, events.TurnEnded("stopped"), task)
@@ -396,7 +398,7 @@ class Runner:
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """The end of a turn: its state, a notice for its person and the cause for operators."""
+    """The end of a turn: state, notice for the person, cause for operators."""
 
     state: events.TurnEndState
     notice: str = ""

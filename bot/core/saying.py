@@ -1,4 +1,4 @@
-"""Makes outbox rows of what is said beside the model: notices, questions, answers to commands."""
+"""Makes outbox rows from gateway messages: notices, questions, answers to commands."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from bot.words import language, own_zone, zone
 
 
 class Saying:
-    """Splits words as their channel wants, without secrets, in the language and time zone of now (`bot.words.speaking`)."""
+    """Splits text for a channel and removes secrets, in the current language and zone (`bot.words.speaking`)."""
 
     def __init__(self, channels: Mapping[str, Channel], redact: Redact) -> None:
         self._channels = channels
         self._redact = redact
 
     def parts(self, channel: str, words: str) -> list[str]:
-        """The messages that these words make on a channel."""
+        """Return the messages that a text becomes on a channel."""
         return self._channels[channel].split(self._redact(text.clean(words)))
 
     def rows(
@@ -37,8 +37,8 @@ class Saying:
         question: str | None = None,
         while_open: Sequence[str] = (),
     ) -> list[Queued]:
-        """The rows of one message, the first with this name. `buttons` stand below the last one; the lines `while_open` of a
-        question go once it is decided.
+        """Return the rows of one message; the first has this id. `buttons` go below the last. The lines
+        `while_open` of a question disappear once it is decided.
         """
         parts = self.parts(to.channel, words)
         names = [name if not at else f"{name}/{at}" for at in range(len(parts))]
@@ -71,6 +71,6 @@ class Saying:
 
 
 def examples(inbound: Inbound, manifests: Mapping[str, Manifest]) -> QuestionButtons | None:
-    """Examples to tap below a greeting, where the channel of its chat can offer them."""
+    """Return example prompts for a greeting, if the channel can offer them as buttons."""
     offered = inbound.chat_type == "direct" and manifests[inbound.channel].examples
     return QuestionButtons("", EXAMPLES) if offered else None

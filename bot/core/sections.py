@@ -1,4 +1,4 @@
-"""Choosing what goes into a prompt: by priority, within a budget, shorter where it has to be."""
+"""Selects the sections of a prompt by priority, within a budget, shortened if needed."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ BETWEEN = "\n\n"
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of a prompt. The lowest priority stands first; `alternatives` say it shorter, the longest first.
-    An empty text is no section.
+    """A part of a prompt. Lower numbers have priority; `alternatives` are shorter forms, longest first.
+    Empty text is left out.
     """
 
     name: str
@@ -26,8 +26,8 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
-    """The chosen sections: `parts` by name, in order of priority; `shortened` counts the alternative that was taken
-    from 1.
+    """The selected sections: `parts` by name in order of priority. `shortened` gives the number of the
+    alternative used, from 1.
     """
 
     parts: tuple[tuple[str, str], ...]
@@ -41,7 +41,7 @@ class Assembled:
 
 
 class PromptTooLarge(errors.ShipmateError):
-    """The required sections do not fit into the prompt's budget, not even at their shortest."""
+    """The required sections exceed the budget even at their shortest."""
 
     @property
     def person(self) -> str:
@@ -50,7 +50,7 @@ class PromptTooLarge(errors.ShipmateError):
 
 @dataclass(slots=True)
 class _Choice:
-    """A section on its way: its forms with their sizes, each smaller than the one before, and which was taken."""
+    """A section during selection: its forms in decreasing size, and which one is used."""
 
     section: Section
     forms: list[tuple[str, float]]
@@ -61,7 +61,7 @@ class _Choice:
         return 0.0 if self.taken is None else self.forms[self.taken][1]
 
     def shorten(self) -> bool:
-        """Take the next shorter form; False where there is none."""
+        """Use the next shorter form; return False if there is none."""
         if self.taken is None or self.taken + 1 == len(self.forms):
             return False
         self.taken += 1
@@ -69,11 +69,11 @@ class _Choice:
 
 
 def assemble(sections: Iterable[Section], budget: float, size: Callable[[str], float] = len) -> Assembled:
-    """Choose within `budget`, measured by `size`. Raises `PromptTooLarge`.
+    """Select sections within `budget`, measured by `size`. Raises `PromptTooLarge`.
 
-    What is required comes first: whole where all of it fits, else the least important is shortened first. What is
-    optional then takes what is left, most important first: whole, else its longest alternative that fits, else not
-    at all.
+    Required sections come first, complete if they all fit, else the least important are shortened first.
+    Optional ones get the rest in order of importance: complete, in their longest form that fits, or not at
+    all.
     """
     asked = sorted((section for section in sections if section.text), key=lambda section: section.priority)
     gap = size(BETWEEN)
@@ -103,7 +103,7 @@ def _forms(section: Section, gap: float, size: Callable[[str], float]) -> list[t
 
 
 def _shorten(choices: list[_Choice], budget: float) -> None:
-    """Shorten what is required until it fits, the least important first."""
+    """Shorten required sections until they fit, least important first."""
     for choice in reversed(choices):
         while sum(one.cost for one in choices) > budget and choice.shorten():
             pass

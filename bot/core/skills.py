@@ -1,4 +1,4 @@
-"""Skills: folders with a `SKILL.md`, found in `.claude/skills` and the configured paths."""
+"""Skills: folders with a `SKILL.md`, in `.claude/skills` and the configured paths."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from bot.vetting import NotVetted, Vetting
 _NAME = regex.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _FRONT_MATTER = regex.compile(r"\A\uFEFF?---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)(.*)\Z", regex.DOTALL)
 _ENTRY = regex.compile(r"[^\s,()]+(?:\([^()]*\))?")
-"""One of `allowed-tools`: a name, and in brackets what may hold spaces and commas."""
+"""An entry of `allowed-tools`: a name, with an optional pattern in parentheses."""
 NAME_LIMIT = 64
 DESCRIPTION_LIMIT = 1_024
 BODY_LIMIT = 100_000  # characters
@@ -40,10 +40,10 @@ class _Found:
 
 
 class SkillFolder:
-    """`contracts.tools.Skills` over folders.
+    """Implements `contracts.tools.Skills` over folders.
 
-    A folder under `.claude/skills` counts only where it really lies in the project (links resolved) and is not hidden; a
-    configured path may lie anywhere, since the operator named it. Of two skills with one name the first counts.
+    A folder in `.claude/skills` counts only if it really lies in the project (symlinks resolved) and is not
+    hidden. A configured path may lie anywhere. Of two skills with one name the first counts.
     """
 
     def __init__(self, root: Path, paths: Sequence[str], log: Log, vetting: Vetting) -> None:
@@ -51,9 +51,9 @@ class SkillFolder:
         self._places = [(root / ".claude" / "skills", root), *((root / path, None) for path in paths)]
         self._log = log
         self._vetting = vetting
-        # What was read, by file, with the stamp it had then: every chat asks, and files seldom change.
+        # Parsed skills by file with their stamps: every chat asks, and files rarely change.
         self._known: dict[Path, tuple[_Stamp, _Found | None]] = {}
-        # Many chats may ask at once, after a start above all: one reads, and the others find it known.
+        # Many chats may ask at once after a start: one reads, the others wait.
         self._scanning = asyncio.Lock()
 
     async def overview(self) -> list[Skill]:
@@ -72,7 +72,7 @@ class SkillFolder:
             return await self._scan()
 
     async def _scan(self) -> dict[str, _Found]:
-        # No thread is asked where there is no folder of skills, as in most projects.
+        # Most projects have no skill folder; then no thread is needed.
         files = (
             await asyncio.to_thread(_skill_files, self._places, self._vetting.changes)
             if self._has_places()
@@ -118,7 +118,7 @@ class SkillFolder:
 
 
 def _skill_files(places: Sequence[tuple[Path, Path | None]], changes: int) -> dict[Path, _Stamp]:
-    """Every `SKILL.md` one level below the places, in order, with its stamp; with `changes` of what holds, it is another one."""
+    """Yield every `SKILL.md` one level below the paths, in order, with a stamp that also depends on `changes`."""
     files: dict[Path, _Stamp] = {}
     for place, inside in places:
         try:

@@ -1,4 +1,4 @@
-"""The log in a database of SQL, without what is of one dialect: group commit, what is pending, the retry of a refusal, the reads."""
+"""The event log in an SQL database, without dialect: group commit, pending events, retries, reads."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ POSITION = "INSERT INTO chats (chat, base, open) VALUES (?, ?, ?) ON CONFLICT (c
 FACT = "INSERT INTO facts (kind, key, value) VALUES (?, ?, ?) ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value"
 FACTS = "SELECT kind, key, value FROM facts WHERE kind <> ? ORDER BY kind, key"
 CURSOR = "cursor"
-"""The kind of the facts that are cursors of exports."""
+"""Kind of the facts that hold export cursors."""
 FORGET = "DELETE FROM facts WHERE kind = ? AND key = ?"
 AFTER = "SELECT id, seq, turn, person, kind, at, data, chat, n FROM events WHERE n > ? ORDER BY n LIMIT ?"
 READ = "SELECT id, seq, turn, person, kind, at, data FROM events WHERE chat = ? AND seq >= ? ORDER BY seq"
 NAMING = "SELECT id, seq, turn, person, kind, at, data, chat FROM events WHERE (chat = ? OR substr(chat, 1, ?) = ?) AND (%s) ORDER BY n"
 CHAT_OF = "SELECT chat FROM events WHERE id >= ? AND (id = ? OR turn = ?) ORDER BY id LIMIT 1"
-"""Both are ULIDs: what belongs to a request was appended after it was made."""
+"""Both are ULIDs: events of a request are appended after its id was made."""
 USAGE = """SELECT coalesce(sum(answered), 0), coalesce(sum(calls), 0), coalesce(sum(unpriced), 0), coalesce(sum(input), 0),
 coalesce(sum(cache_read), 0), coalesce(sum(cache_write), 0), coalesce(sum(output), 0), coalesce(sum(cost), 0.0) FROM usage WHERE chat = ?"""
 OLDER = """SELECT (SELECT seq FROM events WHERE chat = ? ORDER BY seq LIMIT 1),
@@ -44,31 +44,33 @@ SPOKEN_IN = """
     GROUP BY chat ORDER BY max(n) DESC
 """
 LINGER = 0.05
-"""Max seconds before what nobody waits for is written: a kill costs no more than that."""
+"""Max seconds until events that nobody waits for are written; a kill loses at most those."""
 RETRY_SECONDS = 2.0
-"""Interval at which a disk that refuses is tried again."""
+"""Interval in seconds of retries while the disk refuses."""
 
 Alert = Callable[[str, Sentence], object]
-"""Tells operators of a subject, once for each."""
+"""Alerts operators, once per subject."""
 CONTENT: tuple[type[Exception], ...] = (ValueError, TypeError, OverflowError)
-"""Errors of what is written, not of the disk: the same again is refused again."""
+"""Errors caused by the data, not by the disk: a retry would fail again."""
 _R = TypeVar("_R")
 
 
 class Session(Protocol):
-    """A connection to the database, which takes `?` for a value."""
+    """A database connection with `?` as placeholder."""
 
     def execute(self, statement: str, values: Sequence[Any] = (), /) -> Any: ...
     def executemany(self, statement: str, rows: Iterable[Sequence[Any]], /) -> Any: ...
 
 
 class SqlLog(ABC):
-    """`EventLog` by statements that SQLite and PostgreSQL take. A subclass gives the sessions, and tells refusals apart."""
+    """Implements `EventLog` with statements that SQLite and PostgreSQL both accept. Subclasses provide
+    sessions and classify errors.
+    """
 
     refusals: ClassVar[tuple[type[Exception], ...]]
-    """Errors of a database that cannot be used now."""
+    """Errors of a database that is temporarily unusable."""
     conflicts: ClassVar[tuple[type[Exception], ...]]
-    """Errors for events that it will never take."""
+    """Errors of events that can never be written."""
 
     def __init__(
         self,
@@ -81,7 +83,7 @@ class SqlLog(ABC):
         self._codec = codec
         self._alert = alert
         self._lost = set[ChatKey]()
-        """Chats with events that no database takes, until operators are told."""
+        """Chats that lost an event which no retry could write, until operators are told."""
         self._watchers: list[Committed] = []
         self._clock = clock
         self._log = log
@@ -92,7 +94,7 @@ class SqlLog(ABC):
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="event-log")
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="event-log-reader")
         self.trouble = ""
-        """Why the disk refuses what is appended; "" while it does not."""
+        """Why the disk refuses writes; "" while it does not."""
 
     @abstractmethod
     def _writing_session(self) -> AbstractContextManager[Session]:
@@ -100,18 +102,18 @@ class SqlLog(ABC):
 
     @abstractmethod
     def _reading(self, work: Callable[[Any], _R]) -> _R:
-        """The result of work with the session that reads, on its thread. Raises `errors.StorageError`."""
+        """Return the result of `work` with the reading session, on its thread. Raises `errors.StorageError`."""
 
     @abstractmethod
     def _again(self, error: Exception) -> bool:
-        """True where a transaction that was refused with this error is tried again at once."""
+        """Return True if a transaction with this error is retried at once."""
 
     @abstractmethod
     def _end(self) -> None:
         """Close the sessions."""
 
     def _words(self, error: Exception) -> str:
-        """An error as operators read it: nothing of what was to be written."""
+        """Return an error for operators, without any of the data."""
         return str(error)
 
     def watch(self, committed: Committed) -> None:
@@ -136,7 +138,7 @@ class SqlLog(ABC):
 
     @property
     def pending(self) -> int:
-        """The number of transactions that are not on disk."""
+        """The number of transactions not on disk."""
         return len(self._pending)
 
     def _begin(self) -> None:
@@ -164,7 +166,7 @@ class SqlLog(ABC):
                     if not waiter.done():
                         waiter.set_result(None)
         finally:
-            # Nothing else runs between the last look at what is pending and this: else it would be written by nobody.
+            # No await between the last check for pending events and this line, or an event would not be written.
             self._writing = None
 
     def _well(self, entries: Sequence[Entry]) -> None:
@@ -197,8 +199,9 @@ class SqlLog(ABC):
     # ------------------------------------------------------------ on the writer's thread
 
     def _write(self, batch: Sequence[Sequence[Entry]]) -> Exception | None:
-        """Write what was appended in one transaction, or append by append, and chat by chat, where one of them cannot be written: that one
-        is lost, and stops no other. Returns what the disk has against it, None where all that can be written is.
+        """Write appended events in one transaction. If one event can never be written, write append by
+        append, then chat by chat, and drop only that one. Returns the disk's error, or None once
+        everything writable is written.
         """
         while True:
             try:
@@ -246,7 +249,7 @@ class SqlLog(ABC):
     # ------------------------------------------------------------ reading
 
     async def read(self, chat: ChatKey, since: int = 0, *, pending: bool = True) -> list[Event]:
-        # Taken before the disk is read: what a commit brings there meanwhile is in both.
+        # Copied before the disk is read: events committed in between are then in both.
         waiting = [one.event for one in self._waiting(chat) if one.event.seq >= since] if pending else []
         found = await self._asked(
             lambda db: [self._event(chat, row) for row in db.execute(READ, (str(chat), since))]
@@ -271,11 +274,11 @@ class SqlLog(ABC):
         return [ChatKey.parse(chat) for (chat,) in rows]
 
     async def naming(self, place: ChatKey, names: Collection[str]) -> list[Event]:
-        # A name is looked for where it stands in a row: removals are rare, and an index of all names would cost every message.
+        # A full scan of the rows: removals are rare, while an index of all names would cost every message.
         wanted = [name for name in names if name]
-        # As a string of JSON, and as one of the JSON that tags in the model's messages are.
+        # As a JSON string, and as JSON within a JSON string, which is the form in model messages.
         forms = {name: (f'"{name}"', f'\\"{name}\\"') for name in wanted}
-        # Taken before the disk is read: what a commit brings there meanwhile is in both.
+        # Copied before the disk is read: events committed in between are then in both.
         pending = [
             one.event
             for entries in self._pending
@@ -309,7 +312,7 @@ class SqlLog(ABC):
         await self._changed(lambda db: db.execute(FACT, (CURSOR, export, str(n))))
 
     async def _changed(self, work: Callable[[Session], object]) -> None:
-        """Do this in a transaction of its own."""
+        """Run `work` in a transaction of its own."""
 
         def change() -> None:
             with (
@@ -401,5 +404,5 @@ def _row(entry: Entry) -> tuple[object, ...]:
 
 
 def _clean(*values: object) -> tuple[object, ...]:
-    """Values as a database takes them: without halves of surrogate pairs."""
+    """Return values as a database accepts them: without lone surrogates."""
     return tuple(text.clean(one) if isinstance(one, str) else one for one in values)

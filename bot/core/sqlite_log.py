@@ -1,4 +1,4 @@
-"""The log in SQLite."""
+"""The event log in SQLite."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from bot.disk_reserve import FULL, DiskReserve
 
 FILE = "shipmate.db"
 NO_ROOM = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE})
-"""Codes of refusals by a disk that is full, or by a quota."""
+"""SQLite error codes of a full disk or an exhausted quota."""
 VERSION = 1
-"""The version of the schema (`PRAGMA user_version`)."""
+"""Version of the schema (`PRAGMA user_version`)."""
 _REFUSALS = 1 << 15
-"""Limit of ranges of a damaged table that cannot be read before no more of it is tried."""
+"""Max unreadable ranges of a damaged table before the rest is given up."""
 LOST = "log_lost"
-"""The kind of the fact that says what a start has found: the log `damaged`, or `gone`."""
+"""Kind of the fact that says what a start found: the log was `damaged` or `gone`."""
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS events (
   n INTEGER PRIMARY KEY, chat TEXT NOT NULL, seq INTEGER NOT NULL, id TEXT NOT NULL UNIQUE, turn TEXT, person TEXT,
@@ -83,8 +83,8 @@ _R = TypeVar("_R")
 
 
 class SqliteLog(SqlLog):
-    """`EventLog` in the database `path`, which is made where it does not exist. With `mend` one that is damaged is set aside at the first
-    use, and what can be read of it is copied: for the one process that writes it.
+    """Implements `EventLog` in the database `path`, creating it if needed. With `mend`, a damaged file is
+    moved aside and its readable rows are copied; only the single writing process may use that.
     """
 
     refusals = (sqlite3.Error, OSError)
@@ -152,7 +152,7 @@ class SqliteLog(SqlLog):
 
     async def delete_before(self, chat: ChatKey, seq: int) -> None:
         await super().delete_before(chat, seq)
-        # Else the words stay in the file beside it.
+        # Otherwise the words would remain in the WAL file.
         checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)"
         await asyncio.get_running_loop().run_in_executor(
             self._writer, lambda: self._opened().execute(checkpoint).fetchone()
@@ -163,7 +163,7 @@ class SqliteLog(SqlLog):
         return full and self._reserve.give()
 
     def _open(self) -> None:
-        """Open it for writing, on the writer's thread; on a full disk in the room of the reserve."""
+        """Open for writing, on the writer's thread; on a full disk, free the reserve file first."""
         while self._db is None:
             try:
                 self._opened()
@@ -189,7 +189,7 @@ class SqliteLog(SqlLog):
 
 
 def _wrong(path: Path) -> str:
-    """The damage of a database; "" where it is whole. Raises `errors.StorageError` where a later version has written it."""
+    """Return the damage of a database; "" if it is intact. Raises `errors.StorageError` for a newer version."""
     try:
         with contextlib.closing(sqlite3.connect(path, timeout=5.0)) as db:
             (version,) = db.execute("PRAGMA user_version").fetchone()
@@ -207,7 +207,7 @@ def _wrong(path: Path) -> str:
 
 
 def _set_aside(path: Path, at: int) -> Path:
-    """Rename a database with its write-ahead log; its new name. Nothing is written over."""
+    """Move a database with its write-ahead log aside; return the new name. Overwrites nothing."""
     while (target := path.with_name(f"{path.name}.corrupt-{at}")).exists():
         at += 1
     for suffix in ("", "-wal", "-shm"):
@@ -226,7 +226,7 @@ def _statements(script: str) -> Iterator[str]:
 
 
 def _salvage(path: Path, db: sqlite3.Connection) -> None:
-    """Copy each row that can be read. What the triggers count is copied, not counted again."""
+    """Copy every readable row. Counters kept by triggers are copied, not counted again."""
     tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
     triggers = db.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
     for name, _ in triggers:
@@ -241,7 +241,7 @@ def _salvage(path: Path, db: sqlite3.Connection) -> None:
     db.execute(
         "INSERT OR IGNORE INTO chats SELECT chat, min(seq), min(seq) FROM events GROUP BY chat"
     )  # a chat whose position was lost is folded whole
-    # Numbers of commits may be given again: what has a cursor looks at all of it.
+    # Global numbers may be reused, so every export starts over.
     db.execute("DELETE FROM facts WHERE kind = ?", (CURSOR,))
     for _, statement in triggers:
         db.execute(statement)
@@ -273,7 +273,9 @@ def _rows(old: sqlite3.Connection, table: str) -> Iterator[tuple[object, ...]]:
 
 
 def damage(path: Path) -> str:
-    """The first damage of a database, which stays as it is, or that a later version has written this log; "" where it is whole. Blocking."""
+    """Return the first damage of a database, or that its version is newer; "" if it is intact. Changes
+    nothing. Blocking.
+    """
     try:
         address = f"{path.absolute().as_uri()}?mode=ro"
         with contextlib.closing(sqlite3.connect(address, uri=True, timeout=30.0)) as db:

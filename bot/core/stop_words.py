@@ -1,11 +1,11 @@
-"""Words that ask to stop what runs, in many languages."""
+"""Words that ask to stop the running turn, in many languages."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 
-# They ask to stop what runs where they are a whole message. Words that mean more than that are left out.
+# They ask to stop if they are a whole message. Ambiguous words are left out.
 _WORDS = frozenset(
     """
     stop | stopp | halt | stop it | stop that | please stop | stop please | bitte stopp | hör auf
@@ -23,7 +23,7 @@ _AROUND = " \t\r\n\u200b\u200e\u200f\ufe0f\ufeff.!?,;…。！？、，¡¿؟"
 
 
 def asks_to_stop(words: str) -> bool:
-    """True for a message that asks to stop what runs, with a mention before it or not, whatever its case and marks."""
+    """Return True for a message that asks to stop, with or without a mention, whatever its case and punctuation."""
     if len(words) > _LONGEST_STOP:
         return False
     said = unicodedata.normalize("NFKC", words.strip(_AROUND))

@@ -1,8 +1,10 @@
-"""Keeps histories small: the memory of a chat, written beside its turns, and summaries that stand for what leaves the view.
+"""Compacts histories: writes session memories between turns, and replaces what leaves the view by a memory
+or a summary.
 
-A compaction takes the memory where that knows what is to go, else it asks a fork for a summary. Both run between turns, but where the
-running turn would no longer fit. What fails costs nothing but the attempt: the history stays, and what is too large in the end is halved
-(`bot.core.fit`). Nothing of it is resumed after a restart: the next end of a turn finds the same to do.
+A compaction uses the memory if that covers what is dropped, else a summary by a fork. Both run between turns,
+except when the running turn would not fit. A failure changes nothing; a history that stays too large is
+halved (`bot.core.fit`). Nothing is resumed after a restart, since the end of the next turn finds the same
+work due.
 """
 
 from __future__ import annotations
@@ -28,24 +30,24 @@ from bot.tools.permissions import taint
 from bot.words import sentence
 
 WAIT_SECONDS = 15.0
-"""Max seconds that a compaction waits for the memory that is being written, and a turn for a compaction."""
+"""Max seconds that a compaction waits for the memory being written, and a turn for a compaction."""
 ENOUGH = 0.5
-"""Min part of what should go that the memory knows: else a summary is worth its price."""
+"""Min share of the dropped messages that the memory must cover; below it a summary is made."""
 IDLE_AFTER = COLD_AFTER - 30.0
 IDLE_UNTIL = COLD_AFTER - 5.0
-"""Seconds of quiet between which a chat is compacted: reading it once more is still cheap, and its next turn begins with little."""
+"""Seconds of quiet between which a chat is compacted: the prefix is still cached, and the next turn starts small."""
 LOOK_SECONDS = 10.0
-"""Interval between two looks at which chats are quiet, shorter than that time."""
+"""Interval in seconds of the search for quiet chats; shorter than that period."""
 MOST_CHATS = 500
-"""Limit of chats of which is remembered how they ask."""
+"""Max chats whose last request is kept."""
 FAILED = (errors.ShipmateError, MemoryInvalid)
 
 
 class MemoryFile(Protocol):
-    """The memory of a chat as people read and edit it."""
+    """The session memory as a file for people."""
 
     async def edited(self, chat: ChatKey, known: str) -> str | None:
-        """The text of the file where somebody has changed it, else None; `known` is what was written."""
+        """Return the file's text if somebody changed it, else None; `known` is what was written."""
         ...
 
     async def save(self, chat: ChatKey, memory: events.Remembered) -> None:
@@ -54,12 +56,12 @@ class MemoryFile(Protocol):
 
 
 PutsBack = Callable[[Chat, Sequence[Message], Sequence[Message], float], Awaitable[PutBack]]
-"""Puts parts of messages that leave back beside those that stay, in so many tokens."""
+"""Restores working state from dropped messages, in a number of tokens."""
 
 
 @dataclass(slots=True)
 class _Work:
-    """The work under way in one chat. `since` is the newest message of the last memory that was begun."""
+    """The work in progress of one chat. `since` is the newest message at the start of the last memory."""
 
     breaker: compaction.Breaker
     fit: Fit | None = None
@@ -84,7 +86,7 @@ class Summaries:
     _work: OrderedDict[ChatKey, _Work] = field(default_factory=OrderedDict)
 
     async def stop(self) -> None:
-        """Give up what goes on; nothing is lost by it."""
+        """Cancel all work; nothing is lost."""
         for work in self._work.values():
             for task in (work.compacting, work.writing):
                 await _give_up(task)
@@ -92,7 +94,7 @@ class Summaries:
     # ------------------------------------------------------------ the moments at which something may be due
 
     async def before_turn(self, fit: Fit) -> None:
-        """A turn begins: a compaction that goes on ends first, and the view is no more than twice the cap of messages."""
+        """Before a turn: finish a running compaction, and cut the view to at most twice the message cap."""
         chat = fit.chat
         work = self._of(chat)
         work.fit = fit
@@ -116,7 +118,7 @@ class Summaries:
         await self._cut(fit, over)
 
     async def before_asking(self, fit: Fit) -> None:
-        """The running turn asks next: where that may not fit, the history before it is compacted now."""
+        """Before a request of the running turn: compact the earlier history if the request may not fit."""
         chat = fit.chat
         hard = fit.budget().hard
         if (
@@ -126,14 +128,14 @@ class Summaries:
             or fit.tokens() <= hard
         ):
             return
-        # What the running turn leaves of the room, less a half of that for what is still to come.
+        # The room beside the running turn, half of which is kept for what the turn still adds.
         left = hard - fit.tokens() + fit.measure(chat.context.view())
         dropped = self._border(fit, min(_keep(fit), max(0, left // 2)))
         if not self._of(chat).breaker.open and fit.measure(_messages(chat, dropped)) >= compaction.WORTH:
             await self._compact(fit, "size", dropped, current=chat.context.current())
 
     def turn_ended(self, chat: Chat) -> None:
-        """A turn has ended: what is due begins beside whatever comes next."""
+        """After a turn: start what is due in the background."""
         work, over = self._of(chat), chat.context.over_cap()
         fit, file = work.fit, self.file
         if fit is not None and fit.limits.compaction.enabled:
@@ -150,7 +152,7 @@ class Summaries:
             self._begin_memory(fit)
 
     async def look(self) -> None:
-        """Compact the chats that have been quiet for so long that the provider is about to forget them."""
+        """Compact chats that were quiet until shortly before the provider's cache expires."""
         now = self.clock.now()
         for work in [*self._work.values()]:
             fit = work.fit
@@ -163,7 +165,7 @@ class Summaries:
                 self._begin(fit, "idle")
 
     def _begin(self, fit: Fit, reason: str = "size") -> bool:
-        """Compact beside, where there is enough to gain and it has not failed again and again."""
+        """Start a background compaction if it saves enough and has not failed repeatedly."""
         chat = fit.chat
         keep = min(compaction.IDLE_KEEPS, _keep(fit)) if reason == "idle" else _keep(fit)
         work, dropped = self._of(chat), self._border(fit, keep)
@@ -175,7 +177,7 @@ class Summaries:
     # ------------------------------------------------------------ compaction
 
     async def compact(self, fit: Fit, focus: str) -> CompactResult:
-        """Compact because a person asks for it; with a `focus`, by a summary that keeps it above all."""
+        """Compact at a person's request; with a `focus`, by a summary that preserves it."""
         chat = fit.chat
         dropped = self._border(fit, min(_keep(fit), fit.measure(chat.context.view()) // 4))
         return (
@@ -191,7 +193,9 @@ class Summaries:
         focus: str = "",
         current: Sequence[Message] = (),
     ) -> CompactResult:
-        """Let these go, and something shorter stand for them. What fails is told to the operator and changes nothing."""
+        """Drop messages and put something shorter in their place. A failure is reported to operators and
+        changes nothing.
+        """
         chat = fit.chat
         work = self._of(chat)
         await self._written(work)
@@ -225,7 +229,7 @@ class Summaries:
             self.operators.tell("the compaction of chats", words)
 
     async def _cut(self, fit: Fit, over: Sequence[int]) -> None:
-        """Let these go, with the memory in their place if it covers them."""
+        """Drop these, with the memory in their place if it covers them."""
         chat = fit.chat
         remembered, change = chat.context.memory, events.Cut(tuple(over), chat.context.head, "message_cap")
         if remembered is not None and self._knows(chat, over):
@@ -240,7 +244,9 @@ class Summaries:
         focus: str,
         current: Sequence[Message],
     ) -> tuple[events.Cut, compaction.Maker]:
-        """The change in which a summary stands for it, which is the memory from now on; and who made it."""
+        """Return the change that puts a summary in their place, and who made the summary. It becomes the
+        session memory.
+        """
         chat = fit.chat
         newest = _newest(chat)
         prefix = _prefix(fit, current)
@@ -286,7 +292,7 @@ class Summaries:
         work.writing = self._task(chat, self._extract(fit, work))
 
     async def _extract(self, fit: Fit, work: _Work) -> None:
-        """Write the memory anew. After a failure, the next try comes when as much is new once more."""
+        """Update the memory. After a failure, the next try waits until as much is new again."""
         chat = fit.chat
         newest = _newest(chat)
         try:
@@ -306,7 +312,9 @@ class Summaries:
     async def _keep(
         self, chat: Chat, known: SessionMemory, covers: int | None, seen: Iterable[Message]
     ) -> None:
-        """Remember this from now on. Raises `errors.StorageError` where the file refuses it; it is remembered all the same."""
+        """Store this memory. Raises `errors.StorageError` if the file cannot be written; the event is
+        appended anyway.
+        """
         origin = self._origin(chat, seen).packed()
         remembered = events.Remembered(known.markdown, covers, origin)
         self.append(chat, remembered)
@@ -315,7 +323,7 @@ class Summaries:
             await self.file.save(chat.key, remembered)
 
     async def _look_again(self, chat: Chat) -> None:
-        """Take up what an operator has made of the memory's file meanwhile."""
+        """Import an operator's changes to the memory file."""
         before = chat.context.memory
         if self.file is None or before is None:
             return
@@ -343,7 +351,7 @@ class Summaries:
         return len(self._known(chat, dropped)) == len(dropped)
 
     def _origin(self, chat: Chat, messages: Iterable[Message]) -> Any:
-        """Sources of the words in a summary of these messages and in the memory."""
+        """Return the sources of the words in a summary of these messages and in the memory."""
         before = chat.context.memory
         origin = unpacked(before.origin) if before is not None else NOBODYS
         return origin | taint.seen(taint.faded(messages))
@@ -359,7 +367,7 @@ class Summaries:
         return work
 
     async def _written(self, work: _Work) -> None:
-        """Wait for the memory that is being written; one that takes long would take the place of one that knows more."""
+        """Wait for the memory being written; a slow one is cancelled, since it must not replace a newer one."""
         if work.writing is not None and not await ends_within(WAIT_SECONDS, work.writing, self.clock):
             await _give_up(work.writing)
 
@@ -401,17 +409,17 @@ def _messages(chat: Chat, names: Iterable[int]) -> list[Message]:
 
 
 def _prefix(fit: Fit, current: Sequence[Message] = ()) -> forks.Prefix:
-    """The beginning of the chat's next request, without foreign text."""
+    """Return the prefix of the chat's next request, without foreign text."""
     chat = fit.chat
     shown = [*chat.context.view()]
     history, now = taint.faded(shown), taint.faded(current)
     prefix = forks.Prefix(fit.system, history, now)
-    # What was thought, or summed up, behind another prompt would be refused.
+    # Thinking and provider summaries made for another prompt would be rejected.
     return prefix if (history, now) == (shown, [*current]) else forks.in_words(prefix)
 
 
 def _room(fit: Fit) -> float:
-    """The tokens that a compaction may leave, with all that it puts back: half of what the history may grow to."""
+    """Return the tokens that a compaction may leave, including restored state: half of the soft limit."""
     budget = fit.budget()
     if budget.hard is None:
         return budget.soft // 2
@@ -420,5 +428,5 @@ def _room(fit: Fit) -> float:
 
 
 def _keep(fit: Fit) -> float:
-    """The tokens that a compaction leaves at the least as they are."""
+    """Return the min tokens that a compaction keeps unchanged."""
     return min(fit.limits.compaction.keep_tokens, _room(fit) // compaction.SPAN)

@@ -1,4 +1,6 @@
-"""Runs the tool calls of a turn: one with effects begins on disk, and each result is an event as soon as there is one."""
+"""Runs a turn's tool calls. The start of a call with effects is on disk before it runs; each result is
+appended at once.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +27,13 @@ if TYPE_CHECKING:
     from bot.core.tasks.turn_tasks import TurnTasks
 
 MESSAGE = frozenset[Effect]({"message"})
-"""Effects of a tool whose doing is an event of its own: its message is queued, and sent once however often it is called."""
+"""Effects of tools whose action is an event itself: the message is queued, and sent once however often the
+tool is called.
+"""
 
 
 class ToolCalls:
-    """The calls of one turn. It is the `tools.dispatch.Recorder` of what it has run."""
+    """The calls of one turn; also the `tools.dispatch.Recorder` of their results."""
 
     def __init__(
         self,
@@ -60,12 +64,14 @@ class ToolCalls:
         self._touched: list[Path] = []
 
     def take_touched(self) -> list[Path]:
-        """The paths of the project that tools have used since this was asked last."""
+        """Return the project paths that tools have touched since the last call."""
         touched, self._touched = self._touched, []
         return touched
 
     async def run(self, calls: Sequence[ToolCall], cut: frozenset[str]) -> None:
-        """Run these, of which some did not arrive whole. One that had begun when its process died is told as interrupted."""
+        """Run these calls; those in `cut` did not arrive completely. A call that had begun when its process
+        died is reported as interrupted.
+        """
         turn = self._chat.turn
         if turn is None:
             return
@@ -74,7 +80,7 @@ class ToolCalls:
         for call in begun:
             self.finished(call, ToolResult(call.id, INTERRUPTED, failed=True, origin=NOBODYS))
         left = [
-            # What a message that is queued had with it may be gone by now.
+            # Files of a message that was queued before may be gone by now.
             replace(call, input=without_files(call.input)) if self._queued(call.id) else call
             for call in calls
             if call not in begun
@@ -88,19 +94,21 @@ class ToolCalls:
         self._append(*(events.ToolEnded(name, block) for name, block in ended.items()), over=over)
 
     async def started(self, call: ToolCall, *, wait: bool) -> None:
-        """A call with effects begins. Raises `errors.StorageError` where that cannot be written: it must not run then."""
+        """Record the start of a call with effects. Raises `errors.StorageError` if it cannot be written;
+        then it must not run.
+        """
         if wait:
             task = self._tasks.name(call) if self._tasks is not None else ""
             self._append(events.ToolStarted(call.id, call.name, self._boot, task))
             await self._event_log.committed(patient=False)
 
     def finished(self, call: ToolCall, result: ToolResult) -> None:
-        """It has its result; a task reports with the others of its step."""
+        """Record a result; tasks report with the other results of their step."""
         if call.id in self._open() and (self._tasks is None or not self._tasks.has(call.id)):
             self._append(events.ToolEnded(call.id, result.block))
 
     def looked(self, call: ToolCall, result: ToolResult, began_at: float) -> None:
-        """A call without effects has its result, which is run again where a crash takes it."""
+        """Record the result of a call without effects, which would run again after a crash."""
 
     def _open(self) -> frozenset[str]:
         running = self._chat.context.running

@@ -1,5 +1,5 @@
-"""The transcript of a chat, a fold of its events: every message of the model's API, every change of what it is shown, each line with its
-parent. A boundary has none: what stands before it is not shown any more.
+"""The transcript of a chat, a fold of its events: every API message and every change of the view, each line
+with its parent. A boundary has no parent: what precedes it is no longer shown.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ VERSION = 4
 
 
 def lines(key: ChatKey, log: Iterable[Event]) -> Iterator[Json]:
-    """The lines of a chat, from all of its events."""
+    """Return the transcript lines of a chat from all of its events."""
     chat, parent, session = Chat(key), None, ""
     chat.context.left = {}
     named = dict[int, str]()
@@ -58,7 +58,7 @@ def _session(event: Event, before: str) -> str:
 
 
 def _entries(chat: Chat, event: Event) -> list[ContextEntry]:
-    """The messages that an event has made."""
+    """Return the messages that an event made."""
     context = chat.context
     turn = context.running if context.running is not None else next(reversed(context.turns), None)
     made = isinstance(event.data, events.Told | events.Answered | events.ToolEnded | events.TurnEnded)
@@ -78,7 +78,7 @@ def _facts(event: Event) -> Json:
 
 
 def _told(event: Event, named: dict[int, str]) -> list[tuple[str, Json | None, Json]]:
-    """The line of an event that is no message."""
+    """Return the line of an event that is not a message."""
     kind = "boundary"
     facts: Json = {}
     match data := event.data:

@@ -1,4 +1,4 @@
-"""Finds the turn that a person means: by its id, by a message of ours or of theirs, or the newest one."""
+"""Finds the turn that a person means: by its id, by a message of either side, or the latest."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from bot.core.event_log import EventLog
 from bot.core.events import Event
 
 NEWEST = 500
-"""Events that are looked through for the newest answer, at first: where there is none among them, all of them."""
+"""Events searched first for the latest answer; then all of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnRef:
-    """A turn of a chat; `about` is the request that led to it, where it is another one than the turn's own."""
+    """A turn of a chat. `about` is the request that caused it, if not the turn's own."""
 
     chat: ChatKey
     id: str
@@ -26,14 +26,16 @@ class TurnRef:
 
 
 class TurnLookup:
-    """Looks through the log. A chat is shown its own turns, and a person theirs in its threads; never those of another chat."""
+    """Searches the log. A chat sees its own turns, a person also theirs in its threads; never turns of another chat."""
 
     def __init__(self, chats: Chats, event_log: EventLog) -> None:
         self._chats = chats
         self._log = event_log
 
     async def found(self, inbound: Inbound, asked: str | None) -> TurnRef | None:
-        """The turn with this id, of a message with this id; without one the newest that answered. Raises `errors.StorageError`."""
+        """Return the turn with this id or of this message; without an id the latest that answered. Raises
+        `errors.StorageError`.
+        """
         if asked is not None:
             place = inbound.chat_key.chat
             named = await self._log.naming(place, {asked})
@@ -44,13 +46,13 @@ class TurnLookup:
         return await self._newest(inbound.chat_key) or await self._near(inbound)
 
     async def of_message(self, chat: ChatKey, message: str) -> str | None:
-        """The turn that sent this message to a chat. Raises `errors.StorageError`."""
+        """Return the turn that sent this message to a chat. Raises `errors.StorageError`."""
         named = await self._log.naming(chat, {message})
         return next((one.turn for one in named if one.chat == chat and _is_sent(one, message)), None)
 
     @staticmethod
     def _called(named: Iterable[Event], asked: str) -> list[TurnRef]:
-        """Those that the id may mean, by what it is the id of."""
+        """Yield the turns that the id may mean, by the kind of id."""
         sent, turns, said = list[TurnRef](), list[TurnRef](), list[TurnRef]()
         for one in named:
             match one.data:
@@ -69,7 +71,7 @@ class TurnLookup:
         return [*turns, *sent, *said]
 
     async def _shown(self, reader: Inbound, found: TurnRef) -> TurnRef | None:
-        """The turn, where the reader may see it."""
+        """Return the turn if the reader may see it."""
         here = reader.chat_key
         named = await self._log.naming(found.chat, {found.id})
         start = next(
@@ -105,7 +107,7 @@ class TurnLookup:
         return None
 
     async def _near(self, inbound: Inbound) -> TurnRef | None:
-        """The newest that its person was answered in the threads of this place, or in it as the thread of a message."""
+        """Return the latest turn that answered this person in a thread of this place, or in this place as a thread."""
         named = await self._log.naming(inbound.chat_key.chat, {inbound.user_id})
         for one in reversed(named):
             match one.data:
@@ -117,5 +119,5 @@ class TurnLookup:
 
 
 def _is_sent(event: Event, message: str) -> bool:
-    """True where an event says that our message with this id is in the chat."""
+    """Return True if an event says that our message with this id was delivered."""
     return isinstance(event.data, events.RowEnded | events.Shown) and event.data.message_id == message

@@ -1,4 +1,4 @@
-"""Makes the loop of each turn, with the prompt and the tools of the agent."""
+"""Builds the loop of each turn with the agent's prompt and tools."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from bot.telemetry import context
 
 
 class Turns:
-    """Makes the loop of each turn, with the prompt and the tools of the agent."""
+    """Builds the loop of each turn with the agent's prompt and tools."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Turns:
         self._door = door
         self._cleaner = cleaner
         self.agent = agent
-        """The agent of turns that begin now."""
+        """The agent of new turns."""
         self._chats = chats
         self._event_log = event_log
         self._reply = reply
@@ -85,11 +85,11 @@ class Turns:
         self._frames = Frames(freeze, clock=self.agent.clock, log=self.agent.log)
 
     def use(self, agent: AgentDeps) -> None:
-        """Let turns that begin from now on have this agent."""
+        """Use this agent for turns that start from now on."""
         self.agent = agent
 
     def loop(self, chat: Chat, turn: str) -> Loop:
-        """The loop of a turn that has begun."""
+        """Return the loop of a turn that has started."""
         agent = self.agent
         if chat.turn is None:
             raise errors.ShipmateError(f"turn {turn} is over")
@@ -185,7 +185,7 @@ class Turns:
         return Loop(chat, turn, self._chats, ports)
 
     async def _seen(self, chat: Chat, turn: str, inbound: Inbound) -> Sequence[SeenFile] | None:
-        """The outcome of the files of a message, which are read once; None where the message is gone."""
+        """Return the outcomes of a message's files, which are read once; None if the message was deleted."""
         running, name = chat.turn, inbound.request_id
         if running is None or not inbound.attachments:
             return ()
@@ -199,14 +199,14 @@ class Turns:
         return None if name in running.withdrawn else running.seen.get(name)
 
     async def compact(self, inbound: Inbound) -> CompactResult:
-        """As `Runtime.compact`."""
+        """See `Runtime.compact`."""
         chat = await self._chats.get(inbound.chat_key)
         fit = self._fit(chat, inbound.request_id, "turn")
         fit.take(await self._frame(chat, inbound, fit.models, {}))
         return await self.summaries.compact(fit, inbound.args)
 
     def models(self, chat: ChatKey, purpose: str = "turn") -> ModelDeps:
-        """As `Runtime.models`."""
+        """See `Runtime.models`."""
         return self.agent.models.in_chat(chat, self._chats.facts, purpose)
 
     def _fit(self, chat: Chat, turn: str, purpose: str) -> Fit:
@@ -223,7 +223,7 @@ class Turns:
         )
 
     async def _frame(self, chat: Chat, first: Inbound, models: ModelDeps, news: dict[str, str]) -> Frame:
-        """Return the frame of a chat's requests; what is new in its surroundings goes into `news`."""
+        """Return the frame of a chat's requests; changed surroundings are added to `news`."""
         agent = self.agent
         frozen, changed = await self._frames.of(chat, first, models)
         news |= changed

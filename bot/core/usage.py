@@ -1,7 +1,7 @@
-"""Usage of the model: an event for each of its calls, and sums of them that outlive the events.
+"""Usage of the model: an event for each call, and totals that outlive the events.
 
-The sums are tables beside the log, in its database, which itself keeps them as events come in: by hour, chat, person, model
-and purpose. What is erased goes from them by `chat` and `person`; retention leaves them.
+The totals are tables in the log's database, updated by triggers: by hour, chat, person, model and purpose.
+Erasing deletes from them by `chat` and `person`; retention does not.
 """
 
 from __future__ import annotations
@@ -34,14 +34,16 @@ _WHERE = " WHERE hour >= ? AND chat = coalesce(?, chat)"
 
 
 class UsageRecorder:
-    """Appends an event for each call of the model, whatever it is for: it observes the lines of the log (`bot.telemetry.JsonlLog`)."""
+    """Appends an event for each model call of any purpose; it observes the operator's log
+    (`bot.telemetry.JsonlLog`).
+    """
 
     def __init__(self, chats: Chats) -> None:
         self._chats = chats
         self._tasks = set[asyncio.Task[None]]()
 
     def observe(self, line: Mapping[str, Any]) -> None:
-        """Take in a line, in the task that has written it."""
+        """Record a log line, in the task that wrote it."""
         if line["kind"] != "llm_response":
             return
         details, running = line["details"], context.current()
@@ -69,8 +71,8 @@ class UsageRecorder:
 
 
 class UsageSums:
-    """Reads the sums of a folder, or of the database at `url`. Blocking, for any thread and for several processes; raises
-    `errors.StorageError`.
+    """Reads the usage totals of a folder, or of the database at `url`. Blocking; for any thread and several
+    processes. Raises `errors.StorageError`.
     """
 
     def __init__(self, home: Path, url: str | None = None) -> None:
@@ -78,7 +80,7 @@ class UsageSums:
         self._url = url
 
     def total(self, *, chat: str | None = None, since: float = 0.0) -> UsageTotals:
-        """All that was counted from the hour of a time on (epoch seconds), of one chat or of all."""
+        """Return the totals since the hour of a time (epoch seconds), of one chat or all."""
         given, found = _given(chat, since), UsageTotals()
         with self._opened() as db:
             if db is None:
@@ -98,8 +100,8 @@ class UsageSums:
         return found
 
     def by(self, name: By, *, chat: str | None = None, since: float = 0.0) -> list[tuple[str, UsageTotals]]:
-        """The same by day (UTC) in order, or by person, chat or model, the dearest first. Without errors, models, latencies.
-        "" is what belongs to no person, chat or model.
+        """Return totals by day (UTC) in order, or by person, chat or model, highest cost first. Without
+        errors, models, latencies. "" is what belongs to no person, chat or model.
         """
         with self._opened() as db:
             groups = _grouped(db, [_GROUPS[name]], _given(chat, since)) if db is not None else ()
@@ -111,24 +113,24 @@ class UsageSums:
         return sorted(found, key=lambda one: (-one[1].cost, -one[1].prompt, one[0]))
 
     def last_chats(self, people: Collection[str]) -> dict[str, str]:
-        """The chat in which each of these people caused something last."""
+        """Return the chat in which each of these people caused usage last."""
         if not people:
             return {}
         marks = ", ".join("?" * len(people))
-        # The last row of a person stays.
+        # A person's last row wins.
         select = f"SELECT person, chat FROM usage WHERE person IN ({marks}) GROUP BY person, chat ORDER BY max(hour), chat DESC"  # noqa: S608 - marks
         with self._opened() as db:
             return dict(db.execute(select, tuple(people)).fetchall()) if db is not None else {}
 
     def spent(self, since: float) -> list[tuple[tuple[str, ...], UsageTotals]]:
-        """The same by chat, person and model together."""
+        """Return totals by chat, person and model together."""
         with self._opened() as db:
             groups = ["chat", "person", "model"]
             return [] if db is None else list(_grouped(db, groups, _given(None, since)))
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[Session | None]:
-        """A session that reads; None where nothing was ever written."""
+        """A reading session; None if nothing was ever written."""
         words = "the sums of usage cannot be read"
         if self._url is not None:
             from bot.core.postgres_log import reading  # its library is there where it is wanted

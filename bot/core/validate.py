@@ -1,7 +1,7 @@
-"""Validates requests before they are sent: the rules of the Messages API, and a few of our own.
+"""Validates requests before they are sent: the rules of the Messages API, and a few of ours.
 
-Ours: tool results stand in a message of their own (text behind them teaches models to end without a word), and the
-results of calls in the very next message, where the provider would merge several.
+Ours: tool results are in a message of their own, since text after them teaches models to end without an
+answer; and the results of calls are in the very next message, where the provider would merge several.
 """
 
 from __future__ import annotations
@@ -27,10 +27,9 @@ _ID = re.compile(r"\S+")
 
 
 def validate(request: ModelRequest, *, paused: bool = False) -> None:
-    """Raises `errors.RequestInvalid` that names the place of the first rule that is broken, or
-    `errors.RequestTooLarge`.
+    """Raises `errors.RequestInvalid` with the place of the first broken rule, or `errors.RequestTooLarge`.
 
-    `paused`: the provider paused its answer, with which the request ends, and wants it back unchanged.
+    `paused`: the request ends with an answer that the provider paused, and returns it unchanged.
     """
     for problem in problems(request, paused=paused):
         raise errors.RequestInvalid(problem)
@@ -38,7 +37,7 @@ def validate(request: ModelRequest, *, paused: bool = False) -> None:
 
 
 def problems(request: ModelRequest, *, paused: bool = False) -> Iterator[str]:
-    """Every rule that the request breaks, and where; the size is not looked at."""
+    """Yield every broken rule with its place; the size is not checked."""
     messages = request.messages
     if request.max_tokens < 1:
         yield "max_tokens: less than one"
@@ -64,10 +63,10 @@ def problems(request: ModelRequest, *, paused: bool = False) -> Iterator[str]:
 
 
 def loose_thinking(before: Sequence[Message], after: Sequence[Message]) -> Iterator[str]:
-    """Thinking that stands behind the first place at which a later request is another than the one before it: newer
-    models refuse it. What the model thought after the earlier request is bound to all of that.
+    """Yield thinking after the first difference between two requests, which newer models reject, since it is
+    bound to everything before it.
 
-    Costs next to nothing where messages are the same objects.
+    Cheap where messages are the same objects.
     """
     same = 0
     while same < min(len(before), len(after)) and _same(before[same], after[same]):
@@ -77,7 +76,7 @@ def loose_thinking(before: Sequence[Message], after: Sequence[Message]) -> Itera
     old = [] if same == len(after) else before[same]["content"]
     for at, message in enumerate(after[same:], same):
         whole = message["content"]
-        # An answer that went on begins as its first piece did: what was thought before the joint still fits.
+        # A continued answer starts like its first part, so thinking before the seam stays valid.
         first = _shared(old, whole) if at == same and message["role"] == before[same]["role"] else 0
         if any(block.get("type") in blocks.THINKING for block in whole[first:]):
             yield f"messages.{at}: thinking behind a changed position"
@@ -91,7 +90,7 @@ def _same(one: Message, other: Message) -> bool:
 
 
 def _shared(one: Sequence[Json], other: Sequence[Json]) -> int:
-    """Count the blocks that both begin with, whatever breakpoints stand on them."""
+    """Return the number of equal leading blocks, ignoring breakpoints."""
     pairs = enumerate(zip(one, other, strict=False))
     return next(
         (at for at, pair in pairs if blocks.unmarked(pair[0]) != blocks.unmarked(pair[1])),
@@ -122,11 +121,11 @@ def _shape(at: int, message: Message) -> Iterator[str]:
 
 
 _SOUND = MessageFact[Message, bool](lambda message: not any(_shape(1, message)))
-"""True if a message may stand anywhere but at the front, and there too."""
+"""Cached by object: True if a message is valid anywhere, and if only not at the front."""
 
 
 def block_problem(block: Any, role: str) -> str | None:
-    """Return the problem with one block; None if it may stand in a message of this role."""
+    """Return what is wrong with a block in a message of this role; None if nothing is."""
     kind = block.get("type") if isinstance(block, dict) else None
     if not isinstance(kind, str) or not kind:
         return "no block"
@@ -143,7 +142,7 @@ def _text(block: Json) -> str | None:
 
 
 def _call(block: Json) -> str | None:
-    # What it may be made of differs between providers; it comes from the one that it goes back to.
+    # Its content differs between providers; it goes back to the one that made it.
     if not isinstance(block.get("id"), str) or not _ID.fullmatch(block["id"]):
         return "a tool_use without a proper id"
     if not isinstance(block.get("name"), str) or not block["name"]:
@@ -189,7 +188,9 @@ _CHECKS = {
 
 
 def _pairs(messages: Sequence[Message]) -> Iterator[str]:
-    """Every tool_use answered in the next message, every tool_result asked for in the one before, ids unique."""
+    """Yield violations: each tool_use is answered in the next message, each tool_result has its call in the
+    one before, ids are unique.
+    """
     calls: list[str] = []
     seen: set[str] = set()
     for at, message in enumerate(messages):
@@ -215,7 +216,7 @@ def _unanswered(at: int, calls: Sequence[str]) -> Iterator[str]:
 
 
 def _server_pairs(messages: Sequence[Message], *, paused: bool) -> Iterator[str]:
-    """Check that calls of the provider's own tools stand in one answer with their results, in this order."""
+    """Yield violations: each server tool call is followed by its result in the same answer."""
     calls: set[str] = set()
     for at, message in enumerate(messages):
         if message["role"] == "user":
@@ -234,13 +235,13 @@ def _server_pairs(messages: Sequence[Message], *, paused: bool) -> Iterator[str]
 
 
 def is_server_result(block: Json) -> bool:
-    """True if a block is what one of the provider's own tools returned."""
+    """Return True for the result of one of the provider's own tools."""
     kind = str(block.get("type"))
     return kind.endswith("_tool_result")
 
 
 def _ends(messages: Sequence[Message], *, paused: bool) -> Iterator[str]:
-    """No answer ends in thinking, and the whole ends with the user, unless the provider paused."""
+    """Yield violations: no answer ends in thinking; the request ends with the user unless the provider paused."""
     for at, message in enumerate(messages):
         final = at + 1 == len(messages)
         if message["role"] == "user" or (final and paused):
@@ -271,7 +272,7 @@ def _breakpoints(request: ModelRequest) -> Iterator[str]:
 
 
 def _markable(request: ModelRequest) -> Iterator[tuple[str, Json]]:
-    """Every block that may carry a breakpoint, in the order of the cache."""
+    """Yield the blocks that may carry a breakpoint, in cache order."""
     yield from ((f"tools.{at}", tool) for at, tool in enumerate(request.tools))
     yield from ((f"system.{at}", block) for at, block in enumerate(request.system))
     for at, message in enumerate(request.messages):

@@ -1,13 +1,11 @@
-"""The view: what is sent of what is kept.
+"""The view: the request made from what is kept.
 
-Same store, same turn, same epoch: byte-identical request. It changes by appending only, but at the start of an
-epoch.
+Same store, same turn, same epoch: byte-identical request. Within an epoch it only grows at its end.
 
-Breakpoints let the next request find what the provider has read. Four places at the most: the part of the system prompt that
-all chats share, the part of this chat, the end of the history, the end of the request. The cache looks 20 blocks back from each of
-them for what it kept before. Where a step was longer than that, the end of the request before it is a place too, and the chat's own
-part gives up its own: what stands behind it covers it. All of it follows from the messages alone, so that it is the same after a
-restart.
+Cache breakpoints, at most four: the end of the system prompt shared by all chats, of this chat's part, of the
+history, of the request. The cache looks 20 blocks back from each. If a step added more than that, the end of
+the previous request gets a breakpoint instead of the chat's part, which is covered by those after it. All of
+this depends on the messages alone, so it is the same after a restart.
 """
 
 from __future__ import annotations
@@ -21,16 +19,16 @@ from bot.core import blocks, found_tools
 
 CACHE = {"type": "ephemeral"}
 HOUR = {"type": "ephemeral", "ttl": "1h"}
-"""The breakpoint of what the provider keeps for an hour instead of five minutes."""
+"""The breakpoint for content cached for an hour instead of five minutes."""
 MOST_BREAKPOINTS = 4
 LOOK_BACK = 15
-"""Blocks; the provider looks back 20, and may count some that we do not."""
+"""Blocks that the cache certainly looks back; the provider looks back 20 and may count some that we do not."""
 
 
 def placed(
     system: Sequence[Json], messages: Sequence[Message], history: int
 ) -> tuple[tuple[Json, ...], tuple[Message, ...]]:
-    """System and messages with their breakpoints; `history` is the number of messages that are history."""
+    """Return system and messages with breakpoints; `history` is the number of messages before the turn."""
     places = {len(messages) - 1}
     if history:
         places.add(history - 1)
@@ -46,14 +44,14 @@ def placed(
 
 
 def _asked_before(messages: Sequence[Message]) -> int | None:
-    """The last message of the request before this one: the model answered it. None where there was none."""
+    """Return the last message of the previous request; None if there was none."""
     answers = (at for at in reversed(range(len(messages))) if messages[at]["role"] == "assistant")
     answer = next(answers, 0)
     return answer - 1 if answer else None
 
 
 def _within(system: Sequence[Json], most: int) -> tuple[Json, ...]:
-    """The blocks with the first `most` of their breakpoints."""
+    """Return the blocks with only the first `most` of their breakpoints."""
     kept = []
     for block in system:
         spare = "cache_control" in block and most <= 0
@@ -63,7 +61,7 @@ def _within(system: Sequence[Json], most: int) -> tuple[Json, ...]:
 
 
 def _marked(message: Message) -> Message:
-    """The message with a breakpoint on its last block that may carry one."""
+    """Return the message with a breakpoint on its last block that may carry one."""
     content = list(message["content"])
     for index in range(len(content) - 1, -1, -1):
         if content[index].get("type") not in blocks.THINKING:
@@ -82,14 +80,14 @@ def render(
     injected: Sequence[Message],
     current: Sequence[Message],
 ) -> ModelRequest:
-    """One request: history, injected older turns, then the current turn. Tools that were found stand behind `tools`
-    (`bot.core.found_tools`). What leaves is looked at once more (`bot.core.repair.sound`).
+    """Build a request: history, injected older turns, current turn. Found tools are added after `tools`
+    (`bot.core.found_tools`). The result is repaired if it is invalid (`bot.core.repair.sound`).
     """
     messages, more = found_tools.declared([*history, *injected, *current])
     shown_system, shown = placed(system, messages, len(history))
-    # Where none was found it is the same object in request after request, and what is known of it holds.
+    # Without found tools this is the same object in every request, so cached facts about it apply.
     found_names = {one["name"] for one in more}
-    # One that was found while the window was small stays one that was found, as the result that names it wants it.
+    # A tool found while the window was small stays a found tool, as the result that names it requires.
     declared = (*(one for one in tools if one["name"] not in found_names), *more) if more else tuple(tools)
     return ModelRequest(
         model=model, max_tokens=max_tokens, system=shown_system, tools=declared, messages=shown

@@ -1,1 +1,1 @@
-"""The archive of the chats: lines that people and operators read, exported from the log."""
+"""The archive: JSONL files of the chats for people and operators, exported from the log."""

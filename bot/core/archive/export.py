@@ -1,4 +1,6 @@
-"""The export of the log to the archive: each line carries the number of its event, by which an event that comes again is known."""
+"""Exports the log to the archive. Each line carries the number of its event, so that an event exported twice
+is recognised.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from bot.core.exports import Export
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A line that is to be written. `n` is the number of the oldest event that it is made of."""
+    """A line to write. `n` is the number of the oldest event it was made from."""
 
     n: int
     chat: ChatKey
@@ -39,7 +41,7 @@ class ArchiveExport(Export):
         self._fold = LineFold(log)
         self._due: list[_Line] = []
         self._positions: dict[str, int] = {}
-        """Numbers of the newest exported events, by the name of the chat's file."""
+        """Numbers of the newest exported events, by the base name of the chat's file."""
         self._dirty: set[Path] = set()
 
     @property
@@ -70,7 +72,9 @@ class ArchiveExport(Export):
                 await asyncio.to_thread(self._write)
 
     async def _position(self, chat: ChatKey) -> int:
-        """The number of the newest exported event that the log has: the lines of a log that was lost stay, and count for nothing."""
+        """Return the number of the newest exported event. Numbers above the log's newest are ignored: they
+        come from a log that was lost.
+        """
         with errors.as_storage_error("the archive cannot be read"):
             lines_of = await asyncio.to_thread(self._newest, file_names.encode(chat))
         for request, seq in lines_of:
@@ -112,7 +116,7 @@ class ArchiveExport(Export):
 
 
 def _is_of(event: Event, request: str) -> bool:
-    """True for an event that completes a line of this request."""
+    """Return True for an event that completes a line of this request."""
     match event.data:
         case events.Received(inbound) | events.Edited(inbound) | events.Deleted(inbound):
             return request in {event.id, event.turn, inbound.request_id}

@@ -1,5 +1,5 @@
-"""The fold of events to lines of the archive: words of people, answers once they were delivered, deletions. No notices: the model must
-not come to see them.
+"""Folds events into archive lines: people's messages, delivered answers and deletions. Notices make no line,
+so that the model never reads them.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from bot.core.events import Event
 from bot.core.message_versions import revised, same_message, whole
 
 MOST_GONE = 1_000
-"""Limit of deletions whose message has not come yet: platforms bring it within seconds."""
+"""Max deletions kept whose message has not arrived yet; platforms deliver it within seconds."""
 
 
 @dataclass(slots=True)
 class _Outgoing:
-    """A message of the bot that is not at its end. `n` is the number of the event that queued it."""
+    """A bot message that is not delivered yet. `n` is the number of its `queued` event."""
 
     n: int
     parts: dict[str, events.Queued] = field(default_factory=dict)
@@ -30,21 +30,23 @@ class _Outgoing:
 
 
 class LineFold:
-    """Folds events in the order of commits; the same events again give the same lines."""
+    """Folds events in commit order. The same events give the same lines."""
 
     def __init__(self, log: EventLog) -> None:
         self._log = log
         self._outgoing: dict[str, _Outgoing] = {}
-        """Messages on their way out, by their first row."""
+        """Undelivered bot messages by the id of their first row."""
         self._gone: dict[tuple[ChatKey, str | None], None] = {}
 
     @property
     def rests_on(self) -> int | None:
-        """The number of the oldest event that a line may still be made of."""
+        """The number of the oldest event that a later line may need."""
         return min((one.n for one in self._outgoing.values()), default=None)
 
     async def take(self, n: int, event: Event) -> tuple[int, ArchiveLine] | None:
-        """The line that an event completes, with the number of the oldest event that it is made of. Raises `errors.StorageError`."""
+        """Return the line that this event completes, with the number of the oldest event it was made from.
+        Raises `errors.StorageError`.
+        """
         line: ArchiveLine | None = None
         match event.data:
             case events.Received(inbound) if (event.chat, inbound.message_id) in self._gone:
@@ -65,7 +67,7 @@ class LineFold:
         return None if line is None else (n, line)
 
     async def said(self, event: Event) -> ArchiveLine | None:
-        """The line of a message or an edit; None of any other event."""
+        """Return the line of a message or an edit; None for other events."""
         match event.data:
             case events.Received(inbound) if lines.has_line(inbound):
                 return lines.said(inbound)
@@ -75,7 +77,7 @@ class LineFold:
                 return None
 
     def _ended(self, n: int, event: Event, end: events.RowEnded) -> tuple[int, ArchiveLine | None]:
-        """The line of a message whose last open part this was, where any of it arrived; and the number of its oldest event."""
+        """Return the line of a bot message if this was its last open part and any part was delivered."""
         found = next(((name, one) for name, one in self._outgoing.items() if end.row in one.parts), None)
         if found is None:
             return n, None
@@ -92,7 +94,7 @@ class LineFold:
         return message.n, lines.answered(event, sent) if sent else None
 
     async def _whole(self, event: Event, edit: Inbound) -> Inbound:
-        """An edit of one item of an album as what all of it says now."""
+        """Return the edit of one album item as an edit of the whole album."""
         if edit.changes is None or edit.items:
             return edit
         album: Inbound | None = None

@@ -1,4 +1,4 @@
-"""Lines of the archive: what a person said, an answer as it was delivered, a message that is gone."""
+"""Builds archive lines: a person's message, a delivered answer, a removed message."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ BOT_USER = "bot"
 
 
 SEQ = "seq"
-"""The number of the event of a line, in its `meta`."""
+"""Key in a line's `meta`: the number of its event."""
 
 
 def has_line(inbound: Inbound) -> bool:
-    """True for words of a person to the model: commands and signals have no line."""
+    """Return True for words addressed to the model. Commands and signals have no line."""
     return inbound.kind in {"message", "edit"} and inbound.command is None
 
 
 def dumped(line: ArchiveLine, seq: int) -> bytes:
-    """A line as it is written, with the number of its event."""
+    """Serialise a line with the number of its event."""
     fields = line.model_copy(update={"meta": (line.meta or {}) | {SEQ: seq}}).model_dump(by_alias=True)
     return jsonl.dumps({key: value for key, value in fields.items() if value is not None})
 
 
 def said(inbound: Inbound) -> ArchiveLine:
-    """The line of a message, or of its new words."""
+    """Build the line of a message or of its edit."""
     words, quoted = quotes.archived(inbound.readable, inbound.brought, quotes.iso)
     meta: dict[str, Any] = {
         **quoted,
@@ -47,7 +47,7 @@ def said(inbound: Inbound) -> ArchiveLine:
 
 
 def answered(end: Event, sent: Mapping[str, tuple[Queued, str | None]]) -> ArchiveLine:
-    """The line of a message of the bot: its parts that arrived, by row, with their ids on the platform."""
+    """Build the line of a bot message from its delivered parts, by row, with their platform ids."""
     first, message_id = next(iter(sent.values()))
     return ArchiveLine(
         ts=int(end.at * 1000),
@@ -67,14 +67,14 @@ def answered(end: Event, sent: Mapping[str, tuple[Queued, str | None]]) -> Archi
 
 
 def _shown(part: Queued) -> str:
-    """The words of a part; of a file its name, and the passage in whose place it comes."""
+    """Return the text of a part; for a file, its name and the passage it replaces."""
     if part.file is None:
         return part.text
     return "\n".join(filter(None, (f"[file: {part.file.name}]", part.text)))
 
 
 def removed(event: Event, deletion: Inbound, of: Sequence[Inbound], turns: Sequence[str]) -> ArchiveLine:
-    """The line that hides the lines of a message that its author has deleted. `of` are its words as they came in, `turns` the turns
+    """Build the line that hides a message deleted by its author. `of` is the message, `turns` are the turns
     that answered it.
     """
     ids = list(dict.fromkeys(name for one in of for name in one.items))
@@ -92,7 +92,7 @@ def removed(event: Event, deletion: Inbound, of: Sequence[Inbound], turns: Seque
 
 
 def forgotten(event: Event, gone: Removed, by: Inbound) -> ArchiveLine:
-    """The line that hides the lines of a message that somebody wants forgotten."""
+    """Build the line that hides a message that somebody asked to forget."""
     of = gone.turns if gone.role == "assistant" else gone.requests
     meta: Json = {
         "deleted": True,

@@ -1,12 +1,12 @@
-"""Moving the older half of a chat's file into an archive file, so that no moment loses or doubles a line.
+"""Rotation: moves the older half of a chat's file into an archive file without losing or doubling a line.
 
-    1. `<name>.rotating` says which archive will be made, and how large the main file is
+    1. `<name>.rotating` records the number of the new archive and the size of the main file
     2. the older half becomes `<name>.archive-<N>.jsonl`
-    3. the main file becomes its newer half
-    4. `<name>.rotating` goes
+    3. the main file is replaced by its newer half
+    4. `<name>.rotating` is deleted
 
-Whoever finds the marker (under the lock, before anything is written) can tell by the size of the main file whether
-step 3 has happened: if not, the archive is taken away again and counts for nothing; if so, only step 4 is missing.
+Recovery reads the marker under the lock before any write. If the main file still has the recorded size, step
+3 has not happened: the archive is deleted. Else only step 4 is left.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _ARCHIVE = re.compile(r"(?P<name>[^.]*)\.archive-(?P<number>[1-9][0-9]{0,8})\.js
 
 
 class ArchiveFiles:
-    """The files of every chat in one folder, and their rotation."""
+    """The archive files of all chats in one folder."""
 
     def __init__(self, folder: Path, disk: Disk) -> None:
         self.folder = folder
         self._disk = disk
-        # Numbers of the archives by name. The folder is listed once; archives that others make since then are
-        # found because numbers only grow.
+        # Archive numbers by name. The folder is listed once; archives made by others later
+        # are found because numbers only increase.
         self._numbers: dict[str, list[int]] | None = None
         self._guard = threading.Lock()
-        # Each is asked for several times a line.
+        # Asked for several times per line.
         self._path = lru_cache(_PATHS)(folder.joinpath)
 
     def main(self, name: str) -> Path:
@@ -48,7 +48,7 @@ class ArchiveFiles:
         return self._path(f"{name}.rotating")
 
     def chats(self) -> list[str]:
-        """The names of all chats that have a file."""
+        """Return the base names of all chats that have a file."""
         listed = self._disk.names(self.folder)
         with self._guard:
             self._numbers = _archives(listed)
@@ -56,7 +56,7 @@ class ArchiveFiles:
         return sorted({name for name in mains if "." not in name} | set(_archives(listed)))
 
     def numbers(self, name: str) -> list[int]:
-        """The numbers of a chat's archives, oldest first, without one that a cut-off rotation left behind."""
+        """Return the numbers of a chat's archives, oldest first, leaving out one of an interrupted rotation."""
         with self._guard:
             if self._numbers is None:
                 self._numbers = _archives(self._disk.names(self.folder))
@@ -68,8 +68,8 @@ class ArchiveFiles:
             return [number for number in found if number != begun]
 
     def opened(self, name: str) -> tuple[OpenFile, list[int]]:
-        """The main file and the numbers of its archives; under the lock both are of one moment. The file comes first: behind a
-        rotation without the lock a reader has the older half twice, and not never.
+        """Open the main file and list its archives. Without the lock a rotation in between makes the reader
+        see its lines twice, never zero times.
         """
         main = self._disk.open(self.main(name))
         try:
@@ -92,7 +92,7 @@ class ArchiveFiles:
         self._disk.remove(self.marker(name))
 
     def recover(self, name: str) -> None:
-        """Finish or take back a rotation that was cut off. Needs no free space."""
+        """Finish or undo an interrupted rotation. Needs no free space."""
         if not self._disk.size(self.marker(name)):
             return
         begun = self._begun(name)
@@ -102,7 +102,7 @@ class ArchiveFiles:
         self._disk.remove(self.marker(name))
 
     def _begun(self, name: str) -> int | None:
-        """The number of an archive whose lines are all still in the main file."""
+        """Return the number of an archive whose lines are all still in the main file."""
         marker = jsonl.loads(self._disk.read(self.marker(name)))
         if marker is None or self._disk.size(self.main(name)) != marker.get("size"):
             return None
@@ -125,7 +125,9 @@ def _archives(listed: list[str]) -> dict[str, list[int]]:
 
 
 def chat_key(disk: Disk, name: str, paths: list[Path]) -> str | None:
-    """The text of the chatKey of a name: decoded, or where it is hashed, read from the first line that tells it."""
+    """Return the text of the chatKey of a file name: decoded, or read from the first line that has it where
+    the name is a hash.
+    """
     plain = file_names.decode(name)
     if plain is not None:
         return plain

@@ -1,4 +1,4 @@
-"""`ChatStore`: what people and the bot said, one JSON object a line, one file a chat and its archives."""
+"""`ChatStore`: the archive of all chats, one JSON object a line, one main file a chat plus its rotated archives."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _SPANS = 10_000  # archive files whose times are remembered
 _CHATS = 10_000  # of which is remembered what their archives revise
 _AT_ONCE = 1024 * 1024  # bytes of a file that are looked at as one
 NEWEST = 100
-"""Limit of lines that are looked at for one that the log knows."""
+"""Max lines searched backwards for one that the log knows."""
 NAME_LINES = 20
-"""Lines of a chat that are looked at for names."""
+"""Max lines of a chat searched for names."""
 NAMES_SHOWN = 3
-"""Names of a chat that are shown."""
+"""Max names of people shown for a chat."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChatInfo:
-    """A chat that has an archive; `last_ts` is the time of its newest readable line. `chat_key` is text: that of the
-    chatKey, or the name of the file where nothing tells that.
+    """A chat that has an archive. `last_ts` is the time of its newest readable line. `chat_key` is the text
+    of the chatKey, or the file name where no line has it.
     """
 
     chat_key: str
@@ -41,10 +41,10 @@ class ChatInfo:
 
 
 class ChatStore:
-    """The archive in a folder of JSONL files. Any number of stores and processes may share the folder.
+    """The archive in a folder of JSONL files, which any number of stores and processes may share.
 
-    Windows count in the order of the lines: one that arrives late stands where it arrived, whatever its `ts`. `flush` returns once
-    the files have all that was said before.
+    Lines are ordered by position, not by `ts`. `flush` returns once everything said before it is in the
+    files.
     """
 
     def __init__(
@@ -66,21 +66,21 @@ class ChatStore:
         self._tails = jsonl.Files(disk, log=log, clock=clock or system.SystemClock())
         self._tidy = False
         self._times: dict[str, tuple[int, int | None]] = {}
-        """Sizes of the newest files, and the times of their newest lines, by the name of the chat."""
+        """Size and newest line time of each main file, by base name."""
         self.spans: OrderedDict[Path, LineRange] = OrderedDict()
-        # Of the archives of a chat: their numbers, the sizes of those that revise anything, and what they say together.
+        # Per chat: archive numbers, sizes of the archives with revisions, and the merged revisions.
         self._revised: OrderedDict[str, tuple[list[int], dict[Path, int], Revisions]] = OrderedDict()
 
     async def flush(self) -> None:
-        """As `contracts.archive.Archive.flush`."""
+        """See `contracts.archive.Archive.flush`."""
         if self._flush is not None:
             await self._flush()
 
     async def search(self, chat_key: ChatKey, query: HistoryQuery) -> HistoryPage:
-        """The window that `query` asks for, and the exact number of all matches.
+        """Return the window that `query` asks for and the exact number of matches.
 
-        The exact number has a price: every file of the chat is read, but for archives known to lie outside the
-        time asked for. A `query` that is not `counted` is free of it. `query.skip` is called on other threads.
+        Counting reads every file of the chat except archives known to be outside the time range; a query with
+        `counted=False` skips that. `query.skip` is called on other threads.
         """
         name = file_names.encode(chat_key)
         await self.flush()
@@ -103,21 +103,21 @@ class ChatStore:
         return page
 
     async def removals(self, chat_key: ChatKey) -> list[ArchiveLine]:
-        """As `contracts.archive.Archive.removals`."""
+        """See `contracts.archive.Archive.removals`."""
         await self.flush()
         with errors.as_storage_error("the archive cannot be read"):
             found = await asyncio.to_thread(self._revisions, file_names.encode(chat_key))
         return list(found.removed.values())
 
     async def chats(self) -> list[ChatInfo]:
-        """Every chat that has an archive, the one last spoken in first. Reads every file."""
+        """Return every chat that has an archive, latest first. Reads every file."""
         await self.flush()
         with errors.as_storage_error("the archive cannot be read"):
             return await asyncio.to_thread(lambda: self._chats(self.files.chats()))
 
     async def recent(self, offset: int, limit: int) -> tuple[list[ChatInfo], int]:
-        """A part of the chats, the ones last spoken in first, and how many there are in all. Of the others the ends alone are read.
-        Raises `errors.StorageError`.
+        """Return a page of the chats, latest first, and the number of all. Reads only the last lines of
+        chats outside the page. Raises `errors.StorageError`.
         """
         await self.flush()
         with errors.as_storage_error("the archive cannot be read"):
@@ -127,7 +127,7 @@ class ChatStore:
     # Reading, on any thread.
 
     def _scan_main(self, name: str, query: HistoryQuery) -> tuple[Window, list[int]]:
-        """Begin a window with the chat's newest file; also the numbers of its archives."""
+        """Scan a chat's main file into a window. Returns the window and the numbers of its archives."""
         main, numbers = self._opened(name)
         with closing(main):
             revised = None if query.everything else self._revisions_in_all(main, name, numbers)
@@ -136,9 +136,7 @@ class ChatStore:
         return window, numbers
 
     def _opened(self, name: str) -> tuple[OpenFile, list[int]]:
-        """A chat's newest file and the numbers of its archives, as they are at one moment: a rotation puts another file in the
-        place of the one that is open.
-        """
+        """Open a chat's main file and list its archives at one moment, since a rotation may replace the open file."""
         with jsonl.locked(self.folder, shared=True):
             return self.files.opened(name)
 
@@ -163,7 +161,9 @@ class ChatStore:
             return self._revisions_in_all(main, name, numbers)
 
     def _revisions_in_all(self, main: OpenFile, name: str, numbers: list[int]) -> Revisions:
-        """Return what a chat's lines say of others of them. An archive file does not change: it is looked at once."""
+        """Collect edits and removals in all files of a chat. Archive files never change, so each is scanned
+        once and cached.
+        """
         found = _revisions_in(main)
         found.join(self._archives_revised(name, numbers))
         return found
@@ -173,7 +173,7 @@ class ChatStore:
         if seen != numbers[: len(seen)] or any(self.disk.size(path) != size for path, size in sizes.items()):
             seen, sizes, said = [], {}, Revisions()
         if seen != numbers:
-            # Made anew rather than changed: others may be reading what was known.
+            # Replaced rather than changed, since other threads may be reading it.
             sizes, said = dict(sizes), Revisions(dict(said.removed), dict(said.edits))
             for number in numbers[len(seen) :]:
                 with closing(self.disk.open(self.files.archive(name, number))) as file:
@@ -206,7 +206,7 @@ class ChatStore:
         return sorted(times, key=lambda name: times[name][1] or 0, reverse=True)
 
     def _info(self, name: str) -> ChatInfo | None:
-        """Of a chat without a line: None."""
+        """Return the description of a chat; None without any line."""
         newest, numbers = self._opened(name)
         older = [self.files.archive(name, number) for number in numbers]
         count, last_ts = self._counted(newest, None)
@@ -218,17 +218,17 @@ class ChatStore:
 
     @staticmethod
     def _counted(opened: OpenFile, last_ts: int | None) -> tuple[int, int | None]:
-        """The lines of a file, and the time of its newest readable one where that is not known yet."""
+        """Count the lines of a file; also return the time of its newest readable line where it is not cached."""
         with closing(opened) as file:
             if last_ts is None:
                 read = map(read_line, jsonl.lines_backwards(file))
                 last_ts = next((line.ts for line in read if line is not None), None)
             return jsonl.count_lines(file, file.size), last_ts
 
-    # Writing, on a writer's thread, under the lock of the folder.
+    # Writing, on a writer's thread, under the folder's lock.
 
     def newest(self, name: str) -> list[tuple[str, int]]:
-        """The requests and numbers of the newest lines of a chat that were made from events, the newest first."""
+        """Return request ids and event numbers of a chat's newest exported lines, newest first."""
         self.files.recover(name)
         found = list[tuple[str, int]]()
         main, numbers = self.files.opened(name)
@@ -243,7 +243,7 @@ class ChatStore:
         return found
 
     def write_some(self, name: str, raws: Sequence[bytes], *, sync: bool) -> int:
-        """Write as many lines as go into the file before it has to be rotated, and rotate it then."""
+        """Write as many lines as fit before the file must rotate, then rotate it."""
         main = self.files.main(name)
         self.files.recover(name)
         tail = self._tails.tail(main)
@@ -256,11 +256,11 @@ class ChatStore:
     def _rotate(self, name: str, *, synced: bool) -> None:
         try:
             if not synced:
-                # Whether a rotation was cut off is told by the size that the file has on the disk.
+                # The file's size on disk tells whether a rotation was interrupted.
                 self.disk.sync(self.files.main(name))
             self.files.rotate(name)
         except OSError as error:
-            # The lines are safe; the next append tries again.
+            # The lines are safe; the next append retries the rotation.
             self._log.write(
                 "storage", f"{name}: the older half cannot be archived: {error}", level="error", file=name
             )
@@ -274,14 +274,14 @@ class ChatStore:
 
 
 def _revisions_in(file: OpenFile) -> Revisions:
-    """Those of a whole file. Most files are small and have none: that is seen at once."""
+    """Collect edits and removals of one file. A file without any is recognised without parsing."""
     if file.size <= _AT_ONCE and not may_revise(file.read(0, file.size)):
         return Revisions()
     return revisions(read_line(raw) for raw in jsonl.lines(file) if may_revise(raw))
 
 
 async def people_of(archive: Archive, chat_keys: Iterable[str]) -> dict[str, str]:
-    """The names of those who spoke last in each chat. Raises `errors.StorageError`."""
+    """Return the names of the latest speakers of each chat. Raises `errors.StorageError`."""
     names = {}
     for chat_key in chat_keys:
         said = [name for _, name in await _speakers(archive, chat_key)]
@@ -291,18 +291,18 @@ async def people_of(archive: Archive, chat_keys: Iterable[str]) -> dict[str, str
 
 
 async def names_of(archive: Archive, chats: Mapping[str, str]) -> dict[str, str]:
-    """The names of people (`channel:id`), as the newest lines of the chat that is given for each have them. Raises
-    `errors.StorageError`.
+    """Return the display names of people (`channel:id`), from the newest lines of the chat given for each.
+    Raises `errors.StorageError`.
     """
     names = dict[str, str]()
     for person, chat_key in chats.items():
-        # Of several names the newest counts.
+        # The newest of several names wins.
         names |= {who: name for who, name in reversed(await _speakers(archive, chat_key)) if who == person}
     return names
 
 
 async def _speakers(archive: Archive, chat_key: str) -> list[tuple[str, str]]:
-    """People (`channel:id`) with their names, as the newest lines of a chat have them, the newest first."""
+    """Return people (`channel:id`) with their names from a chat's newest lines, newest first."""
     try:
         key = ChatKey.parse(chat_key)
     except errors.IdentityInvalid:

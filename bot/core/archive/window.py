@@ -1,10 +1,9 @@
-"""Collects the lines of a chat that a query asks for, from the newest to the oldest, up to its limit.
+"""Collects the lines that a history query asks for, newest first, up to its limit.
 
-Applies edits and removals while the archive is read: an edit replaces what it changes, a removal hides it.
-
-Nothing in the archive is ever changed for that; lines are added. An edit is a line with `meta.edited`, of the same
-message and role as the one before it. A removal is a line of role `system` with `meta.deleted`, whose `messageId` is
-that of the message that is gone. Readers leave out what does not count any more, in whatever order the lines stand.
+Edits and removals are applied while reading: an edit replaces a line, a removal hides it. The files
+themselves are append-only. An edit is a line with `meta.edited` and the same message id and role as the
+original. A removal is a `system` line with `meta.deleted` whose `messageId` is that of the removed message.
+The order of lines does not matter.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ _MARKS = (b'"edited":', b'"deleted":')
 
 @dataclass(slots=True)
 class Revisions:
-    """The removals in the lines of a chat, by the id of the message, and the newest edit of each message."""
+    """The removed message ids of a chat and the newest edit of each message."""
 
     removed: dict[str, ArchiveLine] = field(default_factory=dict)
     edits: dict[tuple[str, str], tuple[int, str]] = field(default_factory=dict)
 
     def note(self, line: ArchiveLine) -> None:
-        """Take in one line more."""
+        """Add one line."""
         if line.message_id is None:
             return
         if is_removal(line):
@@ -42,13 +41,13 @@ class Revisions:
             self.edits[key] = max(self.edits.get(key, (0, "")), moment_of(line))
 
     def join(self, other: Revisions) -> None:
-        """Take in the lines of another file of the chat."""
+        """Add the revisions of another file of the chat."""
         self.removed = other.removed | self.removed
         for key, moment in other.edits.items():
             self.edits[key] = max(self.edits.get(key, (0, "")), moment)
 
     def shows(self, line: ArchiveLine) -> bool:
-        """True if a line still counts."""
+        """Return True if the line is neither removed nor replaced."""
         if line.message_id is None:
             return True
         if line.message_id in self.removed:
@@ -58,7 +57,7 @@ class Revisions:
 
 
 def may_revise(raw: bytes) -> bool:
-    """True if bytes may hold an edit or a removal: most do not, and need not be read for that."""
+    """Return False for raw bytes that surely hold no edit or removal, so that they need no parsing."""
     return any(mark in raw for mark in _MARKS)
 
 
@@ -80,7 +79,7 @@ def is_edit(line: ArchiveLine) -> bool:
 
 
 def moment_of(line: ArchiveLine) -> tuple[int, str]:
-    """Of two edits in one moment the one that came in later is the newer."""
+    """Order of edits: by time, then by arrival."""
     return line.ts, line.request_id
 
 
@@ -89,15 +88,15 @@ _FIRST, _LAST = -62_135_596_800_000, 253_402_300_799_999  # milliseconds of the 
 
 
 def read_line(raw: bytes) -> ArchiveLine | None:
-    """One line of the archive, ours or somebody else's; None where it cannot be read, or has a time that no calendar
-    has, as where somebody wrote microseconds.
+    """Parse one line, ours or foreign. Returns None if it is malformed or its time is out of the calendar's
+    range (e.g. microseconds).
     """
     line = _read(raw)
     return line if line is not None and is_dated(line) else None
 
 
 def is_dated(line: ArchiveLine) -> bool:
-    """True if a line has a time that a calendar has."""
+    """Return True if the line's time is within the calendar's range."""
     return _FIRST <= line.ts <= _LAST
 
 
@@ -116,10 +115,10 @@ def _read(raw: bytes) -> ArchiveLine | None:
     try:
         value.setdefault("channel", ChatKey.parse(str(value.get("chatKey"))).channel)
     except errors.IdentityInvalid:
-        # A key of another grammar: the channel and its id tell the chat.
+        # A key in another format: channel and id identify the chat.
         value["chatKey"] = f"{value.get('channel')}:chat:{value['chatId']}"
     try:
-        # Escaped lone surrogates are JSON, but no text that may go any further.
+        # Escaped lone surrogates are valid JSON but not valid text.
         return ArchiveLine.model_validate_json(text.clean(json.dumps(value, ensure_ascii=False)))
     except ValidationError:
         return None
@@ -127,7 +126,9 @@ def _read(raw: bytes) -> ArchiveLine | None:
 
 @dataclass(frozen=True, slots=True)
 class LineRange:
-    """Times (ms) of a file's readable lines (none: `first > last`), and the number of unreadable ones."""
+    """Time range (ms) of a file's readable lines (`first > last` if there are none) and its number of
+    unreadable lines.
+    """
 
     first: int
     last: int
@@ -135,13 +136,13 @@ class LineRange:
 
 
 class Window:
-    """Collects the page that a query asks for while it is shown the files of a chat, newest first."""
+    """Collects one page of a query from a chat's files, which are scanned newest first."""
 
     def __init__(self, query: HistoryQuery, revisions: Revisions | None = None) -> None:
         self._query = query
         self._revisions = revisions
         self._keyword = query.keyword.casefold() if query.keyword else ""
-        # In the JSON of a line it stands as it is.
+        # The text as it appears in JSON.
         self._stands = (
             self._keyword if self._keyword.isprintable() and not {'"', "\\"} & {*self._keyword} else ""
         )
@@ -152,11 +153,11 @@ class Window:
 
     @property
     def full(self) -> bool:
-        """True if older lines say nothing more: they need not be counted."""
+        """True if older lines cannot change the result, not even its count."""
         return not self._query.counted and self.filled
 
     def scan(self, raws: Iterable[bytes]) -> LineRange | None:
-        """Take in the lines of a file, newest first; what it holds, where it was read to its beginning."""
+        """Scan a file's lines, newest first. Returns its range if it was read to its beginning."""
         first, last, unreadable, passed = 1, 0, 0, False
         for raw in raws:
             if not raw.strip():
@@ -173,7 +174,7 @@ class Window:
             first, last = min(first, line.ts), max(last, line.ts)
             if self._matches(line):
                 self._take(line)
-                # Where text is looked for, the rest of a file is read for the count of what has it.
+                # A text search reads the rest of the file to count matches.
                 if self.full and not self._keyword:
                     self._unreadable += unreadable
                     self.stop()
@@ -182,7 +183,7 @@ class Window:
         return None if passed else LineRange(first, last, unreadable)
 
     def _passes(self, raw: bytes) -> bool:
-        """True of a line that surely has not the text that is looked for: it need not be read."""
+        """Return True if a raw line surely lacks the searched text, so that it needs no parsing."""
         return (
             bool(self._stands)
             and b"\\u" not in raw
@@ -191,11 +192,11 @@ class Window:
 
     @property
     def filled(self) -> bool:
-        """True if older lines are only counted."""
+        """True if the page is full and older lines are only counted."""
         return self._total >= self._query.offset + self._query.limit
 
     def passes(self, span: LineRange) -> bool:
-        """True if a file can be left out because nothing in it is of the time that is asked for."""
+        """Return True if a file is outside the time range of the query."""
         query = self._query
         outside = (
             span.first > span.last
@@ -207,7 +208,7 @@ class Window:
         return outside
 
     def stop(self) -> None:
-        """Not everything is looked at."""
+        """Stop before everything was read."""
         self._stopped = True
 
     def page(self) -> HistoryPage:

@@ -1,6 +1,6 @@
-"""`NoteStore`: the memory files of chats and people, and beside each where its lines come from.
+"""`NoteStore`: memory files of chats and people, with the sources of each line beside them.
 
-Every owner has one flat folder. A path is the encoded name of a file in it, so no path can lead anywhere else.
+Every owner has one flat folder of encoded names, so that no path leads out of it.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from bot.core import file_names, jsonl
 from bot.core.notes.provenance import MOST, carried, noted, sources
 
 LARGEST = 32 * 1024
-"""Bytes of one file."""
+"""Max bytes of a file."""
 MOST_LINES = 2_000
 ALL_BYTES = 256 * 1024
 MOST_FILES = 100
-"""Files of one owner at the most."""
+"""Max files of an owner."""
 DEEPEST = 4
 LONGEST = 180
-"""Bytes of a name on disk."""
+"""Max bytes of a name on disk."""
 SESSION = "session.md"
-"""The memory of the conversation itself (`bot.core.notes.memories`): part of a chat's files, and only read here."""
+"""The session memory (`bot.core.notes.memories`): listed among a chat's files, read-only here."""
 COVERS = "covers.json"
 _WORDS, _ABOUT = ".md", ".lines"
 _PEOPLE = "people"
@@ -36,7 +36,9 @@ _R = TypeVar("_R")
 
 
 class NoteStore:
-    """`contracts.memory_files.MemoryFiles` in `folder/<encoded chatKey>/files/` and `folder/people/<channel>-<encoded id>/`."""
+    """Implements `contracts.memory_files.MemoryFiles` in `folder/<encoded chatKey>/files/` and
+    `folder/people/<channel>-<encoded id>/`.
+    """
 
     def __init__(
         self,
@@ -46,7 +48,7 @@ class NoteStore:
         redact: Redact = str,
         keys: Callable[[str], str | None] = lambda _: None,
     ) -> None:
-        """`keys` is asked for the chatKey of a name that is hashed, where no file here tells it."""
+        """`keys` maps a hashed name to its chatKey if no file here has it."""
         self._folder = folder
         self._disk = disk
         self._redact = redact
@@ -83,30 +85,30 @@ class NoteStore:
         return await self._done(lambda: self._forget(owner, gone))
 
     async def put(self, owner: MemoryOwner, path: str, words: str, by: Written) -> MemoryFile:
-        """Put an operator's text in the place of a file, be it the memory of the conversation. Raises as `change`."""
+        """Replace a file with an operator's text; the session memory too. Raises as `change`."""
         name = checked(path)
         return await self._done(
             lambda: self._change(owner, name, lambda _: words, by, lambda _: (), operator=True)
         )
 
     async def drop(self, owner: MemoryOwner, path: str | None = None) -> int:
-        """Remove a file or a folder for an operator, or all there is, the memory of the conversation too; how many
-        files went.
+        """Delete a file, a folder, or everything for an operator, including the session memory; return the
+        number of files.
         """
         name = checked(path) if path is not None else None
         return await self._done(lambda: self._drop(owner, name))
 
     async def people(self) -> list[str]:
-        """Every person who has files, as `<channel>:<user id>`."""
+        """Return every person with files, as `<channel>:<user id>`."""
         return await self._done(self._people, shared=True)
 
     async def chats(self) -> list[str]:
-        """The chatKeys that have files or a memory of the conversation. Where nobody can tell the key of a name
-        that is hashed, that name, which every owner may have in the place of its key.
+        """Return the chatKeys with files or a session memory. A hashed name without a known key is returned
+        itself; every method accepts it as a key.
         """
         return await self._done(self._chats, shared=True)
 
-    # On any thread.
+    # The following runs on any thread.
 
     async def _done(self, work: Callable[[], _R], *, shared: bool = False) -> _R:
         def locked() -> _R:
@@ -198,7 +200,7 @@ class NoteStore:
         return file
 
     def _kept(self, words: str) -> str:
-        """A text as it is kept: without known secrets, and nothing in it but text."""
+        """Return text as stored: without secrets and control characters."""
         clean = text.clean(self._redact(words)).replace("\r\n", "\n")
         if any(char not in "\n\t" and unicodedata.category(char) == "Cc" for char in clean):
             raise errors.ToolError("Memory files hold text only, without control characters.")
@@ -212,14 +214,14 @@ class NoteStore:
                 "This memory folder cannot be used. Tell the person that an operator must look."
             )
         jsonl.tidy(self._disk, place)
-        # First where the lines come from, of the old words too: nothing is ever without that, wherever a crash comes.
+        # The sources are written first, and cover the old text too, so that no text is ever without them.
         about = path.with_suffix(_ABOUT)
         before = self._disk.read(path), self._disk.read(about)
         self._disk.replace(about, noted(raw, file.written, before))
         self._disk.replace(path, raw)
 
     def _under(self, owner: MemoryOwner, name: str) -> list[str]:
-        """The file of this name, or those below a folder of this name."""
+        """Return the file of this name, or the files below a folder of this name."""
         return [path for path in self._sizes(owner) if path == name or path.startswith(f"{name}/")]
 
     def _remove(self, owner: MemoryOwner, name: str) -> int:
@@ -253,7 +255,7 @@ class NoteStore:
         for old, new in moved.items():
             file = self._read(owner, old)
             if file is not None and old != new:
-                # A name is words too: whoever reads the file reads it.
+                # A file's name is somebody's words as well.
                 written = tuple((*line, by)[-MOST:] if line else () for line in file.written)
                 self._write(owner, MemoryFile(new, file.text, written))
                 self._unlink(owner, old)
@@ -301,7 +303,7 @@ class NoteStore:
         return found
 
     def _decoded(self, name: str) -> str | None:
-        """The chatKey of a name that is hashed, by what is noted of where lines come from."""
+        """Return the chatKey of a hashed name, from the stored sources of lines."""
         owner = MemoryOwner("chat", name)
         for path in self._sizes(owner):
             file = self._read(owner, path)
@@ -312,7 +314,7 @@ class NoteStore:
 
 
 def checked(path: str) -> str:
-    """A relative path in the one form in which it is kept. Raises `errors.ToolError` for any that is not plain."""
+    """Return the normal form of a relative path. Raises `errors.ToolError` for any other path."""
     name = unicodedata.normalize("NFC", path)
     parts = name.split("/")
     if len(parts) > DEEPEST or not all(map(_plain, parts)):
@@ -331,18 +333,18 @@ def _plain(part: str) -> bool:
 
 
 def _own(owner: MemoryOwner, name: str) -> None:
-    """Refuse to change what another writer keeps."""
+    """Reject changes to a file that another writer owns."""
     if owner.kind == "chat" and name.casefold().partition("/")[0] == SESSION:
         raise errors.ToolError(f"{SESSION} is written by Shipmate itself and can only be viewed.")
 
 
 def _free(taken: Iterable[str], name: str) -> None:
-    """Refuse a path where there is something, also where a disk takes upper and lower case for the same."""
+    """Reject a path that exists, also in another case, which some disks treat as equal."""
     folded = name.casefold()
     for other in taken:
         there = other.casefold()
         if there == folded or there.startswith(f"{folded}/") or folded.startswith(f"{there}/"):
-            # Its name is words of whoever gave it, and not for an error.
+            # The name is somebody's words and must not be repeated in an error.
             raise errors.ToolError(
                 "There is something at this path already. Use another path, or delete that first."
             )

@@ -1,4 +1,4 @@
-"""`Memories`: what is remembered of each chat, one Markdown file, and beside it how far it reaches."""
+"""`Memories`: the session memory of each chat, one Markdown file, with what it covers beside it."""
 
 from __future__ import annotations
 
@@ -19,17 +19,16 @@ from bot.core.notes.provenance import digest_of, noted, sources
 
 LARGEST = 256 * 1024  # bytes; a memory is notes, not a data set
 MOST_REMOVED = 2_000
-"""Removals of a chat that a memory is told to know nothing of; of others its lines are looked at again and again."""
+"""Max removals that a memory is told to omit; the lines of others are checked each time."""
 LINES = ".lines"
-"""The end of the file that tells of each line where it comes from."""
+"""Suffix of the file with the sources of each line."""
 
 
 @dataclass(frozen=True, slots=True)
 class SavedMemory:
-    """A memory as it is on file. `covers` names the newest event that it knows, None where
-    that is not sure: as after an edit of the file. `ts` in milliseconds. `written` tells of each line whose
-    turns it may come from, as far as that is known; `removed` are the ids of messages that were gone before it was
-    written; `origin` says whose words it holds.
+    """A stored memory. `covers` is the newest event that it covers (None: not sure, e.g. after an edit of
+    the file). `ts` is milliseconds. `written` gives the source turns of each line if known. `removed` are
+    message ids removed before it was written. `origin` says whose words it holds.
     """
 
     markdown: str
@@ -42,8 +41,8 @@ class SavedMemory:
 
 
 class Memories:
-    """`folder/<encoded chatKey>/session.md`, `session.lines` and `covers.json`. Each is replaced whole, the last one last: a crash in
-    between leaves a memory whose reach is not known.
+    """Stores `folder/<encoded chatKey>/session.md`, `session.lines` and `covers.json`. Each is replaced as a
+    whole, `covers.json` last: after a crash in between, the coverage is unknown.
     """
 
     def __init__(self, folder: Path, *, disk: Disk) -> None:
@@ -52,24 +51,24 @@ class Memories:
         self._forgotten: Counter[ChatKey] = Counter()
 
     async def load(self, chat_key: ChatKey) -> SavedMemory | None:
-        """The memory of a chat; None where there is none. Raises `errors.StorageError`."""
+        """Return a chat's memory; None if there is none. Raises `errors.StorageError`."""
         with errors.as_storage_error("the memory cannot be read"):
             if not self._disk.exists(self._paths(chat_key)[0]):
                 return None
             return await asyncio.to_thread(self._load, chat_key)
 
     async def save(self, chat_key: ChatKey, kept: SavedMemory) -> None:
-        """Keep a redacted memory in place of the one before. Raises `errors.StorageError`."""
+        """Replace a chat's memory with this redacted one. Raises `errors.StorageError`."""
         with errors.as_storage_error("the memory cannot be written"):
             await asyncio.to_thread(self._save, chat_key, kept, self._forgotten[chat_key])
 
     async def forget(self, chat_key: ChatKey) -> None:
-        """Begin without one; one that is on its way to the disk does not arrive. Raises `errors.StorageError`."""
+        """Delete a chat's memory, including one being written. Raises `errors.StorageError`."""
         self._forgotten[chat_key] += 1
         with errors.as_storage_error("the memory cannot be removed"):
             await asyncio.to_thread(self._forget, chat_key)
 
-    # On any thread.
+    # The following runs on any thread.
 
     def _paths(self, chat_key: ChatKey) -> tuple[Path, Path]:
         folder = self._folder / file_names.encode(chat_key)
@@ -87,7 +86,7 @@ class Memories:
         known = tuple(map(str, removed)) if isinstance(removed, list) else ()
         origin = unpacked(about.get(ORIGIN))
         if about.get("sha256") != digest_of(raw):
-            # An operator's hand, which had what is on file before it: without what was removed.
+            # An operator edited the stored text, which no longer contained what was removed.
             return SavedMemory(
                 markdown, None, written=written if any(written) else (), removed=known, origin=origin
             )

@@ -1,4 +1,4 @@
-"""Carries the origin of each line over when a text is written anew."""
+"""Carries the sources of each line over when a text is rewritten."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bot.contracts.provenance import Taint
 from bot.core import jsonl
 
 MOST = 50
-"""Of so many sources of one line is kept note, the newest."""
+"""Max sources stored per line, newest first."""
 _BEFORE = "before"
 _Source = TypeVar("_Source")
 
@@ -24,11 +24,10 @@ def carried(
     after: Sequence[str],
     new: Sequence[_Source],
 ) -> list[tuple[_Source, ...]]:
-    """The sources of each line of a text, from those of the text before it and those that are `new`.
+    """Return the sources of each line of a new text, from those of the old text and the `new` ones.
 
-    A line that is still there keeps its own. Any other may say in other words what stood in the lines that are gone:
-    it has their sources too. So nothing that came from a source is ever without its name. Of too many
-    the newest stay.
+    An unchanged line keeps its own. Any other line may paraphrase deleted ones, so it gets their sources too.
+    No content loses its source. Above the limit the newest are kept.
     """
     left: dict[str, list[tuple[_Source, ...]]] = {}
     for line, sources in before:
@@ -44,8 +43,8 @@ def carried(
 def noted(
     raw: bytes, written: Sequence[Sequence[Written]], before: tuple[bytes, bytes] = (b"", b"")
 ) -> bytes:
-    """The file that is kept beside a text: where each of its lines comes from. `before` are the text that it takes the
-    place of, and what was noted of that: until the text itself is replaced, the file still tells of the old one.
+    """Return the content of the sources file of a text. It describes the previous text (`before`) as well,
+    because the text file is replaced after it.
     """
     writers = list(dict.fromkeys(by for line in written for by in line))
     places = {by: at for at, by in enumerate(writers)}
@@ -61,7 +60,7 @@ def noted(
 
 
 def sources(raw: bytes, note: bytes) -> tuple[tuple[Written, ...], ...]:
-    """Return the noted sources of each line: () for each line of a text that was changed since."""
+    """Return the stored sources of each line; () for each line of a text that changed since."""
     count = raw.count(b"\n") + 1
     unknown: tuple[tuple[Written, ...], ...] = ((),) * count
     about = _about(raw, note)
@@ -93,7 +92,7 @@ def _writer(told: Json) -> Written:
 
 
 def _about(raw: bytes, note: bytes) -> Json | None:
-    """Return the note of just this text."""
+    """Return the entry of exactly this text."""
     about = jsonl.loads(note) or {}
     digest = digest_of(raw)
     told = (about, about.get(_BEFORE))

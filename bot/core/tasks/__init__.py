@@ -1,1 +1,1 @@
-"""Tasks: work that a turn gives out, each in a chat of its own; only its report comes back."""
+"""Tasks (subagents): work that a turn delegates, each in a chat of its own; only the report comes back."""

@@ -1,4 +1,4 @@
-"""Token and money limits: of one task, and of all tasks of a turn together."""
+"""Token, cost and time limits of one task, and of all tasks of a turn."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from bot.core.events import Event
 from bot.llm.prices import PriceTable
 
 ANSWER_TOKENS = 1_024
-"""Tokens assumed for an answer until its size is known."""
+"""Tokens assumed for an answer of unknown size."""
 LEAST_ANSWER = 256
-"""Tokens below which an answer is not worth asking for."""
+"""Min tokens for an answer to be worth a call."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskLimits:
-    """`calls` of the model, `tokens` (read and written, from the cache too), `usd` and `seconds` of one task; tokens and
-    US dollars of all tasks of a turn together. None: without limit. A call of unknown price counts as
+    """Limits of one task: model `calls`, `tokens` (input and output, cached or not), `usd`, `seconds`; and
+    tokens and USD of all tasks of a turn. None: no limit. A call of unknown price costs what
     `PriceTable.at_most` says.
     """
 
@@ -37,7 +37,7 @@ class TaskLimits:
 
 
 class LimitReached(errors.ShipmateError):
-    """A task has come to one of its limits. `words` say so: “stopped at …”."""
+    """A task reached a limit. `words` name it: “stopped at …”."""
 
     def __init__(self, limit: str) -> None:
         super().__init__(f"a task came to its limit: {limit}")
@@ -45,7 +45,7 @@ class LimitReached(errors.ShipmateError):
 
 
 class TaskStopped(LimitReached):
-    """A task may not go on for another reason than a limit."""
+    """A task may not continue, for another reason than a limit."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -54,23 +54,23 @@ class TaskStopped(LimitReached):
 
 @dataclass(slots=True)
 class Room:
-    """The most that a call may cost; after its answer, the actual cost."""
+    """Max cost of a call; after its answer, the actual cost."""
 
     tokens: int
     usd: float
 
     def charge(self, prices: PriceTable, model: str, reply: ModelReply) -> None:
-        """Make it what an answer of the model did cost."""
+        """Set the actual cost of an answer."""
         self.tokens, self.usd = tokens(reply.usage), prices.at_most(model, reply.usage, reply.cost_usd)
 
 
 def tokens(usage: Usage) -> int:
-    """All of them, whatever they cost."""
+    """Return all tokens of a usage, whatever their price."""
     return usage.input_tokens + usage.output_tokens + usage.cache_read_tokens + usage.cache_write_tokens
 
 
 def added(totals: TaskTotals, reply: ModelReply, charged_usd: float) -> TaskTotals:
-    """The totals with one more answer, for which the limits count so many US dollars."""
+    """Return the totals with one more answer that counts as so many USD."""
     old, new = totals.usage, reply.usage
     return replace(
         totals,
@@ -88,7 +88,7 @@ def added(totals: TaskTotals, reply: ModelReply, charged_usd: float) -> TaskTota
 
 
 def so_far(log: Iterable[Event], prices: PriceTable) -> TaskTotals:
-    """The totals of what the log has of a task."""
+    """Return the totals that the log has for a task."""
     totals = TaskTotals()
     for event in log:
         if isinstance(data := event.data, events.Answered) and data.usage:
@@ -101,15 +101,15 @@ def so_far(log: Iterable[Event], prices: PriceTable) -> TaskTotals:
 
 
 def expected(prices: PriceTable, model: str, prompt: int, answer: int) -> Room:
-    """Return the cost of a call with so many tokens of input and output, none of them cached."""
+    """Return the cost of a call with so many input and output tokens, none cached."""
     return Room(
         prompt + answer, prices.at_most(model, Usage(cache_write_tokens=prompt, output_tokens=answer))
     )
 
 
 def next_call(limits: TaskLimits, totals: TaskTotals, usd: float, prompt: int, most: int) -> tuple[int, str]:
-    """Return the tokens that the answer to a prompt may have, and the limit that leaves no room for another call after it, ""
-    where there is room. Raises `LimitReached` where there is none for this one. `usd` is what it may cost.
+    """Return the output limit of the next call, and the limit after which no further call fits ("" if one
+    does). Raises `LimitReached` if even this call does not fit. `usd` is its max cost.
     """
     left = limits.tokens - tokens(totals.usage) - prompt
     if totals.model_calls >= limits.calls:
@@ -129,7 +129,7 @@ def next_call(limits: TaskLimits, totals: TaskTotals, usd: float, prompt: int, m
 
 
 def seconds(limits: TaskLimits) -> str:
-    """The limit of time, in words."""
+    """Return the time limit in words."""
     return f"{limits.seconds:g} seconds"
 
 
@@ -146,8 +146,8 @@ def _usd(usd: float) -> str:
 
 
 class Allowance:
-    """The budget left for the tasks of one turn. A call takes its room before it is made and gives back what it did not
-    need; one for which there is none waits as long as others are under way that may give some back.
+    """The remaining budget for the tasks of one turn. A call reserves its max cost and returns what it did
+    not use. A call without enough budget waits while other calls may return some.
     """
 
     def __init__(self, limits: TaskLimits) -> None:
@@ -159,8 +159,8 @@ class Allowance:
 
     @contextlib.asynccontextmanager
     async def room(self, asked: Room) -> AsyncIterator[Room]:
-        """Room for one call, for as long as the block runs: whoever was answered sets what it did cost. Raises
-        `LimitReached` where there is none, and there will be none.
+        """Reserve the max cost of one call for the block, which sets the actual cost. Raises `LimitReached`
+        if there is not enough and no call is in flight.
         """
         while not self._fits(asked):
             if not self._under_way:
@@ -180,7 +180,7 @@ class Allowance:
             self._news = asyncio.Event()
 
     def spend(self, totals: TaskTotals) -> None:
-        """Count what was spent before this process began."""
+        """Subtract what earlier processes have spent."""
         self._add(Room(tokens(totals.usage), totals.charged_usd), 1)
 
     def _fits(self, asked: Room) -> bool:

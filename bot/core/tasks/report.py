@@ -1,4 +1,4 @@
-"""Reports the progress of one task to the chat and to the operator, and renders its transcript."""
+"""Reports a task's progress to the chat and the operator, and renders its transcript."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from bot.words import say
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A task as it was ordered. `id` is a ULID, `call_id` the tool call; `label` and `prompt` are without our secrets."""
+    """The order of a task. `id` is a ULID, `call_id` the tool call. `label` and `prompt` contain no secrets."""
 
     id: str
     call_id: str
@@ -37,7 +37,7 @@ class Order:
 
 
 class Report:
-    """Counts what a task comes to, and tells each thing once. Time in which people are waited for does not count."""
+    """Counts a task's usage and reports each change once. Time spent waiting for people is not counted."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Report:
         log: Log,
         before: TaskTotals | None = None,
     ) -> None:
-        """`before` is what an earlier process has come to with it."""
+        """`before` are totals of an earlier process."""
         self._order = order
         self._limits = most
         self._events = events
@@ -61,7 +61,7 @@ class Report:
         self._waits_since = 0.0
         self._over = False
         self.kept = False
-        """True if its transcript is on disk."""
+        """True once its transcript is on disk."""
         self._tell("queued")
 
     @property
@@ -70,7 +70,7 @@ class Report:
 
     @property
     def spent(self) -> Json:
-        """Return the totals of what it has spent."""
+        """Return its usage totals."""
         totals = self._totals
         return {
             "usage": usage_object(totals.usage),
@@ -81,7 +81,7 @@ class Report:
 
     @property
     def seconds(self) -> float:
-        """Seconds that it has worked, without waits for people."""
+        """Seconds of work, without waits for people."""
         if self._began is None:
             return 0.0
         now = self._waits_since if self._waits else self._clock.monotonic()
@@ -90,7 +90,7 @@ class Report:
     async def within(
         self, work: Coroutine[Any, Any, str], running: set[asyncio.Task[str]] | None = None
     ) -> str:
-        """Let it work within its time; `running` has the task of it meanwhile. Raises `LimitReached`."""
+        """Run the task within its time limit; `running` holds its asyncio task. Raises `LimitReached`."""
         task = asyncio.create_task(work)
         running = set() if running is None else running
         running.add(task)
@@ -99,7 +99,7 @@ class Report:
                 left = self._limits.seconds - self.seconds
                 if left <= 0:
                     raise LimitReached(limits.seconds(self._limits))
-                # While a person is waited for no time passes for it: looked at again after a while.
+                # No time passes while it waits for a person; check again later.
                 await ends_within(max(left, 1.0), task, self._clock)
             return task.result()
         finally:
@@ -114,23 +114,23 @@ class Report:
         self._tell("started")
 
     def answered(self, reply: ModelReply, charged_usd: float, seconds: float) -> None:
-        """The model has answered, for which the limits count so many US dollars."""
+        """Count an answer of the model that costs so many USD."""
         self._totals = limits.added(self._totals, reply, charged_usd)
         self._tell("model", seconds=seconds)
 
     def called(self, tool: str, seconds: float, *, failed: bool) -> None:
-        """A tool call has ended."""
+        """Count a finished tool call."""
         self._totals = replace(self._totals, tool_calls=self._totals.tool_calls + 1)
         self._tell("tool", tool=tool, seconds=seconds, error="it failed" if failed else "")
 
     def waits(self) -> None:
-        """A person is waited for."""
+        """The task starts waiting for a person."""
         if not self._waits:
             self._waits_since = self._clock.monotonic()
         self._waits += 1
 
     def goes_on(self) -> None:
-        """The person has answered, or nobody did."""
+        """The task stops waiting for a person."""
         self._waits -= 1
         if not self._waits and self._began is not None:
             self._began += self._clock.monotonic() - self._waits_since
@@ -138,7 +138,7 @@ class Report:
     async def keep(
         self, messages: Iterable[Message], origin: Provenance, artifacts: Artifacts, redact: Redact
     ) -> None:
-        """Bring the transcript to the disk. A disk that refuses does not stop the task."""
+        """Write the transcript. A refusing disk does not stop the task."""
         order = self._order
         head = f"Task “{order.label}” ({order.mode}) of the turn {order.request_id}"
         try:
@@ -157,15 +157,15 @@ class Report:
             self._log.write("storage", "a task's transcript is not kept", level="error", cause=str(error))
 
     def ended(self, error: str = "") -> None:
-        """It has come to its end, or (`error`) to a limit."""
+        """The task ended; with `error`, at a limit."""
         self._close("ended", error, say("progress.limit") if error else "")
 
     def failed(self, error: str, told: str = "") -> None:
-        """It has failed, of which people are `told`; what was told before counts."""
+        """The task failed; people are told `told`, and the totals are kept."""
         self._close("failed", error, told)
 
     def stopped(self, error: str) -> None:
-        """It was stopped before its end."""
+        """The task was stopped."""
         self._close("stopped", error, "")
 
     def _close(self, kind: TaskEventKind, error: str, told: str) -> None:
@@ -206,7 +206,7 @@ class Report:
 
 
 def rendered(head: str, messages: Iterable[Message]) -> str:
-    """Every message with everything in it but what was thought."""
+    """Render every message completely except for thinking."""
     return "\n\n".join([head, *map(_message, messages)])
 
 

@@ -1,4 +1,6 @@
-"""The tasks of one turn. Each is a chat of its own, so that a kill costs what runs alone: the call of its turn goes on with it."""
+"""The tasks of one turn. Each has a chat of its own, so a kill loses only the calls in flight; the turn's
+tool call continues with it.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +24,14 @@ from bot.telemetry.context import task_scope
 from bot.tools import context
 
 TASK = "task"
-"""The name of the tool that gives a task out."""
+"""Name of the tool that starts a task."""
 BROKEN = "Something went wrong in it."
 STOPPED = "It was stopped."
 DECLINED = "The language model declined this task."
 
 
 class TurnTasks:
-    """`tools.context.Tasks` of a turn."""
+    """Implements `tools.context.Tasks` for a turn."""
 
     def __init__(self, chat: Chat, ports: TaskPorts) -> None:
         self._chat = chat
@@ -40,15 +42,15 @@ class TurnTasks:
         self._results: dict[str, Result] = {}
 
     def name(self, call: ToolCall) -> str:
-        """The id of the task that a call gives out, "" where it gives out none."""
+        """Return the id of the task that a call starts; "" if it starts none."""
         return (self._given.get(call.id) or self._ports.ids.ulid()) if call.name == TASK else ""
 
     def has(self, call: str) -> bool:
-        """True if a call has given out a task that has not reported."""
+        """Return True if a call started a task that has not reported."""
         return call in self._given
 
     def over(self, calls: Iterable[str]) -> Iterator[Fact]:
-        """The ends of the tasks of these calls, which have their results."""
+        """Return the events that end the tasks of these calls."""
         for task in [self._given[call] for call in calls if call in self._given]:
             if self._ports.chats.loaded(key := chat_of_task(self._chat.key, task)) is not None:
                 yield Fact(key, events.TurnEnded("answered"), task)
@@ -58,7 +60,7 @@ class TurnTasks:
         return self._chat.turn.tasks if self._chat.turn is not None else {}
 
     async def run(self, words: str, description: str, mode: TaskMode) -> str:
-        """As `tools.context.Tasks.run`."""
+        """See `tools.context.Tasks.run`."""
         turn, around, ports = self._chat.turn, context.current(), self._ports
         if turn is None:
             raise errors.TurnStopped
@@ -104,7 +106,7 @@ class TurnTasks:
                 context.report_provenance(worker.origin)
 
     async def merged(self, results: Sequence[ToolResult]) -> list[ToolResult]:
-        """The results of a step; those of several tasks are brought together behind the last one of them."""
+        """Return the results of a step; those of several tasks are merged after the last."""
         ports = self._ports
         asked = MergePorts(ports.parent.models, _uncounted, ports.redact, ports.clock, ports.log)
         return await merging.added(results, self._results, self._allowance, asked)
@@ -112,7 +114,7 @@ class TurnTasks:
     # ------------------------------------------------------------ one task
 
     async def _worked(self, worker: Worker, order: Order, report: Report) -> str:
-        """Carry a task out. Raises `errors.ToolError` where it has failed."""
+        """Run a task. Raises `errors.ToolError` if it failed."""
         limit = ""
         try:
             async with self._slots:
@@ -137,8 +139,8 @@ class TurnTasks:
         return f"{shown}\n\n{wording.footer(order.id, report.totals, kept=report.kept)}"
 
     def _cache(self, mode: TaskMode) -> tuple[asyncio.Event, bool]:
-        """Return the event after which a task may begin, and True if this task sets it for others: forks of one step begin
-        after the first of them has brought what they share into the provider's cache.
+        """Return the event after which a task may start, and True if this task sets it: forks of one step
+        start after the first has filled the provider's cache.
         """
         step = len(self._chat.context.current())
         if mode == "fork" and step in self._warm:
@@ -150,7 +152,7 @@ class TurnTasks:
 
 
 def _inbound(turn: Turn, name: str, words: str) -> Inbound:
-    """The order of a task, in the name of the person whose turn it is."""
+    """Return the task's order as an inbound in the name of the turn's person."""
     first = turn.first
     return Inbound(
         channel=first.channel,
@@ -174,4 +176,4 @@ def _result(worker: Worker, order: Order, report: Report, words: str, status: St
 
 
 def _uncounted(_: object) -> None:
-    """The operator's log counts it."""
+    """Does nothing: the operator's log counts it."""

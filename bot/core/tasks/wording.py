@@ -1,4 +1,4 @@
-"""Texts that a task is given, and texts that are said about it."""
+"""Texts given to a task and texts about a task."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from bot.core.tasks.limits import tokens
 from bot.system_role import LAST_STEP
 
 PLACEHOLDER = "A worker of its own carries this out."
-"""Stands for every result of the step in which tasks were forked: the same words, so that all forks share them."""
+"""Stands for every result of a step that forks tasks: identical text, so that all forks share the cache."""
 SUMMARY = 3_000
-"""Characters of a summary that come back; the whole of it is in the transcript of the task."""
+"""Max characters of a summary returned to the turn; the transcript has all of it."""
 LABEL = 60
 NO_SUMMARY = "(no summary)"
 
@@ -44,41 +44,41 @@ questions. {_SUMMARY_RULE}"""
 
 
 def system(root: Path) -> list[Json]:
-    """The system prompt of a fresh task: the same for all of them, so that the provider's cache has it."""
+    """Return the system prompt of a fresh task: the same for all, so that it is cached."""
     words = f"{_FRESH}\nprojectRoot: {root}"
     return [{"type": "text", "text": words, "cache_control": {"type": "ephemeral"}}]
 
 
 def directive(prompt: str) -> Message:
-    """The one message that a fork has behind what it shares with the conversation."""
+    """Return the message that a fork adds to the shared prefix."""
     return {"role": "user", "content": [{"type": "text", "text": _FORK.format(prompt=prompt)}]}
 
 
 def last_step() -> Message:
-    """The message at the end of a task's last request."""
+    """Return the message at the end of a task's last request."""
     return {"role": "user", "content": [{"type": "text", "text": LAST_STEP}]}
 
 
 def loaded(count: int) -> Message:
-    """Return the note that a task's transcript has in place of older messages that it loaded: its readers may not be in
-    their chat, and they may be removed.
+    """Return the note in a transcript that replaces loaded older messages: readers may not be in that chat,
+    and the messages may be removed.
     """
     words = f"({count} older messages were loaded here. `chat_load_history` finds them again for who may see them.)"
     return {"role": "user", "content": [{"type": "text", "text": words}]}
 
 
 def placeholders(calls: Iterable[ToolCall]) -> Message:
-    """The results of a step as forks see them."""
+    """Return a step's results as forks see them."""
     return {"role": "user", "content": [ToolResult(call.id, PLACEHOLDER).block for call in calls]}
 
 
 def label(description: str, prompt: str) -> str:
-    """A few words that name a task, for people."""
+    """Return a short name of a task for people."""
     return text.preview(description.strip() or prompt, LABEL)
 
 
 def summary(words: str) -> str:
-    """The last words of a task, as long as they may be."""
+    """Return a task's last text, shortened."""
     words = words.strip()
     if len(words) > SUMMARY:
         words = text.head(words, SUMMARY).rstrip() + " … (cut: the whole is in the transcript)"
@@ -86,14 +86,14 @@ def summary(words: str) -> str:
 
 
 def stopped(how: str, words: str) -> str:
-    """The result of a task that reached a limit."""
+    """Return the result of a task that reached a limit."""
     said = summary(words)
     known = "It had said nothing yet." if said == NO_SUMMARY else f"What it said last:\n{said}"
     return f"({how}) {known}"
 
 
 def footer(task_id: str, totals: TaskTotals, *, kept: bool) -> str:
-    """The line of figures below a result."""
+    """Return the line of figures below a result."""
     cost = "unknown price" if totals.unpriced else f"${totals.cost_usd:.4f}"
     where = f"; all its steps: read_artifact {task_id}" if kept else "; its steps could not be kept"
     return (

@@ -1,4 +1,4 @@
-"""One task at work: the loop in a chat of its own, with the tools and the rights of the turn that gave it out, and with limits."""
+"""Runs one task: the loop in its own chat, with the tools and rights of the turn that started it, within limits."""
 
 from __future__ import annotations
 
@@ -48,20 +48,20 @@ from bot.tools.registry import Registry
 BARRED = frozenset({"task", "chat_send"}) | SCHEDULING
 """Tools that a task never has."""
 REFUSALS = 3
-"""Refused calls after which a person is asked whether a task should go on."""
+"""Denied calls after which a person is asked whether the task should go on."""
 PURPOSE = "subagent"
 STEERED = "the person wrote something new, which comes first"
 NOT_WANTED = "its calls were refused again and again"
 
 
 def allowed(registry: Registry) -> Registry:
-    """The tools of a task: those of its turn, without what is barred."""
+    """Return a task's tools: the turn's without the barred ones."""
     return registry.without(BARRED)
 
 
 @dataclass(frozen=True, slots=True)
 class TaskPorts:
-    """Collaborators of the tasks of a turn; `models`, `system` and `tools` are those of its requests."""
+    """Collaborators of a turn's tasks. `models`, `system` and `tools` are those of its requests."""
 
     chats: Chats
     event_log: EventLog
@@ -74,7 +74,7 @@ class TaskPorts:
     artifacts: Artifacts
     watch: TaskEvents
     found: Callable[[Sequence[Message], Message, Sequence[Path]], Awaitable[Sequence[Message]]]
-    """As `LoopPorts.found`, behind the messages that the task has seen."""
+    """See `LoopPorts.found`; called with the messages that the task has seen."""
     root: Path
     boot: str
     clock: Clock
@@ -85,8 +85,8 @@ class TaskPorts:
 
 
 class LimitedModel(ModelWrapper):
-    """A model for one task: it answers within the limits, and when no other call may follow it is told so. `last` names that limit then;
-    `heard` is told at each sign of the model.
+    """A model with a task's limits, which is told when no further call fits. `last` then names that limit;
+    `heard` is called at each stream event.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class LimitedModel(ModelWrapper):
         self.last = ""
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
-        """As `contracts.model.Model`. Raises `LimitReached`."""
+        """See `contracts.model.Model`. Raises `LimitReached`."""
         models, totals = self._models, self._report.totals
         size, prices = models.estimator.request(request), models.prices
         usd = limits.expected(prices, request.model, size, limits.ANSWER_TOKENS).usd
@@ -135,7 +135,7 @@ class LimitedModel(ModelWrapper):
 
 
 class Worker:
-    """A task at work, for the call of its turn in which `around` is the context."""
+    """Runs a task for a tool call of its turn, whose context is `around`."""
 
     def __init__(
         self,
@@ -208,7 +208,7 @@ class Worker:
         self._loop = Loop(chat, order.id, ports.chats, loop_ports)
 
     async def work(self) -> str:
-        """Carry the task out; its last words. Raises `LimitReached`, or `errors.ShipmateError` where it has failed."""
+        """Run the task; return its last text. Raises `LimitReached`, or `errors.ShipmateError` if it failed."""
         await self._loop.run()
         if self.model.last and len(self._entries) > 2:
             raise LimitReached(self.model.last)
@@ -219,7 +219,7 @@ class Worker:
 
     @property
     def words(self) -> str:
-        """Its last words."""
+        """Return its last text."""
         said = (
             blocks.plain_text(one.message["content"])
             for one in reversed(self._entries)
@@ -229,22 +229,22 @@ class Worker:
 
     @property
     def origin(self) -> Provenance:
-        """The people whose words have led the task: its answer may hold theirs."""
+        """The people whose words may be in its answer."""
         return taint.seen(self._view())
 
     @property
     def tools_used(self) -> tuple[str, ...]:
-        """The names of the tools that it has called."""
+        """Names of the tools that it called."""
         return tuple(call.name for one in self._entries for call in blocks.tool_calls(one.message["content"]))
 
     @property
     def errors(self) -> int:
-        """The number of its calls that failed."""
+        """The number of its failed calls."""
         return sum(bool(block.get("is_error")) for one in self._entries for block in one.message["content"])
 
     @property
     def label(self) -> str:
-        """Return the text as an approver sees it: nothing in it turns around what stands behind it."""
+        """Return the label as an approver sees it, without characters that reorder text."""
         return visible(self._order.label)
 
     @property
@@ -253,12 +253,12 @@ class Worker:
         return running.entries if running is not None else ()
 
     def _view(self) -> list[Message]:
-        # What it was asked follows from what the turn sees, and counts as that.
+        # The question to the person derives from what the turn sees, so it has the same sources.
         context = self._chat.context
         return [*context.older(), *self._around.view(), *context.current()[1:]]
 
     async def keep(self) -> None:
-        """Bring the transcript to the disk."""
+        """Write the transcript."""
         said, ports = [one.message for one in self._entries], self._ports
         await self._report.keep(said, self.origin, ports.artifacts, ports.redact)
 
@@ -286,7 +286,9 @@ class Worker:
     # ------------------------------------------------------------ its tools
 
     def context(self, touched: Callable[[Path], object]) -> ToolExecutionContext:
-        """The turn as the task's tools see it: the same person, chat and rights, and what they may have been led by."""
+        """Return the context of the task's tool calls: person, chat and rights of the turn, and the sources
+        that may have influenced the task.
+        """
         return replace(
             self._around,
             reply=None,
@@ -300,7 +302,7 @@ class Worker:
     async def call(
         self, around: CallWrapper, call: ToolCall, run: Callable[[], Awaitable[ToolResult]]
     ) -> ToolResult:
-        """Wrap a call of the task as those of the turn are wrapped, and report it."""
+        """Wrap a call of the task as the turn's calls are, and report it."""
         began, ran = self._ports.clock.monotonic(), False
 
         async def through() -> ToolResult:
@@ -315,8 +317,8 @@ class Worker:
         return result
 
     async def may_go_on(self) -> None:
-        """Look whether it may go on behind a step. Raises `LimitReached`. A person is asked where calls were refused, who knows what this
-        is for: a task that is refused again and again gets nowhere by itself.
+        """Check after a step whether the task may go on. Raises `LimitReached`. After repeated denials a
+        person is asked, since the task will not get further by itself.
         """
         if self._over:
             raise TaskStopped(self._over)
@@ -331,7 +333,7 @@ class Worker:
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
-        """A person is waited for: that time is not the task's."""
+        """The block waits for a person, which does not count as the task's time."""
         self._report.waits()
         try:
             yield
@@ -339,7 +341,7 @@ class Worker:
             self._report.goes_on()
 
     def decided(self, verdict: Verdict) -> None:
-        """A person was asked. One who wrote something instead is answered first."""
+        """Handle a person's decision; if they wrote something instead, that is answered first."""
         if verdict.ended == "steered":
             self._over = STEERED
 
@@ -347,7 +349,7 @@ class Worker:
 def refused_again(
     order: Order, refused: Sequence[str], context: ToolExecutionContext, calls: int
 ) -> Approval:
-    """The question whether a task goes on whose calls, of so many, were refused."""
+    """Return the question whether a task goes on after `refused` of `calls` calls were denied."""
     name = f"{order.id}:{calls}"
     return Approval(
         request_id=order.request_id,
@@ -367,7 +369,7 @@ def refused_again(
 
 
 class TaskCalls(ToolCalls):
-    """The calls of a task, in the stead of its turn."""
+    """Runs the calls of a task."""
 
     def __init__(self, worker: Worker, chat: Chat, ports: TaskPorts, injection: Injection) -> None:
         self._worker = worker
@@ -387,7 +389,7 @@ class TaskCalls(ToolCalls):
         )
 
     async def run(self, calls: Sequence[ToolCall], cut: frozenset[str]) -> None:
-        """As `ToolCalls`. Raises `LimitReached` where the task may not go on."""
+        """See `ToolCalls`. Raises `LimitReached` if the task may not go on."""
         if self._worker.model.last:
             raise LimitReached(self._worker.model.last)
         await super().run(calls, cut)
@@ -399,7 +401,7 @@ class TaskCalls(ToolCalls):
 
 
 class TaskApprovals:
-    """`contracts.approvals.Approvals` as a task asks: the person is told which task it is for."""
+    """Implements `contracts.approvals.Approvals` for a task: the question names the task."""
 
     def __init__(
         self,
@@ -421,7 +423,7 @@ class TaskApprovals:
 
 
 class OlderMessagesOfTask(OlderMessages):
-    """`tools.context.Injection` of a task. `seen` is that of the turn where the task sees what the turn does."""
+    """Implements `tools.context.Injection` for a task. `seen` is the turn's if the task sees the turn's history."""
 
     def __init__(
         self,
@@ -444,9 +446,9 @@ class OlderMessagesOfTask(OlderMessages):
 
 
 async def _room_is_there(_: Fit) -> None:
-    """A task begins with what it was given."""
+    """A task starts with a history that fits."""
 
 
 async def _mask_results(fit: Fit) -> None:
-    """Old results of a task give way where it has many: its transcript has them."""
+    """Mask a task's old results; the transcript keeps them."""
     fit.mask_old("size", above=fit.budget().limit)

@@ -13,7 +13,7 @@ def texts(*files: str) -> list[str]:
     return list(resolve([Source(f"file {number}", text) for number, text in enumerate(files)]).texts)
 
 
-FINAL, OVERRIDE = "<!-- shipmate: final -->", "<!-- shipmate: override -->"
+OVERRIDE = "<!-- shipmate: override -->"
 
 
 def test_without_directives_everything_counts() -> None:
@@ -37,31 +37,8 @@ def test_an_override_reaches_every_farther_file_and_no_nearer_one() -> None:
     ]
 
 
-def test_what_is_final_cannot_be_spoken_of_by_a_nearer_file() -> None:
-    far = f"# Money\n{FINAL}\nNever.\n## Refunds\nNone."
-    near = f"Hello\n# Money\n{OVERRIDE}\nAlways.\n### Details\nMuch.\n# Tone\nBrief.\n## refunds\nAll."
-    resolved = resolve([Source("/etc/shipmate/Agent.md", far), Source("Agent.md", near)])
-    assert resolved.texts == ("# Money\nNever.\n## Refunds\nNone.", "Hello\n# Tone\nBrief.")
-    assert "Agent.md: 'money' is final in /etc/shipmate/Agent.md" in resolved.notes
-
-
-def test_a_final_section_inside_of_an_overridden_one_stays() -> None:
-    far = f"# Style\nAny.\n## Names\n{FINAL}\nReal ones.\n## Length\nLong."
-    near = f"# Style\n{OVERRIDE}\nShort."
-    assert texts(far, near) == ["## Names\nReal ones.", "# Style\nShort."]
-
-
-def test_an_override_that_is_not_allowed_overrides_nothing_in_between() -> None:
-    first = f"# Money\n{FINAL}\nNever."
-    assert texts(first, "# Tone\nKind.", f"# Money\n{OVERRIDE}\nNow.\n# Tone\n{OVERRIDE}\nBrief.") == [
-        "# Money\nNever.",
-        "",
-        "# Tone\nBrief.",
-    ]
-
-
 def test_headings_and_directives_in_code_are_code() -> None:
-    far = f"# Tone\nKind.\n```sh\n# Money\n{FINAL}\n````\n~~~\n# Tone\n~~~"
+    far = f"# Tone\nKind.\n```sh\n# Money\n{OVERRIDE}\n````\n~~~\n# Tone\n~~~"
     near = f"# Money\nNow.\n```\n# Tone\n{OVERRIDE}\n```"
     assert texts(far, near) == [far, near]
 
@@ -76,9 +53,7 @@ def test_a_directive_counts_only_right_below_its_heading() -> None:
         assert texts(far, near) == [far, near]
 
 
-LINES = st.sampled_from(
-    ["# A", "## B", "### A", "#", FINAL, OVERRIDE, "words 词", "", "```", "~~~~", "#hashtag"]
-)
+LINES = st.sampled_from(["# A", "## B", "### A", "#", OVERRIDE, "words 词", "", "```", "~~~~", "#hashtag"])
 
 
 @settings(derandomize=True, deadline=None, max_examples=examples(300))
@@ -88,4 +63,4 @@ def test_lines_go_or_stay_and_none_is_made_up_or_moved(files: list[str]) -> None
         left = iter(before.strip().splitlines())
         assert all(line in left for line in after.splitlines())
     if files:
-        assert texts(files[0]) == texts(*texts(files[0])) or FINAL in files[0] or OVERRIDE in files[0]
+        assert texts(files[0]) == texts(*texts(files[0])) or OVERRIDE in files[0]

@@ -66,9 +66,9 @@ def test_the_operators_files_are_those_of_the_machine_and_of_its_user() -> None:
 
 async def test_the_nearer_file_is_read_later_and_a_missing_one_says_nothing(desk: Desk) -> None:
     everywhere = desk.outside / "Agent.md"
-    everywhere.write_text("Machine.\n# Money\n<!-- shipmate: final -->\nNever.")
+    everywhere.write_text("Machine.\n# Money\nNever.")
     assert (await desk.read(desk.outside / "none.md")) == Instructions()
-    desk.write("Agent.md", b"\xef\xbb\xbfProject.\r\n# Tone\r\nKind.\r\n# Money\r\nOften.")
+    desk.write("Agent.md", b"\xef\xbb\xbfProject.\r\n# Tone\r\nKind.")
     desk.write(".ship/instructions/channels/telegram.md", "Channel.")
     desk.write(
         f".ship/instructions/chats/{encode(KEY)}.md", "Chat.\n# Tone\n<!-- shipmate: override -->\nBrief."
@@ -83,13 +83,6 @@ async def test_the_nearer_file_is_read_later_and_a_missing_one_says_nothing(desk
         f".ship/instructions/chats/{encode(KEY)}.md",
     )
     assert desk.causes == []
-
-
-async def test_what_an_operator_calls_final_holds_against_a_person_too(desk: Desk) -> None:
-    desk.write("Agent.md", "# Money\n<!-- shipmate: final -->\nNever.")
-    desk.write(".ship/instructions/people/telegram-77.md", "Call her 船长.\n# Money\nAlways.")
-    found = InstructionFiles(desk.root, encode=encode, log=desk.log, vetting=Vetting(desk.root))
-    assert await found.of_person("telegram", KEY, "77") == "Call her 船长."
 
 
 async def test_includes_stand_where_they_are_named_relative_to_their_own_file(desk: Desk) -> None:
