@@ -1,1 +1,1 @@
-"""Features: each is a folder with a `FEATURE`, which the core finds here and does not know."""
+"""Features: each is a folder with a `FEATURE`. The core finds them here and imports none."""

@@ -1,4 +1,4 @@
-"""Admissions: strangers who ask to be let in, and what operators decide about them."""
+"""Admissions: strangers' requests to use the bot, and the operators' decisions."""
 
 from bot.core.feature import Command, Feature, Hooks, Runtime
 from bot.features.admissions.commands import AccessCommands

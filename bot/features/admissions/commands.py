@@ -19,11 +19,11 @@ from bot.tools.permissions.display import named
 from bot.words import paragraph, say
 
 MOST_WAITING = 20
-"""People that `/allow` alone shows."""
+"""Max people listed by `/allow` without an argument."""
 
 
 class AccessCommands:
-    """The work of each. `decide` carries out what an operator has said of a person, or of a group by its id."""
+    """Runs the commands. `decide` carries out an operator's decision about a person, or about a group by its id."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class AccessCommands:
         self._decide = decide
 
     async def allow(self, inbound: Inbound) -> Done:
-        """`/allow [id]`: let somebody in, or show who waits."""
+        """`/allow [id]`: admit somebody, or list who waits."""
         if inbound.args or not self._access.is_operator(inbound.person):
             return await self._admit(inbound, "approved")
         if inbound.chat_type != "direct":
@@ -61,11 +61,11 @@ class AccessCommands:
         )
 
     async def block(self, inbound: Inbound) -> Done:
-        """`/block id`: keep somebody out."""
+        """`/block id`: deny somebody."""
         return await self._admit(inbound, "denied")
 
     async def _admit(self, inbound: Inbound, decision: Literal["approved", "denied"]) -> Done:
-        """Let an id in, or keep it out: one of this channel, or `channel:id`."""
+        """Admit or deny an id: one of this channel, or `channel:id`."""
         if not self._access.is_operator(inbound.person):
             return Done(say("commands.operators_admit"))
         asked = inbound.args
@@ -76,7 +76,7 @@ class AccessCommands:
             return Done(self._no_id(inbound, asked, channel if manifest is not None else inbound.channel))
         who = UserRef(channel, user_id)
         if decision == "denied" and self._access.is_operator(who):
-            # Of the last one nobody could be let in again by a message.
+            # After the last operator is blocked, nobody could be admitted by a message.
             return Done(say("commands.operator_stays", who=who))
         verdict = Verdict(decision, inbound.person, "always", inbound.user_name or "", inbound.request_id)
         facts = await self._decide(who, verdict)
@@ -84,7 +84,7 @@ class AccessCommands:
         return Done(say(key, who=who), facts)
 
     def _no_id(self, inbound: Inbound, asked: str, channel: str) -> str:
-        """Say what an id of a channel looks like, to an operator who has named none."""
+        """Explain what an id of a channel looks like."""
         assert inbound.command is not None  # noqa: S101 - this answers a command
         prefix, name = self._manifests[inbound.channel].command_prefix, inbound.command.name
         said = (
@@ -96,5 +96,5 @@ class AccessCommands:
 
 
 def _name(waiting: PendingUser) -> str:
-    # It is their own choice: nothing in it is formatting, a link or a command.
+    # Names are chosen freely: no formatting, link or command in them is rendered.
     return f"`{named(waiting.name)}`" if waiting.name else say("commands.nameless")

@@ -1,4 +1,6 @@
-"""Asks operators about strangers, and carries out what they decide. A request is a question of the chat in which they wrote."""
+"""Asks operators about strangers and carries out their decisions. A request is a question of the chat in
+which the stranger wrote.
+"""
 
 from __future__ import annotations
 
@@ -21,24 +23,26 @@ from bot.features.admissions.wording import MOST, MOST_OPEN, approval_of, ended,
 from bot.words import paragraph, say, speaking
 
 ASKED = "admission"
-"""The kind of the facts that are requests: by id the inbound without words, the time, and whether operators were written to."""
+"""Kind of the facts that store requests by id: the inbound without its words, the time, and whether
+operators were asked.
+"""
 KEPT = 7 * EVERY
-"""Seconds for which a request is a fact: somebody who was put off hears of a later yes for so long."""
+"""Seconds for which a request is kept, so that a person who was denied learns of a later yes."""
 REACHED_SECONDS = 3.0
-"""Timeout for a request to reach an operator, so that its person reads that one was asked."""
+"""Timeout for a request to reach an operator before its person is told that one was asked."""
 LOOK_EVERY = 2.0
-"""Interval at which people are looked for who were let in, or kept out, in another way than through this process."""
+"""Interval in seconds of the check for people admitted or denied outside this process."""
 
 
 class AdmissionService:
-    """The work of the feature."""
+    """Runs admission requests."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._run = runtime
         self._rules: list[tuple[frozenset[str] | frozenset[UserRef], ...]] = []
 
     async def ask(self, inbound: Inbound) -> Done:
-        """Ask operators about a stranger. Done again after a crash, it is the same request."""
+        """Ask operators about a stranger. Idempotent, so a repeat after a crash is the same request."""
         await asyncio.to_thread(self._run.lists.note, inbound.channel, inbound.user_id, inbound.user_name)
         chat = await self._run.chats.get(inbound.chat_key)
         name = inbound.request_id
@@ -55,7 +59,9 @@ class AdmissionService:
         return Done(paragraph(say("strangers.hello"), say(key, who=inbound.person)))
 
     def _asked(self, chat: Chat, inbound: Inbound) -> Iterator[Fact]:
-        """The question, its copies for operators unless they had too many today, and the end of the oldest where too many wait."""
+        """Return the question, its copies for operators unless they had too many today, and the end of the
+        oldest request if too many wait.
+        """
         name, now = inbound.request_id, self._run.clock.now()
         before = self._run.chats.facts.all(ASKED)
         for old, fact in before.items():
@@ -82,7 +88,7 @@ class AdmissionService:
             yield from self._decided(other, oldest.id, Verdict("expired"))
 
     def _waiting(self) -> list[tuple[Chat, Question]]:
-        """The requests that nobody has decided."""
+        """Return the undecided requests."""
         return [
             (chat, one)
             for chat in self._run.chats
@@ -91,7 +97,7 @@ class AdmissionService:
         ]
 
     async def _reached(self, chat: Chat, found: Question) -> bool:
-        """True once an operator has it; False where none does soon."""
+        """Return True once an operator has the request; False if that takes too long."""
 
         def known() -> bool | None:
             if True in found.rows.values() or found.verdict is not None:
@@ -106,9 +112,7 @@ class AdmissionService:
     # ------------------------------------------------------------ decisions
 
     async def settle(self, found: Question, verdict: Verdict) -> Sequence[Fact] | None:
-        """Carry out what an operator has said by a button, which may be older than what was said of the person elsewhere: that
-        they are kept out stays, and then this is None.
-        """
+        """Carry out a decision made by a button. Returns None if the button is older than a block of that person."""
         chat, who = await self._run.chats.get(found.record.asked.chat_key), _person(found)
         if self._run.access.standing(who, chat.key.chat_id, "direct").reason in {"blocked", "never"}:
             self._run.chats.append(*self._decided(chat, found.id, Verdict("denied", scope="always")))
@@ -117,7 +121,7 @@ class AdmissionService:
         return tuple(self._decided(chat, found.id, verdict))
 
     async def decide(self, who: UserRef, verdict: Verdict) -> Sequence[Fact]:
-        """Carry out what an operator has said of a person, or of a group by its id, and end the request of that person."""
+        """Carry out a decision about a person, or about a group by its id, and end that person's request."""
         await self._carry_out(who, verdict)
         facts = [
             one
@@ -128,7 +132,7 @@ class AdmissionService:
         return facts or (tuple(await self._admitted_later(who)) if verdict.ended == "approved" else ())
 
     def _decided(self, chat: Chat, name: str, verdict: Verdict) -> Iterator[Fact]:
-        """The verdict, and what its person is told: whoever is let in, where they asked."""
+        """Return the verdict, and the message to its person: if admitted, in the chat where they asked."""
         yield Fact(chat.key, events.Decided(name, verdict))
         value = self._run.chats.facts.get(ASKED, name)
         if value is None:
@@ -152,7 +156,7 @@ class AdmissionService:
         yield from (Fact(chat.key, row) for row in rows)
 
     async def _admitted_later(self, who: UserRef) -> list[Fact]:
-        """The facts by which somebody hears of a yes who was put off before."""
+        """Return the facts that tell a person of a yes after an earlier no."""
         found = list[Fact]()
         for name, value in self._run.chats.facts.all(ASKED).items():
             inbound = Inbound.model_validate(value["inbound"])
@@ -179,14 +183,14 @@ class AdmissionService:
         )
 
     def ended(self, found: Question) -> str:
-        """The words below a request that is decided."""
+        """Return the text below a decided request."""
         verdict = found.verdict
         return "" if verdict is None else ended(verdict, found.record.decided_at or 0.0)
 
     # ------------------------------------------------------------ what is decided elsewhere
 
     async def watch(self) -> None:
-        """Let it count what the command line and the configuration say of people who wait, or were put off."""
+        """Watch for decisions made by the command line or the configuration."""
         while True:
             await self._run.clock.sleep(LOOK_EVERY)
             rules = [self._run.access.rules(channel) for channel in self._run.manifests]
@@ -206,19 +210,19 @@ class AdmissionService:
                 self._run.chats.append(*self._decided(chat, name, verdict))
 
     def _stop_blocked(self) -> None:
-        """Stop what runs for people who are kept out by now, as if they had said so."""
+        """Stop what runs for people who are now blocked, as if they had asked for it."""
         for chat in self._run.chats:
             first = chat.turn.first if chat.turn is not None and chat.turn.phase in STOPPABLE else None
             if first is None:
                 continue
             if self._run.access.standing(first.person, first.chat_id, first.chat_type).reason == "blocked":
-                # Its id comes after every other.
+                # Greater than every other id.
                 gone = {"request_id": "Z" * 26, "keys": (), "text": "", "quoted": (), "attachments": ()}
                 stop = first.model_copy(update=gone | {"kind": "stop", "command": None})
                 self._run.chats.append(Fact(chat.key, events.Stop(stop, everyones=True)))
 
     def _ephemeral(self, channel: str) -> bool:
-        """True where one person of a group can be told something that the others do not see."""
+        """Return True if one member of a group can be told something that others do not see."""
         return self._run.manifests[channel].ephemeral
 
 

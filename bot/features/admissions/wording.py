@@ -1,4 +1,4 @@
-"""Wording of admissions: the request as operators read it, its answer, and how it ended."""
+"""Wording of admissions: the request for operators, its answer, and its outcome."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from bot.tools.permissions.display import named
 from bot.words import say, times
 
 MOST = 20
-"""Requests about which operators are written to in a day: a bot that anybody can find must not drown them. `/allow` shows the
-others.
+"""Max requests per day that operators are messaged about, so that a public bot does not flood them. `/allow`
+lists the others.
 """
 MOST_OPEN = 200
-"""Requests that are kept at once, as many as `/allow` can know of each channel: the oldest of them give way."""
+"""Max open requests; the oldest are dropped."""
 
 
 def approval_of(inbound: Inbound) -> Approval:
@@ -35,20 +35,20 @@ def approval_of(inbound: Inbound) -> Approval:
 
 
 def question(inbound: Inbound, place: str, prefix: str) -> str:
-    """The request as operators read it."""
+    """Return the request as operators read it."""
     who = str(inbound.person)
-    # Their name is their own choice: nothing in it is formatting, a link or an id.
+    # Names are chosen freely: no formatting, link or id in them is rendered.
     name = f"`{named(inbound.user_name)}` ({who})" if inbound.user_name else who
     return say("strangers.question", who=name, id=who, place=place, prefix=prefix)
 
 
 def answer_to_decider(verdict: Verdict) -> str:
-    """The answer to the operator who decided by a button."""
+    """Return the answer to the operator who pressed a button."""
     return say("strangers.admits" if verdict.ended == "approved" else "strangers.stays_out")
 
 
 def ended(verdict: Verdict, at: float) -> str:
-    """The decision, in the line below the request."""
+    """Return the line below the request with the decision."""
     when = times.hour(at)
     by = say("strangers.by", who=who_decided(verdict, "approval.an_operator")) if verdict.by else ""
     if verdict.ended == "approved":

@@ -1,4 +1,4 @@
-"""Approvals: a tool call that waits until somebody who may has said yes or no."""
+"""Approvals: a tool call waits until an authorised person decides."""
 
 from bot.core.feature import Command, Feature, Hooks, Runtime
 from bot.features.approvals.service import ApprovalService

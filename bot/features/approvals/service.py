@@ -1,4 +1,4 @@
-"""Asks people before a call that a rule wants asked, and takes their decisions."""
+"""Asks people before a call if a rule requires it, and records their decisions."""
 
 from __future__ import annotations
 
@@ -56,17 +56,19 @@ from bot.tools.permissions.display import changed_lines, in_words, named
 from bot.words import language, own_zone, say, speaking, times, zone
 
 GRANTED = "approval"
-"""The kind of the facts that are lasting approvals, by the id of their question."""
+"""Kind of the facts that store lasting approvals, by question id."""
 MOST_SHOWN = 5
-"""Limit of the questions that a person's page names."""
+"""Max questions listed on a person's home page."""
 REACHED_SECONDS = 3.0
-"""Timeout for a copy to reach an operator before a group, where nobody may decide, is shown buttons too."""
+"""Timeout for a copy to reach an operator before a group in which nobody may decide gets buttons too."""
 SCOPES: dict[str, Scope] = {"once": "once", "chat": "chat", "today": "today", "always": "always"}
 _RECORDS = TypeAdapter(ApprovalRecord)
 
 
 class ApprovalService:
-    """`contracts.approvals.Approvals`: a question is an event of the chat that asks, and its copies are rows of that chat."""
+    """Implements `contracts.approvals.Approvals`. A question is an event of the asking chat, and its copies
+    are rows of that chat.
+    """
 
     def __init__(self, runtime: Runtime) -> None:
         self._run = runtime
@@ -75,7 +77,7 @@ class ApprovalService:
     # ------------------------------------------------------------ the call that waits
 
     async def decide(self, asked: Approval, *others: Approval) -> Verdict:
-        """As `contracts.approvals.Approvals`. One question at a time in a chat."""
+        """See `contracts.approvals.Approvals`. One question at a time in a chat."""
         async with self._alone.setdefault(asked.chat_key, asyncio.Lock()):
             chat = await self._run.chats.get(asked.chat_key)
             if others:
@@ -83,7 +85,7 @@ class ApprovalService:
             return await self._decided(chat, asked)
 
     async def _decide_together(self, chat: Chat, calls: Sequence[Approval]) -> None:
-        """Ask about calls of a step that nothing has decided by one question. Its answer counts for each."""
+        """Ask one question about all undecided calls of a step; its verdict applies to each."""
         left = [one for one in calls if _about(chat, one) is None and self._given(one) is None]
         for may in dict.fromkeys((one.granted, one.own) for one in left):
             some = [one for one in left if (one.granted, one.own) == may]
@@ -128,7 +130,9 @@ class ApprovalService:
         self._run.chats.append(*(Fact(chat.key, one, asked.request_id) for one in data))
 
     def _given(self, asked: Approval) -> ApprovalRecord | None:
-        """The lasting approval of a call. One by somebody who is no operator holds for those who might allow it themselves."""
+        """Return the lasting approval of a call. One given by a non-operator applies only to those who could
+        give it themselves.
+        """
         if not asked.lasting:
             return None
         same = [one for one in self._lasting() if _call(one.asked) == _call(asked)]
@@ -141,7 +145,7 @@ class ApprovalService:
         return lasting(theirs, asked.chat_key, asked.fingerprint)
 
     def _lasting(self) -> list[ApprovalRecord]:
-        """The approvals that hold, oldest first; one of a day ends with it."""
+        """Return the valid lasting approvals, oldest first; an approval for a day expires with it."""
         today = times.local(self._run.clock.now()).date()
         records = map(_RECORDS.validate_python, self._run.chats.facts.all(GRANTED).values())
         return sorted(
@@ -157,7 +161,9 @@ class ApprovalService:
     # ------------------------------------------------------------ showing it
 
     async def _show(self, chat: Chat, found: Question, first: Inbound) -> None:
-        """Ask wherever somebody may decide, and wait for the verdict. What was queued before a restart is not queued again."""
+        """Ask wherever somebody may decide, and wait for the verdict. Copies queued before a restart are not
+        queued again.
+        """
         asked, here = found.record.asked, Address.of(first)
         all_choices = that_hold(asked, CHOICES)
         theirs = await asyncio.gather(
@@ -174,19 +180,19 @@ class ApprovalService:
         blind = first.chat_type == "direct" and not choices
 
         def settled() -> bool | None:
-            # In a direct chat of somebody who may not decide, and with no operator reached, nobody could.
+            # Without a reachable operator nobody could decide in the direct chat of a person who may not.
             lost = blind and all(found.arrived(name) is False for name in theirs)
             return True if found.verdict is not None or lost else None
 
         await self._run.chats.until(chat.key, settled)
         if found.verdict is None:
             self._run.log.write("approval", "no operator can be reached", level="warn", approval=found.id)
-            # The question is in the chat before it can say how it ended.
+            # The question must be delivered before its outcome can be shown.
             await self._run.chats.until(chat.key, lambda: found.arrived(own) is not None or None)
             self._append(chat, asked, events.Decided(found.id, Verdict("nobody")))
 
     async def _reached(self, chat: Chat, found: Question, rows: Sequence[str]) -> bool:
-        """True once one of these is in its chat; False where none will be, or that takes long."""
+        """Return True once one of these rows is delivered; False if none will be or it takes too long."""
 
         def known() -> bool | None:
             states = [found.arrived(name) for name in rows]
@@ -209,9 +215,9 @@ class ApprovalService:
         *,
         choices: tuple[Choice, ...],
     ) -> str:
-        """Queue the question in one place, unless that was done; the name of its last row, which has the buttons. A call that is too
-        long for a message comes in a file above it, so that nobody can press a button before they can see all of it. Where that is
-        not to be had, nothing is allowed for longer.
+        """Queue the question in one place unless it is queued already; return the id of its last row, which
+        has the buttons. A call too long for a message is sent as a file above the question, so that
+        nobody can decide before seeing all of it. If that fails, only a single approval is offered.
         """
         record, name = found.record, f"{found.id}/{to.chat_key}"
         queued = [one for one in found.rows if one == name or one.startswith(f"{name}/")]
@@ -254,11 +260,13 @@ class ApprovalService:
         )
 
     def _cut(self, record: ApprovalRecord, channel: str) -> bool:
-        """True where the question shows the call in part on this channel."""
+        """Return True if the question shows the call only in part on this channel."""
         return len(record.asked.shown) > SHOWN and isinstance(self._run.channels[channel], HasReadingLimits)
 
     async def _whole_above(self, chat: Chat, found: Question, to: Address, name: str) -> bool:
-        """Send all of a call as a file; True once its readers have it, or where it is decided meanwhile."""
+        """Send the complete call as a file; return True once it is delivered, or if the question was decided
+        meanwhile.
+        """
         file = file_of(found.record.asked)
         if name not in found.rows:
             try:
@@ -285,28 +293,30 @@ class ApprovalService:
 
         def known() -> bool | None:
             arrived = found.arrived(name)
-            # In the place of a file that is not taken comes its passage.
+            # If the platform rejects the file, its content follows as text.
             over = arrived is False and bool(file.markdown)
             return True if over or found.verdict is not None else arrived
 
         return await self._run.chats.until(chat.key, known)
 
     def _place(self, first: Inbound, to: Address) -> str:
-        """The place where it was asked, as it is read elsewhere."""
+        """Describe where the question was asked, for readers elsewhere."""
         place = self._run.memberships.place(first)
         if first.channel == to.channel:
             return place
         return say("place.elsewhere", place=place, channel=first.channel.title())
 
     def _elsewhere(self, first: Inbound, asked: Approval) -> Iterator[tuple[ReaderLocale, Address]]:
-        """The direct chats of operators, unless one asked, or it concerns nobody but who asked."""
+        """Return the operators' direct chats, unless an operator asked or it concerns only who asked."""
         if first.person in self._run.operators or asked.own:
             return
         for operator, to in self._run.operator_chats.people(asked.request_id):
             yield self._run.locales.of_person(operator), to
 
     def _anybody(self, asked: Approval, first: Inbound) -> bool:
-        """True where somebody may decide who will see the question: those of the page and the terminal see their own chat."""
+        """Return True if somebody who can see the question may decide it. On the web page and terminal
+        people see only their own chat.
+        """
         return asked.granted or any(
             operator == first.person or self._run.manifests[operator.channel].access != "local"
             for operator in self._run.operators
@@ -314,7 +324,7 @@ class ApprovalService:
         )
 
     def _choices(self, asked: Approval, person: UserRef) -> tuple[Choice, ...]:
-        """The answers that a person may give: the buttons below the question in their direct chat."""
+        """Return the answers that a person may give: the buttons in their direct chat."""
         if person in self._run.operators:
             return that_hold(asked, CHOICES)
         if person != asked.person or not (asked.granted or asked.own):
@@ -322,14 +332,14 @@ class ApprovalService:
         return that_hold(asked, ("once", "chat", "deny") if asked.granted else ("once", "deny"))
 
     def ended(self, found: Question) -> str:
-        """The words below a question that is decided."""
+        """Return the text below a decided question."""
         record = found.record
         return (
             "" if record.verdict is None else outcome(record.asked, record.verdict, record.decided_at or 0.0)
         )
 
     async def home(self, opened: Inbound) -> HomeSection:
-        """Calls of a person's turns that wait for an approval, as a section of their page."""
+        """Return calls of a person's turns that wait for an approval, for their home page."""
         questions = (one for chat in self._run.chats for one in chat.questions.values())
         asked = [one.record.asked for one in questions if one.verdict is None and not one.of_tool]
         waits = [one for one in asked if one.person == opened.person and not one.admits]
@@ -339,7 +349,7 @@ class ApprovalService:
         return HomeSection(self._run.name, tuple(lines))
 
     def open_in(self, chat_key: ChatKey, person: UserRef) -> list[OpenQuestion]:
-        """The open questions of a chat, as a person sees them who opens it now."""
+        """Return the open questions of a chat as seen by a person who opens it now."""
         chat = self._run.chats.loaded(chat_key)
         found = list[OpenQuestion]()
         for one in chat.questions.values() if chat is not None else ():
@@ -352,7 +362,7 @@ class ApprovalService:
             for row in copy if offered else copy[-1:]:
                 words = row.text
                 if not offered and choices and chat.turn is not None:
-                    # It was shown to somebody who might not decide, and now may.
+                    # The person was not allowed to decide when it was shown, but is now.
                     with speaking(row.language, row.zone, row.own_zone):
                         words = self._words(one.record, chat.turn.first, chat_key, choices, cut=False).words
                 buttons = buttons_of(one.record, choices if row is copy[-1] else ())
@@ -373,7 +383,7 @@ class ApprovalService:
         return await self._decide(inbound, inbound.args, "denied", "once")
 
     async def afresh(self, press: Inbound) -> Done:
-        """[Start over without it]: the turn that asks ends, and what its person said in words of their own is asked again in a new
+        """[Start over without it]: the asking turn ends, and the person's own words are asked again in a new
         conversation.
         """
         open_ones = [chat for chat in self._run.chats if _waits(chat.questions.get(press.args))]
@@ -408,7 +418,7 @@ class ApprovalService:
         return Done(say("retry.trying"), facts)
 
     async def listed(self, inbound: Inbound) -> Done:
-        """`/approvals`: what was allowed for longer, and `/approvals NAME` takes it back."""
+        """`/approvals`: list lasting approvals; `/approvals NAME` revokes one."""
         if inbound.person not in self._run.operators:
             return Done(say("approval.not_yours"))
         if inbound.chat_type != "direct":
@@ -460,14 +470,14 @@ class ApprovalService:
         )
 
     def _refusal(self, record: ApprovalRecord, inbound: Inbound, scope: Scope) -> str:
-        """The sentence for somebody who may not decide so; "" where they may."""
+        """Return why this person may not decide; "" if they may."""
         asker = record.asked.granted and inbound.person == record.asked.person
         if inbound.person not in self._run.operators and (not asker or scope == "always"):
             return say("approval.not_always" if asker else "approval.not_yours")
         return say("approval.once_only") if scope in LASTING and not record.asked.lasting else ""
 
     def _named(self, inbound: Inbound, name: str) -> Question | str:
-        """The question that is meant: by name, or the only one that stands in this chat, or in its threads; else what to say."""
+        """Return the question by name, or the only open one of this chat and its threads; else a sentence."""
         waiting = [one for chat in self._run.chats for one in chat.questions.values()]
         open_ones = [one for one in waiting if one.verdict is None and not one.of_tool]
         if wanted := name.upper():
@@ -493,8 +503,8 @@ class ApprovalService:
         return say("approval.which", name=short_name(near[0].record), names=names, prefix=prefix)
 
     def _stands_in(self, one: Question, inbound: Inbound) -> set[ChatKey]:
-        """The chats in which a question stands before who wrote an inbound there: where it was asked, and an operator's copy in their
-        direct chat.
+        """Return the chats in which this person sees a question: where it was asked, and an operator's
+        direct chat with a copy.
         """
         asked_in, here = one.record.asked.chat_key, inbound.chat_key
         found = {asked_in} if here.shows(asked_in) else set[ChatKey]()
@@ -505,7 +515,7 @@ class ApprovalService:
         return found
 
     def _unknown(self, name: str, known: Iterable[Question]) -> str:
-        """The sentence on a name that no question has which waits. A button has the whole name of one that there was."""
+        """Return the sentence about an unknown name. Buttons carry the full name of a question that has ended."""
         wanted = name.upper()
         if len(wanted) == len(self._run.ids.ulid()) or any(is_called(one.record, wanted) for one in known):
             return say("approval.unknown")
@@ -529,7 +539,7 @@ class ApprovalService:
 
 
 def _about(chat: Chat, asked: Approval) -> Question | None:
-    """The question about a call, where one was asked."""
+    """Return the question about a call, if there is one."""
     return next((one for one in chat.questions.values() if one.record.asked.key == asked.key), None)
 
 
@@ -538,7 +548,7 @@ def _waits(question: Question | None) -> bool:
 
 
 def _call(asked: Approval) -> str:
-    """The part of a fingerprint that names tool, arguments and folder."""
+    """Return the part of a fingerprint that covers tool, arguments and folder."""
     return asked.fingerprint.partition(":")[0]
 
 
@@ -547,5 +557,5 @@ def _fact(record: ApprovalRecord) -> events.FactSet:
 
 
 def _granted(name: str, asked: Approval, verdict: Verdict, at: float) -> tuple[events.FactSet, ...]:
-    """The facts of a verdict that lasts."""
+    """Yield the facts of a lasting verdict."""
     return (_fact(ApprovalRecord(name, asked, at, verdict, at)),) if verdict.lasts else ()

@@ -1,4 +1,4 @@
-"""Wording of approvals: questions, their buttons, and how they ended."""
+"""Wording of approvals: questions, buttons and outcomes."""
 
 from __future__ import annotations
 
@@ -26,11 +26,13 @@ from bot.tools.permissions.display import in_words, named, quoted, shortened
 from bot.words import paragraph, say, times
 
 SHOWN = 1_500
-"""Characters of a call that its question shows where a message has limits; all of a longer one is in a file above it."""
+"""Max characters of a call shown in its question on channels with a message limit; a longer call is in a
+file above it.
+"""
 GLIMPSE = 300
-"""The same for those who may not decide."""
+"""Max characters of a call shown to people who may not decide."""
 LONGEST_PASSAGE = 20_000
-"""Characters of a call that comes as text where the platform does not take its file."""
+"""Max characters of a call sent as text if the platform rejects its file."""
 SHORT = 6
 """Letters of an approval's name that people type."""
 _ACTS: Mapping[str, str] = {
@@ -43,29 +45,29 @@ _ACTS: Mapping[str, str] = {
     "web_search": "search",
     "write_file": "write",
 }
-"""The act that a call of each of our tools is, by the names of their sentences (`approval.act_…` of a catalogue)."""
+"""The action of each built-in tool, by sentence key (`approval.act_…`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionWords:
-    """A question as people read it; `while_open` are those of its lines that hold only until it is decided."""
+    """The text of a question; `while_open` are its lines shown only until it is decided."""
 
     words: str
     while_open: tuple[str, ...]
 
     def with_place(self, place: str) -> QuestionWords:
-        """The same with a paragraph that says where it was asked."""
+        """Return the text with a paragraph that says where it was asked."""
         return replace(self, words=f"{self.words}\n\n{place}")
 
 
 def that_hold(asked: Approval, choices: tuple[Choice, ...]) -> tuple[Choice, ...]:
-    """These answers but for those that would not hold; beside foreign text to begin anew without it."""
+    """Return the answers that can take effect; with foreign text in view, also starting over without it."""
     held = tuple(one for one in choices if asked.lasting or one not in LASTING)
     return (*held, "afresh") if asked.about else held
 
 
 def buttons_of(record: ApprovalRecord, choices: tuple[Choice, ...]) -> QuestionButtons:
-    """The buttons of a question; those of one about several calls let each be decided by itself, too."""
+    """Return the buttons of a question. If it covers several calls, one button asks about each separately."""
     return QuestionButtons(record.id, (*choices, "each") if choices and record.asked.step else choices)
 
 
@@ -74,7 +76,7 @@ def decides_each(verdict: Verdict) -> bool:
 
 
 def call_in_words(asked: Approval) -> str:
-    """All of a call; of several each with what it wants to do."""
+    """Return the complete call; for several calls, each with its purpose."""
     if not asked.step:
         return in_words(asked.shown, plans.said)
     told = [
@@ -85,14 +87,14 @@ def call_in_words(asked: Approval) -> str:
 
 
 def file_of(asked: Approval) -> OutgoingFile:
-    """All of a call, as a file for those who decide; where the platform takes none, it comes as text."""
+    """Return the complete call as a file for those who decide."""
     words = call_in_words(asked)
     passage = f"```\n{plain(words)}\n```" if len(words) <= LONGEST_PASSAGE else ""
     return OutgoingFile(f"{asked.tool}.txt", "text/plain", words.encode(), markdown=passage)
 
 
 def plain(words: str) -> str:
-    """The words of a call with nothing in them that ends the block in which they stand."""
+    """Return a call's text without anything that ends its code block."""
     return words.replace("```", "\\u0060" * 3)
 
 
@@ -105,7 +107,7 @@ def short_name(record: ApprovalRecord) -> str:
 
 
 def outcome(asked: Approval, verdict: Verdict, now: float) -> str:
-    """The decision, in the line below the question."""
+    """Return the line below the question with the decision."""
     at = times.hour(now)
     if verdict.ended in {"approved", "denied"}:
         how = verdict.scope if verdict.ended == "approved" else verdict.ended
@@ -119,12 +121,12 @@ def outcome(asked: Approval, verdict: Verdict, now: float) -> str:
 
 
 def typed(name: str, manifest: Manifest) -> str:
-    """The commands that answer a question."""
+    """Return the commands that answer a question."""
     return say("approval.typed", id=name[-SHORT:], prefix=manifest.command_prefix)
 
 
 def act(asked: Approval, *, names_tool: bool = True) -> str:
-    """The thing that a call wants to do, for people: it stands behind “to”. Only those who decide read which tool that is."""
+    """Return what a call wants to do, to follow “to” in a sentence. Only deciders see which tool it is."""
     if asked.subject in {"task", "budget"}:
         return say(f"approval.act_{asked.subject}")
     if asked.step:
@@ -143,7 +145,7 @@ def act(asked: Approval, *, names_tool: bool = True) -> str:
 
 
 def waiting_notice(record: ApprovalRecord) -> QuestionWords:
-    """The question as those read it who may not answer it."""
+    """Return the question for people who may not decide it."""
     task, wish = record.asked.task, act(record.asked, names_tool=False)
     words = say("approval.waits_task", task=task, act=wish) if task else say("approval.waits", act=wish)
     until = say("approval.asked", count=int(SECONDS // 60))
@@ -152,7 +154,7 @@ def waiting_notice(record: ApprovalRecord) -> QuestionWords:
 
 
 def wish(asked: Approval, who: str) -> str:
-    """The first words of a question. `who` is the person it is for, "" where that is whoever reads it."""
+    """Return the first sentence of a question. `who` is the person it is for, "" for the reader."""
     if asked.subject == "budget":
         question = say("approval.question_budget" if who else "approval.question_budget_here", who=who)
         return paragraph(question, say("approval.budget_scopes"))
@@ -163,7 +165,7 @@ def wish(asked: Approval, who: str) -> str:
 
 
 def replacement(asked: Approval) -> list[str]:
-    """Tell how a file changes that a call replaces."""
+    """Return how the call changes a file."""
     if asked.replaces is None:
         return []
     if asked.gone is None:
@@ -184,17 +186,17 @@ def question(
     cut: bool,
     asker_decides: bool,
 ) -> QuestionWords:
-    """The question as people read it in a chat: for whom, exactly what, why, who decides and how; where the channel has no
-    buttons, with the commands that answer it. Of somebody of a local channel without a name an id would say nothing. `cut`: all
-    of the call is in a file above it. `asker_decides`: who asked is an operator.
+    """Return the question for a chat: for whom, exactly what, why, who decides and how; on channels without
+    buttons, the commands. On a local channel a person without a name is not named by id. `cut`: the
+    complete call is in a file above. `asker_decides`: an operator asked.
     """
     asked, manifest = record.asked, manifests[chat_key.channel]
     here = first.chat_type == "direct" and first.chat_key == chat_key
     who = "" if here or manifests[first.channel].access == "local" else str(asked.user_id)
     if first.user_name and not here:
-        # Their name is their own choice: the id stands beside it, and nothing in the name is formatting, a link or another id.
+        # Names are chosen freely: the id is beside it, and no formatting, link or id in the name is rendered.
         who = f"`{named(first.user_name)}` ({asked.user_id})"
-    # Nothing in it may end the block that it stands in.
+    # Nothing in it may end its code block.
     words = call_in_words(asked)
     shown = plain(in_words(shortened(words, SHOWN)) if cut else words)
     why = "about" if asked.about else asked.why
@@ -219,7 +221,7 @@ def question(
 
 
 def answer_to_decider(verdict: Verdict) -> str:
-    """The answer to whoever decided."""
+    """Return the answer to the person who decided."""
     if verdict.ended in {"denied", "steered"}:
         return say(f"approval.{verdict.ended}")
     return say("approval.approved" if verdict.scope == "once" else f"approval.approved_{verdict.scope}")

@@ -1,4 +1,4 @@
-"""Basics: greeting, help, who somebody is, and the language and time zone in which they are spoken to."""
+"""Basics: greeting, help, identity, language and time zone."""
 
 from bot.contracts.channel import HomeSection
 from bot.contracts.inbound import Inbound

@@ -1,4 +1,4 @@
-"""Commands that tell people about the bot and how it speaks with them: they touch no conversation."""
+"""Commands about the bot and its language; they do not touch the conversation."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from bot.words import (
 )
 
 MEANT = {"cancel": "stop", "delete": "forget"} | dict.fromkeys(("reset", "restart"), "new")
-"""Commands of other bots, with ours that mean the same."""
+"""Commands of other bots, with ours of the same meaning."""
 MOST_ZONE = 60
-"""Characters of the name of a zone that is looked for."""
+"""Max characters of a zone name that is looked up."""
 SECTIONS: Mapping[str, tuple[str, ...]] = {
     "talk": ("start", "help", "new", "stop", "undo", "forget"),
     "history": ("history", "compact", "resume", "fork"),
@@ -40,20 +40,20 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     "settings": ("language", "timezone", "listen"),
     "operators": ("allow", "block"),
 }
-"""The commands that people type, as `/help` groups them. Each has a sentence in the catalogues (`help`), those that take something
-their arguments, and many an explanation.
+"""The commands listed by `/help`, by section. Each has a sentence in the catalogues (`help`), and possibly
+arguments and an explanation.
 """
 OPERATORS = frozenset(SECTIONS["operators"])
-"""Commands of operators alone."""
+"""Commands for operators only."""
 CHANGED_BY_OPERATORS = frozenset({"effort", "listen", "model"})
-"""Commands that tell everybody something, and whose arguments are for operators."""
+"""Commands that anyone may read, but only operators may give arguments."""
 _LISTED = tuple(name for listed in SECTIONS.values() for name in listed)
 AUTO = "auto"
-"""The word after `/language` and `/timezone` for that of the person's app."""
+"""Argument of `/language` and `/timezone` that returns to the app's setting."""
 
 
 class Basics:
-    """The work of each; its answer for the person."""
+    """Runs the commands; each returns the answer for the person."""
 
     def __init__(
         self,
@@ -78,14 +78,16 @@ class Basics:
         return self._manifests[inbound.channel].command_prefix
 
     def hello(self, inbound: Inbound) -> str:
-        """Greet a person who has not spoken to the bot before."""
+        """Greet a person who has not written before."""
         takes_files = self._manifests[inbound.channel].files
         key = "commands.hello" if takes_files else "commands.hello_no_files"
         hello = say(key, name=self._name, prefix=self._prefix(inbound))
         return f"{hello}\n\n{say('start.tap')}" if examples(inbound, self._manifests) else hello
 
     async def introduce(self, inbound: Inbound) -> str:
-        """The first words in a chat that the bot was added to; operators hear what it lacks there."""
+        """Return the first message in a chat that the bot was added to; operators are told which rights it
+        lacks there.
+        """
         channel: object = self._channels.get(inbound.channel)
         if not isinstance(channel, Introduces):
             return ""
@@ -115,7 +117,7 @@ class Basics:
         return paragraph(introduction.words, say("strangers.group"))
 
     async def help(self, inbound: Inbound) -> str:
-        """`/help`: every command by section; one of them with what it takes."""
+        """`/help`: list all commands by section, or explain one."""
         prefix, operator = self._prefix(inbound), self._access.is_operator(inbound.person)
         if inbound.args:
             return self._explained(inbound, inbound.args.split()[0].lstrip("/!").casefold())
@@ -130,7 +132,7 @@ class Basics:
         return "\n\n".join([*parts, say("commands.help_end", prefix=prefix)])
 
     def _explained(self, inbound: Inbound, name: str) -> str:
-        """One command with what it takes."""
+        """Explain one command with its arguments."""
         prefix, operator = self._prefix(inbound), self._access.is_operator(inbound.person)
         if name not in _LISTED:
             return self.unknown(inbound, name)
@@ -142,7 +144,7 @@ class Basics:
         return "\n".join([shown, *([paragraph(*more)] if more else [])])
 
     def unknown(self, inbound: Inbound, name: str) -> str:
-        """Say that there is no such command, and which one may be meant."""
+        """Say that a command is unknown, and suggest a similar one."""
         prefix, shown = self._prefix(inbound), text.preview(name, 40)
         operator = self._access.is_operator(inbound.person)
         listed = [one for one in _LISTED if operator or one not in OPERATORS]
@@ -152,7 +154,7 @@ class Basics:
         return say("commands.unknown_near", name=shown, near=near, prefix=prefix)
 
     async def language(self, inbound: Inbound) -> str:
-        """Say which language is spoken with a person, or speak another one from now on."""
+        """Show or set the person's language."""
         asked, prefix = inbound.args, self._prefix(inbound)
         codes = ", ".join(CATALOGUES)
         if not asked:
@@ -166,7 +168,7 @@ class Basics:
             return paragraph(now, *_other_script(asked if code else inbound.language))
 
     async def timezone(self, inbound: Inbound) -> str:
-        """Say in which time zone a person is told times, or tell them in another one from now on."""
+        """Show or set the person's time zone."""
         asked, prefix, now = inbound.args, self._prefix(inbound), self._clock.now()
         if not asked:
             known = self._locales.locale(inbound.person).zone is not None
@@ -181,7 +183,7 @@ class Basics:
             known = self._locales.locale(inbound.person).zone is not None
             key = "now" if name is not None else "auto" if known else "unknown"
             told = say(f"timezone.{key}", zone=zone(), time=times.clock(now))
-            # Most people who name these have clocks that change.
+            # Most people who give these have daylight saving time.
             fixed = [say("timezone.fixed", zone=name, prefix=prefix)] if name in {"EST", "MST", "HST"} else []
             return paragraph(told, *fixed)
 
@@ -194,7 +196,7 @@ class Basics:
         return say("timezone.near", asked=shown, zones=", ".join(near))
 
     async def whoami(self, inbound: Inbound) -> str:
-        """`/whoami`: the id, name and role of a person."""
+        """`/whoami`: show the person's id, name and role."""
         operator = self._access.is_operator(inbound.person)
         key = "commands.whoami_operator" if operator else "commands.whoami_member"
         name = named(inbound.user_name or "").strip()
@@ -203,11 +205,11 @@ class Basics:
 
 
 def usage(name: str, prefix: str, *, operator: bool) -> str:
-    """A command with the arguments that this person may give it, as in `/resume [id]`."""
+    """Return a command with the arguments that this person may give, as in `/resume [id]`."""
     takes = f"arguments.{name}" in CATALOGUES[DEFAULT] and (operator or name not in CHANGED_BY_OPERATORS)
     return f"{prefix}{name} {say(f'arguments.{name}')}" if takes else f"{prefix}{name}"
 
 
 def _other_script(tag: str | None) -> list[str]:
-    """One sentence for a reader of Traditional Chinese who gets the simplified one; none for others."""
+    """Return a sentence for readers of Traditional Chinese, who get simplified characters; "" for others."""
     return [say("language.simplified")] if is_traditional(tag) and language() == "zh" else []

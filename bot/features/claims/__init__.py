@@ -1,7 +1,7 @@
-"""Claim check: compares what a reply says was done with what the tools of its turn did.
+"""Claim check: compares what a reply says was done with what the turn's tools did.
 
-`detection` finds claims in a text, with the words of one file a language; `performed_actions` is what was done; `checked` stands
-around the reply.
+`detection` finds claims in a text, with one file of phrases per language; `performed_actions` records what
+was done; `checked` wraps the reply.
 """
 
 from __future__ import annotations

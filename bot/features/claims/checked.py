@@ -1,4 +1,4 @@
-"""Holds back an answer that claims deeds which no tool of its turn did."""
+"""Holds back a reply that claims an action which no tool of its turn performed."""
 
 from __future__ import annotations
 
@@ -18,17 +18,16 @@ from bot.tools import context
 from bot.tools.registry import Registry
 
 SHORT = 800
-"""Characters that are read where everything else runs; that takes some milliseconds at the most, once the language is loaded."""
+"""Max characters checked on the event loop; that takes milliseconds once the language is loaded."""
 SHOWN = 120
-"""Characters of a sentence that are repeated in a note."""
+"""Max characters of a sentence quoted in a note."""
 
 
 class CheckedReply:
-    """`contracts.agent.Reply` that lets nothing out which says that something was done when no tool did it.
+    """Wraps `contracts.agent.Reply`: a reply with an unfounded claim is rejected once and then annotated.
 
-    The first time the model is told instead (`errors.ClaimUnfounded`), where it is a tool that sends and so can be told;
-    after that such a message goes out with a note. `person` gives the words that the turn answers, `recorded` the actions of the turn
-    before a crash cut it off.
+    The first time a sending tool gets the error `errors.ClaimUnfounded`; afterwards the message is sent with
+    a note. `person` returns the words that the turn answers, `recorded` the turn's actions before a restart.
     """
 
     def __init__(
@@ -59,7 +58,7 @@ class CheckedReply:
     async def send(
         self, words: str, step_id: str | None = None, files: Sequence[OutgoingFile] = ()
     ) -> list[Sent]:
-        """Deliver, as `contracts.agent.Reply.send`. Raises also `errors.ClaimUnfounded`."""
+        """See `contracts.agent.Reply.send`. Also raises `errors.ClaimUnfounded`."""
         person = self._person()
         if len(words) <= SHORT and detection.loaded(words, person) and not detection.claims(words, person):
             return await self._inner.send(words, step_id, files)
@@ -67,7 +66,7 @@ class CheckedReply:
         try:
             found = await asyncio.shield(looking)
         except asyncio.CancelledError:
-            # What has come this far goes out, as from any reply; nobody is there any more who could correct it.
+            # The turn was stopped; send what there is, since the model cannot correct it any more.
             await self._inner.send(self._marked(words, await looking), step_id, files)
             raise
         if found and self._done.calling and not self._corrected:
@@ -77,7 +76,7 @@ class CheckedReply:
         return await self._inner.send(self._marked(words, found), step_id, files)
 
     def _marked(self, words: str, found: Sequence[Claim]) -> str:
-        """A reply, with a note below it where something was `found`."""
+        """Return the reply, with a note if claims were `found`."""
         if not found:
             return words
         self._note(found, "marked")
@@ -95,7 +94,7 @@ class CheckedReply:
         )
 
     async def _unfounded(self, words: str) -> list[Claim]:
-        """The claims that nothing bears out."""
+        """Return the claims that no action supports."""
         left = await asyncio.to_thread(unfounded, words, self._person(), tuple(self._done.done))
         if left:
             known = any(one.tool == performed_actions.TASK for one in self._done.done)
@@ -106,7 +105,7 @@ class CheckedReply:
         return [claim for claim in left if not claim.earlier]
 
     def _before(self) -> list[PerformedAction] | None:
-        """Return the actions of turns that are in view; None if some of them can no longer be known."""
+        """Return the actions of earlier turns in view; None if some are unknown."""
         try:
             view: Sequence[Message] = context.current().view()
         except errors.ToolError:
@@ -117,14 +116,16 @@ class CheckedReply:
 def unfounded(words: str, person: str, done: Sequence[PerformedAction]) -> list[Claim]:
     """Return the claims of a reply to `person` that no action in `done` supports."""
     left = _without(detection.claims(words, person), done, admits=detection.admits(words))
-    # What does not say who did it may be what a tool has found.
+    # A claim without a subject may report what a tool found.
     return [claim for claim in left if claim.own] if any(one.worked for one in done) else left
 
 
 def _without(
     claims: Iterable[Claim], done: Iterable[PerformedAction], *, admits: bool, inside: bool = True
 ) -> list[Claim]:
-    """The claims that none of this bears out. What failed bears out that it was tried, and more in a reply that says so."""
+    """Return the claims without those that actions support. A failed action supports that it was tried, and
+    more if the reply admits a failure.
+    """
     borne: set[str] = set()
     for one in done:
         if one.worked or admits:
@@ -135,5 +136,5 @@ def _without(
 
 
 def _forgotten(view: Sequence[Message]) -> bool:
-    """True if older turns are there as a summary only, or as what an archive told of them."""
+    """Return True if older turns are in view only as a summary or as loaded archive lines."""
     return any(map(memory.stands_for, view))

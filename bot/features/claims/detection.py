@@ -1,6 +1,6 @@
-"""Finds the effects that a text claims its speaker had just now. In doubt it finds none: words of others, drafts, code,
-the past, conditions, plans, denials and questions claim nothing. The phrases of each language stand in a file beside this
-module.
+"""Finds the actions that a text claims its speaker just performed. In doubt it finds none: quotes, drafts,
+code, the past, conditions, plans, denials and questions claim nothing. The phrases of each language are
+in a file beside this module.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from typing import Any, Literal
 import regex
 
 Kind = Literal["sent", "mailed", "saved", "deleted", "ran", "scheduled", "acted"]
-"""The kind of a claim. `sent` may mean this very chat, `mailed` means somewhere else; `acted` is anything else that has an
-effect on the world (installed, booked, paid …).
+"""Kinds of claims. `sent` may mean this chat, `mailed` means another recipient; `acted` is any other effect
+(installed, booked, paid …).
 """
 Pattern = regex.Pattern[str]
 COMMAND = "⌘"
-"""Stands for code inside of a line that is not the name of a file."""
+"""Replaces inline code that is not a file name."""
 NAME = r"(?:[\w./~-]*\w\.(?:cfg|conf|cpp|css|csv|docx?|env|go|html?|ini|ics|java|jsx?|json|jsonl|lock|log|md|pdf|php|png|jpe?g|pptx?|py|rb|rs|sh|sql|svg|toml|tsx?|txt|xlsx?|xml|ya?ml|zip)\b)"
-"""The name of a file."""
+"""A file name."""
 _WORD = re.compile(r"<(\w+)>")
 _LOADED: dict[str, Language] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimPattern:
-    """One way to claim something. `own`: it says by itself that the speaker did it; what does not could be news of
-    somebody else's doing.
+    """One form of claim. `own`: the phrase itself says that the speaker did it; otherwise it may report
+    somebody else's action.
     """
 
     kind: Kind
@@ -40,41 +40,42 @@ class ClaimPattern:
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """`before` is looked for in a sentence up to the end of a claim, `around` in the claim's own clause: what follows is no
-    claim then. `earlier` says that it was done before this turn, `admits` that something did not work.
+    """The phrases of one language. `before` is searched from the sentence's start to the claim's end,
+    `around` in the claim's clause; a match there means no claim. `earlier` marks earlier actions,
+    `admits` marks failures.
     """
 
     name: str
     deed: re.Pattern[str]
-    """Some word of each saying, in small letters."""
+    """Words of which each claim contains at least one, in lower case."""
     sayings: tuple[ClaimPattern, ...]
     before: Pattern
     around: Pattern
     earlier: Pattern
     admits: Pattern
     draft: Pattern
-    """Leads into a text that is somebody else's, or meant for somebody else."""
+    """Introduces a text by or for somebody else."""
     composing: Pattern
     """Asks for such a text."""
     requests: Pattern
-    """Asks for something to be done, though it may look like a question."""
+    """Requests phrased as questions."""
     reviewing: Pattern
-    """Asks whether something was done."""
+    """Questions whether something was done."""
     orders: dict[Kind, Pattern]
-    """Asks for what a claim of this kind would be the answer to."""
+    """Asks for what a claim of this kind would answer."""
     done: dict[Kind, Pattern]
-    """Says that somebody has done such a thing."""
+    """Says that somebody did such a thing."""
     note: str
-    """The note below a reply; `{claim}` is the sentence in question."""
+    """The note below a reply; `{claim}` is the sentence."""
 
     def names_deed(self, words: str) -> bool:
-        """True if there is some word of a saying: what has none is not read further."""
+        """Return True if a claim word occurs; other text is not examined further."""
         return self.deed.search(words.lower()) is not None
 
 
 def _language(name: str) -> Language:
-    """The language of a file; compiling its phrases takes a tenth of a second. Its patterns match in any case; `<WORD>` in them
-    is one of its [words], NAME or COMMAND.
+    """Load a language file; compiling takes a tenth of a second. Patterns ignore case; `<WORD>` in them
+    stands for an entry of [words], NAME or COMMAND.
     """
     if name not in _LOADED:
         raw = tomllib.loads(Path(__file__).with_name(f"{name}.toml").read_text(encoding="utf-8"))
@@ -90,14 +91,14 @@ def _language(name: str) -> Language:
             ClaimPattern(one["kind"], _compiled(one["pattern"], words), one.get("own", True))
             for one in raw["sayings"]
         )
-        # Every reply is searched for it: small letters cost a quarter of either case.
+        # Every reply is searched: lower case only is four times faster.
         deed = re.compile(_filled(raw["deed"], words))
         _LOADED[name] = Language(name=raw["name"], note=raw["note"], sayings=sayings, deed=deed, **rest)
     return _LOADED[name]
 
 
 def _compiled(value: Any, words: dict[str, str]) -> Any:
-    """A pattern, or a table of patterns by their names."""
+    """Compile a pattern, or a table of patterns by name."""
     if isinstance(value, dict):
         return {key: _compiled(pattern, words) for key, pattern in value.items()}
     return regex.compile(_filled(value, words), regex.IGNORECASE)
@@ -108,9 +109,9 @@ def _filled(pattern: str, words: dict[str, str]) -> str:
 
 
 HEAD, TAIL = 4_000, 2_000
-"""Characters of the beginning and of the end of a text that are read: what lies between is no report."""
+"""Max characters checked at the beginning and at the end of a text; a report is never in between."""
 SENTENCE = 400
-"""Characters of a sentence that are read."""
+"""Max characters checked of a sentence."""
 _FENCED = regex.compile(
     r"^[ \t]*(```+|~~~+)[^\n]*\n.*?(?:^[ \t]*\1[ \t]*$|\Z)", regex.MULTILINE | regex.DOTALL
 )
@@ -125,7 +126,7 @@ _ITEM = regex.compile(r"^\s*(?:[-+*•]|\d{1,3}[.)]|#{1,6})\s+")
 _SENTENCES = regex.compile(r"(?<=[.!?…])\s+|(?<=[。！？；;])|\n+")
 _CLAUSES = regex.compile(r"[,，、;；:：–—]| but | however | aber | jedoch ")
 LATIN = ("english", "german")
-"""The languages of a text without any sign of another one."""
+"""Languages assumed for a text without signs of another."""
 _UNMARKED = str.maketrans({"*": None, "_": None, "~": None, "`": " "})
 _KANA = regex.compile(r"[\p{Hiragana}\p{Katakana}]")
 _HAN = regex.compile(r"\p{Han}")
@@ -138,7 +139,7 @@ _PERSONS = regex.compile(
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """`earlier`: it is said to have been done before, perhaps in an older turn. `own` as in `ClaimPattern`."""
+    """A claim found. `earlier`: it was done before, perhaps in an earlier turn. `own`: see `ClaimPattern`."""
 
     kind: Kind
     sentence: str
@@ -148,7 +149,7 @@ class Claim:
 
 
 def claims(words: str, person: str = "") -> list[Claim]:
-    """Return the claims in a reply to the words of a `person`, each kind once."""
+    """Return the claims in a reply to a `person`'s words, one per kind."""
     found: dict[Kind, Claim] = {}
     words, person = _ends(words), _ends(person)
     if not _names_deed(words):
@@ -161,8 +162,8 @@ def claims(words: str, person: str = "") -> list[Claim]:
 
 
 def _names_deed(words: str) -> bool:
-    """False if no sentence can claim anything. One look at all of a text: most have no such word, and a look at each sentence costs
-    several times as much.
+    """Return False if no sentence can claim anything: one search of the whole text is much cheaper than one
+    per sentence.
     """
     if _names(words) != LATIN:
         return True
@@ -171,12 +172,12 @@ def _names_deed(words: str) -> bool:
 
 
 def admits(words: str) -> bool:
-    """True if a reply says that something went wrong."""
+    """Return True if a reply says that something went wrong."""
     return any(language.admits.search(words) for language in languages(words))
 
 
 def loaded(*texts: str) -> bool:
-    """True if the languages of all texts are loaded; else a look at them takes a tenth of a second longer."""
+    """Return True if the languages of these texts are loaded, so that checking is fast."""
     return all(name in _LOADED for words in texts for name in _names(_ends(words)))
 
 
@@ -185,7 +186,7 @@ def _ends(words: str) -> str:
 
 
 def languages(words: str) -> tuple[Language, ...]:
-    """Return the languages that a text may be in, each loaded when it is first met."""
+    """Return the candidate languages of a text, loading each on first use."""
     return tuple(map(_language, _names(words)))
 
 
@@ -198,7 +199,7 @@ def _names(words: str) -> tuple[str, ...]:
 
 
 def sentences(words: str) -> Iterator[tuple[str, str]]:
-    """Each sentence of a text's own words, as it is read and as it stands there."""
+    """Yield each sentence of a text's own words, normalised and as written."""
     plain = _FENCED.sub("\n", words)
     for line in plain.split("\n"):
         if line.lstrip().startswith((">", "|", "    ")):
@@ -212,7 +213,7 @@ def sentences(words: str) -> Iterator[tuple[str, str]]:
 
 
 def _named(code: regex.Match[str]) -> str:
-    """Code in a line: the name of a file stays, all else is a command."""
+    """Replace inline code by `COMMAND` unless it is a file name."""
     return str(code[2]) if _FILE.fullmatch(code[2].strip()) else COMMAND
 
 
@@ -232,7 +233,7 @@ def _claimed(sentence: str, shown: str, language: Language, person: str) -> Iter
 
 
 def _clause(sentence: str, start: int, end: int) -> str:
-    """The words around a place, as far as its clause reaches."""
+    """Return the clause around a position."""
     borders = [0, *(mark.end() for mark in _CLAUSES.finditer(sentence)), len(sentence)]
     first = max(border for border in borders if border <= start)
     last = min((border for border in borders if border >= end), default=len(sentence))
@@ -240,7 +241,7 @@ def _clause(sentence: str, start: int, end: int) -> str:
 
 
 def _asked_otherwise(saying: ClaimPattern, person: str) -> bool:
-    """True if it answers something else than a wish for this: a question, a text to be written, or a report."""
+    """Return True if the person asked for something else: a question, a draft, or a report."""
     if not saying.own:
         if not _order(saying.kind, person):
             return True

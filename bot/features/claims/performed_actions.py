@@ -37,7 +37,7 @@ _LOOKS = frozenset(
         "whoami",
     ]
 )
-"""Verbs of tools of others that change nothing."""
+"""Verbs in names of third-party tools that change nothing."""
 _EVERYTHING: frozenset[Kind] = frozenset({"sent", "mailed", "saved", "deleted", "ran", "scheduled", "acted"})
 _BY_EFFECT: dict[Effect, frozenset[Kind]] = {
     "write": frozenset({"saved", "deleted"}),
@@ -48,7 +48,7 @@ _BY_EFFECT: dict[Effect, frozenset[Kind]] = {
 
 @dataclass(frozen=True, slots=True)
 class PerformedAction:
-    """A call that was really made. `worked`: its tool did not say otherwise."""
+    """A tool call that was made. `worked`: the tool reported no failure."""
 
     tool: str
     effects: frozenset[Effect]
@@ -56,7 +56,9 @@ class PerformedAction:
     looks: bool = False
 
     def bears_out(self, *, inside: bool = True) -> frozenset[Kind]:
-        """Return the kinds of claims that it supports: all kinds for a subagent whose calls are not known (`inside` is false)."""
+        """Return the kinds of claims that it supports: all for a subagent whose calls are unknown (`inside`
+        is false).
+        """
         if self.looks:
             return frozenset()
         if self.tool == ChatSend.name:
@@ -72,7 +74,7 @@ class PerformedAction:
 
 @dataclass(slots=True)
 class PerformedActions:
-    """`calling`: a tool is running now."""
+    """The actions of a turn. `calling`: a tool is running."""
 
     done: list[PerformedAction] = field(default_factory=list)
     calling: int = 0
@@ -82,7 +84,7 @@ _current: ContextVar[PerformedActions | None] = ContextVar("performed_actions", 
 
 
 def record_here() -> PerformedActions:
-    """Collect the actions of the running task, which is that of a turn."""
+    """Start recording for the current task, which is a turn's."""
     actions = PerformedActions()
     _current.set(actions)
     return actions
@@ -90,7 +92,7 @@ def record_here() -> PerformedActions:
 
 @dataclass(frozen=True, slots=True)
 class ActionRecorder:
-    """`tools.dispatch.CallWrapper` that notes what was run. What stands around it decides whether anything is."""
+    """A `tools.dispatch.CallWrapper` that records calls that were run."""
 
     around: CallWrapper
     registry: Registry
@@ -113,14 +115,14 @@ class ActionRecorder:
 
 
 def action_of(call: ToolCall, registry: Registry, *, failed: bool) -> PerformedAction:
-    """A call that was made, as a `PerformedAction`."""
+    """Return a call as a `PerformedAction`."""
     tool = registry.get(call.name)
     effects = tool.effects if tool is not None else frozenset[Effect]()
     return PerformedAction(call.name, effects, not failed, _looks(call, effects))
 
 
 def _looks(call: ToolCall, effects: frozenset[Effect]) -> bool:
-    """True if a call can only have read something."""
+    """Return True if a call can only have read something."""
     name = call.name
     if name.startswith(MCP):
         words = regex.findall(r"[A-Z]?[a-z]+", name.split("__", 2)[-1])
@@ -131,7 +133,7 @@ def _looks(call: ToolCall, effects: frozenset[Effect]) -> bool:
 
 
 def performed_in(messages: Iterable[Message], registry: Registry) -> list[PerformedAction]:
-    """Return the actions that the calls in these messages performed, judged by their results."""
+    """Return the actions of the calls in these messages, judged by their results."""
     calls: dict[str, ToolCall] = {}
     found: list[PerformedAction] = []
     for message in messages:

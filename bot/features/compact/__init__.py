@@ -1,4 +1,4 @@
-"""`/compact`: a summary takes the place of the older part of a conversation."""
+"""`/compact`: replaces the older part of a conversation by a summary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The model of one chat and its effort: what operators choose are facts, which each turn reads."""
+"""Model and effort of a chat, chosen by operators and stored as facts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DEFAULT_MODEL = "default"
 
 
 class Models:
-    """`/model` and `/effort`: tell everybody, and let operators choose."""
+    """`/model` and `/effort`: show the choice to everybody; operators may change it."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._run = runtime
@@ -76,7 +76,7 @@ class Models:
 
 
 def described(models: ModelDeps) -> ModelInfo:
-    """The model that answers in a chat, as people are told of it."""
+    """Return the chat's answering model for people."""
     name = models.name
     return ModelInfo(
         name,

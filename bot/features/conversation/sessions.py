@@ -1,6 +1,6 @@
-"""Going back to an earlier conversation of a chat, and going on from a point in the past of the present one.
+"""Resuming an earlier conversation of a chat, and forking the current one at a past turn.
 
-Nothing that was said is lost by either: the conversation that is left stays in the log and can be gone back to.
+Nothing is lost: the conversation that is left stays in the log and can be resumed.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from bot.words import paragraph, say
 
 LISTED = 10
 SHORTEST = 4
-"""Letters of the shortest id; more where two conversations end alike."""
+"""Min letters of a short id; more if two ids end alike."""
 ULID = 26
 MOST_BACK = 6
-"""Digits of the number of turns; what is longer is an id."""
+"""Max digits of a number of turns; longer input is an id."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The view of a conversation: its turns, the message that stands for older ones, and the masks."""
+    """The view of a conversation: its turns, the head that stands for older ones, and the masks."""
 
     turns: tuple[str, ...] = ()
     head: Message | None = None
@@ -40,13 +40,13 @@ class View:
 
     @classmethod
     def of(cls, context: AgentContextStore) -> View:
-        """The view of a context."""
+        """Return the view of a context."""
         return cls(tuple(turn.id for turn in context.turns), context.head, dict(context.masked))
 
 
 @dataclass(slots=True)
 class Session:
-    """One conversation. `points` are the turns that ended in it, each with the view behind it; `last` is epoch seconds."""
+    """A conversation. `points` are its ended turns, each with the view after it; `last` is epoch seconds."""
 
     id: str
     view: View = field(default_factory=View)
@@ -62,7 +62,7 @@ class Sessions:
         self.current = Session("")
 
     def apply(self, event: Event, chat: Chat) -> None:
-        """Take in an event, with the chat as it is after it."""
+        """Fold an event, given the chat after it."""
         context, before = chat.context, self.current
         match data := event.data:
             case _ if not before.id:
@@ -91,11 +91,11 @@ class Sessions:
 
     @property
     def listed(self) -> list[Session]:
-        """Those in which something was said, the newest first."""
+        """Return the conversations with messages, newest first."""
         return sorted((one for one in self.all.values() if one.points), key=lambda one: -one.last)
 
     def short(self, name: str) -> str:
-        """The shortest end of an id that no other one ends with."""
+        """Return the shortest unique ending of an id."""
         return short(name, self.all)
 
 
@@ -107,7 +107,7 @@ class SessionCommands:
         self._turns = TurnLookup(runtime.chats, runtime.event_log)
 
     async def resume(self, inbound: Inbound) -> Done:
-        """Go on with an earlier conversation, or show which there are."""
+        """Resume an earlier conversation, or list them."""
         sessions = Sessions()
         past = await self._run.chats.whole(inbound.chat_key, sessions.apply)
         asked = next(iter(inbound.args.split()), "")
@@ -129,7 +129,7 @@ class SessionCommands:
         return Done(words, (await self._moved(inbound, past, sessions, found[0].id, found[0].view),))
 
     async def fork(self, inbound: Inbound) -> Done:
-        """Go on from a turn of the past in a new conversation."""
+        """Fork the current conversation at a past turn."""
         asked = next(iter(inbound.args.split()), "")
         prefix = self._run.manifests[inbound.channel].command_prefix
         sessions = Sessions()
@@ -159,7 +159,7 @@ class SessionCommands:
     async def _moved(
         self, inbound: Inbound, past: Chat, sessions: Sessions, name: str, view: View, *, forked_at: str = ""
     ) -> Fact:
-        """The fact that a conversation goes on with this view; the chat has the turns at hand that it brings back."""
+        """Return the fact that switches to this view, after providing the chat with the turns that come back."""
         left = sessions.current.id
         what = "a fork of the session begins" if forked_at else "an earlier session goes on"
         self._run.log.write("session", what, chat_key=inbound.chat_key, session=name, left=left)
@@ -200,7 +200,7 @@ class SessionCommands:
 
 
 def short(name: str, known: Collection[str]) -> str:
-    """The shortest end of an id that no other one ends with."""
+    """Return the shortest unique ending of an id."""
     others = [one for one in known if one != name]
     for length in range(SHORTEST, ULID):
         if not any(one.endswith(name[-length:]) for one in others):

@@ -1,4 +1,4 @@
-"""The words of commands about a conversation."""
+"""Wording of the conversation commands."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from bot.words import paragraph, say, times
 
 
 def answering(info: ModelInfo) -> str:
-    """Names the model that answers in a chat, for a person."""
+    """Name the answering model of a chat."""
     key = "commands.model_chosen" if info.chosen else "commands.model_default"
     window, price = info.window, info.price
     reads = say("commands.model_window", window=window) if window else say("commands.model_window_unknown")
@@ -19,7 +19,7 @@ def answering(info: ModelInfo) -> str:
 
 
 def working(info: ModelInfo) -> str:
-    """Names the effort of answers in a chat, for a person."""
+    """Name the effort of a chat."""
     if info.effort is None:
         return say("commands.effort_none", model=info.model)
     return say(
@@ -28,7 +28,7 @@ def working(info: ModelInfo) -> str:
 
 
 def stats_text(stats: ChatStats, *, details: bool) -> str:
-    """The state of a conversation, for a person; `details` are for operators."""
+    """Return a conversation's usage for a person; `details` are for operators."""
     cost = text.dollars(stats.cost_usd)
     if stats.unpriced and not stats.cost_usd:
         cost = say("stats.price_unknown")
@@ -48,12 +48,12 @@ def stats_text(stats: ChatStats, *, details: bool) -> str:
 
 
 def way_back(change: SessionChange, prefix: str) -> list[str]:
-    """Says how to go back to the conversation that was left."""
+    """Say how to return to the conversation that was left."""
     return [say("sessions.return", id=change.left_id, prefix=prefix)] if change.left_id else []
 
 
 def session_line(one: SessionInfo, now: float) -> str:
-    """A conversation in the list of them, for a person."""
+    """Return one line of the list of conversations."""
     return say(
         "sessions.line",
         id=one.id,

@@ -1,4 +1,4 @@
-"""Conversations: direct chats in which each message outside of threads opens one."""
+"""Conversations: in some direct chats each message outside a thread starts a conversation."""
 
 from bot.core.feature import Feature, Hooks, Runtime
 from bot.features.conversations.earlier import LogConversations

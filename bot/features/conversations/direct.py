@@ -1,4 +1,6 @@
-"""Direct chats in which each message outside of threads opens a conversation: quick messages in a row are one conversation."""
+"""Assigns direct messages to conversations: each message outside a thread starts one, but quick successive
+messages share it.
+"""
 
 from __future__ import annotations
 
@@ -10,31 +12,31 @@ from bot.contracts.inbound import Inbound
 from bot.core.message_versions import plain
 
 QUICK = 10_000
-"""Max milliseconds between two messages of one conversation: people who have stopped to think open another one."""
+"""Max milliseconds between two messages of one conversation."""
 MOST_CHATS = 1_000
 OF_CONVERSATION = frozenset(
     {"compact", "effort", "forget", "fork", "history", "model", "new", "resume", "stats", "undo"}
 )
-"""Commands about one conversation of a chat."""
+"""Commands that concern one conversation of a chat."""
 
 
 class DirectConversations(ABC):
-    """Gives an inbound the conversation that it belongs to."""
+    """Finds the conversation of an inbound."""
 
     def __init__(self) -> None:
         self._newest: OrderedDict[ChatKey, Inbound] = OrderedDict()
 
     @abstractmethod
     def _unanswered(self, before: Inbound) -> bool:
-        """True while a message waits for an answer, of which nobody has seen anything."""
+        """Return True while a message is unanswered and nobody has seen part of an answer."""
 
     @abstractmethod
     async def _change(self, change: Inbound) -> Inbound:
-        """A change of a message, in the conversation of that."""
+        """Return an edit or deletion in the conversation of its message."""
 
     async def placed(self, inbound: Inbound) -> Inbound:
-        """A message that follows an unanswered one quickly goes on with that; a change is where its message is. Raises
-        `errors.StorageError`.
+        """Return the inbound in its conversation: that of a quickly preceding unanswered message, or of the
+        message it changes. Raises `errors.StorageError`.
         """
         if not inbound.opens:
             return inbound

@@ -1,4 +1,4 @@
-"""Direct conversations on the log: where a message belongs, and the exchange that a new one begins with."""
+"""Finds in the log which direct conversation a message belongs to, and which exchange a new one starts with."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from bot.features.conversations.direct import OF_CONVERSATION, DirectConversatio
 from bot.tools.permissions import taint
 
 RECENT_SECONDS = 3_600.0
-"""Max age of the last exchange that a new conversation of a direct chat begins with."""
+"""Max age in seconds of the exchange that a new direct conversation starts with."""
 LONGEST = 4_000
-"""Max characters of one message of it."""
+"""Max characters of each of its messages."""
 
 
 class LogConversations(DirectConversations):
@@ -33,7 +33,7 @@ class LogConversations(DirectConversations):
         self._run = runtime
 
     async def found(self, inbound: Inbound) -> Sequence[Inbound]:
-        """An inbound in the conversation that it belongs to. A command about one is about the one in which something was said last."""
+        """Return an inbound in its conversation. A command about a conversation refers to the latest one."""
         chat = inbound.chat_key
         if inbound.is_stop and (inbound.opens or chat.thread is None):
             return self._stops(inbound)
@@ -44,7 +44,9 @@ class LogConversations(DirectConversations):
         return (await self.placed(inbound),)
 
     def _stops(self, stop: Inbound) -> Sequence[Inbound]:
-        """A stop outside of threads, for each conversation below in which something of its person goes on, of a direct chat for all."""
+        """Return a stop outside threads as stops for each conversation in which something of the person
+        runs; in a direct chat for all.
+        """
         busy = [
             chat.key
             for chat in self._run.chats
@@ -85,7 +87,7 @@ class LogConversations(DirectConversations):
         return change
 
     async def before(self, chat: Chat, inbound: Inbound) -> Sequence[Quoted]:
-        """The newest turn of the last hour in the same direct chat; none where the newest conversation was begun anew since."""
+        """Return the latest turn of the last hour in the same direct chat; none after `/new`."""
         if not inbound.opens or chat.context.head is not None or len(chat.context):
             return ()
         since = self._run.clock.now() - RECENT_SECONDS
@@ -122,7 +124,7 @@ class LogConversations(DirectConversations):
 
 
 def _said(message: Message) -> list[str]:
-    """The words of a message of the model for people."""
+    """Return the text of a model message for people."""
     if message["role"] != "assistant":
         return []
     calls = blocks.tool_calls(message["content"])

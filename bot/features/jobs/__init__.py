@@ -1,9 +1,9 @@
-"""Jobs: what a person has planned becomes a message of theirs once it is due."""
+"""Jobs: what a person scheduled becomes a message of theirs when it is due."""
 
 from bot.contracts.channel import HomeSection
 from bot.contracts.inbound import Inbound
 from bot.core.feature import Command, Done, Feature, Hooks, Runtime
-from bot.features.jobs.book import FactBook
+from bot.features.jobs.book import JobBook
 from bot.features.jobs.due import JOB_SECONDS, DueJobs
 from bot.features.jobs.job import JobLimits
 from bot.features.jobs.service import JobService
@@ -11,13 +11,13 @@ from bot.periodic_jobs import PeriodicJob
 from bot.words import say
 
 MOST_SHOWN = 10
-"""Limit of the jobs that a person's page shows."""
+"""Max jobs on a person's home page."""
 
 
 def _build(runtime: Runtime) -> Hooks:
     planned = runtime.configuration.schedule
     limits = JobLimits(planned.max_per_chat, 60.0 * planned.min_minutes, 60.0 * planned.grace_minutes)
-    book = FactBook(runtime.chats)
+    book = JobBook(runtime.chats)
     due = DueJobs(runtime, book, limits)
     service = JobService(
         book,

@@ -1,4 +1,4 @@
-"""The jobs as facts of the log."""
+"""Stores jobs as facts of the log."""
 
 from __future__ import annotations
 
@@ -13,25 +13,19 @@ from bot.core.events import FactSet
 from bot.features.jobs.job import ScheduledJob
 
 JOB = "job"
-"""The kind of fact."""
+"""Kind of the facts."""
 
 
-class FactBook:
-    """`service.JobBook`. A change is true as soon as it is appended: nothing has to be locked or read before."""
+class JobBook:
+    """The jobs. A change takes effect with its append, without locks or reads."""
 
     def __init__(self, chats: Chats) -> None:
-        self.lock = contextlib.nullcontext()
         self._chats = chats
         self._read: dict[str, tuple[Json | None, ScheduledJob | None]] = {}
         self._draft: tuple[ChatKey, list[Fact]] | None = None
 
-    async def load(self) -> None:
-        """Nothing: facts are in memory."""
-
-    read = load
-
     def all(self) -> list[ScheduledJob]:
-        """The jobs that can be read, in the order in which they were made."""
+        """Return the readable jobs in order of creation."""
         found = [job for name in self._chats.facts.all(JOB) if (job := self.get(name)) is not None]
         return sorted(found, key=lambda job: job.made_by)
 
@@ -45,7 +39,7 @@ class FactBook:
 
     @contextlib.contextmanager
     def drafting(self, chat: ChatKey) -> Iterator[list[Fact]]:
-        """Give what is changed in the block, which waits for nothing, to the end of a command in this chat."""
+        """Collect the changes made in the block for the end of a command in this chat. The block must not await."""
         self._draft = (chat, [])
         try:
             yield self._draft[1]
@@ -53,7 +47,7 @@ class FactBook:
             self._draft = None
 
     def fact(self, job: ScheduledJob, *, over: bool = False) -> Fact:
-        """A job as it is from now on, which goes with the turn that made it; one that is `over` is gone."""
+        """Return the fact that stores a job, appended with the turn that changed it; an `over` job is deleted."""
         spec = None if over else job.model_dump(by_alias=True, mode="json")
         return Fact(job.chat_key, FactSet(JOB, job.id, spec), job.made_by)
 
@@ -74,7 +68,7 @@ class FactBook:
 
 
 def _job(spec: Json) -> ScheduledJob | None:
-    """A job as it was written down; None where this version cannot read it."""
+    """Parse a stored job; None if this version cannot."""
     try:
         job = ScheduledJob.model_validate(spec)
         job.plan.following(0.0)  # a zone or an expression that is none is found here

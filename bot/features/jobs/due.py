@@ -1,6 +1,7 @@
-"""Due jobs: each time of a job becomes one message of the person who made it, whatever happens to process and clock.
+"""Due jobs: each due time becomes one message of the job's person, whatever happens to process and clock.
 
-The message and the next time of its job are one transaction, and the message has a key of job and time: it is taken in once.
+The message and the job's next time are one transaction, and the message's key consists of job and time, so it
+is accepted once.
 """
 
 from __future__ import annotations
@@ -13,19 +14,19 @@ from bot.core.chat import Turn
 from bot.core.chats import Fact
 from bot.core.events import Received, TurnEndState
 from bot.core.feature import Done, Runtime
-from bot.features.jobs.book import FactBook
+from bot.features.jobs.book import JobBook
 from bot.features.jobs.job import FAILURES, JobLimits, ScheduledJob, merged
 from bot.features.jobs.rights import RightToRun, note
 from bot.words import speaking
 
 JOB_SECONDS = 1.0
-"""Interval between two looks at what is due."""
+"""Interval in seconds of the check for due jobs."""
 
 
 class DueJobs:
-    """Looks at what is due, and appends it to its chat."""
+    """Appends due jobs to their chats."""
 
-    def __init__(self, runtime: Runtime, book: FactBook, limits: JobLimits) -> None:
+    def __init__(self, runtime: Runtime, book: JobBook, limits: JobLimits) -> None:
         self._run = runtime
         self._book = book
         self._limits = limits
@@ -33,7 +34,7 @@ class DueJobs:
         self._seen = math.inf
 
     async def look(self) -> None:
-        """See to all that is due."""
+        """Handle everything that is due."""
         now = self._run.clock.now()
         set_back, self._seen = now < self._seen, now
         for name in [one.id for one in self._book.all()]:
@@ -53,7 +54,7 @@ class DueJobs:
             await self._fire(job, job.next, now)
 
     def _runs(self, job: ScheduledJob) -> bool:
-        """True while a message of a job waits for its turn, or has it."""
+        """Return True while the job's last message waits or runs."""
         chat = self._run.chats.loaded(job.chat_key)
         if chat is None:
             return False
@@ -90,7 +91,7 @@ class DueJobs:
         note(self._run.log, job, what, due, level=level, missed=missed, user_id=job.user_id)
 
     def turn_ends(self, turn: Turn, state: TurnEndState) -> Done:
-        """Count the failures of a job in a row, and say below its answer which times it stands for."""
+        """Count a job's consecutive failures, and note below its answer which missed times it covers."""
         due = turn.first.due
         job = self._book.get(due.job) if due is not None else None
         if due is None or job is None:

@@ -1,4 +1,4 @@
-"""A job: what a person has planned for later, and when."""
+"""A job: what a person scheduled, and when."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from bot.core.plans import MOST_MISSED, Plan
 from bot.words import paragraph, say, times
 
 ASK_SECONDS = 15.0
-"""Timeout for a platform to say something of a person."""
+"""Timeout for a platform to answer about a person."""
 FAILURES = 3
-"""Limit of failed turns in a row: then a job is paused."""
+"""Failed turns in a row after which a job is paused."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobLimits:
-    """`most` jobs in one chat; `least` seconds between two times of one; `grace` seconds that one may run late."""
+    """`most` jobs of one chat; `least` seconds between two times; `grace` seconds that a job may run late."""
 
     most: int = 20
     least: float = 300.0
@@ -29,10 +29,9 @@ class JobLimits:
 
 
 class ScheduledJob(Frozen):
-    """One job. Times are epoch seconds.
+    """A job. Times are epoch seconds.
 
-    `next` is the time that is waited for; None: the turn of its last one is not over. `paused` says whether it is, for its failures or
-    by a person.
+    `next` is the next due time; None while its last turn runs. `paused` is set by failures or a person.
     """
 
     v: int = 1
@@ -49,14 +48,14 @@ class ScheduledJob(Frozen):
     words_of: tuple[str, ...] | None = None
     taint: Taint = Taint.NONE
     made_by: str
-    """The requestId of the turn that made it."""
+    """The request id of the turn that created it."""
     next: float | None
     failures: int = 0
     paused: Literal["", "failed", "person"] = ""
 
     @property
     def origin(self) -> Provenance:
-        """The people whose words were in view when it was made."""
+        """The people whose words were in view when it was created."""
         return Provenance(frozenset(self.words_of), self.taint) if self.words_of is not None else ANYBODYS
 
     @property
@@ -68,17 +67,17 @@ class ScheduledJob(Frozen):
         return text.preview(self.prompt, 60)
 
     def key(self, due: float) -> str:
-        """The key of the inbound of one due time: the log takes in none twice."""
-        # What counts elapsed time begins anew where a clock was set back, and then comes to the same times again.
+        """Return the key of a due time's inbound, which the log accepts once."""
+        # After the clock was set back, an interval restarts and reaches the same times again.
         since = f"{self.plan.begin:.3f}+" if self.plan.kind == "every" else ""
         return f"job:{self.id}:{since}{due:.3f}"
 
     def of(self, inbound: Inbound) -> bool:
-        """True where it belongs to the place of a message, or to a thread there."""
+        """Return True if it belongs to a message's place or to a thread there."""
         return inbound.chat_key.contains(self.chat_key)
 
     def inbound(self, due: float, missed: int, now: float) -> Inbound:
-        """The message of one due time, with `missed` times before it for which there is none."""
+        """Return the message of a due time, which also covers `missed` earlier times."""
         return Inbound(
             channel=self.channel,
             chat_id=self.chat_id,
@@ -102,8 +101,8 @@ class ScheduledJob(Frozen):
         )
 
     def replanned(self, now: float) -> ScheduledJob:
-        """As it is planned once the clock was set back, so that it does not wait for that long. A time of a wall clock that comes
-        again is known by its key; elapsed time is counted from now on.
+        """Return the job replanned after the clock was set back. Wall-clock times that repeat are recognised
+        by key; intervals restart now.
         """
         plan = self.plan
         following = plan.following(now) if plan.kind == "cron" else None
@@ -117,7 +116,7 @@ class ScheduledJob(Frozen):
         return self
 
     def skipped(self, due: float, missed: int, grace: float, *, unsure: bool) -> str:
-        """The words on a time for which it is too late, as are `missed` before it."""
+        """Return the sentence about a time that is too late, and `missed` earlier ones."""
         key = "jobs.skipped_membership" if unsure else "jobs.skipped"
         words = [say(key, id=self.id, title=self.title, time=times.date(due), minutes=grace / 60)]
         if missed:
@@ -127,12 +126,12 @@ class ScheduledJob(Frozen):
         return paragraph(*words)
 
     def gave_up(self) -> str:
-        """The words on a job that is paused for its failures."""
+        """Return the sentence about a job paused for its failures."""
         return say("jobs.gave_up", id=self.id, title=self.title)
 
 
 def merged(due: Due) -> str:
-    """The sentence about times of a job that have no turn but this one; "" where there are none."""
+    """Return the sentence about times covered by this turn; "" if there are none."""
     if not due.missed:
         return ""
     return say("jobs.merged_most" if due.missed >= MOST_MISSED - 1 else "jobs.merged", count=due.missed)

@@ -1,4 +1,4 @@
-"""The right of a job to run: whether its person is still let in, and still in its chat."""
+"""Whether a job may run: its person is still admitted and still in its chat."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from bot.core.access import Access
 from bot.features.jobs.job import ASK_SECONDS, ScheduledJob
 
 MOST_DOUBTS = 5
-"""A platform is asked so often before it is believed that somebody has left: it may only have failed to answer."""
+"""Platform answers needed to believe that somebody has left, since one answer may be a failure."""
 ASK_AGAIN_SECONDS = 60.0
-"""Until a platform that does not say who is in a chat is asked again."""
+"""Seconds before a platform is asked again."""
 
 
 class RightToRun:
-    """Asks about each time of a job anew."""
+    """Checks each due time of a job."""
 
     def __init__(self, access: Access, channels: Mapping[str, Channel], clock: Clock, log: Log) -> None:
         self._access = access
@@ -34,15 +34,15 @@ class RightToRun:
         self._unsure: dict[str, float] = {}
 
     def unsure(self, job: ScheduledJob) -> bool:
-        """True while nobody can say whether its person is in its chat."""
+        """Return True while the membership of its person is unknown."""
         return job.id in self._unsure
 
     def end(self, job: ScheduledJob) -> None:
-        """A time of a job is over."""
+        """Forget a due time."""
         self._unsure.pop(job.id, None)
 
     async def barred(self, job: ScheduledJob) -> str | None:
-        """Why a job must not run, "" where it may; None where that is not clear yet."""
+        """Return why a job must not run, "" if it may, None if that is unknown yet."""
         standing = self._access.standing(job.person, job.chat_id, job.chat_type)
         if not standing.allowed:
             return f"its person is not let in any more ({standing.reason})"
@@ -52,7 +52,7 @@ class RightToRun:
         return await self._gone_from(job, channel)
 
     async def _gone_from(self, job: ScheduledJob, channel: KnowsMembers) -> str | None:
-        """As `barred`, of whether its person is in its group."""
+        """As `barred`, for the membership of its person in the group."""
         if self._clock.monotonic() < self._unsure.get(job.id, -math.inf):
             return None
         try:
@@ -84,7 +84,7 @@ class RightToRun:
 def note(
     log: Log, job: ScheduledJob, what: str, due: float | None, *, level: Level = "info", **more: Any
 ) -> None:
-    """Tell operators of a job, and of the time that it is about."""
+    """Log an event of a job and its due time."""
     shown = plans.written(due, job.plan.where) if due is not None else None
     log.write(
         "schedule",

@@ -1,11 +1,9 @@
-"""Makes, lists and cancels jobs: by the model for a person, and by people themselves."""
+"""Creates, lists and cancels jobs, for the model and for people."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from collections.abc import Callable, Mapping
 
 from bot import errors, text
 from bot.contracts.channel import Channel
@@ -17,48 +15,22 @@ from bot.contracts.provenance import Provenance, Taint
 from bot.core import plans
 from bot.core.access import Access
 from bot.core.locales import Locales, zone_named
+from bot.features.jobs.book import JobBook
 from bot.features.jobs.job import ASK_SECONDS, JobLimits, ScheduledJob
 from bot.words import DEFAULT, UTC, say, speaking, times
 
 SHORT = 6
-"""Letters of a job's name."""
+"""Letters of a job's short name."""
 LONGEST = 4_000
-"""Characters of what a job is to do."""
+"""Max characters of a job's instructions."""
 MOST_WORDS = 50
-"""People whose words a job may stand for; with more, it stands for anybody's."""
+"""Max people recorded as sources of a job; above it, anybody counts as a source."""
 UNKNOWN = "the default here; ask the person if theirs may differ"
 IN_A_JOB = "A job is what runs now, and jobs neither make nor change jobs. Say what you would plan; the person can ask for it."
 
 
-class JobBook(Protocol):
-    """The jobs, by name. What changes one raises `errors.StorageError`."""
-
-    @property
-    def lock(self) -> AbstractAsyncContextManager[object]:
-        """Held while a job is changed."""
-        ...
-
-    async def load(self) -> None:
-        """Have all jobs there, to change them."""
-        ...
-
-    async def read(self) -> None:
-        """Have all jobs there, to read them."""
-        ...
-
-    def all(self) -> Sequence[ScheduledJob]:
-        """In the order in which they were made."""
-        ...
-
-    def get(self, name: str) -> ScheduledJob | None: ...
-
-    async def put(self, made: ScheduledJob, /) -> ScheduledJob: ...
-
-    async def remove(self, job: ScheduledJob, /) -> None: ...
-
-
 class JobService:
-    """`contracts.jobs.Jobs`, and the command `/jobs`."""
+    """Implements `contracts.jobs.Jobs` and the command `/jobs`."""
 
     def __init__(
         self,
@@ -94,29 +66,25 @@ class JobService:
             raise errors.ToolInputInvalid(
                 f"- prompt: expected from 1 to {LONGEST} characters, got {len(asked.prompt)}. Nothing was scheduled."
             )
-        async with self._book.lock:
-            await self._book.load()
-        # The platform may take its time; what is due does not wait for it.
         zone, source = await self._zone(asked)
-        async with self._book.lock:
-            same = [
-                job
-                for job in self._book.all()
-                if (job.channel, job.chat_id) == (inbound.channel, inbound.chat_id)
-            ]
-            if len(same) >= self._limits.most:
-                raise errors.ToolError(
-                    f"This chat has {len(same)} jobs, and cannot have more. Nothing was scheduled; one has to be "
-                    "cancelled first (schedule_list shows them)."
-                )
-            now = self._clock.now()
-            plan = plans.read(asked.when, zone=zone, now=now, least=self._limits.least)
-            if source == UNKNOWN and self._timezone == UTC and plans.of_a_clock(plan):
-                raise errors.ToolError(
-                    "The person's time zone is not known. Ask them in which city they are, then try again with timezone. A "
-                    "time from now on needs none, with its offset (2026-03-01T09:00Z). Nothing was scheduled."
-                )
-            job = await self._book.put(self._made(asked, plan, now))
+        same = [
+            job
+            for job in self._book.all()
+            if (job.channel, job.chat_id) == (inbound.channel, inbound.chat_id)
+        ]
+        if len(same) >= self._limits.most:
+            raise errors.ToolError(
+                f"This chat has {len(same)} jobs, and cannot have more. Nothing was scheduled; one has to be "
+                "cancelled first (schedule_list shows them)."
+            )
+        now = self._clock.now()
+        plan = plans.read(asked.when, zone=zone, now=now, least=self._limits.least)
+        if source == UNKNOWN and self._timezone == UTC and plans.of_a_clock(plan):
+            raise errors.ToolError(
+                "The person's time zone is not known. Ask them in which city they are, then try again with timezone. A "
+                "time from now on needs none, with its offset (2026-03-01T09:00Z). Nothing was scheduled."
+            )
+        job = await self._book.put(self._made(asked, plan, now))
         if asked.timezone:
             await self._locales.note_zone(inbound, zone)
         self._note(job, inbound, "made")
@@ -166,21 +134,18 @@ class JobService:
 
     async def cancel(self, inbound: Inbound, job: str) -> str:
         _attended(inbound)
-        async with self._book.lock:
-            with speaking(DEFAULT):
-                found = await self._named(inbound, job)
-            if isinstance(found, str):
-                raise errors.ToolError(found)
-            await self._cancel(inbound, found)
-            # Its words may be anybody's: they are for people to read.
-            return f"Job {found.id} is cancelled."
+        with speaking(DEFAULT):
+            found = await self._named(inbound, job)
+        if isinstance(found, str):
+            raise errors.ToolError(found)
+        await self._cancel(inbound, found)
+        # The job's text may be anybody's words, so only people see it.
+        return f"Job {found.id} is cancelled."
 
     # ------------------------------------------------------------ for people
 
     async def command(self, inbound: Inbound, prefix: str = "/") -> str:
-        """`/jobs [pause|resume|cancel NAME]`; what to say of it, with commands as they are written there. Raises
-        `errors.StorageError`.
-        """
+        """`/jobs [pause|resume|cancel NAME]`: return the answer. Raises `errors.StorageError`."""
         words = inbound.args.split()
         if not words or words == ["list"]:
             return (await self._list(inbound, _shown)).words
@@ -188,37 +153,22 @@ class JobService:
         verb = verbs.get(words[0].lower())
         if verb is None or len(words) != 2:
             return say("jobs.how", prefix=prefix)
-        async with self._book.lock:
-            found = await self._named(inbound, words[1])
-            return found if isinstance(found, str) else await verb(inbound, found)
+        found = await self._named(inbound, words[1])
+        return found if isinstance(found, str) else await verb(inbound, found)
 
     async def of_person(self, person: UserRef) -> list[str]:
-        """A line for each job of a person, in whichever chat. Raises `errors.StorageError`."""
-        async with self._book.lock:
-            await self._book.read()
-            return [_line(job, _shown) for job in self._book.all() if job.person == person]
-
-    async def forget(self, made_by: frozenset[str]) -> None:
-        """Take back the jobs that these turns have made. Raises `errors.StorageError`."""
-        async with self._book.lock:
-            await self._book.load()
-            for job in self._book.all():
-                if job.made_by in made_by:
-                    await self._book.remove(job)
-                    self._log.write("schedule", f"job {job.id} forgotten", chat_key=job.chat_key, job=job.id)
+        """Return a line for each job of a person in any chat. Raises `errors.StorageError`."""
+        return [_line(job, _shown) for job in self._book.all() if job.person == person]
 
     async def _list(self, inbound: Inbound, when: Callable[[ScheduledJob, float], str]) -> JobList:
-        async with self._book.lock:
-            await self._book.read()
-            found = [job for job in self._book.all() if job.of(inbound)]
+        found = [job for job in self._book.all() if job.of(inbound)]
         origin = Provenance(frozenset(job.user_id for job in found))
         for job in found:
             origin |= job.origin
         return JobList("\n".join(_line(job, when) for job in found) or say("jobs.none"), origin)
 
     async def _named(self, inbound: Inbound, name: str) -> ScheduledJob | str:
-        """The job that is meant, where the person may change it; else what to say."""
-        await self._book.load()
+        """Return the named job if the person may change it; else a sentence."""
         job = self._book.get(name.strip().upper())
         if job is None or not job.of(inbound):
             here = ", ".join(one.id for one in self._book.all() if one.of(inbound))
@@ -249,7 +199,7 @@ class JobService:
     # ------------------------------------------------------------ inside
 
     async def _zone(self, asked: JobRequest) -> tuple[str, str]:
-        """The time zone of whoever asks, and how it is known."""
+        """Return the asker's time zone and how it is known."""
         await self._locales.load()
         person = asked.inbound.person
         known = self._locales.locale(person)
@@ -304,7 +254,7 @@ def _attended(inbound: Inbound) -> None:
 
 
 def _exact(job: ScheduledJob, due: float) -> str:
-    """A time as models read it: in the job's own zone."""
+    """Return a time for models, in the job's zone."""
     return plans.written(due, job.plan.where)
 
 

@@ -1,4 +1,4 @@
-"""Listening: which messages of a group are for the bot, and what was said there before one that is."""
+"""Listening: which messages of a group are for the bot, and what was said before them."""
 
 from bot.core.feature import Command, Feature, Hooks, Runtime
 from bot.features.listening.service import ListeningService

@@ -1,4 +1,4 @@
-"""Messages from before one that speaks to the bot: as its platform shows them, and as they were heard."""
+"""Messages from before one that addresses the bot: from the platform, and as received."""
 
 from __future__ import annotations
 
@@ -11,24 +11,26 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound, Quoted
 
 CONTEXT_SECONDS = 20.0
-"""Timeout for a platform to show the earlier messages of a thread; after that the turn begins without them."""
+"""Timeout for a platform to return a thread's earlier messages; then the turn starts without them."""
 FIRST_REST, LONGEST_REST = 60.0, 3_600.0
-"""Seconds for which a platform that has refused to show the messages of a chat is not asked again: doubled each time."""
+"""Seconds before a platform that refused to show a chat's messages is asked again: first value, doubled up
+to the second.
+"""
 MOST_RESTING = 1_000
-"""Limit of chats that are left alone."""
+"""Max chats for which a refusal is remembered."""
 
 
 class PlatformHistory:
-    """Asks platforms for what was said before a message."""
+    """Asks platforms for earlier messages."""
 
     def __init__(self, channels: Mapping[str, Channel], clock: Clock) -> None:
         self._channels = channels
         self._clock = clock
         self._refused: dict[ChatKey, tuple[float, float]] = {}
-        """Chats that their platform does not show: until when it is left alone (monotonic), and for how long that was."""
+        """Chats whose platform refused: until when it is not asked (monotonic), and the length of that pause."""
 
     async def before(self, inbound: Inbound) -> tuple[Quoted, ...]:
-        """The messages that a platform shows of before an inbound; () while it is left alone after a refusal."""
+        """Return the earlier messages that a platform shows; () during the pause after a refusal."""
         chat, now = inbound.chat_key.chat, self._clock.monotonic()
         until, rest = self._refused.pop(chat, (0.0, FIRST_REST / 2))
         if now < until:
@@ -47,8 +49,8 @@ class PlatformHistory:
 def around(
     inbound: Inbound, told: Sequence[Quoted], heard: Sequence[Quoted], since: int | None
 ) -> tuple[Quoted, ...]:
-    """The messages from before an inbound, by what its platform has `told` and by what was `heard`, without those that it brings;
-    of a conversation that is known the new ones of people, `since` the last message there (ms).
+    """Merge earlier messages from the platform (`told`) and as received (`heard`), without quotes of the
+    inbound. In a conversation known to the model, only people's messages after `since` (epoch ms).
     """
     quoted = {one.message_id for one in inbound.quoted}
     found = [one for one in told if one.message_id is None or one.message_id not in quoted]

@@ -1,5 +1,5 @@
-"""Participation: which messages of a group are for the bot, as `/listen` says; and the others, which are kept in memory for
-platforms that cannot be asked for them later.
+"""Decides which messages of a group are for the bot, as set by `/listen`; keeps the others in memory for
+platforms without a history API.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound, Listening, Quoted
 
 MOST_KNOWN = 10_000
-"""Conversations that the bot is known to take part in; of others the log is asked."""
+"""Max conversations cached as joined; for others the log is asked."""
 SKEW = 300.0
-"""Seconds by which the clock of a platform may differ from ours."""
+"""Max clock difference to a platform, in seconds."""
 
 
 class Participation(ABC):
-    """Decides for each message whether it counts. Raises `errors.StorageError`."""
+    """Decides for each message whether it is for the bot. Raises `errors.StorageError`."""
 
     def __init__(self) -> None:
         self._asking: dict[ChatKey, asyncio.Future[bool]] = {}
@@ -29,23 +29,23 @@ class Participation(ABC):
 
     @abstractmethod
     async def listening(self, chat: ChatKey) -> Listening:
-        """The messages of a chat that are for the bot."""
+        """Return which messages of a chat are for the bot."""
 
     @abstractmethod
     async def _heard(self, chat_key: ChatKey) -> bool:
-        """True where something was taken in, in this conversation."""
+        """Return True if the log has a message of this conversation."""
 
     @abstractmethod
     async def _concerns(self, change: Inbound) -> bool:
-        """True where the bot has heard a message, or may have been shown it since: a mention brings what was said before it."""
+        """Return True if the bot has received the changed message, or may have been shown it as context."""
 
     def _asks(self, inbound: Inbound) -> bool:  # noqa: ARG002
-        """True where the person of an inbound is asked something in its conversation."""
+        """Return True if the person is asked something in this conversation."""
         return False
 
     async def counts(self, inbound: Inbound) -> bool:
-        """True where an inbound is for the bot. What comes after it in the same conversation waits for the answer, so that it
-        stays behind it.
+        """Return True if an inbound is for the bot. Later messages of the same conversation wait for the
+        answer, to keep their order.
         """
         chat_key = inbound.chat_key
         while (asking := self._asking.get(chat_key)) is not None:
@@ -61,7 +61,7 @@ class Participation(ABC):
             del self._asking[chat_key]
 
     def joined(self, chat_key: ChatKey) -> None:
-        """The bot takes part in a conversation; it never stops to."""
+        """Record that the bot takes part in a conversation, from now on."""
         self._known[chat_key] = None
         if len(self._known) > MOST_KNOWN:
             del self._known[next(iter(self._known))]
@@ -78,7 +78,7 @@ class Participation(ABC):
             if inbound.overheard and inbound.to_others:
                 return False
         elif inbound.overheard:
-            # A change counts where its message did, whatever was said of listening since.
+            # A change belongs to the place of its message, whatever `/listen` said since.
             takes_part = inbound.addressed == "thread" and await self._takes_part(inbound.chat_key)
             return takes_part or await self._concerns(inbound)
         return not inbound.overheard or await self._takes_part(inbound.chat_key)
@@ -93,23 +93,23 @@ class Participation(ABC):
 
 
 def _listened_to(inbound: Inbound) -> bool:
-    """True for words; commands and changes of what was heard pass."""
+    """Return True for text; commands and changes always pass."""
     return inbound.kind == "message" and inbound.command is None
 
 
 MOST_KEPT = 30
-"""Messages of one conversation that are kept."""
+"""Max messages kept per conversation."""
 KEPT_SECONDS = 3_600.0
-"""Age of a message at which it is kept no longer."""
+"""Max age in seconds of a kept message."""
 MOST_CHATS = 200
-"""Conversations whose messages are kept: those that were last spoken in."""
+"""Max conversations with kept messages; the most recent ones."""
 LONGEST_KEPT = 2_000
-"""Characters of one message."""
+"""Max characters of a kept message."""
 
 
 @dataclass(frozen=True, slots=True)
 class _RecentMessage:
-    """One message: when it was heard (monotonic seconds), and its words with those that it passes on, as they are now."""
+    """A message: when it was received (monotonic seconds), and its current text with quotes."""
 
     inbound: Inbound
     at: float
@@ -121,16 +121,14 @@ class _RecentMessage:
 
 
 class UnaddressedMessages:
-    """In memory alone: what was not said to the bot is written down nowhere, and is gone with the process, before anything of
-    a person can be erased.
-    """
+    """Kept in memory only: what was not addressed to the bot is never stored and is lost with the process."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._chats: OrderedDict[ChatKey, deque[_RecentMessage]] = OrderedDict()
 
     def keep(self, inbound: Inbound) -> None:
-        """Keep a message that was not for the bot, once; or what its author has made of one that is kept."""
+        """Keep a message that was not for the bot, or its author's edit of it."""
         kept = self._chats.get(inbound.chat_key, deque(maxlen=MOST_KEPT))
         said = _said(inbound) if inbound.kind != "delete" else ()
         if inbound.kind == "message" and self.author(inbound.chat_key, inbound.message_id) is None:
@@ -143,23 +141,23 @@ class UnaddressedMessages:
             self._chats.popitem(last=False)
 
     def author(self, chat_key: ChatKey, message_id: str | None) -> str | None:
-        """The person whose message with this id is kept; None where there is none."""
+        """Return the author of a kept message; None if it is unknown."""
         kept = self._chats.get(chat_key, ()) if message_id is not None else ()
         said = (quoted for one in kept if one.message_id == message_id for quoted in one.said)
         return next((one.user_id for one in said), None)
 
     def forget(self, chat_key: ChatKey, message_id: str) -> None:
-        """Keep the message with this id no longer."""
+        """Drop the message with this id."""
         _change(self._chats.get(chat_key, deque()), message_id, ())
 
     def early(self, opening: Inbound) -> list[Inbound]:
-        """Messages of a thread that came before the one that they follow, which brought the bot into it."""
+        """Return messages of a thread that precede the one that brought the bot into it."""
         kept = self._chats.get(opening.chat_key, ()) if not opening.overheard else ()
         early = (one.inbound for one in kept if one.said and one.inbound.ts >= opening.ts)
         return [one for one in early if one.addressed == "thread"]
 
     def before(self, inbound: Inbound) -> tuple[Quoted, ...]:
-        """Messages that were heard in the conversation of an inbound, oldest first."""
+        """Return earlier messages of an inbound's conversation, oldest first."""
         oldest = self._clock.monotonic() - KEPT_SECONDS
         kept = self._chats.get(inbound.chat_key, ())
         return tuple(quoted for one in kept if one.at >= oldest for quoted in one.said)

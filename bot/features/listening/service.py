@@ -1,4 +1,4 @@
-"""Listening on the log: what operators chose is a fact of the chat."""
+"""Listening settings, stored as facts of the chat."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from bot.features.listening.participation import SKEW, Participation, Unaddresse
 from bot.words import paragraph, say
 
 LISTENS = "listening"
-"""The kind of fact of what a chat's messages are listened to."""
+"""Kind of the facts that store which messages a chat's bot listens to."""
 UNSEEN = "unseen"
-"""The kind of fact of when the people of a chat were told that its messages may not be read."""
+"""Kind of the facts that store when a chat was told that its messages cannot be read."""
 DAY = 24 * 3_600.0
 
 
 class ListeningService(Participation):
-    """Judges inbounds of groups, carries out `/listen`, and gives the messages from before a turn."""
+    """Filters group inbounds, runs `/listen`, and provides earlier messages to turns."""
 
     def __init__(self, runtime: Runtime) -> None:
         super().__init__()
@@ -33,12 +33,12 @@ class ListeningService(Participation):
         self._unaddressed = UnaddressedMessages(runtime.clock)
         self._platforms = PlatformHistory(runtime.channels, runtime.clock)
         self._unseen = set[str]()
-        """Turns that began without what was said before, since it may not be read."""
+        """Turns that started without earlier messages, because reading them is not permitted."""
 
     # ------------------------------------------------------------ what comes in
 
     async def counted(self, inbound: Inbound) -> Sequence[Inbound]:
-        """An inbound that is for the bot, with the messages of its thread that came before it; else none."""
+        """Return an inbound for the bot, after earlier messages of its thread; () if it is not for the bot."""
         counts = await self.counts(inbound)
         if not counts or inbound.kind in {"edit", "delete"}:
             self._unaddressed.keep(inbound)
@@ -60,7 +60,7 @@ class ListeningService(Participation):
         return HEARD if chosen is None else cast("Listening", chosen["to"])
 
     async def hears_all(self, chat: ChatKey) -> bool:
-        """True where every message of a chat is for the bot."""
+        """Return True if every message of a chat is for the bot."""
         return await self.listening(chat) == "always"
 
     async def _heard(self, chat_key: ChatKey) -> bool:
@@ -78,7 +78,7 @@ class ListeningService(Participation):
     # ------------------------------------------------------------ the command
 
     async def listen(self, inbound: Inbound) -> Done:
-        """`/listen`: what is listened to in a group; operators change it."""
+        """`/listen`: show what the bot listens to in a group; operators change it."""
         asked, operator = inbound.args.casefold(), inbound.person in self._run.operators
         if inbound.chat_type == "direct":
             return Done(say("listen.direct"))
@@ -96,7 +96,7 @@ class ListeningService(Participation):
     # ------------------------------------------------------------ before a turn
 
     async def before(self, chat: Chat, inbound: Inbound) -> Sequence[Quoted]:
-        """Messages from before, where the bot is new to a conversation or is mentioned in a group."""
+        """Return earlier messages if the bot is new to a conversation or mentioned in a group."""
         known = chat.context.head is not None or len(chat.context) > 0
         mentioned = inbound.chat_type == "group" and inbound.addressed == "mention"
         if not mentioned and (known or inbound.opens):
@@ -115,7 +115,7 @@ class ListeningService(Participation):
         return around(inbound, told, self._unaddressed.before(inbound), since)
 
     def turn_ends(self, turn: Turn, _: TurnEndState) -> Done:
-        """Tell the people of a chat once a day that its messages may not be read."""
+        """Tell a chat once a day that its messages cannot be read."""
         if turn.id not in self._unseen:
             return Done()
         self._unseen.discard(turn.id)

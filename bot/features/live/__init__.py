@@ -1,4 +1,4 @@
-"""Live messages: what people see while a turn runs."""
+"""Live display: what people see while a turn runs."""
 
 from bot.core.feature import Display, Feature, Hooks, Runtime
 from bot.features.live.preview_parts import Previewing

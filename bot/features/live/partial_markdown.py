@@ -1,4 +1,4 @@
-"""The beginning of a Markdown text as it can be shown while the rest is still being written: nothing in it is half open."""
+"""Truncates unfinished Markdown so that it renders correctly: nothing is half open."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from bot import text
 from bot.core.long_blocks import delimits
 
 LONGEST_LINK = 400
-"""Characters after a `[`, or in a line that may be the head of a table, that are held back at the most."""
+"""Max characters after a `[`, or in a possible table head, that are held back."""
 LONGEST_URL = 2_000
 LONGEST_END = 2_600
-"""Characters at the end of a block that what is half open there can have, but for links."""
+"""Max characters held back for other open constructs at the end."""
 TRIES = 12
-"""Passes over a text: each holds back more than the one before."""
+"""Max passes over a text; each holds back more."""
 
 _FENCE = re.compile(r"^([ \t>]*)((?:[-+*]|\d{1,9}[.)])[ \t]+)?(`{3,}(?=[^`\n]*$)|~{3,})[^\n]*", re.MULTILINE)
 _MARKS_ALONE = re.compile(r"[>\-+*#=_~`|: \t]*(?:\[[ xX]?\]?)?|[> \t]*\d{1,9}[.)]?")
-"""A last line from which nobody can tell yet what it will be."""
+"""A last line that could still become anything."""
 _BRACKETS = re.compile(r"[()\[\]]")
 _NO_CELLS = re.compile(r"`[^`\n]*`|<[^<>\n]*>|\\\|")
 _BLOCK = re.compile(r"[ \t>]*(?:[-+*][ \t]|\d{1,9}[.)][ \t]|#{1,6}[ \t])")
@@ -39,9 +39,9 @@ _EMPHASIS = "*_~"
 
 @dataclass(frozen=True, slots=True)
 class RenderablePrefix:
-    """`words` is what of the text can be shown. Behind them `closing` closes the marks that are open in them, and ends the line
-    where nothing may follow in it. The first `sure` characters are words as they will stay: no open mark is before them,
-    so what only grows may have them.
+    """`words` is the part that can be shown. `closing` closes its open marks, and ends the line if nothing
+    may follow on it. The first `sure` characters are final: no open mark precedes them, so append-only
+    displays may show them.
     """
 
     words: str
@@ -54,7 +54,7 @@ class RenderablePrefix:
 
 
 def beginning(written: str) -> RenderablePrefix:
-    """Return the part that can be shown of a text of which this much was written."""
+    """Return the part of an unfinished text that can be shown."""
     end = len(written)
     for _ in range(TRIES):
         if not written[:end].strip():
@@ -67,7 +67,7 @@ def beginning(written: str) -> RenderablePrefix:
 
 
 def _without_bare_marks(shown: RenderablePrefix) -> RenderablePrefix:
-    """A list item or heading is only sure with some of its words."""
+    """Hold back a list item or heading until it has words."""
     sure = shown.words[: shown.sure].rstrip()
     line = sure.rfind("\n") + 1
     bare = _MARKS_ALONE.fullmatch(sure, line) is not None and _FENCE.match(sure, line) is None
@@ -75,13 +75,13 @@ def _without_bare_marks(shown: RenderablePrefix) -> RenderablePrefix:
 
 
 class _Tail:
-    """One pass over a text that ends anywhere. Only its last block matters, and whether that is code."""
+    """One pass over a text that may end anywhere. Only its last block matters, and whether that is code."""
 
     def __init__(self, written: str) -> None:
         self._text = written
 
     def read(self) -> RenderablePrefix | int:
-        """Return the part that can be shown, or the place from which on the text has to be held back."""
+        """Return the part that can be shown, or the position from which text is held back."""
         opened = self._open_fence()
         if opened is not None:
             return self._code(*opened)
@@ -100,7 +100,7 @@ class _Tail:
     # ------------------------------------------------------------ code
 
     def _open_fence(self) -> tuple[int, str, str] | None:
-        """Return the place at which the code begins that is open at the end, and that which closes it and stands before."""
+        """Return the start of the code block that is open at the end, and the fence that closes it."""
         opened: tuple[int, str, str] | None = None
         for found in _FENCE.finditer(self._text):
             mark = found[3]
@@ -128,7 +128,7 @@ class _Tail:
     # ------------------------------------------------------------ lines
 
     def _paragraph(self, line: int) -> int:
-        """The begin of the paragraph whose last line begins at `line`."""
+        """Return the start of the paragraph whose last line begins at `line`."""
         while line:
             before = self._text.rfind("\n", 0, line - 1) + 1
             if not self._text[before : line - 1].strip(" \t>") or _FENCE.match(self._text, before):
@@ -137,7 +137,7 @@ class _Tail:
         return line
 
     def _block(self, first: int, line: int) -> int:
-        """The begin of the last list item, heading or paragraph among the lines from `first` on."""
+        """Return the start of the last list item, heading or paragraph from line `first` on."""
         while line > first:
             before = self._text.rfind("\n", 0, line - 1) + 1
             if _BLOCK.match(self._text, line) or self._text[before:line].lstrip(" \t>").startswith("#"):
@@ -146,7 +146,7 @@ class _Tail:
         return line
 
     def _table(self, first: int, line: int, shown: str) -> RenderablePrefix | int | None:
-        """A table has whole rows alone; a line that may be the head of one is held back until the next says so."""
+        """Show only complete rows of a table; hold back a possible head until the next line decides."""
         lines = shown[first:].split("\n")
         at = first
         for above, row in itertools.pairwise(lines):
@@ -184,17 +184,17 @@ class _Tail:
 
 
 class _Inline:
-    """The marks of emphasis, code and links in one block, by the rules of CommonMark as far as they matter at its end."""
+    """Emphasis, code and links in one block, by the CommonMark rules that matter at its end."""
 
     def __init__(self, block: str) -> None:
         self._block = block
         self._open: list[tuple[str, int, int]] = []
-        """Marks that may open emphasis: the sign, how many, and the place."""
+        """Marks that may open emphasis: character, count, position."""
         self._opened: Counter[str] = Counter()
-        """The entries of that by sign: where there is none, none is looked for."""
+        """Their number by character, to skip searches."""
         self._brackets: list[int] = []
         self._ends: dict[int, int] = {}
-        """The ends of all brackets, by their begin, once one is asked for."""
+        """The closing position of each bracket, computed on first use."""
         self._at = 0
 
     def read(self, before: str) -> RenderablePrefix | int:
@@ -222,7 +222,7 @@ class _Inline:
         return self._closed(before, block, "")
 
     def _closed(self, before: str, words: str, closing: str) -> RenderablePrefix:
-        """With its open marks closed, the last one first."""
+        """Return the text with its open marks closed, last opened first."""
         closing += "".join(sign * count for sign, count, _ in reversed(self._open))
         sure = min((at for _, _, at in self._open), default=len(words))
         return RenderablePrefix(before + words, closing, sure=len(before) + sure)
@@ -255,7 +255,7 @@ class _Inline:
                 if other == sign:
                     used = 2 if sign == "~" or min(many, count) >= 2 else 1
                     count -= used
-                    # What was opened inside and never closed are signs like any other.
+                    # Marks opened inside and never closed are plain characters.
                     self._opened.subtract(one for one, _, _ in self._open[place:])
                     del self._open[place:]
                     if many > used:
@@ -269,7 +269,7 @@ class _Inline:
         self._opened[sign] += 1
 
     def _link(self) -> int | None:
-        """Pass what closes a bracket; the place of that bracket where its link is not complete."""
+        """Step over a closing bracket; return its position if its link is incomplete."""
         block, start = self._block, self._brackets.pop() if self._brackets else None
         self._at += 1
         if start is None:
@@ -291,7 +291,7 @@ class _Inline:
 
 
 def _ends(block: str) -> dict[int, int]:
-    """The place where each bracket is closed, by that where it opens. One pass for all of them."""
+    """Return the closing position of each bracket by its opening position, in one pass."""
     opened: list[int] = []
     ends: dict[int, int] = {}
     for found in _BRACKETS.finditer(block):
@@ -303,7 +303,7 @@ def _ends(block: str) -> dict[int, int]:
 
 
 def _run(block: str, at: int) -> int:
-    """The length of the run of one sign."""
+    """Return the length of a run of one character."""
     end = at
     while end < len(block) and block[end] == block[at]:
         end += 1
@@ -311,12 +311,12 @@ def _run(block: str, at: int) -> int:
 
 
 def _escaped(before: str) -> bool:
-    """True if what follows these words is escaped."""
+    """Return True if the next character is escaped."""
     return (len(before) - len(before.rstrip("\\"))) % 2 == 1
 
 
 def _in_code(block: str, at: int) -> bool:
-    """True if a place is inside of code that began before it, closed or not."""
+    """Return True if a position is inside inline code, closed or not."""
     start = 0
     while 0 <= (start := block.find("`", start)) < at:
         count = _run(block, start)
@@ -330,5 +330,5 @@ def _in_code(block: str, at: int) -> bool:
 
 
 def has_begun(written: str, shown: RenderablePrefix) -> bool:
-    """True if what can be shown of a text has a whole sentence, or a whole line."""
+    """Return True if the shown part contains a complete sentence or line."""
     return "\n" in shown.words.strip() or text.has_sentence(written, len(shown.words) + 1)

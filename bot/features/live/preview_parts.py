@@ -1,4 +1,4 @@
-"""The part of an answer that is still being written which people are shown: its messages, each with its form."""
+"""Splits an unfinished answer into the messages that are shown, each with its form."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from bot.contracts.outbound import LiveForm
 from bot.features.live.partial_markdown import RenderablePrefix, beginning, has_begun
 
 GOES_ON = " …"
-"""Behind the words of an answer that is not complete."""
+"""Follows the text of an unfinished answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Previewing:
-    """`after`: by channel, how many seconds of writing an answer takes before it is shown; those that show none are not
-    in it. `settled`: what of a text that goes on is sure to stand in the whole, redacted. `drafts`: the channels that show
-    it as a draft in direct chats.
+    """`after`: seconds of writing before an answer is shown, by channel; channels without previews are
+    missing. `settled`: returns the part of an unfinished text that is final after redaction. `drafts`:
+    channels that show drafts in direct chats.
     """
 
     after: Mapping[str, float]
@@ -28,7 +28,7 @@ class Previewing:
 
     @classmethod
     def of(cls, channels: Mapping[str, ChannelSettings], settled: Redact) -> Previewing:
-        """As the settings of the channels say."""
+        """Build from the channels' settings."""
         found = {name: getattr(settings, "streaming", None) for name, settings in channels.items()}
         on = {name: one for name, one in found.items() if isinstance(one, Streaming) and one.enabled}
         drafts = frozenset(name for name, one in on.items() if one.drafts)
@@ -36,9 +36,9 @@ class Previewing:
 
 
 def settled(previewing: Previewing, words: str) -> str:
-    """The words that are sure to stand in the whole, redacted."""
+    """Return the part of a text that is final after redaction."""
     words = previewing.settled(text.clean(words))
-    # What a reader sees as one character may be half of one.
+    # The last character may be half of a grapheme.
     return words[: text.border(words, len(words) - 1)]
 
 
@@ -49,7 +49,7 @@ def preview_parts(
     *,
     anything: bool,
 ) -> list[tuple[str, LiveForm]]:
-    """The messages to show now; none where there is nothing that stands for itself, unless it may be `anything`."""
+    """Return the messages to show now; none before the first complete sentence, unless `anything` may be shown."""
     shown = beginning(words)
     if not (anything or has_begun(words, shown)):
         return []
@@ -59,7 +59,7 @@ def preview_parts(
         return []
     *whole, last = parts
     messages = [(part, LiveForm(sure=part)) for part in whole]
-    # Marks that were opened in another message are not closed in this one.
+    # Marks opened in another message are not closed in this one.
     unsure = len(shown.words) - shown.sure
     inside = unsure <= len(last)
     closing = shown.closing if inside or shown.closing.startswith("\n") else ""

@@ -1,4 +1,4 @@
-"""Previews: an answer is shown while the model writes it, in the messages in whose places it comes."""
+"""Previews: shows an answer while the model writes it, in the messages that the final answer replaces."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from bot.features.live.preview_parts import Previewing, preview_parts, settled
 from bot.words import say
 
 SENTENCE_SECONDS = 5.0
-"""Limit of the wait for the first sentence of an answer before anything of it is shown."""
+"""Timeout for the first complete sentence; then anything is shown."""
 DRAFT_SECONDS = 20.0
-"""Interval after which a draft that stays as it is is shown again: it goes by itself after 30 s."""
+"""Interval in seconds of resending an unchanged draft, which disappears after 30 s."""
 LOOK_SECONDS = 0.5
-"""Interval between two looks for something to show."""
+"""Interval in seconds of the check for something to show."""
 GROWS_SECONDS = 5.0
-"""Seconds after a change in which a message counts as one that grows: a sign of work beside it lasts as long."""
+"""Seconds after an edit in which a message counts as growing, and the activity indicator stays."""
 LONG = 2_000
-"""Limit of characters of a text whose parts are counted on the event loop."""
+"""Max characters split on the event loop."""
 
 
 @dataclass(slots=True, eq=False)
@@ -35,7 +35,7 @@ class _Preview:
     to: Inbound
     words: Callable[[], str]
     since: float
-    """The time at which the answer began to be written."""
+    """Time at which the answer began."""
     drafts: bool
     drafted: str = ""
     drafted_at: float = 0.0
@@ -45,8 +45,8 @@ class _Preview:
 
 
 class Previews:
-    """The answer of each turn, from its first whole sentence on and redacted: its end is held back where a secret could begin in it, and
-    so is Markdown that is half open.
+    """Shows each turn's answer from its first complete sentence on, redacted: the end is held back while a
+    secret or open Markdown could begin there.
     """
 
     def __init__(self, runtime: Runtime, previewing: Previewing) -> None:
@@ -60,7 +60,7 @@ class Previews:
         runtime.live.last_words["preview"] = self._last
 
     def begin(self, chat: Chat, to: Inbound, words: Callable[[], str]) -> None:
-        """An answer of the turn that runs is being written: `words` gives what there is of it, "" once it is not written any more."""
+        """Start showing an answer; `words` returns its current text, "" once it has ended."""
         edits, after = self._manifests[to.channel].edits, self._previewing.after.get(to.channel)
         if edits is None or after is None:
             return
@@ -72,18 +72,18 @@ class Previews:
         preview.words, preview.since = words, self._clock.monotonic()
 
     def grows(self, turn: str) -> bool:
-        """True while people see an answer that grows."""
+        """Return True while people see a growing answer."""
         preview = self._open.get(turn)
         return preview is not None and self._clock.monotonic() - preview.changed_at < GROWS_SECONDS
 
     def end(self, turn: str) -> None:
-        """Nothing of a turn is shown any more."""
+        """Stop showing anything of a turn."""
         preview = self._open.pop(turn, None)
         if preview is not None and preview.task is not None:
             preview.task.cancel()
 
     def _last(self, row: OutboxRow, seen: str) -> tuple[str, LiveForm]:
-        """An answer that is still open will not be complete any more, and says so. What stands for nothing goes."""
+        """Return the final text of an answer that was never completed, with a remark; "" deletes it."""
         preview = self._open.get(row.turn)
         if preview is not None and not preview.words():
             return "", LiveForm()
@@ -111,7 +111,7 @@ class Previews:
             await clock.sleep(every if changed else min(every, 2 * LOOK_SECONDS if stands else LOOK_SECONDS))
 
     async def _draft(self, chat: Chat, preview: _Preview, words: str) -> bool:
-        """Show a draft; True where it was shown now."""
+        """Show a draft; return True if it was sent now."""
         now = self._clock.monotonic()
         if words == preview.drafted and now - preview.drafted_at < DRAFT_SECONDS:
             return False
@@ -122,7 +122,7 @@ class Previews:
         return bool(shown)
 
     async def _show_parts(self, chat: Chat, preview: _Preview, parts: Sequence[tuple[str, LiveForm]]) -> bool:
-        """Show each in its message, in order: nothing stands below what is not complete. True where one was changed."""
+        """Show each part in its message, in order; nothing follows an incomplete one. Returns True if one changed."""
         changed = False
         rows = self._live.of(chat, preview.to.request_id, "preview")
         for number, (words, form) in enumerate(parts):
@@ -144,7 +144,7 @@ class Previews:
         )
 
     def _shortened(self, channel: str, shown: RenderablePrefix) -> RenderablePrefix:
-        """A beginning with what stands for its long code and tables."""
+        """Return the text with long code and tables replaced."""
         shorter = self._long_blocks.taken_out(channel, shown.words, goes_on=True)
         closing = "" if shorter.ends_in_one else shown.closing
         return RenderablePrefix(shorter.words, closing, sure=shorter.at(shown.sure))

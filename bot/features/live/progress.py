@@ -1,4 +1,4 @@
-"""Progress: what a turn has at work is shown in a message of its own, which goes when the turn is over."""
+"""Progress: a message that shows a turn's running work and disappears at its end."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from bot.features.live.progress_view import BUSY_SECONDS, ProgressState
 from bot.words import say
 
 LOOK_SECONDS = 0.5
-"""Interval between two looks for something to show."""
+"""Interval in seconds of the check for something to show."""
 FRESH_SECONDS = 10.0
-"""Interval after which the times on a board are brought up to date although nothing has happened on it."""
+"""Interval in seconds of updating elapsed times when nothing else changes."""
 
 
 @dataclass(slots=True, eq=False)
@@ -37,8 +37,9 @@ class _Watched:
 
 
 class Progress:
-    """`contracts.tasks.TaskEvents` and `contracts.tools.ToolWatch`. Whatever happens counts; what is shown is the newest, as fast as the
-    budgets of the chat allow. Where a channel shows none, people read of a model that does not answer, once.
+    """Implements `contracts.tasks.TaskEvents` and `contracts.tools.ToolWatch`. Every event counts; the
+    latest state is shown as often as rate limits allow. On channels without progress, people are told
+    once of a model that does not answer.
     """
 
     def __init__(self, runtime: Runtime, previewing: Previewing) -> None:
@@ -52,17 +53,17 @@ class Progress:
         runtime.live.last_words["progress"] = self._last
 
     def begin(self, chat: Chat, to: Inbound) -> None:
-        """A turn begins: what it has at work is shown."""
+        """Start showing a turn's work."""
         self._open.setdefault(to.request_id, _Watched(chat, to))
 
     def end(self, turn: str) -> None:
-        """Nothing of a turn is shown any more."""
+        """Stop showing anything of a turn."""
         watched = self._open.pop(turn, None)
         if watched is not None and watched.task is not None:
             watched.task.cancel()
 
     def _last(self, row: OutboxRow, _: str) -> tuple[str, LiveForm]:
-        """Take away the shown progress, unless the turn was stopped."""
+        """Return "" to delete the progress message, or its final text if the turn was stopped."""
         watched = self._open.get(row.turn)
         if watched is None:
             return "", LiveForm()
@@ -89,7 +90,7 @@ class Progress:
 
     @contextlib.contextmanager
     def waiting(self, request_id: str, seconds: float) -> Iterator[None]:
-        """For the block a model is waited for that has not answered for so many seconds."""
+        """Show during the block that the model has not answered for so many seconds."""
         since = self._clock.now() - seconds
         self._tell(request_id, lambda board: board.waits(since))
         try:
@@ -111,7 +112,7 @@ class Progress:
     # ------------------------------------------------------------ what is shown
 
     async def _say(self, watched: _Watched) -> None:
-        """Say once that a model does not answer."""
+        """Tell once that a model does not answer."""
         to = watched.to
         while watched.board.busy and not watched.told:
             if watched.board.without_model(self._clock.now()):
@@ -122,7 +123,7 @@ class Progress:
             await self._clock.sleep(LOOK_SECONDS)
 
     async def _show(self, watched: _Watched, every: float) -> None:
-        """Show a board until nothing on it is at work any more."""
+        """Update the progress message while work runs."""
         clock, board = self._clock, watched.board
         while not (self._stands(watched) or board.is_visible(clock.now())):
             if not board.busy:
@@ -149,5 +150,5 @@ class Progress:
         form = LiveForm(now.title, now.cards)
         shown = await self._live.show(watched.chat, watched.to, "progress", now.words, form)
         watched.over = shown is None
-        # What found no room is still news.
+        # What was not shown for lack of a slot is still new.
         watched.news = watched.news or not shown

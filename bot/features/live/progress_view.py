@@ -1,4 +1,4 @@
-"""The progress message as text: pure, from events and the time."""
+"""The text of a progress message; pure."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from bot.words import names, say
 State = Literal["waiting", "running", "done", "failed", "stopped"]
 
 ALONE_SECONDS = 8.0
-"""One thing at work is shown after so long, several at once after `TOGETHER_SECONDS`."""
+"""Seconds until a single running item is shown; for several, `TOGETHER_SECONDS`."""
 TOGETHER_SECONDS = 2.0
 BUSY_SECONDS = 5.0
-"""A model that does not answer is told of after so long."""
+"""Seconds until a model without an answer is reported."""
 MOST = 12
-"""Things that are named; of more, those that run and those that failed before the others."""
+"""Max items named; running and failed ones first."""
 LABEL = 60
-"""Characters of a label, and of an error twice as many."""
+"""Max characters of a label, and half of an error's."""
 
 _MARKS: dict[State, str] = {"waiting": "○", "running": "▸", "done": "✓", "failed": "✗", "stopped": "■"}
 _CARDS: dict[State, CardState] = {
@@ -39,7 +39,7 @@ _plain = text.literal
 
 @dataclass(slots=True)
 class WorkItem:
-    """One thing: a task, or a tool call. Times are epoch seconds. `note` says what it is about, or what went wrong."""
+    """A task or tool call. Times are epoch seconds. `note` says what it is about, or what went wrong."""
 
     id: str
     label: str
@@ -49,20 +49,20 @@ class WorkItem:
     over: float | None = None
     note: str = ""
     call: bool = False
-    """A tool call of the turn itself: its label is Markdown."""
+    """A tool call of the turn itself, whose label is Markdown."""
 
     @property
     def open(self) -> bool:
         return self.state in {"waiting", "running"}
 
     def seconds(self, now: float) -> float:
-        """The seconds for which it has run."""
+        """Return its running time in seconds."""
         return 0.0 if self.began is None else max(0.0, (now if self.over is None else self.over) - self.began)
 
 
 @dataclass(frozen=True, slots=True)
 class ProgressTotals:
-    """The sums of the work of a turn; `elapsed` in seconds."""
+    """Totals of a turn's work; `elapsed` in seconds."""
 
     total: int
     done: int
@@ -75,7 +75,7 @@ class ProgressTotals:
 
 @dataclass(frozen=True, slots=True)
 class RenderedProgress:
-    """A board as it goes out."""
+    """The message to send."""
 
     words: str
     title: str
@@ -84,16 +84,16 @@ class RenderedProgress:
 
 @dataclass(slots=True)
 class ProgressState:
-    """Takes events in any number; what it shows is always the newest of each thing, and the figures count all."""
+    """Collects events. Shows the latest state of each item; totals cover all."""
 
     _works: dict[str, WorkItem] = field(default_factory=dict)
     _waits: list[float] = field(default_factory=list)
-    """The times since which models are waited for."""
+    """Start times of the waits for a model."""
 
     # ------------------------------------------------------------ what happens
 
     def record(self, event: TaskEvent) -> None:
-        """Something happened to a task."""
+        """Record an event of a task."""
         work = self._works.setdefault(event.task_id, WorkItem(event.task_id, event.label, event.at))
         if not work.open:
             return
@@ -108,31 +108,31 @@ class ProgressState:
             self._end(work, event.at, _ENDS[event.kind], event.error)
 
     def began(self, call: ToolCall, at: float) -> None:
-        """A tool call of the turn itself runs."""
+        """A tool call of the turn started."""
         self._works[call.id] = WorkItem(call.id, _doing(call), at, "running", at, call=True)
 
     def noted(self, call_id: str, words: str | None, at: float) -> None:
-        """A call says how far it has come, or waits for a person (None)."""
+        """A call reports progress, or waits for a person (None)."""
         if (work := self._works.get(call_id)) is not None and work.open:
             work.since = work.since if work.state == "running" else at
             work.state, work.note = ("waiting", "") if words is None else ("running", words)
 
     def waits(self, since: float) -> None:
-        """A model does not answer since then, and is asked again."""
+        """A model has not answered since this time and is retried."""
         self._waits.append(since)
 
     def goes_on(self, since: float) -> None:
-        """It has answered, or is asked no more."""
+        """The wait has ended."""
         self._waits.remove(since)
 
     def ended(self, call_id: str, at: float, *, failed: bool) -> None:
-        """It has ended."""
+        """A call ended."""
         work = self._works.get(call_id)
         if work is not None and work.open:
             self._end(work, at, "failed" if failed else "done", "")
 
     def close(self, at: float) -> None:
-        """The turn is over: what still runs does so no more."""
+        """The turn ended; nothing runs any more."""
         for work in self._works.values():
             if work.open:
                 self._end(work, at, "stopped", "")
@@ -154,20 +154,20 @@ class ProgressState:
 
     @property
     def stopped(self) -> bool:
-        """True where something was stopped, which has to be told."""
+        """True if something was stopped, which must be reported."""
         return any(work.state == "stopped" for work in self._works.values())
 
     @property
     def busy(self) -> bool:
-        """True where anything is still to come."""
+        """True while anything is still running."""
         return bool(self._waits) or any(work.open for work in self._works.values())
 
     def without_model(self, now: float) -> bool:
-        """True where a model has not answered for so long that people should know."""
+        """Return True if a model has been silent long enough to report it."""
         return bool(self._waits) and now - min(self._waits) >= BUSY_SECONDS
 
     def is_visible(self, now: float) -> bool:
-        """True where people should see it: several things at work, or one for long."""
+        """Return True if people should see it: several items, or one that takes long."""
         works = [
             work for work in self._works.values() if work.open and (work.state != "waiting" or not work.call)
         ]
@@ -192,7 +192,7 @@ class ProgressState:
         )
 
     def shown(self, now: float) -> RenderedProgress:
-        """The board as people see it now; once nothing is open any more, how it ended. One thing alone is a line."""
+        """Return the message for now, or the summary once nothing runs. A single item is one line."""
         figures = self.figures(now)
         works = self._named()
         busy = [say("progress.model_busy")] if self.without_model(now) or not works else []
@@ -207,7 +207,7 @@ class ProgressState:
         return RenderedProgress("\n".join(lines), title, tuple(_card(work, now) for work in works))
 
     def _named(self) -> list[WorkItem]:
-        """The things that are named, in the order in which they came."""
+        """Return the named items in order of appearance."""
         order: tuple[State, ...] = ("running", "failed", "stopped", "waiting", "done")
         works = list(self._works.values())
         ranked = sorted(works, key=lambda work: (order.index(work.state), -work.since))
@@ -216,7 +216,7 @@ class ProgressState:
 
 
 def _doing(call: ToolCall) -> str:
-    """A call as people say what it does, in Markdown."""
+    """Return what a call does for people, in Markdown."""
     server, _, tool = call.name.removeprefix(MCP).partition("__")
     if tool:
         return say("progress.server", tool=f"`{named(tool)}`", server=f"`{named(server)}`")

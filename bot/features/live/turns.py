@@ -1,4 +1,4 @@
-"""The display of the turns that run: signs of work, marks on messages that wait, titles, previews and progress."""
+"""Displays running turns: activity indicators, reactions on waiting messages, titles, previews and progress."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from bot.features.live.progress import Progress
 from bot.telemetry.context import on_waiting_for_model
 
 SHOWN_AFTER = 0.4
-"""Seconds of a turn without a sign: an answer that is quicker needs none, and a second is all a person should wait for it."""
+"""Seconds of a turn before an indicator is shown; a faster answer needs none."""
 SIGN_SECONDS = 5.0
-"""Timeout of a sign."""
+"""Timeout of an indicator."""
 CLOSE_SECONDS = 1.0
-"""Timeout of the signs that are cleared when the process ends."""
+"""Timeout of clearing indicators at shutdown."""
 MOST_MARKED = 10_000
-"""Limit of messages of which it is known that they are marked; to mark one again changes nothing."""
+"""Max messages remembered as marked; marking again changes nothing."""
 
 
 class LiveTurns:
-    """Hears of each chat that has more in it, and shows what runs there. Nothing of it is an event but the ends of its messages."""
+    """Watches chats and displays what runs. Only the ends of its messages are events."""
 
     def __init__(self, runtime: Runtime, previews: Previews, progress: Progress) -> None:
         self._previews = previews
@@ -50,12 +50,12 @@ class LiveTurns:
         runtime.chats.watch(self._look_at)
 
     def begin(self, turn: Turn) -> None:
-        """Show of the running task, which is that of a turn, that it waits for a model which does not answer."""
+        """Watch the current task, which is a turn's, for a model that does not answer."""
         if not _unasked(turn):
             on_waiting_for_model(partial(self._progress.waiting, turn.id))
 
     async def close(self) -> None:
-        """Show nothing more: what stands in a chat is the next process's to go on with."""
+        """Stop displaying; the next process continues with the messages in the chats."""
         tasks = list(self._turns.values())
         for task in tasks:
             task.cancel()
@@ -78,7 +78,7 @@ class LiveTurns:
     # ------------------------------------------------------------ a turn
 
     async def _show(self, chat: Chat, turn: Turn) -> None:
-        """Show a turn for as long as it runs, and until what was shown of it is at its end."""
+        """Display a turn until it ended and its live messages are final."""
         self._progress.begin(chat, turn.first)
         signs = self._live.start(self._work(turn))
         try:
@@ -98,7 +98,7 @@ class LiveTurns:
             del self._turns[turn.id]
 
     async def _work(self, turn: Turn) -> None:
-        """Show that work is being done. An earlier process may have shown it: then it is cleared however soon the work is done."""
+        """Show an indicator while the turn works. One shown by an earlier process is cleared in any case."""
         first = turn.first
         channel, every = self._channels[first.channel], self._manifests[first.channel].indicate_every
         shown, title = turn.id < self._boot, text.preview(first.readable, TITLE) if first.opens else ""
@@ -122,7 +122,7 @@ class LiveTurns:
             await self._sign(to, self._channels[to.channel].indicate(to.target, working=working))
 
     def _suspend(self, turn: Turn) -> None:
-        """Show that a turn waits for a person, where the platform has a sign for that; then that work goes on."""
+        """Show that a turn waits for a person, if the platform can; afterwards that it works again."""
         channel = self._channels[turn.first.channel]
         waits = turn.phase is Phase.SUSPENDED
         if waits == (turn.id in self._suspended) or not isinstance(channel, Suspends):
@@ -137,7 +137,7 @@ class LiveTurns:
     # ------------------------------------------------------------ a message that waits
 
     def _mark(self, inbound: Inbound) -> None:
-        """Mark a message as seen that waits, or joins what is being answered; once."""
+        """Mark a message as seen once it waits or joins a turn."""
         channel, name = self._channels[inbound.channel], inbound.request_id
         if name < self._boot or name in self._seen or not isinstance(channel, Reacts):
             return
@@ -157,7 +157,7 @@ class LiveTurns:
         task.add_done_callback(self._signs.discard)
 
     async def _sign(self, to: Inbound, call: Awaitable[None]) -> None:
-        """Show a sign; a failure is only logged."""
+        """Show an indicator; a failure is only logged."""
         try:
             async with asyncio.timeout(SIGN_SECONDS):
                 await call
@@ -168,7 +168,7 @@ class LiveTurns:
 
 
 def _unasked(turn: Turn) -> bool:
-    """True where all of its messages were only said in the chat: nobody waits for anything."""
+    """Return True if nobody addressed the bot, so that nobody waits."""
     return all(one.addressed == "chat" for one in turn.left)
 
 

@@ -1,4 +1,4 @@
-"""Tells operators that a start has found the log of the chats damaged, or gone."""
+"""Tells operators that a start found the log damaged or gone."""
 
 from bot.core.feature import Feature, Hooks, Runtime
 from bot.core.sqlite_log import LOST
@@ -8,7 +8,7 @@ from bot.words import sentence
 def _build(runtime: Runtime) -> Hooks:
     async def tell() -> None:
         if (found := runtime.chats.facts.get(LOST, "log")) is not None:
-            # Once: that it was told is a fact of the same log. A later loss has another time.
+            # Told once: the fact is in the same log. A later loss has another time.
             runtime.alerts.tell(
                 f"log lost {found['at']}", sentence(f"operators.chat_log_{found['what']}"), every=float("inf")
             )

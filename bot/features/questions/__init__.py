@@ -1,4 +1,4 @@
-"""Questions of tools: the turn is suspended, and what its person writes next is the answer."""
+"""Questions of tools: the turn is suspended, and the person's next message is the answer."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from bot.core.question import Question as Asked
 
 
 class QuestionService:
-    """`contracts.questions.Questions` in the chats. A question ends with its process, as the call does that it belongs to."""
+    """Implements `contracts.questions.Questions` in chats. A question ends with its process, as its tool call does."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._run = runtime
         self._alone = WeakValueDictionary[ChatKey, asyncio.Lock]()
 
     async def ask(self, question: Question) -> Answer:
-        """As `contracts.questions.Questions`. One question at a time in a chat."""
+        """See `contracts.questions.Questions`. One question at a time in a chat."""
         async with self._alone.setdefault(question.chat_key, asyncio.Lock()):
             chat = await self._run.chats.get(question.chat_key)
             turn = chat.turn
@@ -40,7 +40,7 @@ class QuestionService:
             return _answer(chat, asked)
 
     def _asked(self, chat: Chat, turn: Turn, question: Question) -> Asked:
-        """Ask it in the chat of its turn."""
+        """Ask in the turn's chat."""
         first, name = turn.first, self._run.ids.ulid()
         asked = Approval(
             turn.id,
@@ -67,7 +67,7 @@ class QuestionService:
 
 
 def _settled(asked: Asked) -> bool | None:
-    """True once it has its verdict, False where it does not reach the chat, None while it waits."""
+    """Return True once it has a verdict, False if it cannot reach the chat, None while it waits."""
     if asked.verdict is not None:
         return True
     return False if False in asked.rows.values() else None

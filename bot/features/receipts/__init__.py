@@ -1,4 +1,4 @@
-"""Receipts: what became of one turn, and what people think of its answer."""
+"""Receipts: what happened in a turn, and ratings of answers."""
 
 from bot.core.feature import Command, Feature, Hooks, Runtime
 from bot.features.receipts.account import Receipts

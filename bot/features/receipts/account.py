@@ -16,11 +16,11 @@ from bot.features.receipts import wording
 from bot.words import CATALOGUES, DEFAULT, say
 
 STATES = {"failed": "failed", "withdrawn": "failed", "stopped": "stopped"}
-"""The ends of turns that are told in words of their own."""
+"""Ends of turns with a sentence of their own."""
 
 
 class Account:
-    """The record of a turn."""
+    """What happened in a turn."""
 
     def __init__(self, turn: str) -> None:
         self._turn = turn
@@ -32,12 +32,12 @@ class Account:
         self.calls: dict[str, wording.ModelCall] = {}
         self.rows: dict[str, wording.Row] = {}
         self.arrived: float | None = None
-        """The time at which the newest part of the answer was in the chat."""
+        """Delivery time of the newest part of the answer."""
         self.worked = 0.0
-        """The time of the newest event of its work."""
+        """Time of the newest event of its work."""
 
     def apply(self, event: Event) -> None:
-        """Take in an event of its chat."""
+        """Fold an event of its chat."""
         match data := event.data:
             case events.Received(inbound) if inbound.request_id == self._turn:
                 self.asked, self.words = event, inbound
@@ -106,7 +106,7 @@ class Account:
         self.rows[row.id] = row
 
     def state(self, turn: Turn | None) -> str:
-        """Its end and the time until then, or what it does now; `turn` is the one that runs in its chat."""
+        """Return its end and duration, or what it does now; `turn` is the chat's running turn."""
         if self.asked is None:
             return ""
         runs = turn is not None and turn.id == self._turn
@@ -115,7 +115,7 @@ class Account:
         end = self.arrived
         if self.end is not None:
             end = end or self.end.at
-        # Who asks at once may be faster than the end of the turn: an answer behind which nothing was begun is that end.
+        # A quick reader may be faster than the turn's end: a last answer without later work is that end.
         elif end is None or self.worked > end:
             return say("receipt.running")
         data = self.end.data if self.end is not None else None
@@ -125,14 +125,14 @@ class Account:
 
 
 class Receipts:
-    """`/receipt`."""
+    """Runs `/receipt` and ratings."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._run = runtime
         self._turns = TurnLookup(runtime.chats, runtime.event_log)
 
     async def receipt(self, inbound: Inbound) -> str:
-        """The receipt of the turn that is named by an argument or replied to, else of the newest one."""
+        """Return the receipt of the turn given as argument or replied to, else of the latest."""
         words = inbound.args.split()
         asked = words[0] if words else inbound.answers
         found = await self._turns.found(inbound, asked)
@@ -169,8 +169,8 @@ class Receipts:
         return "\n".join(filter(None, lines))
 
     async def rate(self, rating: Inbound) -> Done:
-        """Keep 👍 or 👎 with the turn of the answer, and tell operators in their log; one of a message that is no answer is none. Nobody is told
-        anything: the platform shows it by itself.
+        """Store 👍 or 👎 with the answer's turn and log it. Ratings of other messages are ignored. The
+        platform displays ratings itself.
         """
         turn = await self._turns.of_message(rating.chat_key, rating.answers) if rating.answers else None
         if turn is not None:

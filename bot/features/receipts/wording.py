@@ -1,4 +1,4 @@
-"""The words of a receipt."""
+"""Wording of receipts."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from bot.tools.permissions.display import named
 from bot.words import CATALOGUES, DEFAULT, paragraph, say, times
 
 QUOTED = 200
-"""Characters of the message that asked."""
+"""Max characters quoted of the asking message."""
 MOST_TOOLS = 12
-"""Tools that are named, those that failed once more where they did."""
+"""Max tools named, and again for failed ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolRun:
-    """One call of a tool; times in epoch seconds."""
+    """One tool call; times in epoch seconds."""
 
     name: str
     began_at: float
@@ -31,7 +31,7 @@ class ToolRun:
 
 @dataclass(frozen=True, slots=True)
 class ModelCall:
-    """One request to a model: its tokens, where they were `counted`, and its cost, where it is known. It has `ended`, unless it is cut off."""
+    """One model request: its tokens if `counted`, its cost if known. `ended` is False if it was interrupted."""
 
     model: str
     fresh: int = 0
@@ -44,7 +44,7 @@ class ModelCall:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One message of the turn."""
+    """A message of the turn."""
 
     id: str
     kind: OutboundKind
@@ -60,7 +60,7 @@ class Row:
 
 
 def question(reader: Inbound, asked: Inbound, at: float, now: float, *, removed: bool) -> str:
-    """The message that asked. `at` and `now` are epoch seconds."""
+    """Return the asking message. `at` and `now` are epoch seconds."""
     if removed:
         words = say("marks.removed")
     else:
@@ -82,7 +82,7 @@ def _words(asked: Inbound) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time that something took, in words."""
+    """Return a duration in words."""
     whole = round(seconds)
     if whole < 10:
         return say("receipt.seconds", seconds=f"{max(0.0, seconds):.1f}")
@@ -92,7 +92,7 @@ def duration(seconds: float) -> str:
 
 
 def tools(runs: Sequence[ToolRun]) -> Iterator[str]:
-    """The tools that ran, each with its result; those of one name and one result are one line."""
+    """Return the tools with their results; equal ones are merged into a line."""
     count, seconds = Counter[tuple[str, str]](), defaultdict[tuple[str, str], float](float)
     for run in runs:
         outcome = "unfinished" if run.ended_at is None else "failed" if run.failed else "done"
@@ -112,7 +112,7 @@ def tools(runs: Sequence[ToolRun]) -> Iterator[str]:
 
 
 def model(calls: Sequence[ModelCall]) -> Iterator[str]:
-    """The requests to the model: tokens, and the cost where it is known and not nothing."""
+    """Return the model requests: tokens, and the cost if known and not zero."""
     used = [one for one in calls if one.counted]
     if not used:
         return
@@ -137,7 +137,7 @@ def model(calls: Sequence[ModelCall]) -> Iterator[str]:
 
 
 def delivered(rows: Sequence[Row]) -> Iterator[str]:
-    """The answer in the chat; of a turn without one, what else was said."""
+    """Return how the answer was delivered; without an answer, what else was sent."""
     shown = [row for row in rows if row.kind == "reply"] or [row for row in rows if row.kind == "notice"]
     if not shown:
         return
@@ -159,7 +159,7 @@ def delivered(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _row_state(row: Row, *, repeated: bool) -> str:
-    """The outcome of one message, in words."""
+    """Return the state of one message in words."""
     until = row.not_before if row.delayed else None
     if row.state == "sent":
         return say("receipt.sent" if until is None else "receipt.sent_late")

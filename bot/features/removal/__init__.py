@@ -1,4 +1,6 @@
-"""Removal: what its author deletes, or somebody wants forgotten, leaves the log and all that was made of it."""
+"""Removal: deletes a message's words from the log and everything derived, when its author deletes it or
+somebody asks to forget it.
+"""
 
 from bot.core.feature import Command, Feature, Hooks, Runtime
 from bot.features.removal.service import Removal

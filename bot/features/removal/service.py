@@ -1,4 +1,4 @@
-"""Finds what a message has left in the log, and takes it out."""
+"""Finds the traces of a message in the log and removes them."""
 
 from __future__ import annotations
 
@@ -22,9 +22,7 @@ LAST = "last"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A message that is to be removed: its id, whose words it is, who may have it removed, and what goes with it. `related` are the turns
-    that had to do with it.
-    """
+    """A message to remove: its id, its author, who may remove it, and the turns `related` to it."""
 
     message: str
     role: Role
@@ -34,13 +32,13 @@ class Target:
 
 
 class Removal:
-    """The work of the feature."""
+    """Runs removals."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._run = runtime
 
     async def deleted(self, deletion: Inbound) -> Done:
-        """A platform says that the author has deleted a message."""
+        """Handle a deletion reported by a platform."""
         message = deletion.message_id or ""
         target = await self._target(deletion.chat_key, message) or await self._quoted(deletion, message)
         if target is None or target.role != "user" or target.person != deletion.user_id:
@@ -68,7 +66,7 @@ class Removal:
         return Done(say("forget.done"), await self._removed(inbound, targets))
 
     async def _last(self, inbound: Inbound) -> list[Target]:
-        """The newest message of a person, and what answered it."""
+        """Return a person's latest message and its answers."""
         said = [
             one.data.inbound
             for one in await self._run.event_log.read(inbound.chat_key)
@@ -86,7 +84,7 @@ class Removal:
         return [answers, target]
 
     async def _target(self, chat: ChatKey, message: str) -> Target | None:
-        """The message of a chat with this id, which may be that of any part of an answer."""
+        """Return the message of a chat with this id, which may be any part of an answer."""
         found = [one for one in await self._run.event_log.naming(chat, {message}) if one.chat == chat]
         said = [
             one.data.inbound
@@ -115,7 +113,7 @@ class Removal:
         return Target(message, "assistant", person, Gone(turns=turns, messages=frozenset({message})), turns)
 
     async def _quoted(self, deletion: Inbound, message: str) -> Target | None:
-        """A message that was not for the bot, and stands in what others have asked."""
+        """Return a message that was not for the bot but is quoted in others."""
         gone = Gone(messages=frozenset({message}))
         found = await self._run.event_log.naming(deletion.chat_key.chat, gone.names)
         told = [one for one in found if blanked(one, gone) is not one.data]
@@ -123,7 +121,7 @@ class Removal:
         return Target(message, "user", deletion.user_id, gone, turns) if told else None
 
     async def _turns(self, chat: ChatKey, names: frozenset[str]) -> frozenset[str]:
-        """The turns that answered these messages, or somebody who quoted them."""
+        """Return the turns that answered these messages or quotes of them."""
         about = await self._run.event_log.naming(chat, names)
         requests = {
             one.data.inbound.request_id
@@ -142,7 +140,7 @@ class Removal:
         )
 
     async def _removed(self, inbound: Inbound, targets: Sequence[Target]) -> list[Fact]:
-        """Take all of these out of what they have left: the facts of each chat that has something of them."""
+        """Return the facts that remove these targets in every chat with traces of them."""
         facts = list[Fact]()
         for target in targets:
             found = await self._facts(inbound, target)
@@ -168,7 +166,7 @@ class Removal:
         return facts
 
     async def _facts(self, inbound: Inbound, target: Target) -> list[Fact]:
-        # Notes of a turn are quoted by its id.
+        # A turn's notes are quoted by its id.
         gone = replace(target.gone, messages=target.gone.messages | target.related)
         found = await self._run.event_log.naming(inbound.chat_key.chat, gone.names)
         facts = list[Fact]()
@@ -199,7 +197,7 @@ class Removal:
         return facts
 
     async def _heads(self, chat: ChatKey, *, tells: bool) -> Iterable[Event]:
-        """The cuts of a chat without the summaries, which may tell of what is removed."""
+        """Return the events that drop summaries which may mention what is removed."""
         if not tells:
             return []
         found = await self._run.event_log.naming(chat, {"head"})

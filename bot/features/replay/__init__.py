@@ -1,4 +1,4 @@
-"""Replay: what the model was asked is on file as it was sent, and can be asked again."""
+"""Replay: model requests are recorded as sent, and can be sent again."""
 
 from bot.core.exports import Exporter
 from bot.core.feature import Feature, Hooks, Runtime

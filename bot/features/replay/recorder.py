@@ -1,4 +1,4 @@
-"""Records what the model is asked, as it is sent, on a thread of its own: no turn waits for it."""
+"""Records model requests as sent, on a thread of its own, so that no turn waits."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from bot.llm.wrapper import ModelWrapper, aclosing
 from bot.telemetry import context
 
 PROMPTS = 32
-"""Limit of texts of prompts of which it is remembered what they are without our secrets."""
+"""Max prompt texts whose redacted form is cached."""
 MOST_WAITING = 500
-"""Limit of records that wait for a slow disk; further ones are dropped, and operators are told."""
+"""Max records waiting for a slow disk; further ones are dropped and operators are told."""
 DAYS = 90
-"""Limit of days for which a request is kept."""
+"""Max days for which a request is kept."""
 _DAY = 86_400.0
 _NO_JSON = (ValueError, TypeError, RecursionError)
 
@@ -38,7 +38,7 @@ Work = Callable[[RecordedRequests], object]
 
 
 class Recorder:
-    """Writes the file in the order of what it is given. What the disk refuses is not recorded, and operators are told."""
+    """Writes records in order. What the disk refuses is dropped, and operators are told."""
 
     def __init__(self, path: Path, *, log: Log) -> None:
         self._path = path
@@ -49,7 +49,7 @@ class Recorder:
         self._writer: Batcher[Work, int] = Batcher("requests", self._carry_out, patient=True)
 
     def put(self, work: Work) -> None:
-        """Have this done, unless too much waits."""
+        """Queue work unless too much waits."""
         if self._waiting >= MOST_WAITING:
             self._refuse("the disk takes too long")
             return
@@ -57,7 +57,7 @@ class Recorder:
         self._writer.put(work, hurry=False).add_done_callback(self._taken)
 
     async def run(self, work: Work) -> None:
-        """Have this done behind all that waits. Raises `errors.StorageError`."""
+        """Run work after everything queued. Raises `errors.StorageError`."""
         await self._writer.put(work, hurry=False)
 
     async def close(self) -> None:
@@ -75,7 +75,7 @@ class Recorder:
         self._refused = True
 
     def _carry_out(self, batch: list[Work]) -> Sequence[int | errors.ShipmateError]:
-        """All of these in one transaction, on the writer's thread."""
+        """Run all of these in one transaction, on the writer's thread."""
         try:
             file = self._file = self._file or RecordedRequests(self._path)
             file.transaction(lambda: [work(file) for work in batch])
@@ -87,8 +87,8 @@ class Recorder:
 
 
 class RecordedModel(ModelWrapper):
-    """Records what is asked within the scope of a chat, under the turn and the task that the log names too. One record
-    a request: what is asked again by `model` itself, after a failure that passes, is the same bytes.
+    """Records requests made in a chat, with their turn and task. One record per request: the model's own
+    retries send the same bytes.
     """
 
     def __init__(self, model: Model, recorder: Recorder, *, ids: Ids, redact: Redact) -> None:
@@ -96,7 +96,7 @@ class RecordedModel(ModelWrapper):
         self._recorder = recorder
         self._ids = ids
         self._redact = redact
-        # Looked at once, not at every request: they are the larger part of most.
+        # Redacted once, not per request, since they are most of a request.
         self._prompt = lru_cache(PROMPTS)(redact)
         self._tools = IdentityCache[Sequence[Json], list[Json]](lambda tools: blocks.redacted(tools, redact))
 
@@ -129,7 +129,7 @@ class RecordedModel(ModelWrapper):
         file.record(asked, self._kept(request, sent))
 
     def _kept(self, request: ModelRequest, sent: bytes) -> bytes:
-        """The body without our secrets. Messages are without them already."""
+        """Return the body without secrets; messages contain none already."""
         system = blocks.redacted(request.system, self._prompt)
         tools = self._tools(request.tools)
         if system == list(request.system) and tools == list(request.tools):
@@ -137,14 +137,14 @@ class RecordedModel(ModelWrapper):
         return body.wire(replace(request, system=system, tools=tools))
 
     def _answered(self, name: str, reply: ModelReply, file: RecordedRequests) -> None:
-        """Record the answer without its thinking, which stands in the next request where it counts."""
+        """Record the answer without thinking, which is in the next request if it matters."""
         said = [block for block in reply.content if block.get("type") not in blocks.THINKING]
         facts = {"stopReason": reply.stop_reason} | spent(reply)
         file.answered(name, facts | {"content": blocks.redacted(said, self._redact)})
 
 
 class Removals(Export):
-    """Follows the log: what is removed there goes from the recorded requests."""
+    """Follows the log and erases what is removed there."""
 
     name: ClassVar[str] = "record of requests"
 
@@ -170,14 +170,14 @@ class Removals(Export):
         return True
 
     async def write(self) -> None:
-        """Nothing is left to write."""
+        """Nothing to do: removals are written at once."""
 
     async def sync(self) -> None:
-        """Each removal is on disk when it was taken."""
+        """Nothing to do: each removal is on disk already."""
 
 
 class Sweeper:
-    """Removes what is older than it is to be kept."""
+    """Deletes expired records."""
 
     def __init__(
         self, recorder: Recorder, days: Callable[[ChatKey], int | None], *, clock: Clock, log: Log
@@ -188,7 +188,7 @@ class Sweeper:
         self._log = log
 
     async def run(self) -> None:
-        """Look through all chats. Raises `errors.StorageError`."""
+        """Check all chats. Raises `errors.StorageError`."""
         now, gone = self._clock.now(), 0
 
         def work(file: RecordedRequests) -> None:

@@ -1,9 +1,9 @@
-"""The requests to the model as they are recorded: written while it is asked, put together again as a turn or a task, and asked once
-more, of another model or with another prompt.
+"""Reassembles a turn's or task's recorded requests, and sends them again to another model or with another
+prompt.
 
-What came of each request (its answer, the results of its calls, what they loaded) stands in those behind it. Nothing happens
-where it is asked once more: no tool runs and nothing is sent. A call that the turn made with the same arguments has the result
-that is recorded, any other is told that it has none.
+The outcome of a request (answer, tool results, loaded messages) is found in the requests after it. A rerun
+has no effects: no tool runs and nothing is sent. A call with the same arguments gets the recorded result; any
+other is told that there is none.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from bot.tools.builtin.chat_send import ChatSend, promises_more
 
 @dataclass
 class Call:
-    """One request as it was recorded. `results` and `loaded` stand in the requests after it."""
+    """One recorded request. `results` and `loaded` come from later requests."""
 
     record: RecordedRequest
     results: list[Json] = field(default_factory=list)
     loaded: list[Message] = field(default_factory=list)
-    """Older turns that its tools loaded."""
+    """Older messages that its tools loaded."""
     found: list[Json] = field(default_factory=list)
-    """Definitions of tools that its tools found."""
+    """Tool definitions that its tools found."""
 
     @property
     def exact(self) -> bool:
-        """True if these are the bytes that were sent."""
+        """True if these are the exact bytes that were sent."""
         return self.record.wrong is None
 
     @cached_property
     def request(self) -> ModelRequest | None:
-        """The request; None where its body cannot be had, or is damaged."""
+        """The request; None if its body is missing or damaged."""
         if self.record.body is None or self.record.wrong not in {None, REDACTED}:
             return None
         body: Any = json.loads(self.record.body)
@@ -63,15 +63,15 @@ class Call:
 
     @property
     def answer(self) -> Message | None:
-        """The model's answer; None if it said nothing, or if that is not on file."""
+        """The model's answer; None if it is empty or missing."""
         content = (self.record.answer or {}).get("content")
         return {"role": "assistant", "content": content} if content else None
 
 
 @dataclass
 class RecordedTurn:
-    """The requests of a turn's own conversation with the model, or of a task's, in order. `joined` are messages of people
-    that joined the turn while it ran.
+    """The requests of a turn's main conversation, or of a task, in order. `joined` are people's messages
+    that joined while it ran.
     """
 
     calls: list[Call]
@@ -79,13 +79,13 @@ class RecordedTurn:
 
     @property
     def older(self) -> int:
-        """Number of the messages of the first request that stand before what it was asked."""
+        """Number of messages of the first request before the question."""
         first = self.calls[0].request
         return len(first.messages) - 1 if first is not None else 0
 
 
 def recorded_turn(records: Iterable[RecordedRequest], said: Iterable[Message] = ()) -> RecordedTurn:
-    """Put together what belongs to each request. What people `said` in the turn is taken where a later request has it."""
+    """Reassemble the requests. What people `said` in the turn is found in later requests."""
     calls = [Call(one) for one in records]
     requests = [call.request for call in calls]
     for at, call in enumerate(calls):
@@ -115,7 +115,7 @@ def _results(request: ModelRequest) -> list[Json]:
 
 
 def _loaded(request: ModelRequest, behind: ModelRequest, first: ModelRequest | None) -> list[Message]:
-    """The messages that stand before what the turn was asked, and did not when this was."""
+    """Return the messages before the question that an earlier request did not have."""
     if first is None:
         return []
     asked = _bare(first.messages[-1])
@@ -127,7 +127,7 @@ def _loaded(request: ModelRequest, behind: ModelRequest, first: ModelRequest | N
 
 
 def _bare(message: Message) -> Message:
-    """The message without the breakpoints of the provider's cache."""
+    """Return the message without cache breakpoints."""
     return {**message, "content": [_plain(block) for block in message["content"]]}
 
 
@@ -139,15 +139,15 @@ MAX_STEPS = 50
 NOT_RECORDED = "Not recorded: this is a replay in which no tool runs, and the turn did not make this call. Go on without it."
 TAKEN = "Taken as delivered: this is a replay in which nothing is sent."
 LOADS = "chat_load_history"
-"""The tool whose result is more than its words: what it loads appears before the turn."""
+"""The tool whose result also adds messages before the turn."""
 GOES_ON = frozenset({"max_tokens", "pause_turn", "model_context_window_exceeded"})
 _TOKENS = ("inputTokens", "cacheReadTokens", "cacheWriteTokens", "outputTokens")
 
 
 @dataclass(slots=True)
 class RerunResult:
-    """The result of a turn: the answer that the person got, the end and cost of each model call, and the tool calls that have no
-    recorded result.
+    """The result of a turn: the answer, the stop reason and cost of each model call, and tool calls without
+    a recorded result.
     """
 
     answer: str = ""
@@ -156,7 +156,7 @@ class RerunResult:
 
     @property
     def totals(self) -> Json:
-        """Tokens and US dollars; `costUsd` is None where the price of a call is unknown."""
+        """Tokens and USD; `costUsd` is None if any price is unknown."""
         told = [call.get("usage") or {} for call in self.calls]
         costs = [call.get("costUsd") for call in self.calls]
         known = [cost for cost in costs if cost is not None]
@@ -167,12 +167,12 @@ class RerunResult:
 
 
 def recorded(turn: RecordedTurn) -> RerunResult:
-    """Return the recorded result of the turn."""
+    """Return the recorded result of a turn."""
     told = [call.record.answer for call in turn.calls if call.record.answer is not None]
     said: list[Message] = []
     goes_on = False
     for one in told:
-        # An answer that went on behind a limit is one answer.
+        # A continued answer counts as one.
         before = said.pop()["content"] if goes_on else []
         said.append({"role": "assistant", "content": [*before, *one["content"]]})
         goes_on = one.get("stopReason") in GOES_ON and not blocks.tool_calls(said[-1]["content"])
@@ -183,8 +183,8 @@ def recorded(turn: RecordedTurn) -> RerunResult:
 async def rerun(
     turn: RecordedTurn, model: Model, *, name: str | None, static: str | None, redact: Redact = str
 ) -> RerunResult:
-    """Ask again, from the first request of the turn on. `name` is another model, `static` takes the place of the part of the
-    system prompt that all chats share. What joined the turn while it ran stands there from the beginning.
+    """Send a turn's requests again, beginning with the first. `name` is another model, `static` replaces the
+    system prompt shared by all chats. Messages that joined are present from the beginning.
 
     Raises `errors.ModelError`.
     """
@@ -217,7 +217,7 @@ async def rerun(
         more = (one for one in known.found if one["name"] not in have)
         request = replace(request, tools=(*request.tools, *more))
         if known.loaded:
-            # What was thought behind another position would be refused.
+            # Newer models reject thinking at another position.
             before, own = [*before, *known.loaded], blocks.without_thinking(own)
         known.loaded, known.found = [], []
     came.answer = _answer(said)
@@ -235,7 +235,7 @@ def _changed(first: ModelRequest, name: str | None, static: str | None) -> Model
 
 
 def _answer(said: Sequence[Message]) -> str:
-    """Return the answer that the person got: what was sent, else the last words."""
+    """Return the answer that the person got: what was sent, else the last text."""
     sent = [
         str(call.input.get("text", ""))
         for message in said
@@ -246,7 +246,7 @@ def _answer(said: Sequence[Message]) -> str:
 
 
 class _Recorded:
-    """The results of a turn, by tool and arguments. `loaded` and `found` are what they have brought and no request has shown yet."""
+    """Recorded results by tool and arguments. `loaded` and `found` are not yet shown in a request."""
 
     def __init__(self, calls: Iterable[Call]) -> None:
         self.loaded: list[Message] = []
@@ -262,7 +262,7 @@ class _Recorded:
                     self._results.setdefault(_key(use), deque()).append(kept)
 
     def result(self, call: ToolCall, unknown: list[str], *, cut: bool) -> Json:
-        """The result that a call has; it is noted in `unknown` where none is recorded."""
+        """Return a call's recorded result; without one, add the call to `unknown`."""
         found = self._results.get(_key(call)) if not cut else None
         if found:
             block, brought, tools = found.popleft()
@@ -276,7 +276,7 @@ class _Recorded:
 
 
 def _only_sent(calls: Sequence[ToolCall], results: Sequence[Json]) -> bool:
-    """True if a step did nothing but give people an answer."""
+    """Return True if a step did nothing but send the answer."""
     return all(
         call.name == ChatSend.name and not result.get("is_error")
         for call, result in zip(calls, results, strict=True)

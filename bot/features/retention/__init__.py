@@ -1,4 +1,4 @@
-"""Retention: what is older than the days of its chat goes from the log, and from all that was made of it."""
+"""Retention: deletes what is older than its chat's retention time, from the log and everything derived."""
 
 from bot.core.feature import Feature, Hooks, Runtime
 from bot.features.retention.service import Retention

@@ -1,7 +1,7 @@
-"""Removes what is older than the days for which a chat is kept: events, lines of the archive, files that the web page was sent.
+"""Deletes expired events, archive lines and web uploads.
 
-The event that says so comes first: nothing rests on what stands before it from then on, and exports follow it. Files change under the
-locks of their folders, each whole, so a kill leaves what the next run removes.
+The `expired` event is appended first: nothing depends on earlier events from then on, and exports follow.
+Files are rewritten as a whole under their folder's lock, so a kill leaves work for the next run.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from bot.system import JumpSafeClock
 
 INTERVAL_SECONDS = 3_600.0
 SLICE = 5_000
-"""Events that are deleted in one transaction: what is said meanwhile waits for it."""
+"""Max events deleted per transaction, since appends wait for it."""
 _DAY = 86_400.0
 _FILE = ".bin"
 
 
 class Retention:
-    """The work of the feature. An entry of the settings counts for threads and topics of its chat too, unless they have their own."""
+    """Runs retention. A chat's setting also covers its threads and topics unless they have their own."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._run = runtime
@@ -38,7 +38,7 @@ class Retention:
         self._steady = JumpSafeClock(runtime.clock)
 
     async def watch(self) -> None:
-        """Remove what is too old at the start, and then each hour."""
+        """Delete what has expired at the start and then hourly."""
         while True:
             try:
                 await self.run()
@@ -49,7 +49,7 @@ class Retention:
             await self._run.clock.sleep(INTERVAL_SECONDS)
 
     async def run(self) -> None:
-        """Remove what is too old, chat by chat, and say what went. Raises `errors.StorageError`."""
+        """Delete what has expired, chat by chat, and log the numbers. Raises `errors.StorageError`."""
         with errors.as_storage_error("the archive cannot be read"):
             on_disk = await asyncio.to_thread(lambda: set(self._on_disk()))
         for chat in sorted({*on_disk, *await self._run.event_log.chats()}, key=str):
@@ -73,8 +73,8 @@ class Retention:
                 )
 
     async def _expire_events(self, key: ChatKey, since: float) -> int:
-        """Remove events, up to the first that is younger or that something unfinished rests on; how many. The newest one stays: it says
-        how far the chat has come.
+        """Delete events up to the first that is younger or needed by unfinished work; return their number.
+        The newest event always stays, for its number.
         """
         log, chats = self._run.event_log, self._run.chats
         first, end = await log.older(key, since)
@@ -95,7 +95,7 @@ class Retention:
     # ------------------------------------------------------------ files, on any thread
 
     def _on_disk(self) -> Iterator[ChatKey]:
-        """The chats that have files. The archive may reach further back than a log that was lost."""
+        """Return the chats with files. The archive may reach further back than the log."""
         names = {name for one in self._of_page for name in self._run.disk.names(one)}
         for name in {*self._archives.chats(), *names}:
             told = rotation.chat_key(self._run.disk, name, self._files(name)) or ""
@@ -109,7 +109,7 @@ class Retention:
         return [*older, self._archives.main(name)]
 
     def _expire_files(self, chat: ChatKey, before: int) -> tuple[int, int]:
-        """Remove lines of the archive and files of the web page from before this time (ms); how many of each."""
+        """Delete archive lines and web uploads before this time (epoch ms); return the numbers."""
         name = file_names.encode(chat)
         with jsonl.locked(self._archives.folder):
             self._archives.recover(name)
@@ -126,8 +126,8 @@ class Retention:
         return lines, len(old)
 
     def _expire_lines(self, path: Path, before: int) -> int:
-        """Remove the beginning of a file up to its last line that is older than all behind it: one that came late goes with its
-        neighbours. One that cannot be read goes with an older one behind it.
+        """Cut a file after its last expired line. Late lines go with their neighbours; unreadable lines with
+        an older one after them.
         """
         at = cut = count = gone = 0
         young = False

@@ -1,4 +1,4 @@
-"""Retries: [Try again] below the notice of a failure, [Answer again] below an answer whose question was edited since."""
+"""Retries: [Try again] below a failure notice, [Answer again] below an answer whose question was edited."""
 
 from bot.core.feature import Command, Feature, Hooks, Runtime
 from bot.features.retries.service import Retries

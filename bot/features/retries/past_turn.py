@@ -1,4 +1,4 @@
-"""A turn of the past, read from the events of its chat: the messages that it answered, as they read by now, and what was said."""
+"""A past turn, read from its chat's events: its messages in their latest version, and the replies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from bot.core.message_versions import has_newer_words, plain, revised, same_mess
 
 @dataclass(slots=True)
 class PastTurn:
-    """`members` by request id, None where deleted since; `end` is None while it runs; `shown` are its messages with their ids."""
+    """`members` by request id, None if deleted; `end` is None while it runs; `shown` are its messages with
+    their ids.
+    """
 
     id: str
     members: dict[str, Inbound | None] = field(default_factory=dict)
@@ -23,13 +25,13 @@ class PastTurn:
     shown: dict[str, tuple[Queued, str]] = field(default_factory=dict)
 
     def whole(self) -> Inbound | None:
-        """Its messages as one; None where nothing is left of them."""
+        """Its messages merged into one; None if all were deleted."""
         parts = [one for one in self.members.values() if one is not None and plain(one)]
         return as_one(self.first, parts) if parts and self.first is not None else None
 
     @property
     def answer(self) -> tuple[Queued, str] | None:
-        """Its only reply of words with its id in the chat; None where it has none, or several."""
+        """Its only text reply, with its platform id; None if there is none or more than one."""
         replies = [one for one in self.shown.values() if one[0].form == "reply" and one[0].file is None]
         return replies[0] if len(replies) == 1 else None
 
@@ -40,7 +42,7 @@ class PastTurn:
 
 
 def as_one(first: Inbound, parts: Sequence[Inbound]) -> Inbound:
-    """The messages of a turn as one, in the place of the first."""
+    """Merge a turn's messages into one in place of the first."""
     return first.model_copy(
         update={
             "text": "\n".join(one.text for one in parts if one.text),
@@ -93,7 +95,7 @@ class PastTurns:
                 self._said[name] = revised(one, edit)
 
     def about(self, edit: Inbound) -> PastTurn | None:
-        """The newest turn that answered a message."""
+        """Return the latest turn that answered a message."""
         found = (
             turn
             for turn in reversed(self.turns.values())
@@ -103,7 +105,7 @@ class PastTurns:
 
 
 def with_buttons(shown: tuple[Queued, str], buttons: QuestionButtons) -> Queued:
-    """The message that takes the place of one in a chat, with these buttons."""
+    """Return the edit of a message that changes its buttons."""
     row, message_id = shown
     name = f"{row.row}/{buttons.question_id}/{'-'.join(buttons.choices)}"
     return replace(

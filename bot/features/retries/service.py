@@ -1,4 +1,4 @@
-"""Retries on the log: the messages of a turn become one new message, once."""
+"""Retries: the messages of a turn become one new message, once."""
 
 from __future__ import annotations
 
@@ -20,20 +20,22 @@ FAILED = frozenset[TurnEndState]({"failed", "withdrawn"})
 
 
 class Retries:
-    """Each failed turn is tried again once, and each edit answered once: the new message has a key that is named after it."""
+    """A failed turn is retried once and an edit is answered once: the new message's key is derived from it."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._run = runtime
         self._begun = set[str]()
-        """Keys of the messages that this process has made."""
+        """Keys of messages that this process created."""
 
     def turn_ends(self, turn: Turn, state: TurnEndState) -> Done:
-        """Offer to try a failed turn again."""
+        """Offer to retry a failed turn."""
         offered = state in FAILED and plain(turn.first)
         return Done(buttons=QuestionButtons(turn.id, AGAIN) if offered else None)
 
     async def run(self, press: Inbound) -> Done:
-        """Try the turn again whose notice has the button. It has the rights of whoever asked, so nobody else may press but operators."""
+        """Retry the turn whose button was pressed, with its person's rights; only that person and operators
+        may press.
+        """
         turn = (await self._past(press)).turns.get(press.args)
         if turn is None or turn.end not in FAILED or turn.first is None or not plain(turn.first):
             return Done(say("retry.unknown"))
@@ -48,7 +50,7 @@ class Retries:
         return Done(say("retry.trying"), self._facts(whole, key, bare))
 
     async def offer(self, edit: Inbound) -> Done:
-        """Offer an answer to the new words of a message below the one that it has."""
+        """Offer to answer an edited question again, below its answer."""
         turn = (await self._past(edit)).about(edit)
         if turn is None or turn.end != "answered" or turn.answer is None or not edit.says:
             return Done()
@@ -56,7 +58,7 @@ class Retries:
         return Done(facts=(Fact(edit.chat_key, shown),))
 
     async def renew(self, press: Inbound) -> Done:
-        """Answer the turn anew whose question was edited, in the place of its answer; as `run`."""
+        """Answer an edited question again, replacing its answer; rights as for `run`."""
         past = await self._past(press)
         edit = past.edits.get(press.args)
         turn = past.about(edit) if edit is not None else None
@@ -82,14 +84,14 @@ class Retries:
         return theirs and self._run.access.judge(asked).allowed
 
     async def _is_begun(self, key: str) -> bool:
-        """True where there was a press before this one, which has its answer in the step in which this returns."""
+        """Return True for a repeated press, which the first one has answered or is answering."""
         if await self._run.event_log.known((key,)) or key in self._begun:
             return True
         self._begun.add(key)
         return False
 
     def _facts(self, whole: Inbound, key: str, shown: Iterable[Queued]) -> list[Fact]:
-        """Messages that change, and the new message behind them."""
+        """Return the facts: edits of buttons, and the new message."""
         name, now = self._run.ids.ulid(), int(self._run.clock.now() * 1000)
         inbound = whole.model_copy(update={"request_id": name, "ts": now, "keys": (key,)})
         asked = Fact(inbound.chat_key, Received(inbound), person=inbound.user_id, id=name)

@@ -1,4 +1,4 @@
-"""Search of the archive in people's words: an index beside it, which comes back where it is deleted."""
+"""Search of the archive: an index beside it, rebuilt if deleted."""
 
 from bot.core.feature import Feature, Hooks, Runtime
 from bot.features.search.index import FILE

@@ -16,7 +16,7 @@ from itertools import chain, pairwise
 
 from bot import text as texts
 
-# Forms that people use when they ask about what somebody said in another form.
+# Words that people use when asking for something that was said in another form.
 _IRREGULAR = {
     form: words.split()[0]
     for words in (
@@ -104,7 +104,7 @@ _IRREGULAR = {
     for form in words.split()[1:]
 }
 _STEMMERS = threading.local()
-"""One a thread: a stemmer keeps the word that it works on."""
+"""One per thread, since a stemmer keeps state."""
 
 
 @functools.lru_cache(maxsize=50_000)
@@ -114,7 +114,7 @@ def stem(word: str) -> str:
     if len(word) < 3:
         return word
     if not hasattr(_STEMMERS, "porter"):
-        # The package imports its stemmers of all languages, which a start does without.
+        # Imported here because the package imports the stemmers of all languages.
         from snowballstemmer.porter_stemmer import PorterStemmer
 
         _STEMMERS.porter = PorterStemmer()
@@ -213,7 +213,7 @@ NOISE = frozenset(
         "lets",
     ]
 )
-"""Not indexed at all: they are in every other line."""
+"""Stop words: never indexed, since they are in every other line."""
 
 ASKING = frozenset(
     [
@@ -276,7 +276,7 @@ ASKING = frozenset(
         "would",
     ]
 )
-"""Words of questions rather than of answers: in a question they count only where nothing else is left."""
+"""Words of questions rather than of answers; ignored in a question unless nothing else is left."""
 
 _ASKING_CJK = (
     "什么时候 什麼時候 什么 什麼 怎么样 怎麼樣 怎么 怎麼 为什么 為什麼 什么样 什麼樣 如何 是否 有没有 有沒有 是不是 多少 多久 多长时间 多長時間 "
@@ -287,31 +287,31 @@ _ASKING_CJK = (
     "覚えている 覚えてる ください どんな どうやって どうして どちら どれ どの どう どこ いつ いくつ いくら だれ 誰 なぜ なに 何時 何 "
     "무엇 언제 어디 누구 인가요 했나요 인가"
 )
-# Longer ones first: the first that fits is taken out.
+# Longest first, because the first match is removed.
 ASKING_CJK = re.compile("|".join(map(re.escape, sorted(_ASKING_CJK.split(), key=len, reverse=True))))
-"""Question words in Chinese, Japanese and Korean, where no space sets them apart."""
+"""Question words in Chinese, Japanese and Korean, which have no spaces around them."""
 
 ASKING_PHRASES = re.compile(
     r"\b(?:so far|to date|until now|up to now|these days|at (?:the moment|present)|right now|as of now)\b"
     r"|^\W*(?:please\s+)?(?:list|name|describe|summari[sz]e|show|find)\b",
     re.IGNORECASE,
 )
-"""Phrases that frame a question in English and are no part of its subject."""
+"""English phrases that frame a question and are not part of its subject."""
 
 PARTICLES = frozenset(
     "的了是在我你您他她它们們咱有和就不也都很过過给給到对對把被让讓从從这這那个個一上下来來去要会會能可么麼什谁誰哪怎几幾多少为為"
     "与與及或但而还還又再之其此些样樣里裡后後吗嗎呢吧啊呀着著得地所以"
 )
-"""Characters that join words in Chinese: a pair with one of them is rarely a word."""
+"""Chinese function characters: a pair with one of them is rarely a word."""
 
 
 VERSION = 4
-"""Grows with every change of what a text's tokens are: an index of another version is made anew."""
+"""Increases with every change of tokenisation; an index of another version is rebuilt."""
 LONGEST_TEXT = 200_000
-"""Characters of a line that are looked at."""
+"""Max characters of a line that are indexed."""
 LONGEST_QUERY = 4_000
 MOST_TERMS = 64
-"""Terms of a question that are looked at."""
+"""Max terms of a question."""
 LONGEST_TOKEN = 64
 _LONGEST_STEMMED = 40  # longer is no word, and would keep the rules busy
 _LONGEST_PARTED = 256
@@ -336,7 +336,7 @@ _LETTER = rf"(?:[^\W_{PAIRED}]|[{_MARKS}])"
 _ANY = re.compile(rf"{_NUMBER}|{_LETTER}+(?:{_LINKS}{_LETTER}+)*(?:\+\+|#)?|[{PAIRED}]+|[{_SIGNS}]")
 _PAIRED_RUN = re.compile(rf"[{PAIRED}]+")
 _DIGIT, _UNLIKE = re.compile("[0-9]"), re.compile(rf"[0-9{PAIRED}]")
-# Without a dictionary the only words of Japanese that show where they begin and end.
+# Katakana words are the only Japanese words with visible borders.
 _KATAKANA = re.compile("[\u30a1-\u30fa\u30fc-\u30fe]{3,64}")
 _ALONE = re.compile("(?<!=)=(?!=)")
 _SIGN = re.compile(rf"[{_SIGNS}]")
@@ -349,12 +349,12 @@ _FOLDED = re.compile(
 
 
 class _Memo(dict[str, tuple[str, ...]]):
-    """The tokens of what stands between spaces, for what comes again and again: words with their commas and stops."""
+    """Cache of the tokens of space-separated strings."""
 
     def __missing__(self, piece: str) -> tuple[str, ...]:
         words = _ASCII.findall(piece) if piece.isascii() else _words(piece)
         found = tuple(chain.from_iterable(map(_of_word, words)))
-        # Neither numbers nor what is written without spaces is often the same twice.
+        # Numbers and text without spaces rarely repeat.
         if len(piece) <= LONGEST_TOKEN and not (_DIGIT if piece.isascii() else _UNLIKE).search(piece):
             if len(self) >= _MEMO:
                 self.clear()
@@ -367,26 +367,26 @@ _memo = _Memo()
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A token that is looked for, and how much it counts beside the others."""
+    """A token to search for, with its weight."""
 
     token: str
     weight: float = 1.0
 
 
 def tokens(text: str) -> list[str]:
-    """The tokens of a text, as often as they are in it. Never fails, whatever the text."""
+    """Return the tokens of a text, with repetitions. Never fails, whatever the text."""
     return list(chain.from_iterable(map(_memo.__getitem__, _cut(text, LONGEST_TEXT).split())))
 
 
 def is_paired(token: str) -> bool:
-    """True if a token is a character or a pair of a script that has no spaces: hardly ever a word by itself."""
+    """Return True for a character or a pair of a script without spaces, which is rarely a word by itself."""
     return len(token) <= 2 and _PAIRED_RUN.match(token) is not None
 
 
 def terms(query: str, *, single: float = 0.75) -> list[Term]:
-    """Return the terms of a question. `single` is the weight of single characters where pairs are looked for too.
+    """Return the terms of a question. `single` is the weight of single characters if pairs are searched too.
 
-    Words that only ask are left out unless nothing else is there.
+    Question words are left out unless nothing else is there.
     """
     text = _cut(query, LONGEST_QUERY)
     found = list(_terms(text, single, asking=False)) or list(_terms(text, single, asking=True))
@@ -397,7 +397,7 @@ def terms(query: str, *, single: float = 0.75) -> list[Term]:
 
 
 def _cut(text: str, longest: int) -> str:
-    """The beginning of a text, in its plain form: one character may stand for eighteen."""
+    """Return the beginning of a text in normalised form, where one character may become eighteen."""
     return texts.normalized(texts.clean(text[:longest]))[:longest]
 
 
@@ -412,7 +412,7 @@ def _terms(text: str, single: float, *, asking: bool) -> Iterator[Term]:
 
 
 def _paired(word: str, single: float) -> Iterator[Term]:
-    """Characters and pairs, by how much of a word each may be, and words in katakana."""
+    """Yield characters and pairs with their weights, and katakana words."""
     scripts = "".join(map(_script, word))
     for token in _of_word(word):
         if token == word or len(token) > 2:
@@ -436,7 +436,7 @@ def _of_pair(pair: str) -> float:
 
 
 def _script(character: str) -> str:
-    """`h` for hiragana, `k` for katakana, `=` for signs of any other script."""
+    """Return `h` for hiragana, `k` for katakana, `=` for other scripts."""
     if "\u3041" <= character <= "\u309f":
         return "h"
     return "k" if "\u30a0" <= character <= "\u30ff" else "="
@@ -479,7 +479,7 @@ def _is_camel(word: str) -> bool:
 
 
 def _without_apostrophes(word: str) -> str:
-    """`Anna's` is about Anna, `don't` is one word, and so is `O'Brien`."""
+    """Return the words without apostrophes: `Anna's` gives Anna; `don't` and `O'Brien` are one word each."""
     head, _, tail = word.rpartition("'")
     return head.replace("'", "") if tail.lower() == "s" else word.replace("'", "")
 
@@ -498,7 +498,7 @@ def _short(word: str) -> str:
 
 
 def _fold(word: str) -> str:
-    """One form for capitals and small letters, with and without diacritics."""
+    """Return a form without case and diacritics."""
     word = word.casefold()
     if word.isascii():
         return word

@@ -1,4 +1,4 @@
-"""Finds lines by the index: terms, speakers and times of a question against each chat. Blocking; raises `sqlite3.Error`."""
+"""Finds lines by the index: terms, speakers and times of a question, chat by chat. Blocking; raises `sqlite3.Error`."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from bot.features.search.ranking import PLACE_BITS, ROW_BITS, Weights
 from bot.features.search.time_ranges import TimeRanges, time_ranges
 
 REACH = 1
-"""Lines that come with a hit, on each side."""
+"""Neighbouring lines returned with a hit, on each side."""
 _AT_ONCE = 40  # lines that are read together
 
 
 @dataclass(frozen=True, slots=True)
 class FoundLine:
-    """A line that was found: its number, which tells its chat too, its score; what it says, where it was read already."""
+    """A line found: its number, which implies the chat, its score, and its content if already read."""
 
     line: int
     score: float = field(compare=False)
@@ -37,13 +37,13 @@ class FoundLine:
 def parse_query(
     query: str, now: int, single: float = ranking.DEFAULT.single
 ) -> tuple[TimeRanges, tuple[analysis.Term, ...]]:
-    """The times that a question speaks of, and what else it looks for. Remembered: it is asked for more than once."""
+    """Return the times that a question names, and its other terms. Cached."""
     times = time_ranges(query, now)
     return times, tuple(analysis.terms(times.rest, single=single))
 
 
 class Finder:
-    """Finds lines of the chats that it is told, and of no other."""
+    """Searches lines of the given chats only."""
 
     def __init__(self, db: sqlite3.Connection, *, weights: Weights = ranking.DEFAULT) -> None:
         self._db = db
@@ -51,8 +51,8 @@ class Finder:
         self._known = Counts(db)
 
     def recall(self, names: Iterable[str], query: RecallQuery) -> Recalled:
-        """The page of hits that a query asks for, best first, with their neighbours. Of a question in which nothing can be ranked
-        (`who are you`) those that have it as it stands.
+        """Return the requested page of hits, best first, with neighbours. A question without rankable terms
+        (`who are you`) is searched literally.
         """
         with transaction(self._db, "DEFERRED"):
             chats = [
@@ -79,8 +79,8 @@ class Finder:
             return Recalled(self._with_neighbours(page), len(places) - refused)
 
     def _found(self, chats: Sequence[IndexedChat], query: RecallQuery) -> list[FoundLine]:
-        """The lines that answer best, best first; `CANDIDATES` of a chat at the most for each phrasing. Several are fused by reciprocal
-        rank.
+        """Return the best lines, best first, at most `CANDIDATES` per chat and phrasing. Several phrasings
+        are merged by reciprocal rank.
         """
         rankings = [
             _sorted(place for chat in chats if chat.lines for place in self._find(chat, phrasing, query))
@@ -107,7 +107,7 @@ class Finder:
         return [FoundLine(line, score, read.get(line)) for line, score in kept]
 
     def _literally(self, chats: Sequence[IndexedChat], query: RecallQuery) -> list[FoundLine]:
-        """The lines that have the first phrasing as it stands, the newest first."""
+        """Return the lines that contain the first phrasing literally, newest first."""
         asked = text.clean(next(iter(query.queries), "").strip()[:200]).casefold()
         found = list[int]()
         for chat in chats if asked else ():
@@ -123,7 +123,7 @@ class Finder:
         return [FoundLine(line, 0.0, said) for line, said in newest if asked in said.text.casefold()]
 
     def _sessions(self, chat: IndexedChat, ranges: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-        """Ranges of sessions that lie in ranges of time."""
+        """Return the session ranges of time ranges."""
         first, last = chat.first_session, chat.first_session | (1 << 24) - 1
         found = []
         for begin, end in ranges:
@@ -139,7 +139,7 @@ class Finder:
     def _looked_at(
         kept: list[tuple[int, float]], read: Mapping[int, ArchiveLine], scorer: AnswerScorer
     ) -> list[tuple[int, float]]:
-        """By what the lines that were read look like, too; the same words again come after everything else."""
+        """Re-rank by the content of the lines read; repeated texts come last."""
         seen: set[str] = set()
         found, again = [], []
         for line, score in kept:
@@ -157,7 +157,7 @@ class Finder:
         return found + [(line, found[-1][1]) for line in again]
 
     def _there(self, lines: Sequence[int], query: RecallQuery) -> set[int]:
-        """Those of the lines that are there, and of the role and time that were asked for."""
+        """Return the existing lines with the requested role and time."""
         found = self._db.execute(
             "SELECT line FROM json_each(?1) CROSS JOIN lines ON line = value "
             "WHERE role = ifnull(?2, role) AND ts < ifnull(?3, ts + 1) AND ts >= ifnull(?4, ts)",
@@ -166,7 +166,7 @@ class Finder:
         return {line for (line,) in found}
 
     def _read(self, lines: Iterable[int]) -> dict[int, ArchiveLine]:
-        """Read the archive lines at these places; a line that is gone is left out."""
+        """Read the archive lines at these places; missing lines are left out."""
         rows = self._db.execute(
             "SELECT line, raw FROM json_each(?) CROSS JOIN lines ON line = value",
             (json.dumps(sorted(lines)),),
@@ -190,7 +190,7 @@ class Finder:
 
 
 def _sorted(found: Iterable[FoundLine]) -> list[FoundLine]:
-    """Best first; of lines that are as good the newer one."""
+    """Sort by score, then newest first."""
     return sorted(found, key=lambda place: (place.score, place.line), reverse=True)
 
 

@@ -1,6 +1,7 @@
-"""The search index: the archive's lines and the tokens under which they are found, exported from the log. It can be deleted at any time.
+"""The search index: the archive's lines and their tokens, exported from the log. It can be deleted at any
+time.
 
-Tokens begin with the number of their chat, so that no question reaches into another one.
+Tokens are prefixed with the number of their chat, so that no query reaches another chat.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ FILE = "index.db"
 VERSION = f"4.{analysis.VERSION}"
 BUSY_SECONDS = 5.0
 SESSION_GAP = 3_600_000
-"""Milliseconds of silence after which another session begins."""
+"""Milliseconds of silence that end a session."""
 SLICE = 500
-"""Lines that are written in one transaction; fewer wait for the next sync or search."""
+"""Lines written per transaction; fewer wait for the next sync or search."""
 ROLES = ("user", "assistant")
 _CHAT_BITS, _SESSION_BITS = 20, 24
 _PLACES = (1 << PLACE_BITS) - 1
@@ -59,9 +60,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class IndexedChat:
-    """A chat's row: the number of its newest event that is indexed, and where its next line goes. `lines` and `tokens` count what can
-    be found.
-    """
+    """A chat's row: its newest indexed event, and the place of its next line. `lines` and `tokens` are totals."""
 
     id: int
     name: str
@@ -74,7 +73,7 @@ class IndexedChat:
 
     @property
     def prefix(self) -> str:
-        """Prefix of every token of this chat."""
+        """Prefix of the chat's tokens."""
         return f"{self.id:x}:"
 
     @property
@@ -94,14 +93,14 @@ def chat_named(db: sqlite3.Connection, name: str) -> IndexedChat | None:
 
 
 def speaker_token(token: str) -> str:
-    """Under which the lines of a person are found, of whose name `token` is one."""
+    """Return the token that finds the lines of a person with `token` in their name."""
     return f"@{token}"
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A line on its way into the index, or one that `replaces` what stands there of its event. `gone` are requests and turns whose words
-    are removed; lines from before `since` (ms) go where that is given.
+    """A line to index, or one that `replaces` the line of its event. `gone` are requests and turns with
+    removed words; lines before `since` (epoch ms) are deleted.
     """
 
     chat: str
@@ -113,7 +112,7 @@ class Entry:
 
 
 class SearchIndex(Export):
-    """The index in `path`, in memory where that is None. Its work is done on a thread of its own."""
+    """The index in `path`; None: in memory. Its work runs on a thread of its own."""
 
     name = "search index"
 
@@ -124,7 +123,7 @@ class SearchIndex(Export):
         self._due: list[Entry] = []
         self._taken = 0
         self._cursor = 0
-        """The cursor as this process knows it: a lower one on the disk says that somebody has begun anew."""
+        """The last known cursor; a lower one on disk means that the index was recreated."""
         self._db: sqlite3.Connection | None = None
         self._pool: ThreadPoolExecutor | None = None
         self._one_at_a_time = asyncio.Lock()
@@ -156,7 +155,7 @@ class SearchIndex(Export):
         return found is not None
 
     async def _without(self, event: Event, gone: events.Removed) -> list[Entry]:
-        """Take out what was removed, and write anew what quotes it."""
+        """Delete what was removed, and rewrite lines that quote it."""
         names = frozenset({*gone.requests, *gone.turns})
         found = [Entry(str(event.chat), event.seq, gone=names)]
         for one in await self._log.naming(event.chat, {*names, *gone.messages}):
@@ -183,7 +182,9 @@ class SearchIndex(Export):
                 raise
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Do work on the index's thread. Raises `errors.StorageError`, as `ExportLost` where the file is damaged: it is gone then."""
+        """Run work on the index's thread. Raises `errors.StorageError`, or `ExportLost` if the file is
+        damaged; then it was deleted.
+        """
         self._pool = self._pool or ThreadPoolExecutor(1, thread_name_prefix="index")
         return await asyncio.get_running_loop().run_in_executor(self._pool, self._guarded, work)
 
@@ -201,7 +202,7 @@ class SearchIndex(Export):
             return work(self._db)
         except (sqlite3.Error, OSError) as error:
             self._close()
-            # Anything else is a lock, or the disk.
+            # Other errors are locks or the disk.
             damaged = isinstance(error, sqlite3.DatabaseError) and not isinstance(
                 error, sqlite3.OperationalError
             )
@@ -226,13 +227,13 @@ class SearchIndex(Export):
             db.execute("UPDATE state SET cursor = ?", (cursor,))
         self._cursor = cursor
         if any(one.gone or one.since for one in due):
-            # Else words of what was taken out stay in the file.
+            # Otherwise removed words would remain in the file.
             db.execute("INSERT INTO tokens(tokens) VALUES ('optimize')")
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 class _Writer:
-    """Writes lines of one chat, within a transaction."""
+    """Writes lines of one chat within a transaction."""
 
     def __init__(self, db: sqlite3.Connection, name: str) -> None:
         self._db = db
@@ -245,7 +246,7 @@ class _Writer:
         self._chat = chat
 
     def take(self, entries: Iterator[Entry]) -> None:
-        """Write these in their order, but for lines that are there already."""
+        """Write these lines in order, except those already indexed."""
         chat = self._chat
         for one in entries:
             if one.gone:
@@ -282,7 +283,7 @@ class _Writer:
             if is_edit(line) and mine:
                 for place, old in mine:
                     self._take_out(place, old)
-                # An edit stands where its message stood, so that what was said around it stays around it.
+                # An edit takes the place of its message, next to what was said around it.
                 self._insert(mine[0][0], line, seq)
                 return
         if line.role in ROLES:
@@ -295,14 +296,14 @@ class _Writer:
                 self._insert(place, line, seq)
 
     def _remove_words(self, names: Collection[str]) -> None:
-        """Take out the lines of these requests, and the answers of these turns."""
+        """Delete the lines of these requests, and the answers of these turns."""
         for name in names:
             for place, old in self._standing("instr(raw, ?)", name):
                 if old.request_id == name:
                     self._take_out(place, old)
 
     def _standing(self, condition: str, value: str | int) -> list[tuple[int, ArchiveLine]]:
-        """The lines of the chat to which a condition applies, with their places."""
+        """Return the chat's lines that match a condition, with their places."""
         first, last = self._chat.row_range()
         found = self._db.execute(
             f"SELECT line, raw FROM lines WHERE line BETWEEN ? AND ? AND {condition} ORDER BY line",  # noqa: S608 - a constant
@@ -345,7 +346,7 @@ class _Writer:
         self._chat.tokens -= count
 
     def _entry(self, place: int, line: ArchiveLine) -> tuple[int, str, int]:
-        """The row of a line, what stands in it, and how many tokens the line has."""
+        """Return the row of a line, its content, and its number of tokens."""
         found = analysis.tokens(line.text)
         speaker = (line.meta or {}).get("username")
         names = analysis.tokens(speaker) if isinstance(speaker, str) else []
@@ -359,13 +360,13 @@ class _Writer:
 
 
 def opened(path: Path | None) -> sqlite3.Connection:
-    """A connection for one thread at a time, with tables of this version. Raises `sqlite3.Error` and OSError."""
+    """Open a connection for one thread at a time, with current tables. Raises `sqlite3.Error` and OSError."""
     if path is not None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.touch(mode=0o600)
     db = sqlite3.connect(":memory:" if path is None else path, BUSY_SECONDS, 0, None, check_same_thread=False)
     try:
-        # What a power cut takes with it is exported again: the cursor is part of the file.
+        # Rows lost in a power failure are exported again, since the cursor is in the same file.
         for pragma in (
             "journal_mode=WAL",
             "synchronous=NORMAL",
@@ -388,7 +389,7 @@ def _is_current(db: sqlite3.Connection) -> bool:
 
 
 def make_anew(db: sqlite3.Connection, *, unless_current: bool = False) -> None:
-    """Forget everything; where another process may have done so meanwhile, only if it has not."""
+    """Clear the index; with `unless_current` only if no other process has."""
     with transaction(db):
         if unless_current and _is_current(db):
             return
@@ -406,7 +407,7 @@ def make_anew(db: sqlite3.Connection, *, unless_current: bool = False) -> None:
 
 
 def verdict(path: Path) -> str:
-    """Return why the file of an index is of no use as it stands; "" if it is of use. Blocking; changes nothing."""
+    """Return why an index file is unusable; "" if it is usable. Blocking; changes nothing."""
     try:
         with contextlib.closing(
             sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_SECONDS)
@@ -426,7 +427,7 @@ def counted(db: sqlite3.Connection) -> tuple[int, int]:
 
 
 def chats_of(db: sqlite3.Connection, channel: str) -> list[ChatKey]:
-    """The chats of a channel that have lines, those last spoken in first."""
+    """Return a channel's chats with lines, latest first."""
     found = db.execute(
         "SELECT name FROM chats WHERE lines > 0 AND name >= ? AND name < ? ORDER BY last_ts DESC",
         (f"{channel}:", f"{channel};"),
@@ -436,7 +437,7 @@ def chats_of(db: sqlite3.Connection, channel: str) -> list[ChatKey]:
 
 @contextlib.contextmanager
 def transaction(db: sqlite3.Connection, mode: str = "IMMEDIATE") -> Iterator[None]:
-    """Everything of the block or nothing; DEFERRED for a block that reads one state of the file. Raises `sqlite3.Error`."""
+    """Run the block as a transaction; DEFERRED for consistent reads. Raises `sqlite3.Error`."""
     db.execute(f"BEGIN {mode}")
     done = False
     try:
@@ -449,6 +450,6 @@ def transaction(db: sqlite3.Connection, mode: str = "IMMEDIATE") -> Iterator[Non
 
 
 def remove(path: Path) -> None:
-    """Take the file away. It comes back."""
+    """Delete the file; it is rebuilt."""
     for end in ("", "-wal", "-shm"):
         path.with_name(path.name + end).unlink(missing_ok=True)

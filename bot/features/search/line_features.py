@@ -1,5 +1,5 @@
-"""Scores a line by its form as an answer: of whose words a question asks for ("what did I say" and "what did you recommend" want
-different lines), of who is asked about, about themselves, a number where one is asked for.
+"""Scores a line by its form as an answer: whose words the question asks for ("what did I say" versus "what
+did you recommend"), first person, numbers.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 from bot.features.search.ranking import Weights
 
 LONGEST = 4_000
-"""Characters of a line, and of a question, that are looked at."""
+"""Max characters examined of a line and of a question."""
 _YOU = re.compile(
     r"\byou(?:'ve|'d)?\s(?:\w+\s){0,2}?(?:recommend|suggest|t[eo]ll?d?\b|sa(?:y|id)\b|advis|propos|mention|expla|g[ia]ve|"
     r"wr[io]te|answer|show|promis|offer)"
@@ -22,7 +22,7 @@ _ME = re.compile(r"\b(?:i|me|my|mine|myself|we|us|our|ours)\b|[我咱俺私僕]|
 
 
 def speaker_meant(query: str) -> str | None:
-    """`user` or `assistant`, whoever's words a question is about; None where it does not say. Never fails."""
+    """Return whose words a question is about, `user` or `assistant`; None if it does not say. Never fails."""
     text = query[:LONGEST].replace("\u2019", "'")
     if _YOU.search(text):
         return "assistant"
@@ -30,7 +30,7 @@ def speaker_meant(query: str) -> str | None:
 
 
 _LONG = 160  # characters from which on a line is not about one person
-# In English also where the person is left out: "Finally bought a boat", "Back from Rome".
+# In English also with the subject omitted: "Finally bought a boat", "Back from Rome".
 _FIRST_PERSON = re.compile(
     r"\b(?:i|i'm|i've|me|my|mine|we|us|our)\b|[我咱俺私僕]|うち"
     r"|^(?:(?:just|finally|only|again|well|so|and|then)[\s,]{1,3}){0,3}(?!\w*thing\b|morning|evening)(?:[a-z]{2,20}(?:ed|ing)|made|went|got|had|saw|bought|"
@@ -61,17 +61,17 @@ _ASKS_NUMBER = re.compile(
 
 
 class AnswerScorer:
-    """Scores lines for one question by their form, beside the words that they share with it. Pure; never fails."""
+    """Scores lines for one question by form, beside shared words. Pure; never fails."""
 
     def __init__(self, query: str, said_by: str | None, weights: Weights) -> None:
-        """`said_by` is the role whose words the question is about; None where it names somebody."""
+        """`said_by` is the role whose words the question is about; None if it names somebody."""
         self._others = _SOMEBODY.search(query[:LONGEST]) is not None
         self._number = _ASKS_NUMBER.search(query[:LONGEST]) is not None
         self._said_by = said_by
         self._weights = weights
 
     def score(self, text: str, role: str) -> float:
-        """As a share of the best score."""
+        """Return a score as a share of the best one."""
         text = text[:LONGEST].strip()
         weights = self._weights
         worth = weights.speaker if role == self._said_by else 0.0
@@ -83,5 +83,5 @@ class AnswerScorer:
 
 
 def _of_others(text: str) -> bool:
-    """True if a line speaks of somebody else than who says it. A long one speaks of many."""
+    """Return True if a line is about somebody other than its speaker; a long line is about many."""
     return len(text) < _LONG and _SOMEBODY.search(text) is not None and _MYSELF.search(text) is None

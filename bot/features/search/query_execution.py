@@ -1,4 +1,4 @@
-"""Runs one question against the index rows of one chat, and adds terms of the best lines to it."""
+"""Runs one query against one chat's index, then adds terms of the best lines to it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from bot.features.search.index import IndexedChat, speaker_token
 from bot.features.search.ranking import PLACE_BITS, ROW_BITS, CorpusStats, Postings, Weights
 
 BUDGET = 1_500
-"""Rows that are looked at for all words of a question, and one for each `BUDGET_SHARE` lines of the chat on top."""
+"""Max rows examined for all words of a question, plus one per `BUDGET_SHARE` lines of the chat."""
 BUDGET_SHARE = 160
 CANDIDATES = 200
-"""Lines of a chat that a question finds at the most."""
+"""Max lines of a chat found by a question."""
 _COMMON, REMEMBERED = 50, 50_000
 _MOST_COMMON = 3  # words that are everywhere, where rare ones are there too: others add hardly anything
 _SHARED, _SHARED_BY = 200, 200  # lines that may share a word that is looked for beside the question's own
@@ -30,14 +30,14 @@ FETCHED = (
 
 
 class Counts:
-    """Counts the lines that have a token, and remembers the counts of common tokens, which take long and change little."""
+    """Counts the lines with a token; caches counts of frequent tokens, which are slow and change little."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self.db = db
         self.common: dict[str, tuple[int, int]] = {}
 
     def of(self, token: str, lines: int) -> int:
-        """`token` with its chat's prefix, `lines` as many as the chat has now."""
+        """Return the count of `token` (with its chat's prefix) in a chat of `lines` lines."""
         known = self.common.get(token)
         if known is not None and known[1] <= lines <= known[1] * 1.02:
             return known[0]
@@ -51,7 +51,7 @@ class Counts:
 
 
 class QueryExecution:
-    """One question, run against the index of one chat."""
+    """A query against the index of one chat."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class QueryExecution:
         self._anchors: list[str] = []
         self._anchor_rows: set[int] = set()  # rows of all anchors
         self.named: tuple[str, ...] = ()
-        """Tokens of the speakers whom the question names."""
+        """Tokens of the speakers that the question names."""
 
     def ranked(self, terms: Sequence[analysis.Term]) -> list[tuple[int, float]]:
         if not terms:
@@ -82,19 +82,19 @@ class QueryExecution:
         tally.prefer(self._of_speakers())
         tally.consider(self._rows_of_time())
         if self._weights.feedback_terms and (first := tally.best(self._weights.feedback_lines)):
-            # Characters and pairs that lines have in common say nothing: they are parts of words.
+            # Shared characters and pairs mean nothing: they are parts of words.
             found = [(self._words(line), score) for line, score in first]
             known = {term.token for term in terms}
             counts = self._counts(_offered(found, known))
-            # What is everywhere takes long to look at and says nothing.
+            # Frequent terms are slow and carry no information.
             counts = {token: count for token, count in counts.items() if count <= self._most_shared}
             more = ranking.feedback(found, counts, self._stats, known, self._weights)
             self._add(tally, [analysis.Term(token, weight) for token, weight in more])
         return tally.best(CANDIDATES)
 
     def _with_speakers(self, terms: Sequence[analysis.Term]) -> list[analysis.Term]:
-        """Tell which terms are names of people who speak in the chat: these count less, and if there is nothing else,
-        the lines of these people are looked for.
+        """Find terms that are names of speakers in the chat. They get less weight; if nothing else is left,
+        these people's lines are searched.
         """
         speakers = {term.token: self._speaker(term.token) for term in terms if len(term.token) > 1}
         named = {token: speaker for token, speaker in speakers.items() if speaker is not None}
@@ -107,7 +107,7 @@ class QueryExecution:
         return found + [analysis.Term(speaker) for speaker in self.named if alone]
 
     def _speaker(self, token: str) -> str | None:
-        """The token of the speaker of this name; of the one whose name is most like it, where the chat has no such word."""
+        """Return the token of the speaker with this or the most similar name, if the chat has no such word."""
         exact = speaker_token(token)
         counts = self._counts([exact, token])
         if counts[exact]:
@@ -123,8 +123,8 @@ class QueryExecution:
         return next(iter(difflib.get_close_matches(exact, spellings, 1, _ALIKE)), None)
 
     def _of_speakers(self) -> list[int]:
-        """Rows of the speakers who are named; where they are many, those that have a rare word of the question too, and
-        without one the newest.
+        """Return rows of the named speakers: if there are many, those with a rare word of the question, else
+        the newest.
         """
         counts, found = self._counts(self.named), list[int]()
         narrow = " OR ".join(map(self._quoted, self._anchors))
@@ -151,7 +151,7 @@ class QueryExecution:
         return said.text if said is not None else ""
 
     def _rows_of_time(self) -> list[int]:
-        """The newest lines of the time that was asked for, as rows without a length."""
+        """Return the newest lines of the requested time, as rows without a length."""
         found: set[int] = set()
         for first, last in self._stats.session_ranges:
             found.update(
@@ -164,17 +164,17 @@ class QueryExecution:
         return sorted(found, reverse=True)[:CANDIDATES]
 
     def _of_time(self) -> list[tuple[int, float]]:
-        """Return what was said at a time, the newest first: the question is a time and nothing else."""
+        """Return what was said at a time, newest first, for a question that names nothing else."""
         rows = self._rows_of_time()
         return [(row >> ROW_BITS, 1.0 - place / (len(rows) + 1)) for place, row in enumerate(rows)]
 
     def _counts(self, tokens: Iterable[str]) -> dict[str, int]:
-        """Count the lines that have each token."""
+        """Count the lines with each token."""
         prefix, lines = self._chat.prefix, self._chat.lines
         return {token: self._known.of(prefix + token, lines) for token in tokens}
 
     def _postings(self, terms: Sequence[analysis.Term]) -> list[Postings]:
-        """Rare words with all of their lines; of words that are everywhere only the lines that have a rare one too."""
+        """Return rare words with all of their lines; frequent words only for lines that also have a rare one."""
         counts = self._counts(term.token for term in terms)
         found: list[Postings] = []
         common: list[analysis.Term] = []
@@ -224,14 +224,14 @@ class QueryExecution:
         return self._matching(self._quoted(token))
 
     def _matching(self, expression: str) -> list[int]:
-        """All rows that fit an expression. Many numbers are read as one value in half of the time."""
+        """Return all rows that match an expression, read as one value, which is twice as fast."""
         select = "SELECT group_concat(rowid) FROM tokens WHERE tokens MATCH ?"
         return _numbers(self._db.execute(select, (expression,)).fetchone()[0])
 
     def _rows(
         self, expression: str, most: int, first: int | None = None, last: int | None = None
     ) -> list[int]:
-        """The newest rows that fit an expression, of these sessions."""
+        """Return the newest rows of these sessions that match an expression."""
         low, high = self._chat.row_range()
         bits = PLACE_BITS + ROW_BITS
         low = low if first is None else first << bits

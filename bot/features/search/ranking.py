@@ -1,7 +1,7 @@
-"""Ranks lines for a question: a pure function of what the index says of them.
+"""Ranks lines for a question; pure.
 
-A line is a number: its session, and its place in that. Lines that stand side by side have numbers that follow one
-another, so neighbours and sessions are known without asking. A row is a line with the class of its length.
+A line is a number made of its session and its place in it, so adjacent lines have adjacent numbers. A row is
+a line with its length class.
 """
 
 from __future__ import annotations
@@ -20,59 +20,59 @@ from typing import TypeVar
 T = TypeVar("T")
 
 PLACE_BITS = 8
-"""Of a line: its place in its session."""
+"""Bits of a line for its place in the session."""
 ROW_BITS = 4
-"""Of a row: the class of its length."""
+"""Bits of a row for the length class."""
 CENTRES = 100
-"""Lines with so good a score of their own that those around them are looked at too, although they may have none."""
+"""Number of best lines whose neighbours are scored too."""
 _WIDE = 10  # times as many lines are looked through for different ones
 _CLASS = (1 << ROW_BITS) - 1
 _PLACE = (1 << PLACE_BITS) - 1
 _SESSION = ROW_BITS + PLACE_BITS
 LENGTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
-"""Tokens that stand for each class of length."""
+"""Tokens represented by each length class."""
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Everything that can be tuned, in one place."""
+    """All tuning parameters."""
 
     k1: float = 1.0
-    """Weight of the length of a line beside its words (BM25)."""
+    """Weight of term frequency (BM25)."""
     b: float = 0.45
-    """The degree to which long lines are marked down (BM25)."""
+    """Penalty for long lines (BM25)."""
     neighbour: float = 0.38
-    """The share of the score of the lines next to it that a line gets."""
+    """Share of the score of adjacent lines."""
     session: float = 0.4
-    """The share of the score of its session."""
+    """Share of the score of the session."""
     session_k: float = 1.5
-    """The number of lines of a session that earn half of what very many with the same word would."""
+    """Number of matching lines that give a session half of its max score."""
     moment: float = 0.9
-    """Bonus of a line from the time that was asked for, as a share of the best score."""
+    """Bonus for a line of the requested time, as a share of the best score."""
     named: float = 0.5
-    """Bonus of a line of the person whom the question names, as a share of the best score."""
+    """Bonus for a line of the named person, as a share of the best score."""
     mentioned: float = 0.5
-    """The weight of that name beside other words: their own lines seldom have it."""
+    """Weight of that name as a word, since their own lines rarely contain it."""
     single: float = 0.75
-    """The weight of single characters in scripts without spaces, where pairs are looked for too."""
+    """Weight of single characters in scripts without spaces, if pairs are searched too."""
     feedback_lines: int = 2
-    """Number of best lines that give further terms."""
+    """Number of best lines that give feedback terms."""
     feedback_terms: int = 3
-    """Number of further terms."""
+    """Number of feedback terms."""
     feedback: float = 0.12
-    """Weight of the best further term beside the question's own."""
+    """Weight of the best feedback term."""
     alike: int = 16
-    """Of lines with the same score of their own, which are often the same words, so many come before what is less good."""
+    """Max lines of equal score, often repetitions, before lower scores."""
     looked: int = 40
-    """Number of best lines that are read and scored by their form; the next three weights are shares of the best score."""
+    """Number of best lines re-ranked by content; the next three are shares of the best score."""
     speaker: float = 0.2
-    """A line of who is asked about: the person, unless the question says otherwise or names somebody."""
+    """Bonus for the role that the question is about."""
     first_person: float = 0.1
-    """A line in which somebody speaks of themselves."""
+    """Bonus for the first person."""
     number: float = 0.2
-    """A line with a number, where one is asked for."""
+    """Bonus for a number if the question asks for one."""
     fusion: float = 10.0
-    """The constant of reciprocal rank fusion: the smaller it is, the more the first places count."""
+    """Constant of reciprocal rank fusion: smaller values favour top ranks."""
 
 
 DEFAULT = Weights()
@@ -80,7 +80,7 @@ DEFAULT = Weights()
 
 @dataclass(frozen=True, slots=True)
 class Postings:
-    """The lines of a term. `count` is the number of lines that have it; `rows` may be only those worth looking at."""
+    """The lines of a term. `count` is the number of all lines with it; `rows` may be a selection."""
 
     weight: float
     count: int
@@ -89,7 +89,7 @@ class Postings:
 
 @dataclass(frozen=True, slots=True)
 class CorpusStats:
-    """Totals of a chat. `session_ranges` are ranges of sessions (the end inclusive) of the time that was asked for."""
+    """Totals of a chat. `session_ranges` are the sessions (end inclusive) of the requested time."""
 
     lines: int
     tokens: int
@@ -98,24 +98,24 @@ class CorpusStats:
 
 
 def length_class(tokens: int) -> int:
-    """The class of a length, from 0 to 15."""
+    """Return the class of a length, 0 to 15."""
     return min(bisect_left(LENGTHS, tokens), len(LENGTHS) - 1)
 
 
 def rarity(count: int, total: int) -> float:
-    """BM25's inverse document frequency, never negative."""
+    """Return BM25's inverse document frequency, never negative."""
     return math.log(1 + (max(total, count) - count + 0.5) / (count + 0.5))
 
 
 class LineScores:
-    """The scores of the lines of one chat, a term at a time. What it says depends on what was added alone."""
+    """Scores of one chat's lines, added a term at a time; the order does not matter."""
 
     def __init__(self, stats: CorpusStats, weights: Weights = DEFAULT) -> None:
         self._stats = stats
         self._weights = weights
         self._own: dict[int, float] = {}
         self._named: set[int] = set()
-        # Of each posting: what it is worth to a session, and how many of its lines each session has.
+        # For each posting: its value for a session, and its number of lines per session.
         self._sessions: list[tuple[float, Counter[int]]] = []
         average = stats.tokens / stats.lines if stats.lines else 1.0
         self._norms = [
@@ -140,27 +140,25 @@ class LineScores:
             own[line] = get(line, 0.0) + worths[row & _CLASS]
 
     def consider(self, rows: Iterable[int]) -> None:
-        """Look at these lines of the time that was asked for, although they may have no word of the question."""
+        """Add lines of the requested time, even without a word of the question."""
         for row in rows:
             self._own.setdefault(row >> ROW_BITS, 0.0)
 
     def prefer(self, rows: Iterable[int]) -> None:
-        """Raise these lines, which are of a person whom the question names."""
+        """Raise lines of a person whom the question names."""
         self._named.update(row >> ROW_BITS for row in rows)
 
     def best(self, most: int) -> list[tuple[int, float]]:
-        """Lines with their scores, best first: each one's own, and shares of its neighbours' and its session's."""
+        """Return the best lines with scores: their own, plus shares of neighbours and session."""
         lines = self._foremost(most)
         scores = self._favoured(self._whole(self._with_neighbours(lines[:CENTRES]).union(lines)))
-        # Of equals the newer one, so that the order never depends on chance.
+        # Ties: newest first, so that the order is deterministic.
         order = sorted(scores, reverse=True)
         order.sort(key=scores.__getitem__, reverse=True)
         return [(line, scores[line]) for line in order[:most]]
 
     def _foremost(self, most: int) -> list[int]:
-        """The lines with the best scores of their own. A chat of years says the same again and again: that must not keep
-        everything else away.
-        """
+        """Return the lines with the best own scores, limiting repetitions of the same text."""
         own, alike = self._own, self._weights.alike
         if most <= alike or len(own) <= most:
             least = min(heapq.nlargest(most, own.values()), default=0.0)
@@ -169,7 +167,7 @@ class LineScores:
             return found[:most]
         groups: dict[float, list[int]] = {}
         left, enough = most * _WIDE, 0
-        # Scores are few: lines as long with the same words have the same one.
+        # There are few different scores: equal length and equal words give equal scores.
         for score, count in sorted(Counter(own.values()).items(), reverse=True):
             groups[score] = []
             left -= count
@@ -208,7 +206,7 @@ class LineScores:
         return found
 
     def _of_sessions(self, sessions: AbstractSet[int]) -> dict[int, float]:
-        """Return the worth of sessions: more lines of one with the same word add little."""
+        """Return the scores of sessions, with diminishing returns for repeated words."""
         k, found = self._weights.session_k, dict.fromkeys(sessions, 0.0)
         for worth, counts in self._sessions:
             for session in sessions & counts.keys():
@@ -218,7 +216,7 @@ class LineScores:
         return {session: share * score for session, score in found.items()}
 
     def _favoured(self, scores: dict[int, float]) -> dict[int, float]:
-        """Raise lines of the person who is named, and of the time that was asked for."""
+        """Apply the bonuses for named person and requested time."""
         best = max(scores.values(), default=0.0)
         named, timely = best * self._weights.named, best * self._weights.moment
         ranges = self._stats.session_ranges
@@ -241,16 +239,16 @@ def feedback(
     known: Iterable[str],
     weights: Weights = DEFAULT,
 ) -> list[tuple[str, float]]:
-    """Words to look for beside those of the question: what the best lines have in common and others have not.
+    """Return feedback terms: words that the best lines share and others lack.
 
-    `found` are the tokens of the best lines and their scores, `counts` how many lines have each token.
+    `found` are the tokens of the best lines with their scores, `counts` the number of lines with each token.
     """
     worth: dict[str, float] = defaultdict(float)
     for tokens, score in found:
         for token in set(tokens):
             worth[token] += score
     known = set(known)
-    # A word of one line alone says nothing of the others; one that is everywhere says nothing at all.
+    # A word of one line says nothing about the others, and a frequent one nothing at all.
     offered = {
         token: value * rarity(counts[token], stats.lines)
         for token, value in worth.items()
@@ -264,7 +262,7 @@ def feedback(
 
 
 def fused(rankings: Iterable[Sequence[T]], weights: Weights = DEFAULT) -> dict[T, float]:
-    """Reciprocal rank fusion: what several rankings put in front comes first, whatever their scores are made of."""
+    """Merge rankings by reciprocal rank fusion, independent of their scores."""
     scores: dict[T, float] = defaultdict(float)
     for ranking in rankings:
         for place, found in enumerate(ranking, 1):

@@ -1,4 +1,4 @@
-"""Searching: the index, what keeps it up to date, and the questions to it."""
+"""Search: the index, its export from the log, and queries."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from bot.features.search.finder import Finder
 from bot.features.search.index import SearchIndex
 
 WAIT_SECONDS = 20.0
-"""Timeout of a search's wait for what is not indexed yet: the rest of the answer has to come too."""
+"""Timeout of a search's wait for the index to catch up."""
 
 
 class Search:
-    """`contracts.recall.Recalls` by the index in `path`, None for one in memory. It is up to date as far as `start` and the log go."""
+    """Implements `contracts.recall.Recalls` with the index in `path`; None: in memory."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Search:
         self._finder: tuple[sqlite3.Connection, Finder] | None = None
 
     async def recall(self, chat_keys: Sequence[ChatKey], query: RecallQuery) -> Recalled:
-        """As `contracts.recall.Recalls.recall`."""
+        """See `contracts.recall.Recalls.recall`."""
         names = [str(key) for key in chat_keys]
         complete = await self.caught_up()
         try:
@@ -59,12 +59,12 @@ class Search:
         return self._finder[1].recall(names, query)
 
     async def kept(self, channel: str) -> list[ChatKey]:
-        """As `contracts.recall.Recalls.kept`."""
+        """See `contracts.recall.Recalls.kept`."""
         await self.caught_up()
         return await self.index.run(partial(index.chats_of, channel=channel))
 
     async def rebuild(self) -> tuple[int, int]:
-        """Make the index anew, and return how many chats and lines it has then. Raises `errors.StorageError`."""
+        """Rebuild the index; return the numbers of chats and lines. Raises `errors.StorageError`."""
         with suppress(ExportLost):
             await self.index.run(index.make_anew)
         self.exporter.rewrite()
@@ -73,7 +73,7 @@ class Search:
         return await self.index.run(index.counted)
 
     async def caught_up(self) -> bool:
-        """Have what was appended so far in the index; False where that takes longer than a search may wait, or the disk refuses it."""
+        """Wait until everything appended so far is indexed; return False on a time-out or if the disk refuses."""
         try:
             async with asyncio.timeout(self._wait):
                 await self.exporter.flush()

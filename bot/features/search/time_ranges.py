@@ -1,4 +1,4 @@
-"""Dates in questions: "last Tuesday", 上周二, 先週, "in August", 2026-11-03, as ranges of time."""
+"""Parses dates in questions ("last Tuesday", 上周二, 先週, "in August", 2026-11-03) into time ranges."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 
 LONGEST = 4_000
-"""Characters of a question that are looked at."""
+"""Max characters examined of a question."""
 MOST = 8
 _COUNTS = {
     word: number
@@ -37,26 +37,26 @@ _DAY = r"(?P<day>mon|tue|wed|thu|fri|sat|sun)(?:s?day|nesday|rsday|urday|s|rs)?\
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 _ENDS = r"(?:uary|ruary|ch|il|e|y|ust|t|tember|ober|ember)?\b\.?"
 _MONTH = rf"(?P<month>{'|'.join(_MONTHS)}){_ENDS}"
-# `may` and `march` are other words too: alone, a month begins with a capital or has a word before it.
+# `may` and `march` are also words: as months they need a capital or a preceding word.
 _NAMED = rf"(?P<month>{'|'.join(name.capitalize() for name in _MONTHS)}){_ENDS}"
 _NTH = r"(?P<date>[0-3]?\d)(?:st|nd|rd|th)?\b"
 _WEEK = "(?:周|週|星期|礼拜|禮拜)"
 _WEEKDAYS = ("一月", "二火", "三水", "四木", "五金", "六土", "日天")
 
 Days = tuple[date, date]
-"""The first day, and the day after the last one."""
+"""First day, and the day after the last one."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimeRanges:
-    """`ranges` in milliseconds, their ends exclusive; `rest` is the question without words that only tell a time."""
+    """`ranges` in epoch ms with exclusive ends; `rest` is the question without its time words."""
 
     ranges: tuple[tuple[int, int], ...]
     rest: str
 
 
 def time_ranges(query: str, now: int, zone: tzinfo = UTC) -> TimeRanges:
-    """The times that a question asked at `now` (milliseconds) in `zone` speaks of. Never fails."""
+    """Return the times named by a question asked at `now` (epoch ms) in `zone`. Never fails."""
     rest = query[:LONGEST]
     try:
         today = datetime.fromtimestamp(now / 1000, zone).date()
@@ -106,7 +106,7 @@ def _week(back: int) -> Reader:
 
 
 def _month(year: int, month: int) -> Days:
-    """Months before January and after December are those of other years."""
+    """Normalise a month: month 0 is December of the year before."""
     year, month = year + (month - 1) // 12, (month - 1) % 12 + 1
     return date(year, month, 1), date(year + month // 12, month % 12 + 1, 1)
 
@@ -125,7 +125,7 @@ def _number(words: str) -> int:
 
 
 def _units_ago(match: re.Match[str], today: date) -> Days:
-    """The longer ago, the less exactly people mean it."""
+    """The longer ago, the wider the range."""
     count, unit = _number(match["n"]), match["unit"].lower()
     if unit in {"day", "天", "日"}:
         around = 0 if count < 7 else 1
@@ -144,7 +144,7 @@ def _past(match: re.Match[str], today: date) -> Days:
 
 
 def _weekday(match: re.Match[str], today: date) -> Days:
-    """The newest day of that name before today."""
+    """Return the latest day of that name before today."""
     wanted = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"].index(match["day"].lower())
     return _days(today - timedelta((today.weekday() - wanted - 1) % 7 + 1))
 
@@ -163,7 +163,7 @@ def _weekend(_: re.Match[str], today: date) -> Days:
 
 
 def _month_named(match: re.Match[str], today: date) -> Days:
-    """With a year, or the newest one that has begun."""
+    """Return a named month, with a year or the latest that has begun."""
     groups = match.groupdict()
     name = match["month"].lower()
     month = _MONTHS.index(name) + 1 if name in _MONTHS else _number(name)
