@@ -22,31 +22,21 @@ from bot.contracts.approvals import Approvals
 from bot.contracts.channel import Channel, ChannelDeps
 from bot.contracts.environment import Clock, Log, OperatorNotices
 from bot.contracts.identity import ChatKey, UserRef
-from bot.contracts.jobs import Jobs
-from bot.contracts.manner import Manner
 from bot.contracts.model import Model
 from bot.contracts.provenance import unpacked
-from bot.contracts.questions import Questions
-from bot.contracts.recall import Recalls
-from bot.contracts.tasks import NullTaskEvents
 from bot.core.access import Memberships
 from bot.core.agent_deps import AgentDeps, Limits
 from bot.core.archive.store import ChatStore
-from bot.core.artifacts import ArtifactStore
 from bot.core.assembly import Prompts
 from bot.core.compaction import Policy
 from bot.core.estimate import Estimator
 from bot.core.event_log import EventLog
 from bot.core.events import Codec, Remembered
 from bot.core.fallback import Fallback, FallbackModel, ProviderFallbacks
-from bot.core.feature import WorkWatch, WrapCall
-from bot.core.file_names import encode
+from bot.core.feature import Display, WrapCall
 from bot.core.instructions import InstructionFiles, operator_files
 from bot.core.leadership import Leadership
-from bot.core.models import ModelDeps
-from bot.core.notes.files import NoteStore
-from bot.core.notes.memories import Memories, SavedMemory
-from bot.core.skills import SkillFolder
+from bot.core.models import Manner, ModelDeps
 from bot.core.sql_log import Alert
 from bot.core.sqlite_log import FILE, SqliteLog
 from bot.core.tasks.limits import TaskLimits
@@ -65,6 +55,10 @@ from bot.llm.wrapper import SystemRoleModel, WatchedModel, reply_of
 from bot.readiness import GatewayFigures
 from bot.reload import ConfigurationReload
 from bot.services import Environment, Services
+from bot.storage.artifacts import ArtifactStore
+from bot.storage.file_names import encode
+from bot.storage.memories import Memories, SavedMemory
+from bot.storage.notes import NoteStore
 from bot.system import read_link
 from bot.telemetry import JsonlLog, Redactor
 from bot.tools.command_limits import CommandLimits
@@ -77,8 +71,10 @@ from bot.tools.permissions.protected_code import protected_code
 from bot.tools.permissions.rules import Rules
 from bot.tools.permissions.skill_allowlist import SkillAllowlist
 from bot.tools.policy import Policy as ToolPolicy
+from bot.tools.ports import Jobs, Questions, Recalls
 from bot.tools.project import Project
 from bot.tools.registry import Registry, Search, ToolPorts, builtin_tools
+from bot.tools.skills import SkillFolder
 from bot.vetting import Vetting
 
 FILE_TOOLS = frozenset({"read_file", "write_file", "edit_file", "list_dir", "search_files"})
@@ -325,7 +321,7 @@ def build_mcp(services: Services, questions: Questions) -> McpServers:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AgentServices:
-    """The services of core and features for the agent and its tools. `work` hears what turns have at work."""
+    """The services of core and features for the agent and its tools."""
 
     archive: ChatStore
     approvals: Approvals
@@ -333,7 +329,7 @@ class AgentServices:
     memberships: Memberships
     around_calls: WrapCall
     wrap_model: Callable[[Model], Model]
-    work: WorkWatch | None = None
+    display: Display | None = None
     jobs: Jobs | None = None
     recall: Recalls | None = None
 
@@ -414,7 +410,7 @@ def build_agent(
         limits=view_limits(settings),
         registry=registry,
         dispatcher=build_dispatcher(services, registry, gateway),
-        task_events=gateway.work or NullTaskEvents(),
+        task_events=gateway.display.tasks if gateway.display else lambda _: None,
         approvals=gateway.approvals,
         operators=gateway.alerts,
         prompts=Prompts(
@@ -494,7 +490,7 @@ def build_tool_ports(services: Services, gateway: AgentServices, mcp: McpServers
     root, shell = services.settings.root, services.settings.shell
     project = Project(root)
     return ToolPorts(
-        archive=gateway.archive,
+        history=gateway.archive.search,
         artifacts=services.artifacts,
         skills=services.skills,
         clock=services.environment.clock,
@@ -532,7 +528,7 @@ def build_dispatcher(services: Services, registry: Registry, gateway: AgentServi
         log_content=services.settings.llm.log_messages,
         redact=services.redact,
         artifacts=services.artifacts,
-        around=around if gateway.work is None else CallWatcher(around, registry, gateway.work),
+        around=CallWatcher(around, registry, gateway.display.calls) if gateway.display else around,
         pictures=services.settings.files.pictures,
     )
 

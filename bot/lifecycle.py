@@ -24,7 +24,6 @@ from bot.composition import (
     view_limits,
     with_settings,
 )
-from bot.contracts.agent import CompactResult
 from bot.contracts.approvals import Unattended
 from bot.contracts.channel import Channel, Intake
 from bot.contracts.environment import Clock, Log
@@ -40,6 +39,7 @@ from bot.core.attachments import Limits as FileLimits
 from bot.core.background import BackgroundTasks
 from bot.core.chat import MODES, Chat, Phase
 from bot.core.chats import Chats
+from bot.core.compaction import CompactResult
 from bot.core.event_log import EventLog
 from bot.core.events import Codec
 from bot.core.exports import Exporter
@@ -262,7 +262,7 @@ def assemble(
         memberships,
         door.around_calls,
         door.model,
-        door.display.work if door.display else None,
+        door.display,
         **door.ports,
     )
     mcp = build_mcp(services, door.asks)

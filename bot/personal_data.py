@@ -29,15 +29,15 @@ from bot.contracts.environment import Clock, Disk, Ids, Log
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.log_kinds import TEXTS
-from bot.contracts.memory_files import MemoryOwner
-from bot.core import events, file_names, jsonl, recorded_requests, sqlite_log
+from bot.core import events, recorded_requests, sqlite_log
 from bot.core.archive import rotation
-from bot.core.artifacts import ArtifactStore, what_of
 from bot.core.events import Event, EventData
-from bot.core.notes.files import SESSION, NoteStore
 from bot.core.recorded_requests import RecordedRequests
 from bot.core.removal import REMOVED, Gone, blanked, emptied
 from bot.core.sql_log import Session
+from bot.storage import file_names, jsonl
+from bot.storage.artifacts import ArtifactStore, what_of
+from bot.storage.notes import SESSION, MemoryOwner, NoteStore
 
 SENT, RECEIVED, OUTGOING = "sent", "received", "outgoing"
 PARTS = Path("cache", "uploads")

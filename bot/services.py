@@ -11,18 +11,18 @@ from bot.access_list import AccessList, Operators
 from bot.connections import Connections
 from bot.contracts.channel import Channel, Manifest
 from bot.contracts.environment import Clock, Disk, Ids
-from bot.core.artifacts import ArtifactStore
 from bot.core.event_log import EventLog
 from bot.core.fallback import Fallback
 from bot.core.leadership import Leadership, SoleLeader
-from bot.core.notes.files import NoteStore
-from bot.core.skills import SkillFolder
 from bot.disk_reserve import DiskReserve
 from bot.llm.learned import LearnedFile
 from bot.llm.windows import ContextWindows
 from bot.llm.wrapper import WatchedModel
+from bot.storage.artifacts import ArtifactStore
+from bot.storage.notes import NoteStore
 from bot.system import SystemClock, SystemDisk, UlidSource
 from bot.telemetry import JsonlLog, Redactor
+from bot.tools.skills import SkillFolder
 from bot.vetting import Vetting
 
 

@@ -14,9 +14,9 @@ from dataclasses import replace
 from functools import lru_cache
 
 from bot import tags
-from bot.contracts.agent import SILENT
 from bot.contracts.base import Json, Message
 from bot.identity_cache import MessageFact
+from bot.tags import SILENT
 
 DUE = (
     "The words below are a job that this person planned before, and it is due now. Do it and send the answer here; "

@@ -142,3 +142,12 @@ def _facts(message: Message) -> Json:
 
 
 _FACTS = MessageFact[Message, Json](_facts)
+
+
+SILENT = "[silent]"
+"""The whole answer to words that were not said to the bot, where these need none. People never see it."""
+
+
+def is_silent(words: str) -> bool:
+    """True of an answer that says so, whatever it adds."""
+    return words.lstrip().startswith(SILENT)

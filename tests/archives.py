@@ -6,8 +6,8 @@ import asyncio
 
 from bot import errors
 from bot.contracts.archive import ArchiveLine
-from bot.core import file_names, jsonl
 from bot.core.archive.store import ChatStore
+from bot.storage import file_names, jsonl
 
 
 class WrittenArchive(ChatStore):

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from bot.config import Settings
     from bot.contracts.base import Level
     from bot.contracts.model import Model
-    from bot.contracts.questions import Answer, Question
+    from bot.tools.ports import Answer, Question
 
 WRONG, LATER = 78, 75
 CLOCK_SECONDS = 30.0
@@ -375,10 +375,10 @@ async def _of_model(
 
 
 class _NobodyAsked:
-    """`contracts.questions.Questions` where no person has a turn."""
+    """`tools.ports.Questions` where no person has a turn."""
 
     async def ask(self, question: Question) -> Answer:
-        from bot.contracts.questions import Answer
+        from bot.tools.ports import Answer
 
         del question
         return Answer("nobody")

@@ -191,7 +191,7 @@ async def _found(
 ) -> list[tuple[ArchiveLine, float | None]]:
     """Lines with their scores, which only a search gives."""
     from bot.contracts.archive import HistoryQuery
-    from bot.contracts.recall import RecallQuery
+    from bot.tools.ports import RecallQuery
 
     if search is None:
         page = await _ask(root, lambda archive: archive.search(chat_key, HistoryQuery(**window)))

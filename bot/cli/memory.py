@@ -28,8 +28,8 @@ from bot.cli.common import (
 
 if TYPE_CHECKING:
     from bot.contracts.environment import Disk
-    from bot.contracts.memory_files import MemoryFile, MemoryOwner, Written
-    from bot.core.notes.files import NoteStore
+    from bot.storage.note_origins import Written
+    from bot.storage.notes import MemoryFile, MemoryOwner, NoteStore
 
 app = typer.Typer(
     name="memory", help="What is remembered: read, edit, forget.", no_args_is_help=True, rich_markup_mode=None
@@ -108,7 +108,7 @@ def forget(owner: Owner, file: Some = None, root: Dir = Here, yes: Yes = False) 
 def _store(root: Path, disk: Disk | None = None) -> NoteStore:
     from bot import system
     from bot.core.archive import rotation
-    from bot.core.notes.files import NoteStore
+    from bot.storage.notes import NoteStore
 
     disk = disk or system.SystemDisk()
     archive = rotation.ArchiveFiles(root / HOME / "chats", disk)
@@ -120,14 +120,14 @@ def _store(root: Path, disk: Disk | None = None) -> NoteStore:
 
 
 async def _owner(store: NoteStore, name: str) -> MemoryOwner:
-    from bot.contracts.memory_files import MemoryOwner
+    from bot.storage.notes import MemoryOwner
 
     person = MemoryOwner("person", name)
     return person if ":" in name and await store.sizes(person) else MemoryOwner("chat", name)
 
 
 async def _listed(root: Path) -> list[tuple[MemoryOwner, str, int]]:
-    from bot.contracts.memory_files import MemoryOwner
+    from bot.storage.notes import MemoryOwner
 
     store = _store(root)
     if not await asyncio.to_thread((root / HOME / "memory").is_dir):
@@ -160,7 +160,7 @@ async def _one(root: Path, name: str, path: str) -> tuple[MemoryOwner, str]:
 
 async def _put(root: Path, owner: MemoryOwner, path: str, words: str) -> None:
     from bot.contracts.identity import ChatKey
-    from bot.contracts.memory_files import Written
+    from bot.storage.note_origins import Written
 
     chat_key = None
     if owner.kind == "chat":
@@ -189,7 +189,7 @@ def _nothing(name: str, path: str | None = None) -> errors.NotFound:
 def _must_be_memory(owner: MemoryOwner, path: str, words: str) -> None:
     """The memory of a conversation is read by a machine too: without its sections it would count for nothing."""
     from bot.core.memory import MemoryInvalid, read
-    from bot.core.notes.files import SESSION
+    from bot.storage.notes import SESSION
 
     if owner.kind != "chat" or path != SESSION:
         return

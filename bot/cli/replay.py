@@ -231,8 +231,8 @@ async def _again(
 ) -> RerunResult:
     """Ask the configured provider. What it costs stands in the operator's log, like all that is asked."""
     from bot.configuration import prices_of
-    from bot.core.artifacts import ArtifactStore
     from bot.features.replay.rerun import rerun
+    from bot.storage.artifacts import ArtifactStore
     from bot.system import SystemClock, SystemDisk, UlidSource
     from bot.telemetry import JsonlLog, LogRedactor, Redactor, turn_scope
 

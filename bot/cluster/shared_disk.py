@@ -22,8 +22,8 @@ import psycopg
 
 from bot import errors
 from bot.contracts.environment import Clock, Disk, Log
-from bot.core import jsonl
 from bot.core.postgres_log import PostgresSession, prepared, words_of
+from bot.storage import jsonl
 
 FOLDERS = ("artifacts", "memory", "outgoing", "received", "sent")
 FILES = ("access.json", "telegram-groups.json")

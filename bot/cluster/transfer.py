@@ -19,9 +19,10 @@ import psycopg
 from bot import errors
 from bot.cluster import leadership, shared_disk
 from bot.contracts.base import Json
-from bot.core import jsonl, sqlite_log
+from bot.core import sqlite_log
 from bot.core.postgres_log import PostgresSession, prepared, values, words_of
 from bot.core.sql_log import CURSOR
+from bot.storage import jsonl
 from bot.system import SystemDisk
 
 TABLES = {

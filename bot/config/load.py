@@ -24,9 +24,9 @@ from bot.config.placeholders import (
     read_text,
     similar_variable,
 )
+from bot.config.ship_file import Effort, Purpose, Thinking
 from bot.contracts.channel import ChannelSettings, Manifest
 from bot.contracts.identity import UserRef
-from bot.contracts.manner import Effort, Purpose, Thinking
 from bot.invocation import command
 
 FILE = "ship.json"

@@ -19,8 +19,29 @@ from pydantic_core import core_schema
 from bot.config import ship_file
 from bot.contracts import log_kinds
 from bot.contracts.archive import ArchiveLine
+from bot.contracts.base import Frozen, Json, Level
 from bot.contracts.channel import Manifest
-from bot.contracts.environment import Disk, LogLine
+from bot.contracts.environment import Disk
+from bot.contracts.identity import ChatKey
+
+
+class LogLine(Frozen):
+    """One line of `.ship/logs/<YYYY-MM-DD>.jsonl`. `id` is a ULID, `timestamp` ISO 8601 in UTC, `duration` in
+    milliseconds; `type` and `level` are the same.
+    """
+
+    id: str
+    timestamp: str
+    type: Level
+    level: Level
+    kind: str
+    message: str
+    details: Json
+    duration: float | None = None
+    chat_key: ChatKey | None = None
+    request_id: str | None = None
+    step: int | None = None
+
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

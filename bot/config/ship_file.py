@@ -13,7 +13,15 @@ from pydantic.alias_generators import to_camel
 
 from bot import errors
 from bot.contracts.identity import ChatKey
-from bot.contracts.manner import Effort, Purpose, Thinking
+
+Effort = Literal["low", "medium", "high"]
+
+
+Thinking = Literal["adaptive", "between_tools", "off"]
+
+
+Purpose = Literal["memory", "compaction", "title", "task", "overheard"]
+
 
 _SERVER = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]{0,30}[A-Za-z0-9])?")
 

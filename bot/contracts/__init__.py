@@ -1,5 +1,5 @@
-"""The nouns of Shipmate: values that travel between rooms, and the protocols at which rooms meet; one module a subject.
+"""Values that travel between rooms, and protocols of the outside world; one module a subject.
 
-Nothing here does anything. Times of day are integer milliseconds since the epoch (`ts`), durations are
-float seconds; ids of platforms are always strings.
+Times of day are integer milliseconds since the epoch (`ts`) unless a docstring says seconds; durations are float seconds. Ids of
+platforms are strings.
 """

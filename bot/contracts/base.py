@@ -1,4 +1,4 @@
-"""Base types of the contracts: JSON, frozen models, roles, levels."""
+"""Base types of the contracts."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pydantic.alias_generators import to_camel
 Json = dict[str, Any]
 """A JSON object."""
 Message = Json
-"""One message of the model's API: `{"role": "user" | "assistant", "content": [block, …]}`."""
+"""A message of the Messages API: `{"role": "user" | "assistant", "content": [block, …]}`."""
 ChatType = Literal["direct", "group"]
 Role = Literal["user", "assistant"]
 Level = Literal["debug", "info", "warn", "error", "action"]
 
 
 class Frozen(BaseModel):
-    """A value that is written to disk: camelCase outside, immutable inside."""
+    """An immutable value, stored as JSON with camelCase keys."""
 
     model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True, extra="ignore")

@@ -1,12 +1,10 @@
-"""The port of platform adapters: `Channel` and its optional abilities, its manifest, and the intake that takes its
-messages.
-"""
+"""The port of platform adapters: `Manifest`, `Channel` with its optional abilities, and the `Intake` that accepts messages."""
 
 from __future__ import annotations
 
 import ipaddress
 import random
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -29,7 +27,7 @@ from bot.words import Sentence
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """`last_heard` is epoch seconds of the last sign of life of the platform; None where it gives none while nothing happens."""
+    """The state of a connection. `last_heard`: when the platform last sent anything (epoch seconds); None if it may be silent while idle."""
 
     connected: bool
     last_heard: float | None = None
@@ -37,15 +35,15 @@ class Health:
 
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
-"""Hosts that are this machine."""
+"""Names of this machine."""
 PROXY_HEADERS = ("Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP")
-"""A request that came through a proxy says so by one of these, unless the proxy keeps quiet."""
+"""Headers by which most proxies identify themselves."""
 FILE_PIECE = 65_536
-"""Bytes of a file that are in memory at once."""
+"""Max bytes of a piece that `Files.fetch` yields."""
 
 
 def is_loopback(host: str) -> bool:
-    """True if an address to listen on can be reached from this machine alone."""
+    """True if an address to listen on is reachable from this machine only."""
     if host.lower() == "localhost":
         return True
     try:
@@ -54,62 +52,56 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-TITLE = 60
-"""Characters of the title of a conversation."""
-
-
 @dataclass(frozen=True, slots=True)
 class HomeSection:
-    """A part of a person's home, with lines of plain text."""
+    """A section of a person's home tab, in lines of plain text."""
 
     title: str
     lines: tuple[str, ...]
 
 
 class Intake(Protocol):
-    """The door of the gateway, as channels see it."""
+    """The gateway, as channels see it."""
 
     async def accept(self, inbound: Inbound) -> bool:
-        """Take in one inbound: authorise, de-duplicate, write down, queue.
+        """Authorise, de-duplicate, store and queue one inbound.
 
-        Returns once the platform may be told that the event arrived; True where it was taken in, False where
-        it was rightly refused (duplicate, stranger, not addressed). Raises `errors.StorageError` where it
-        could not be written: the channel must then not confirm, so that the platform sends it again.
+        When it returns, the channel may confirm the event to the platform. True: accepted; False: refused (duplicate, stranger, not
+        addressed). Raises `errors.StorageError` if it could not be stored: the channel must not confirm it, so that the platform
+        delivers it again.
         """
         ...
 
     async def hears_all(self, chat: ChatKey) -> bool:
-        """True where all that people say in a chat is for the bot. A channel whose `context` knows what was said before need not
-        hand over other words that do not speak to the bot (`Inbound.addressed` is `chat`). Raises `errors.StorageError`.
+        """True if the bot listens to all messages of a chat. If not, a channel whose `context` returns earlier messages may skip
+        those with `Inbound.addressed` `chat`. Raises `errors.StorageError`.
         """
         ...
 
     async def keep_dead_letter(self, channel: str, key: str, raw: str, reason: str) -> None:
-        """Put an event that cannot be read among the dead letters; what stands behind it goes on."""
+        """Record an event that cannot be parsed and report it to operators, so that the events after it are processed."""
         ...
 
     def report_missing_right(self, channel: str, right: str, words: Sentence) -> None:
-        """The platform has refused something for want of a right: operators are told in these `words`, once a day for each
-        `right`, over restarts too.
-        """
+        """Report to operators that the platform refused something for lack of a permission; at most once a day for each `right`."""
         ...
 
     async def recent(self, chat_key: ChatKey, limit: int) -> list[ArchiveLine]:
-        """The newest `limit` lines of one conversation, in time order."""
+        """The newest `limit` lines of a conversation, in time order."""
         ...
 
     async def home(self, opened: Inbound) -> tuple[HomeSection, ...]:
-        """The home of the person of an inbound that nobody takes in: what the bot does for them, their jobs and settings. A
-        stranger reads that they have to be let in, and no more. Raises `errors.StorageError`.
+        """The home tab of the sender of `opened` (which is not accepted): what the bot does for them, their jobs and settings. For a
+        stranger only how to get access. Raises `errors.StorageError`.
         """
         ...
 
     async def model(self, chat_key: ChatKey) -> str:
-        """The name of the model that answers in a chat now."""
+        """The name of the model that answers in a chat."""
         ...
 
     async def questions(self, chat_key: ChatKey, person: UserRef) -> list[OpenQuestion]:
-        """Open approval questions of a conversation, as this person sees them. Raises `errors.StorageError`."""
+        """Open questions of a conversation, as this person may see them. Raises `errors.StorageError`."""
         ...
 
 
@@ -118,69 +110,68 @@ class Channel(Protocol):
 
     name: str
     addresses: tuple[str, ...]
-    """Addresses for the ready line, known after `start`."""
+    """Addresses to show to the operator, known after `start`."""
 
     async def start(self, intake: Intake) -> None:
-        """Connect and begin to hand inbound to `intake`; returns once connected.
+        """Connect and pass inbounds to `intake`; returns once connected. From then on the channel reconnects by itself.
 
-        Raises `errors.ChannelRefused` where the platform refuses the token, `errors.ChannelUnreachable` where
-        it cannot be reached (the caller waits and calls again), `errors.Unavailable` where a port is taken.
-        After it has returned, the channel reconnects by itself.
+        Raises `errors.ChannelRefused` if the platform refuses the token, `errors.ChannelUnreachable` if it cannot be reached (the
+        caller retries), `errors.Unavailable` if a port is taken.
         """
         ...
 
     async def pause(self) -> None:
-        """Stop taking in; what was taken in may still be answered through `send`."""
+        """Stop accepting; `send` still works, so that running turns can be answered."""
         ...
 
     async def stop(self) -> None:
-        """Close every connection. Safe to call twice and without `start`."""
+        """Close all connections. Safe to call twice and without `start`."""
         ...
 
     def split(self, text: str) -> list[str]:
-        """Markdown text as parts that each fit one message; never inside a grapheme; [] for blank text."""
+        """Split Markdown into parts that each fit one message, never inside a grapheme; [] for blank text."""
         ...
 
     async def send(self, message: Outbound) -> Sent:
-        """Create one visible message. Raises an `errors.DeliveryFailed` that says how sure the failure is."""
+        """Create one visible message. Raises the `errors.DeliveryFailed` that says whether it may have been created all the same."""
         ...
 
     async def find(self, message: Outbound) -> Sent | None:
-        """A message whose send has an unknown outcome: what became of it, None where it surely is not in the chat.
+        """Look up a message whose `send` had an unknown outcome; None if it is certainly not in the chat.
 
-        Raises `errors.DeliveryUncertain` where the platform cannot tell, `errors.DeliveryThrottled` where it can be
-        asked again after a while, or another `errors.DeliveryFailed`.
+        Raises `errors.DeliveryUncertain` if the platform cannot tell, `errors.DeliveryThrottled` to be called again later, or another
+        `errors.DeliveryFailed`.
         """
         ...
 
     async def indicate(self, target: Mapping[str, str], *, working: bool) -> None:
-        """Show or clear the sign of work. Cosmetic: raises only `errors.DeliveryFailed`."""
+        """Show or clear the typing indicator. Cosmetic: raises only `errors.DeliveryFailed`."""
         ...
 
     async def context(self, inbound: Inbound) -> tuple[Quoted, ...]:
-        """Up to 50 earlier messages of the thread in which `inbound` was said, or up to 30 of the chat in which it mentions the
-        bot; oldest first. Raises `errors.ChannelError`.
+        """Earlier messages for the model, oldest first: up to 50 of the thread of `inbound`, or up to 30 of the chat in which it
+        mentions the bot. Raises `errors.ChannelError`.
         """
         ...
 
     def health(self) -> Health: ...
 
     async def heal(self) -> None:
-        """Give up a connection that seems dead and make a new one; sends that run are not touched. Raises nothing."""
+        """Replace a connection that seems dead; running sends are not interrupted. Raises nothing."""
         ...
 
 
 class HttpServer(Protocol):
-    """Serves pages within the limits that all servers of the process share."""
+    """An HTTP server within the connection limits that all servers of the process share."""
 
     @property
     def streams(self) -> int:
-        """Most long-lived answers at once, over all servers."""
+        """Max long-lived responses at once, over all servers."""
         ...
 
     async def start(self, app: Any, host: str, port: int, *, grace: float, nearby: bool = False) -> int:
-        """Serve an `aiohttp.web.Application` that was not used yet; the port, where that is taken and `nearby` is true the next
-        free one. A stop waits `grace` seconds for what is being answered. Raises OSError where it cannot listen.
+        """Serve an unused `aiohttp.web.Application` and return the port: the next free one if `port` is taken and `nearby`. `stop`
+        waits up to `grace` seconds for running responses. Raises OSError if it cannot listen.
         """
         ...
 
@@ -190,7 +181,7 @@ class HttpServer(Protocol):
 
 
 class Section(BaseModel):
-    """A part of the settings of a channel."""
+    """Base of a section of a channel's settings."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -202,7 +193,7 @@ class Section(BaseModel):
 
 
 class ChannelSettings(Section):
-    """Base of the settings models in the channels' manifests (`channels.<name>` of ship.json)."""
+    """Base of `Manifest.settings`: `channels.<name>` of ship.json."""
 
     enabled: bool | None = None
     """Connect it. Default: yes, if all its tokens are set."""
@@ -210,71 +201,70 @@ class ChannelSettings(Section):
 
 @runtime_checkable
 class Edits(Protocol):
-    """Optional ability of a `Channel`: changes messages of its own."""
+    """Optional ability of a `Channel`: edits and deletes its own messages."""
 
     async def edit(self, message: Outbound, message_id: str) -> None:
-        """Show `message` in the place of what `send` created as `message_id`. The same edit again changes nothing.
-
-        Raises `errors.EditRefused` where that message cannot be changed, else an `errors.DeliveryFailed` as `send` does.
+        """Replace what `send` created as `message_id` by `message`; idempotent. Raises `errors.EditRefused` if that message cannot be
+        edited, otherwise as `send`.
         """
         ...
 
     async def delete(self, message: Outbound, message_id: str) -> None:
-        """Take away what `send` created as `message_id` in the place of `message`. Raises as `edit` does."""
+        """Delete what `send` created as `message_id`; `message` is its last content. Raises as `edit`."""
         ...
 
 
 @runtime_checkable
 class Drafts(Protocol):
-    """Optional ability of a `Channel`: shows words of which nothing is left but the message that follows."""
+    """Optional ability of a `Channel`: shows an ephemeral draft, which the final message replaces."""
 
     async def draft(self, message: Outbound) -> bool:
-        """Show `message` as being written, in the place of what was shown so of its request before. False where that is not
-        possible in its chat, or not any more. Raises an `errors.DeliveryFailed` where it may be tried again.
+        """Show or update the draft of this request. False if its chat has no drafts (any more). Raises `errors.DeliveryFailed` if it may
+        be tried again.
         """
         ...
 
 
 @runtime_checkable
 class Titles(Protocol):
-    """Optional ability of a `Channel`: names conversations in the list that a person has of them."""
+    """Optional ability of a `Channel`: titles conversations in the person's list of them."""
 
     async def entitle(self, target: Mapping[str, str], title: str) -> None:
-        """Give the conversation of `target` a title of at most `TITLE` characters. Cosmetic: raises only `errors.DeliveryFailed`."""
+        """Set the title of the conversation of `target`. Cosmetic: raises only `errors.DeliveryFailed`."""
         ...
 
 
 @runtime_checkable
 class Suspends(Protocol):
-    """Optional ability of a `Channel`: has a sign for work that waits for a person."""
+    """Optional ability of a `Channel`: indicates that a turn waits for a person."""
 
     async def suspend(self, target: Mapping[str, str]) -> None:
-        """Show that sign in the place of the one of work, until `indicate` shows another. Cosmetic, as that is."""
+        """Replace the typing indicator until the next `indicate`. Cosmetic: raises only `errors.DeliveryFailed`."""
         ...
 
 
 @runtime_checkable
 class Reacts(Protocol):
-    """Optional ability of a `Channel`: marks the message of a person."""
+    """Optional ability of a `Channel`: reacts to a person's message."""
 
     async def react(self, target: Mapping[str, str], message_id: str) -> None:
-        """Show that a message was seen: it waits, or has joined what is being answered. Cosmetic, as `indicate` is."""
+        """Mark a message as seen: it is queued, or was added to the running turn. Cosmetic: raises only `errors.DeliveryFailed`."""
         ...
 
 
 @runtime_checkable
 class Invites(Protocol):
-    """Optional ability of a `Channel`: a link that makes the person who opens it an operator, once."""
+    """Optional ability of a `Channel`: a one-time link that makes whoever opens it an operator."""
 
     async def invite(self) -> str:
-        """A new link, once the channel has been started. It is for the output of the command alone: no log, no file."""
+        """A new link, after `start`. Print it to the terminal only: it must not get into a log or file."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Introduction:
-    """The words of a bot that was added to a chat: how it is spoken to, and what it does not see. `hindrance` is for operators: a
-    right that it lacks to do its work there.
+    """What the bot says when it was added to a chat: how to address it, and what it does not see. `hindrance` tells operators which
+    permission it lacks there.
     """
 
     words: str = ""
@@ -283,31 +273,28 @@ class Introduction:
 
 @runtime_checkable
 class Introduces(Protocol):
-    """Optional ability of a `Channel`: says how the bot is spoken to in a chat of several."""
+    """Optional ability of a `Channel`: introduces the bot in a group."""
 
     async def introduce(self, inbound: Inbound) -> Introduction:
-        """The introduction for the chat that it was `added` to. Raises nothing."""
+        """The introduction for the group of an `added` inbound. Raises nothing."""
         ...
 
 
 @runtime_checkable
 class Files(Protocol):
-    """Optional ability of a `Channel`: fetches files of messages."""
+    """Optional ability of a `Channel`: downloads attachments."""
 
     def fetch(self, attachment: Attachment, *, most: int) -> AsyncGenerator[bytes]:
-        """The bytes of a file in pieces of `FILE_PIECE` at the most. A piece is read only when it is asked for; a
-        caller that wants no more closes the generator. Of a larger file the first `most` bytes come, however large
-        it says it is.
-
-        Raises `errors.FileTooLarge` after those, `errors.FileGone` or `errors.FileUnreachable`.
+        """Yield the file in pieces of up to `FILE_PIECE` bytes, each read on demand; a caller may close the generator early. Raises
+        `errors.FileTooLarge` after the first `most` bytes of a larger file, `errors.FileGone` or `errors.FileUnreachable`.
         """
         ...
 
 
 @runtime_checkable
 class SendsFiles(Protocol):
-    """Optional ability of a `Channel`: `send` takes a message that is a file (`Outbound.file`). It raises `errors.FileRefused` where
-    the platform does not take the file for good, and `find` knows such a message as any other.
+    """Optional ability of a `Channel`: `send` uploads `Outbound.file`, and raises `errors.FileRefused` if the platform will never
+    accept it. `find` works for such a message too.
     """
 
     largest_file: int
@@ -316,24 +303,24 @@ class SendsFiles(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ReadingLimits:
-    """The longest code, and the longest and widest table, that people can read in a message of a channel."""
+    """Max size of code and tables that are readable in a message."""
 
     lines: int = 60
-    """Of code, and rows of a table."""
+    """Lines of code, or rows of a table."""
     characters: int = 3_500
     columns: int = 100
-    """Of a table: cells of a terminal, in which a wide character takes two."""
+    """Width of a table in terminal cells; a wide character takes two."""
 
 
 @runtime_checkable
 class HasReadingLimits(Protocol):
-    """Optional ability of a `Channel` that is a `SendsFiles`: code and tables beyond these limits are better read in a file."""
+    """Optional ability of a `SendsFiles` channel: code and tables above these limits are sent as files."""
 
     reading_limits: ReadingLimits
 
 
 class Streaming(Section):
-    """Answers and progress that are shown while they change."""
+    """Live updates of answers and progress."""
 
     enabled: bool = True
     """Show an answer while it is being written, and the progress of long work."""
@@ -345,7 +332,7 @@ class Streaming(Section):
 
 
 class Webhook(Section):
-    """The platform posts its events over HTTP, behind a proxy or a load balancer, in place of a connection that Shipmate opens."""
+    """Receive events over HTTP behind a proxy or load balancer, instead of over a connection that Shipmate opens."""
 
     url: str
     """The `https://` address to which the platform posts. What stands behind it passes requests on to `host` and `port` as they
@@ -366,13 +353,13 @@ class Webhook(Section):
 
     @property
     def path(self) -> str:
-        """The path of its address."""
+
         return urlsplit(self.url).path or "/"
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Outgoing budget of one chat: `burst` messages at once, then one every `every` seconds."""
+    """Outgoing rate limit: `burst` messages at once, then one every `every` seconds."""
 
     burst: int
     every: float
@@ -380,9 +367,7 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class EditPace:
-    """Rate of edits for show: one in each chat every so many seconds (`every`), and of the whole bot as `total` allows,
-    beside the rate of sends.
-    """
+    """Rate limit of live edits: one per chat every `every` seconds, and `total` for the whole bot. Independent of the limit of sends."""
 
     every: Mapping[ChatType, float]
     total: Pace | None = None
@@ -398,33 +383,35 @@ def _no_server() -> HttpServer:
 
 @dataclass(frozen=True, slots=True)
 class ChannelDeps:
-    """Collaborators of a channel. `home` is the `.ship` folder, to which `disk` writes what another host has to know too, `root` the
-    project root; `name` is the bot's. `holder` (blocking) gives the pid of the
-    process that listens on a port of this machine, None where it cannot be seen; `user_of` (blocking) the user whose
-    program is at the far end of a connection from this machine (near end first, each as host and port), None where
-    that cannot be seen. `operators` are those of now; `appoint` makes a person one of them, and raises
-    `errors.StorageError`. `serve` gives a server of pages. `pace` is how many seconds of the network one second of
-    `clock` takes: a network keeps no clock that could be moved.
-    """
+    """Collaborators of a channel."""
 
     clock: Clock
     log: Log
     rng: random.Random
     home: Path
+    """The `.ship` folder."""
     root: Path
+    """The project folder."""
     disk: Disk
+    """Writes files below `home` that other hosts of a cluster read too."""
     operators: Collection[UserRef] = frozenset()
+    """A live view of the present operators."""
     name: str = "Shipmate"
+    """The bot's name."""
     holder: Callable[[int], int | None] = lambda _: None
+    """Blocking: the pid of the process that listens on a local port; None if unknown."""
     user_of: Callable[[tuple[str, int], tuple[str, int]], int | None] = lambda _near, _far: None
+    """Blocking: the uid at the far end of a local connection, given its near and far (host, port); None if unknown."""
     appoint: Callable[[UserRef], Awaitable[None]] = _refused
+    """Make a person an operator. Raises `errors.StorageError`."""
     serve: Callable[[], HttpServer] = _no_server
     pace: float = 1.0
+    """Network seconds per second of `clock`. Tests speed up the clock, not the network."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenForm:
-    """The form of a platform's tokens: a pattern that a whole token matches, and an example of it for people."""
+    """A pattern that a whole token matches, and an example for people."""
 
     pattern: str
     example: str
@@ -432,13 +419,8 @@ class TokenForm:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The static facts of a channel: `channels/<name>/manifest.py` exports one as `MANIFEST`. Importing it must be
-    cheap: SDKs come in `build`.
-
-    `tokens` names the settings without which the channel cannot run. `access` is `allowlist` where strangers can reach
-    the bot, `local` where reaching it takes access to this machine (or the channel's own token). `encode` and `decode`
-    turn the parts of an address into a `ChatKey` and back; they are pure and inverse. `rules` tells the model what the
-    channel can show; `command_prefix` is how its help writes commands.
+    """The static facts of a channel: `channels/<name>/manifest.py` exports one as `MANIFEST`. Importing it must be cheap: SDKs are
+    imported in `build`.
     """
 
     name: str
@@ -446,50 +428,102 @@ class Manifest:
     build: Callable[[Any, ChannelDeps], Channel]
     encode: Callable[[Mapping[str, str]], ChatKey]
     decode: Callable[[ChatKey], dict[str, str]]
+    """`encode` makes a `ChatKey` of the parts of an address; `decode` is its inverse. Both are pure."""
     tokens: tuple[str, ...] = ()
+    """Names of the settings without which the channel cannot run."""
     webhook_tokens: tuple[str, ...] = ()
-    """The same where `webhook` is set, if those are others."""
+    """Replaces `tokens` if `webhook` is set."""
     token_forms: Mapping[str, TokenForm] = field(default_factory=dict)
-    """The forms of tokens that have one, by their names."""
+    """By names of `tokens`."""
     access: Literal["allowlist", "local"] = "allowlist"
+    """`local`: only somebody with access to this machine, or with the channel's own token, can reach the bot."""
     valid_id: Callable[[str], bool] = bool
-    """True if a string can be a stable id of this platform, for allow lists."""
+    """True if a string can be a stable user id of this platform, for allow lists."""
     where_id: Sentence | None = None
-    """For operators: the form of a person's id, with an example, and where it is found."""
+    """Tells operators what a user id looks like and where to find it."""
     operators: frozenset[str] = frozenset()
-    """Ids that are operators' without being named: those of the user who started Shipmate."""
+    """Ids that are operators implicitly: those of the user who started Shipmate."""
     never_admit: frozenset[str] = frozenset()
-    """Ids that stand for many people and are refused whatever the lists say."""
+    """Ids shared by many people, refused whatever the allow lists say."""
     pace: Mapping[ChatType, Pace] = field(default_factory=dict)
     total: Pace | None = None
-    """Outgoing budget of the whole bot, over all chats."""
+    """Outgoing rate limit over all chats."""
     edits: EditPace | None = None
-    """None where messages cannot be changed; else its channel is an `Edits`."""
+    """Set if the channel is an `Edits`."""
     ephemeral: bool = False
-    """True if it can show a message of a group to one person alone (`contracts.outbound.ONLY_TO`)."""
+    """True if it can show a group message to one person only (`contracts.outbound.ONLY_TO`)."""
     buttons: bool = False
-    """True if it shows the buttons of a question (`Outbound.buttons`); elsewhere people read which command answers it."""
+    """True if it shows `Outbound.buttons`. Otherwise the text names the commands that answer the question."""
     examples: bool = False
-    """True if it can offer examples to tap, in direct chats (`contracts.approvals.EXAMPLES`)."""
+    """True if it shows `contracts.approvals.EXAMPLES` as buttons in direct chats."""
     files: bool = False
-    """True if its channel is a `Files`."""
+    """True if the channel is a `Files`."""
     silence: float | None = None
-    """Seconds without a sign of life from the platform after which the connection counts as dead."""
+    """Timeout in seconds without `Health.last_heard`, after which the connection counts as dead."""
     direct: Callable[[str], dict[str, str]] | None = None
-    """The parts of the address of a person's direct chat, from their id: where an operator is told of trouble."""
+    """The parts of the address of a person's direct chat, from their id; alerts to operators go there."""
     indicate_every: float = 4.5
-    """Seconds after which the platform's sign of work fades and has to be shown again."""
+    """Interval in seconds at which the typing indicator must be renewed."""
     examine: Callable[[Any], Awaitable[Examination]] | None = None
-    """Ask the platform about the tokens of these settings, for `shipmate doctor` and `init`, and for `doctor` about the ids of
-    their `allow`, which holds all who are let in, operators too. Takes nothing in.
+    """Check the tokens of these settings and the ids of their `allow` with the platform, for `shipmate doctor` and `init`. Consumes no
+    events.
     """
     claim: Claim | None = None
-    """Finds out for `shipmate init` who is to be the operator."""
+    """Identifies the first operator for `shipmate init`."""
     connect: Callable[[str, str | None], str] = lambda _name, _posts_to: ""
-    """Say how to get the tokens, for a bot of this name whose platform posts to this address, if it has a webhook."""
+    """Instructions for getting the tokens, given the bot's name and its webhook's address, if any."""
     rules: str = ""
+    """Tells the model what the channel can display."""
     command_prefix: str = "/"
+    """How help texts write commands."""
     unused: frozenset[str] = frozenset()
-    """Packages that the platform's library imports where they are installed, and that the channel does not need: a gateway
-    imports the library without them.
+    """Optional dependencies of the platform's library that the channel does not need and that are not imported."""
+
+
+@runtime_checkable
+class KnowsZones(Protocol):
+    """Optional ability of a `Channel`: looks up time zones of people."""
+
+    async def zone_of(self, user_id: str) -> str | None:
+        """A name of the tz database; None if the platform does not tell. Raises `errors.ChannelError`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class MembershipAnswer:
+    """The chats whose member the person is. `unasked`: chats above the limit of one call, looked up by the next call; `unanswered`:
+    the platform gave no answer.
     """
+
+    chats: list[ChatKey]
+    unasked: list[ChatKey] = field(default_factory=list)
+    unanswered: list[ChatKey] = field(default_factory=list)
+
+
+@runtime_checkable
+class KnowsMembers(Protocol):
+    """Optional ability of a `Channel`: looks up members of chats. Without it nobody counts as a member."""
+
+    async def chats_of(self, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool) -> MembershipAnswer:
+        """Those of `chat_keys` whose member the person is now; their direct chats with the bot only if `direct`, and never those of
+        others. Raises `errors.ChannelError`.
+        """
+        ...
+
+
+@runtime_checkable
+class KnowsChatMigrations(Protocol):
+    """Optional ability of a `Channel`: knows chats whose id has changed."""
+
+    def same_chat(self, chat_id: str) -> frozenset[str]:
+        """All ids that this chat has had, including this one."""
+        ...
+
+
+@runtime_checkable
+class KnowsLinks(Protocol):
+    """Optional ability of a `Channel`: knows the addresses of messages."""
+
+    def permalink(self, line: ArchiveLine) -> str | None:
+        """The URL of a message, if it can be told without a request."""
+        ...

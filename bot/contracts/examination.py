@@ -1,4 +1,4 @@
-"""Results of an examination, as `shipmate doctor` shows them."""
+"""Results of checks, as `shipmate doctor` shows them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 Verdict = Literal["ok", "warn", "later", "wrong"]
-"""`later` is for what another try may find well, `wrong` for what somebody has to mend."""
+"""`later`: may pass when tried again; `wrong`: needs to be fixed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line: the part that was looked at, what was found, and what to do about it where it is not `ok`."""
+    """One line: the part checked, the result, and what to do if it is not `ok`."""
 
     part: str
     verdict: Verdict
@@ -22,7 +22,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """A platform's answer about a channel's credentials. `time` is the platform's own, in epoch seconds, where it says it."""
+    """A platform's answer about a channel's credentials. `time` is the platform's clock (epoch seconds), if it tells."""
 
     findings: tuple[Finding, ...]
     time: float | None = None
@@ -30,11 +30,11 @@ class Examination:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Shows who somebody is on a platform: they send a code to the bot that nobody else knows. Both take the channel's
-    settings and the code, and raise an `errors.ChannelError` where the platform refuses or is away.
+    """Identifies a person on a platform by a secret code that they send to the bot. Both functions get the channel's settings and the
+    code, and raise `errors.ChannelError`.
     """
 
     invite: Callable[[Any, str], Awaitable[str]]
-    """A sentence that says how to send it."""
+    """Instructions for sending the code."""
     look: Callable[[Any, str], Awaitable[str | None]]
-    """The id of who has sent it, None for nobody yet. Nothing is taken from a gateway that runs later."""
+    """The id of who has sent the code; None for nobody yet. Consumes no events of the gateway."""

@@ -17,15 +17,15 @@ _KEY = re.compile(
     r"(?P<channel>[^:]+):chat:(?P<chat_id>[^:]+)(?::(?P<kind>[^:]+):(?P<thread>[^:]+))?", re.DOTALL
 )
 THREAD = "thread"
-"""Default word for a part of a chat that is a conversation of its own."""
+"""Default `ChatKey.kind`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChatKey:
-    """A conversation: a chat of a channel, or one `thread` of it. `kind` is what its platform calls such a thread
-    (`thread`, `topic`). As text it is `<channel>:chat:<chat id>`, with `:<kind>:<thread>` behind it for a thread.
+    """A conversation: a chat of a channel, or one `thread` of it. `kind` is the platform's word for such a thread (`thread`, `topic`).
+    As text: `<channel>:chat:<chat id>`, followed by `:<kind>:<thread>` for a thread.
 
-    Raises `errors.IdentityInvalid` for a part that is empty or holds a colon.
+    Raises `errors.IdentityInvalid` if a part is empty or contains a colon.
     """
 
     channel: str
@@ -56,23 +56,23 @@ class ChatKey:
 
     @classmethod
     def parse(cls, text: str) -> ChatKey:
-        """The conversation that a text names. Raises `errors.IdentityInvalid` where it names none."""
+        """Parse the text form. Raises `errors.IdentityInvalid`."""
         return _parsed(text)
 
     @property
     def chat(self) -> ChatKey:
-        """The chat that it is, or is a thread of."""
+        """The chat itself, without the thread."""
         return self if self.thread is None else ChatKey(self.channel, self.chat_id)
 
     def contains(self, other: ChatKey) -> bool:
-        """True if the other is this conversation, or a thread of this chat."""
+        """True if `other` is this conversation, or a thread of this chat."""
         return other == self or (
             self.thread is None and (other.channel, other.chat_id) == (self.channel, self.chat_id)
         )
 
     def shows(self, other: ChatKey) -> bool:
-        """True if whoever looks at this conversation has the other before them too: it is this one, or hangs below a message
-        of this chat. A topic is a place of its own.
+        """True if people in this conversation see `other` too: it is the same, or a thread below a message of this chat. Topics are
+        separate.
         """
         return other == self or (other.kind == THREAD and self.contains(other))
 
@@ -87,7 +87,7 @@ class ChatKey:
 
 @dataclass(frozen=True, slots=True, order=True)
 class UserRef:
-    """A person: a stable id of one channel. As text it is `<channel>:<user id>`."""
+    """A person: a stable id of one channel. As text: `<channel>:<user id>`."""
 
     channel: str
     user_id: str
@@ -97,7 +97,7 @@ class UserRef:
 
     @classmethod
     def parse(cls, text: str) -> UserRef:
-        """The person whom a text names. Raises `errors.IdentityInvalid` where it names none."""
+        """Parse the text form. Raises `errors.IdentityInvalid`."""
         channel, _, user_id = text.partition(":")
         if not channel or not user_id:
             raise errors.IdentityInvalid(f"No person is named by {text!r}; expected <channel>:<user id>.")
@@ -123,7 +123,7 @@ def _parsed(text: str) -> ChatKey:
 
 
 def _as_text(cls: type[ChatKey | UserRef]) -> CoreSchema:
-    """A field that is text on disk. What is typed already is taken as it is."""
+    """The schema of a field that is text on disk; instances are accepted too."""
     from pydantic_core import core_schema  # a command that checks nothing starts faster without it
 
     def read(value: object) -> object:

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import Field
 
-from bot import errors
 from bot.contracts.base import ChatType, Frozen
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.provenance import ANYBODYS, Provenance, Taint
-
-Listening = Literal["mention", "thread", "always", "never"]
-"""The messages of a group that are for the bot, besides commands: those that mention it; also replies to it, and threads that it
-takes part in; all; none.
-"""
-LISTENING: tuple[Listening, ...] = ("mention", "thread", "always", "never")
-HEARD: Listening = "thread"
-"""The choice where nobody has made one."""
 
 
 def _provenance(words_of: tuple[str, ...] | None, taint: Taint) -> Provenance:
@@ -26,7 +16,7 @@ def _provenance(words_of: tuple[str, ...] | None, taint: Taint) -> Provenance:
 
 
 class Attachment(Frozen):
-    """A file that came with a message. `ref` is the platform's own handle; it never becomes a path."""
+    """A file attached to a message. `ref` is the platform's handle; never use it as a path."""
 
     kind: Literal["photo", "video", "audio", "voice", "sticker", "file"]
     name: str | None = None
@@ -36,52 +26,18 @@ class Attachment(Frozen):
 
     @property
     def spoken(self) -> bool:
-        """True of kinds of which the words are heard, where somebody hears them."""
+        """True for kinds that are transcribed if transcription is configured."""
         return self.kind in {"voice", "audio"}
 
     @property
     def may_be_read(self) -> bool:
-        """True where its bytes are worth a look: what a platform calls a video, say, never holds text."""
+        """True for kinds that may contain text, speech or a picture that can be read."""
         return (self.spoken or self.kind in {"file", "photo"}) and self.ref is not None
 
 
-@dataclass(frozen=True, slots=True)
-class ShownFile:
-    """A file that the model is shown as it is. The artifact holds its bytes in base64; `type` is its MIME type by what it holds."""
-
-    artifact: str
-    type: str
-    size: int
-    tokens: int
-
-
-@dataclass(frozen=True, slots=True)
-class SeenFile:
-    """The result of reading a file of a message. Its text is the artifact `artifact`, redacted, and `head` the
-    beginning of that; what has none may be `shown`. Where it is neither, `why` is the reason in plain words, "" where the file
-    is of a kind that is not read. `refused`: memory was short, and nothing of its message was fetched. `code` names the reason
-    for a person's language (`files.why_…` of a catalogue), `limit` what it speaks of.
-    """
-
-    artifact: str | None = None
-    characters: int = 0
-    lines: int = 0
-    head: str = ""
-    why: str = ""
-    refused: bool = False
-    shown: ShownFile | None = None
-    code: errors.FileCode | Literal[""] = ""
-    limit: int = 0
-
-    @property
-    def read(self) -> bool:
-        """True if the model gets something of it."""
-        return self.artifact is not None or self.shown is not None
-
-
 class Origin(Frozen):
-    """The author of words that a person passes on, as far as the platform tells. `id` and `chat` name the author and
-    the place there; a name is what its bearer has chosen. `from_self`: the words were the bot's own.
+    """The original author of forwarded words, as far as the platform tells. `id` and `chat` are platform ids; `name` was chosen by its
+    bearer. `from_self`: the bot wrote them.
     """
 
     how: Literal["forwarded", "shared", "via_bot", "quoted_from_elsewhere", "preview"]
@@ -94,11 +50,12 @@ class Origin(Frozen):
 
 
 class Quoted(Frozen):
-    """A message of another author that came along: an earlier one of the thread, the one replied to, or (`brought`) one
-    that the message itself passes on or sends instead of words. `user_id` is the person who put it here, and
-    `origin` its author where that is another. `message_id` is its name in the chat, where known. `part` is the piece
-    of it that the reply picks out, `kind` its kind where it is no text of a person (a poll, a place, a bot's post), `files` the names of its
-    files. `words_of` and `taint` are the provenance of its text, where that is known to be another than `provenance` takes it for.
+    """A message that came with another one: an earlier one of the thread, the one replied to, or (`brought`) one that is forwarded,
+    shared, or sent instead of text.
+
+    `user_id` posted it here; `origin` is its author if that is somebody else. `part` is the excerpt that a reply selects, `kind` its
+    kind if it is not a person's text (a poll, a location, a bot's post), `files` the names of its files. `words_of` and `taint`
+    override the default `provenance`.
     """
 
     user_id: str | None
@@ -117,38 +74,36 @@ class Quoted(Frozen):
 
     @property
     def provenance(self) -> Provenance:
-        """Sources of the words: own words belong to the person who put them here; the name of a file is anybody's."""
+        """Whose words these are: the poster's own text is theirs, everything else anybody's."""
         passed_on = self.origin or self.kind or self.files or self.from_self
         own = (self.user_id,) if self.user_id and not passed_on else None
         return _provenance(own if self.words_of is None else self.words_of, self.taint)
 
     @property
     def in_place_of_words(self) -> bool:
-        """True for what its person has sent by their message instead of words: a contact, a poll, the place where they are. The
-        words in it may be anybody's all the same.
-        """
+        """True if the person sent it instead of text: a contact, a poll, a location. Its words may still be anybody's."""
         own = self.origin is None and self.message_id is None
         return self.brought and own and self.kind is not None
 
 
 class Link(Frozen):
-    """An address that stands behind other words of a message."""
+    """A link whose text differs from its URL."""
 
     text: str
     url: str
 
 
 class Command(Frozen):
-    """`/new`, `!new` or `/shipmate new`, without its mark; `name` is lower case."""
+    """`/new`, `!new` or `/shipmate new` without its prefix; `name` is lower case."""
 
     name: str
     args: str = ""
 
 
 class Due(Frozen):
-    """The cause of a turn that no message began: a job is due. `at` is when (epoch seconds), `late` how many seconds
-    ago that was, `missed` how many times before it nothing could be done. `words_of` and `taint` are the provenance
-    of what was in view when it was planned; None where anybody's words were.
+    """A due job that starts a turn instead of a message. `at`: due time (epoch seconds); `late`: seconds since then; `missed`: number
+    of earlier runs that were skipped. `words_of` and `taint` are the provenance of what was in view when it was scheduled; None:
+    anybody's words.
     """
 
     job: str
@@ -165,31 +120,11 @@ class Due(Frozen):
 
 
 class Inbound(Frozen):
-    """One message, edit, delete or stop signal from a person, normalised.
+    """One normalised message, edit, delete or stop signal from a person.
 
-    `keys` identify the platform's event (event id, channel and ts, update id …): an inbound of which any key
-    was seen before is a duplicate. `addressed` says why it is for the bot: a direct message, a mention, a
-    reply to it, a command, or only because it stands in a thread (`thread`), which counts where the bot
-    takes part in that thread, or in a chat that the bot is in (`chat`), which counts where it listens to all. `to_others`:
-    it speaks to somebody else, whom it mentions first or replies to. `target` is what the channel needs to answer in the same place; a `reply_to` in
-    it only says which message the answer hangs on. `answers` is the id of the message that a person replied to.
-    An `edit` carries the id and the new text of the message that it changes, a `delete` the id of the one that is
-    gone; a `stop` names the place whose turn should end, and its chat_key may be the place's or that of a thread.
-    An `admission` is the request of a stranger to be let in, which the intake makes of what they wrote, without its words,
-    and `added` says that this person has brought the bot into a chat.
-    A `rating` says what this person thinks of the message that it `answers` (`none`: they take back what they said).
-    `text` is what the person said in words of their own: what they forward or share is `quoted`, as `brought`, and no
-    command is read from it. `links` are addresses that words of theirs stand for, `mentioned` are the names
-    of those who stand in its text by id, by what stands there: words of others.
-    `items` are the words of the messages that make up an album, by their ids, in the order of the attachments; an
-    edit of one of them names in `changes` the key that it was taken in under. `of_album`: it is one item of an album, whose others
-    come as messages of their own. `goes_on`: it is as long as its platform lets a message be, so its rest probably comes as one
-    of its own.
-    `renews` is the id of the answer in whose place the answer to this comes; the words are those of a message that was edited.
-    `chat_name` is what its group is called. `language` is the tag of the language of the person's app (`zh-hans`, `en-US`), and `zone` the name of its time zone, where
-    the platform tells.
-    `due` is set where a job of this person is due; `text` is then what they had planned.
-    `request_id` (ULID) is given by the intake.
+    `edit`: `message_id` names the changed message, `text` is its new text. `delete`: `message_id` is gone. `stop`: ends the turn of
+    `chat_key`. `admission`: made by the intake from a stranger's message, without its text. `added`: this person added the bot to
+    a chat. `rating`: this person rates the message `answers`.
     """
 
     channel: str
@@ -198,32 +133,52 @@ class Inbound(Frozen):
     chat_type: ChatType
     user_id: str
     keys: tuple[str, ...]
+    """Identify the platform's event (event id, channel and ts, update id). An inbound with a key seen before is a duplicate."""
     ts: int
     target: dict[str, str]
+    """What the channel needs to reply in the same place. A `reply_to` in it only names the message that the reply is attached to."""
     kind: Literal["message", "edit", "delete", "stop", "admission", "added", "rating"] = "message"
     addressed: Literal["direct", "mention", "reply", "command", "thread", "chat"] = "direct"
+    """Why it is for the bot. `thread`: it is in a thread, which counts if the bot takes part in it; `chat`: it is in a chat of the bot,
+    which counts if the bot listens to all messages there.
+    """
     to_others: bool = False
+    """It mentions somebody else first, or replies to somebody else."""
     text: str = ""
+    """The person's own words. Forwarded and shared words are `brought` quotes, and never read as commands."""
     command: Command | None = None
     message_id: str | None = None
     user_name: str | None = None
     chat_name: str | None = None
+    """The name of a group."""
     language: str | None = None
+    """Language tag of the person's app (`zh-hans`, `en-US`)."""
     zone: str | None = None
+    """The person's time zone, as in the tz database."""
     from_bot: bool = False
     attachments: tuple[Attachment, ...] = ()
     quoted: tuple[Quoted, ...] = ()
     links: tuple[Link, ...] = ()
     mentioned: dict[str, str] = Field(default_factory=dict)
+    """Names of mentioned people by the mention in `text` (`<@U1>`)."""
     answers: str | None = None
+    """The id of the message that this one replies to."""
     items: dict[str, str] = Field(default_factory=dict)
+    """The texts of an album's messages by id, in the order of `attachments`."""
     of_album: bool = False
+    """One item of an album whose other items arrive as separate messages."""
     goes_on: bool = False
+    """As long as its platform allows: the rest probably follows in the next message."""
     changes: str | None = None
+    """Of an edit of an album's item: the key under which the album was accepted."""
     due: Due | None = None
+    """The due job of this person that `text` was scheduled for."""
     renews: str | None = None
+    """The id of the answer to replace; `text` is that of an edited message."""
     rating: Literal["good", "bad", "none"] | None = None
+    """`none`: an earlier rating is withdrawn."""
     request_id: str = ""
+    """A ULID, assigned by the intake."""
 
     @property
     def person(self) -> UserRef:
@@ -232,7 +187,7 @@ class Inbound(Frozen):
 
     @property
     def readable(self) -> str:
-        """Its text with names behind the ids that it mentions, as in `@Ada (U1)` for `<@U1>`."""
+        """The text with names for mentions: `Ada (U1)` for `<@U1>`."""
         said = self.text
         for mark, name in self.mentioned.items():
             said = said.replace(mark, f"{name} ({mark.strip('<@#>')})")
@@ -240,12 +195,12 @@ class Inbound(Frozen):
 
     @property
     def said_as(self) -> str | None:
-        """The id of the message that it is, or changes: of an album that of its first item."""
+        """The id of the message, or of the one that it changes; of an album that of its first item."""
         return next(iter(self.items), self.message_id)
 
     @property
     def opens(self) -> bool:
-        """True for the message of a direct chat that its thread is named after: a conversation begins with it."""
+        """True for the first message of a thread in a direct chat: it starts a conversation."""
         return (
             self.chat_type == "direct"
             and self.chat_key.thread is not None
@@ -254,12 +209,12 @@ class Inbound(Frozen):
 
     @property
     def overheard(self) -> bool:
-        """True for words that do not speak to the bot: it need not answer them."""
+        """True if it does not address the bot, which then need not answer."""
         return self.addressed in {"thread", "chat"}
 
     @property
     def args(self) -> str:
-        """The words behind a command; "" where it is none."""
+        """The arguments of a command, or ""."""
         return self.command.args.strip() if self.command is not None else ""
 
     @property
@@ -269,14 +224,14 @@ class Inbound(Frozen):
 
     @property
     def brought(self) -> tuple[Quoted, ...]:
-        """The quotes that the message itself passes on, or sends instead of words."""
+        """The quotes that the message forwards, or sends instead of text."""
         return tuple(one for one in self.quoted if one.brought)
 
     @property
-    def says(self) -> bool:
-        """True if it has words to read: the person's, or those they pass on."""
+    def has_text(self) -> bool:
+        """True if it has text: the person's own, or forwarded."""
         return bool(self.text.strip()) or any(one.text.strip() for one in self.brought)
 
     def quotes(self, message_id: str) -> bool:
-        """True if it answers this message, or quotes it."""
+        """True if it replies to this message or quotes it."""
         return self.answers == message_id or any(one.message_id == message_id for one in self.quoted)

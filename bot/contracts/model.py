@@ -1,4 +1,4 @@
-"""The ports of the language model and of the transcriber, whichever providers are behind them."""
+"""The ports of the language model and of the transcriber."""
 
 from __future__ import annotations
 
@@ -8,19 +8,28 @@ from typing import Protocol
 
 from bot.contracts.base import Json, Message
 
+
+@dataclass(frozen=True, slots=True)
+class ShownFile:
+    """A picture or PDF that the model sees. The artifact holds its bytes in base64; `type` is the MIME type detected from them."""
+
+    artifact: str
+    type: str
+    size: int
+    tokens: int
+
+
 DEMO = "demo"
 """The name of the built-in demo model."""
 ATTACHED = "attached"
-"""The type of a block that stands for a file which is shown as it is: `artifact` has its bytes in base64, `media` is its MIME type,
-`size` its bytes, `tokens` an estimate.
+"""The type of a block for a file that the model sees as such: `artifact` holds its bytes in base64, `media` is its MIME type, `size`
+in bytes, `tokens` an estimate.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """One call of the model, in the shapes of the Messages API, but for blocks of the type `ATTACHED`. Equal requests make equal
-    bytes.
-    """
+    """One call of the model, in the format of the Messages API except for `ATTACHED` blocks. Equal requests give equal bytes."""
 
     model: str
     max_tokens: int
@@ -29,16 +38,16 @@ class ModelRequest:
     tools: Sequence[Json] = ()
     purpose: str = "turn"
     summarize: str | None = None
-    """With these instructions the provider's own summary of the messages is asked for, instead of an answer: a block of
-    type `compaction`, which stands first in later requests, unchanged. Only where `ModelFacts.compacts`.
+    """Instructions for the provider's own compaction. The reply is then a `compaction` block, which later requests must begin with,
+    unchanged. Only if `ModelFacts.compacts`.
     """
     effort: str | None = None
     thinking: Json | None = None
-    """Effort and thinking as they are sent; None is not sent (`bot.contracts.manner`)."""
+    """`effort` and `thinking` as sent; None is left out."""
     provider_fallbacks: bool = False
-    """The provider may answer with another of its models where this one refuses."""
+    """The provider may answer with another of its models if this one declines."""
     wire: list[bytes] = field(default_factory=list, init=False, repr=False, compare=False)
-    """Its body as it is sent, once that was made (`bot.llm.body`): the same bytes are sent, hashed and recorded."""
+    """Cache of the encoded body (`bot.llm.body`): the same bytes are sent, hashed and recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +57,9 @@ class Usage:
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
     cache_hour_tokens: int = 0
-    """Those of them that were written for an hour; the others were for five minutes."""
+    """Part of `cache_write_tokens` with a lifetime of an hour instead of five minutes."""
     searches: int = 0
-    """Of the web, by the provider, which bills each."""
+    """The provider's web searches, billed each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +69,7 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True)
 class ToolInputDelta:
-    """A piece of the JSON of a tool call's input, as it arrives. For display only, never executed."""
+    """A piece of the JSON of a tool call's input. For display only; never execute it."""
 
     tool_use_id: str
     name: str
@@ -69,48 +78,47 @@ class ToolInputDelta:
 
 @dataclass(frozen=True, slots=True)
 class ModelReply:
-    """The whole answer. `cut` holds the ids of tool calls that did not arrive whole: never execute them. `unshown` are the
-    artifacts of files that the model was not shown, since the provider refuses them, or all where it is `blind`.
-
-    Latencies are in milliseconds; `cost_usd` is None where the model's price is unknown.
-    """
+    """The whole answer. `cost_usd` is None if the model's price is unknown."""
 
     content: list[Json]
     stop_reason: str | None
     usage: Usage = Usage()
     model: str = ""
     cut: frozenset[str] = frozenset()
+    """Ids of tool calls that arrived incomplete: never execute them."""
     cost_usd: float | None = None
     latency_ms: int = 0
     first_token_ms: int | None = None
     provider_request_id: str | None = None
     detail: Json | None = None
     unshown: frozenset[str] = frozenset()
+    """Artifacts of files that the provider refused and the model did not see."""
     blind: bool = False
+    """The model accepts no files at all."""
     note: str = ""
-    """A sentence for the person, below the answer, where another model has answered than the one that was asked."""
+    """A sentence below the answer if another model than the requested one answered."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """A provider's facts of a model, in tokens; None where it does not say."""
+    """A provider's facts about a model; None if it does not tell."""
 
     window: int | None = None
-    """Most tokens of a request."""
+    """Max tokens of a request."""
     max_output: int | None = None
-    """Most tokens of an answer."""
+    """Max tokens of an answer."""
     compacts: bool = False
     """True if `ModelRequest.summarize` is supported."""
     takes: frozenset[str] = frozenset()
-    """Efforts and kinds of thinking that it takes, as in `effort.low` and `thinking.adaptive`."""
+    """Supported efforts and kinds of thinking, as in `effort.low` and `thinking.adaptive`."""
 
 
 class Learned(Protocol):
-    """Figures learnt of models while they are used, kept over restarts (`bot.llm.learned`). Never blocks."""
+    """Numbers measured per model and persisted (`bot.llm.learned`). Never blocks."""
 
     def get(self, model: str, name: str) -> float | None: ...
     def set(self, model: str, name: str, value: float | None) -> None:
-        """Keep a figure; None forgets it."""
+        """Store a number; None deletes it."""
         ...
 
 
@@ -133,28 +141,25 @@ class Model(Protocol):
     """A language model behind its provider."""
 
     def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
-        """Stream one answer: deltas, then exactly one `ModelReply`, last. Raises only `errors.ModelError`.
-
-        One call is one request to the provider: retries are the caller's (`bot.llm.wrapper`).
+        """Stream one answer: deltas, then exactly one `ModelReply`. One call is one request to the provider, without retries
+        (`bot.llm.wrapper` has these). Raises only `errors.ModelError`.
         """
         ...
 
     async def check(self) -> None:
-        """Ask the provider whether the key works. Raises `errors.ModelRefused` or another `ModelError`."""
+        """Check the API key with the provider. Raises `errors.ModelRefused` or another `ModelError`."""
         ...
 
     async def facts(self, model: str) -> ModelFacts:
-        """The provider's facts of a model; empty where it has no such list. Raises `errors.ModelError` where it does
-        not answer.
-        """
+        """The provider's facts about a model; empty if it has no list of models. Raises `errors.ModelError`."""
         ...
 
     async def close(self) -> None: ...
 
 
 class Transcriber(Protocol):
-    """Writes down what is said in a recording."""
+    """Transcribes speech."""
 
     async def transcribe(self, sound: bytes, type: str) -> str:  # noqa: A002 - the MIME type, as everywhere
-        """The words of a recording of this MIME type; "" where nothing is said. Raises `errors.TranscriptionFailed`."""
+        """The text of a recording of this MIME type; "" if nothing is said. Raises `errors.TranscriptionFailed`."""
         ...

@@ -1,4 +1,4 @@
-"""Messages of Shipmate: one visible message as channels get it, and where it goes."""
+"""Messages that Shipmate sends, as channels get them."""
 
 from __future__ import annotations
 
@@ -7,54 +7,39 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from bot.contracts.approvals import QuestionButtons
-from bot.contracts.base import ChatType
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Inbound
 from bot.words import DEFAULT
 
 OutboundKind = Literal["reply", "notice", "preview", "progress"]
-"""A `preview` shows what is not certain yet: it is created once and then changed, at last into what takes its place. So
-does `progress`, at last into a summary.
+"""A `preview` shows an unfinished answer: it is edited, and at last replaced by the final message. `progress` is edited, and at last
+turned into a summary.
 """
 
 
 ONLY_TO = "only_to"
-"""The field of a target that names the one person who is to see a message, where the channel has a way (`Manifest.ephemeral`)."""
+"""Key of a target: the id of the only person who may see the message (`Manifest.ephemeral`)."""
 ABOUT = "about"
-"""The field beside it with the id of the message that it answers."""
+"""Key of a target beside `ONLY_TO`: the id of the message that it replies to."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutgoingFile:
-    """A file that people get, whole. `path` is its place from the project's folder on; "" where it has none."""
+    """A file to upload. `path` is relative to the project's folder, or ""."""
 
     name: str
     mime_type: str
     data: bytes = field(repr=False)
     path: str = ""
     markdown: str = field(default="", repr=False)
-    """The passage of an answer in whose place it comes; "" of a file that somebody made."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoredFile:
-    """The part of an `OutgoingFile` that its row has: the bytes are kept in `.ship/outgoing` by their SHA-256."""
-
-    name: str
-    mime_type: str
-    size: int
-    sha256: str
-    path: str = ""
+    """The passage of an answer that the file replaces, or ""."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outbound:
-    """One visible message: a part that `Channel.split` made, redacted. `id` (ULID) names its outbox row. `repeat_of` is
-    that of the row whose words these are, once more: a channel that cannot be asked what arrived sends it only over a
-    connection that has just answered.
-    """
+    """One visible message: a redacted part that `Channel.split` made."""
 
     id: str
+    """The ULID of its outbox row."""
     request_id: str
     chat_key: ChatKey
     target: Mapping[str, str]
@@ -62,24 +47,26 @@ class Outbound:
     kind: OutboundKind = "reply"
     title: str = ""
     cards: tuple[Card, ...] = ()
-    """Of a `progress`: what its text says, for channels that have a form of their own for that. They may use the text."""
+    """The content of a `progress`, for channels with a native form for it; its `text` says the same."""
     sure: str = ""
-    """Of a `preview`: the beginning of its text that stays as it is, for channels in which a text can only grow."""
+    """The prefix of a `preview` that will not change, for channels that can only append."""
     goes_on: bool = False
-    """True of a `preview` or `progress` that will be changed again."""
+    """A `preview` or `progress` that will be edited again."""
     ends: bool = False
-    """True of the last part of an answer: below it a channel may ask what people think of it."""
+    """The last part of an answer, below which a channel may ask for a rating."""
     repeat_of: str | None = None
+    """The id of the row of unknown outcome that this one repeats. A channel without `find` sends it only over a connection that has
+    just responded.
+    """
     buttons: QuestionButtons | None = None
-    """Of a question about an approval."""
     language: str = DEFAULT
-    """The language of the words that a channel adds, such as those on buttons."""
+    """Language of texts that the channel adds, such as button labels."""
     meant_at: float = 0.0
-    """The time from which on it can be in the chat, in epoch seconds."""
+    """Earliest time at which it can be in the chat (epoch seconds); for `Channel.find`."""
     claimed: frozenset[str] = frozenset()
-    """The message ids that other rows of its chat have: where `Channel.find` goes by what is shown, it takes none of these."""
+    """Message ids of other rows of this chat, which `Channel.find` must not return."""
     file: OutgoingFile | None = None
-    """The file that this message is, for a channel that is a `contracts.channel.SendsFiles`; its text is a caption, most often ""."""
+    """A file to upload (`contracts.channel.SendsFiles`); `text` is its caption, usually ""."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,50 +81,9 @@ CardState = Literal["pending", "in_progress", "complete", "error"]
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """One of the things that are being done: for channels that show such things in a form of their own."""
+    """One step of a `progress`."""
 
     id: str
     title: str
     state: CardState
     detail: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class LiveForm:
-    """The form of a live message beside its words, as the fields of the same names of `Outbound`. `mark` stands behind the
-    words that people see of it, which are not complete: its row has them without.
-    """
-
-    title: str = ""
-    cards: tuple[Card, ...] = ()
-    sure: str = ""
-    goes_on: bool = False
-    mark: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """The address of a message: fixed by the inbound it answers."""
-
-    channel: str
-    chat_id: str
-    chat_key: ChatKey
-    chat_type: ChatType
-    target: Mapping[str, str]
-    request_id: str
-
-    @classmethod
-    def of(cls, inbound: Inbound) -> Address:
-        return cls(
-            inbound.channel,
-            inbound.chat_id,
-            inbound.chat_key,
-            inbound.chat_type,
-            inbound.target,
-            inbound.request_id,
-        )
-
-    @property
-    def budget(self) -> str:
-        """Threads and topics share the budget of their chat."""
-        return f"{self.channel}:{self.chat_id}"

@@ -7,16 +7,12 @@ from enum import IntEnum
 from typing import Any
 
 ORIGIN = "origin"
-"""The key beside the text of a block that is kept, and in each message of the model: whose words that text holds. It is
-never sent to a model.
-"""
-SOURCES = "sources"
-"""The same of the requestIds of the turns that notes come from, by their paths."""
+"""Key of a stored block, and of each message of the model: whose words its text contains. Never sent to a model."""
 
 
 class Taint(IntEnum):
-    """The level of untrusted text, in order. `WORKSPACE`: the project's files, and the output of commands without
-    network. `FOREIGN`: words of any author.
+    """How far text is untrusted, ascending. `WORKSPACE`: the project's files, and output of commands without network. `FOREIGN`: words of
+    anybody.
     """
 
     NONE = 0
@@ -26,7 +22,7 @@ class Taint(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """The ids of the people whose words a text holds, and the level of what stands in it beside them."""
+    """The ids of people whose words a text contains, and the taint of everything else in it."""
 
     people: frozenset[str] = frozenset()
     taint: Taint = Taint.NONE
@@ -35,7 +31,7 @@ class Provenance:
         return Provenance(self.people | other.people, max(self.taint, other.taint))
 
     def packed(self) -> Any:
-        """As JSON: a list of ids, with the level where there is one."""
+        """As JSON: a list of ids, or an object if there is taint."""
         people = sorted(self.people)
         return {"people": people, "taint": self.taint.name.lower()} if self.taint else people
 
@@ -46,7 +42,7 @@ ANYBODYS = Provenance(taint=Taint.FOREIGN)
 
 
 def unpacked(value: object) -> Provenance:
-    """An origin out of JSON; `ANYBODYS` where it cannot be read."""
+    """The inverse of `packed`; `ANYBODYS` if the JSON is invalid."""
     facts = value if isinstance(value, dict) else {"people": value, "taint": "none"}
     people, name = facts.get("people"), str(facts.get("taint")).upper()
     if not isinstance(people, list) or name not in Taint.__members__:

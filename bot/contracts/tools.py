@@ -1,4 +1,4 @@
-"""The tool port: what the model may call, skills, and the observer of tool calls."""
+"""The port of tools: what the model may call, its calls and their results."""
 
 from __future__ import annotations
 
@@ -13,44 +13,26 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from bot.contracts.base import Json
 from bot.contracts.provenance import ORIGIN, Provenance, unpacked
 
-
-class ToolWatch(Protocol):
-    """Is told of every tool call of a turn that runs, but of those that say something or give out tasks."""
-
-    def began(self, request_id: str, call: ToolCall) -> None:
-        """Takes note; never blocks and never raises."""
-        ...
-
-    def noted(self, request_id: str, call_id: str, words: str | None) -> None:
-        """As `began`: how far it has come; None while it waits for a person."""
-        ...
-
-    def ended(self, request_id: str, call_id: str, *, failed: bool) -> None:
-        """As `began`."""
-        ...
-
-
 Effect = Literal["read", "write", "run", "network", "message", "delegate"]
-"""Effects of a call. `delegate`: they are those of further calls, each judged by itself."""
+"""Effects of a call, by which permissions judge it. `delegate`: it only makes further calls, each judged separately."""
 READS: frozenset[Effect] = frozenset({"read"})
 MCP = "mcp__"
-"""The names of tools of MCP servers begin with this, and no others: `mcp__<server>__<tool>`. What is kept of a call is its
-name, and the server may be gone when a result is judged: the name is the record of where it came from.
+"""Prefix of the names of MCP servers' tools, and of no others: `mcp__<server>__<tool>`. A stored result's name thus tells where it came
+from, even if the server is gone.
 """
 WRITES: frozenset[Effect] = frozenset({"write"})
 
 
 class ToolInput(BaseModel):
-    """Arguments of a tool of ours: a field that it does not have is an error."""
+    """Arguments of a built-in tool; an unknown field is an error."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 @dataclass(frozen=True, slots=True)
 class FoundTools:
-    """The result of a search for tools: definitions that the model may call from then on, and the notes of their MCP
-    servers on using them, by server. In the kept result each definition is a block `tool_reference` with `tool_name`
-    and `definition`, and the notes stand beside it as `instructions`.
+    """The result of a search for tools: definitions that the model may call from then on, and their MCP servers' instructions by
+    server. In the stored result each definition is a `tool_reference` block with `tool_name` and `definition`.
     """
 
     definitions: tuple[Json, ...]
@@ -59,20 +41,20 @@ class FoundTools:
 
 @dataclass(frozen=True, slots=True)
 class Pictured:
-    """A result of words and pictures, each in base64."""
+    """A result of text and pictures (base64)."""
 
     words: str
     pictures: Sequence[str] = ()
 
 
 OMISSION = "omission"
-"""The key beside the text of a result that is shown in part (`Omission`). It is never sent to a model."""
+"""Key of a stored result that is shown in part (`Omission`). Never sent to a model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Omission:
-    """The part of a result that is not shown: its line ends and characters, the artifact with the whole result, and the
-    place of the note that stands for it in the text.
+    """The part of a result that is not shown: its number of line breaks and characters, the artifact with the whole result, and the
+    span of the note that replaces it in the text.
     """
 
     artifact: str
@@ -81,16 +63,12 @@ class Omission:
     begin: int
     end: int
 
-    def packed(self) -> Json:
-        """As JSON."""
-        return asdict(self)
-
 
 _OMISSION = TypeAdapter(Omission)
 
 
 def omission(result: Json) -> Omission | None:
-    """Return the part of a result that is not shown; None if it is shown whole, or does not say."""
+    """The part of a result that is not shown, if any."""
     try:
         return _OMISSION.validate_python(result[OMISSION])
     except (KeyError, ValidationError):
@@ -99,7 +77,7 @@ def omission(result: Json) -> Omission | None:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call of a tool by the model. `input` is as the model wrote it: it is checked when the call is run."""
+    """A call of a tool by the model. `input` is not validated yet."""
 
     id: str
     name: str
@@ -107,21 +85,19 @@ class ToolCall:
 
     @classmethod
     def of(cls, block: Json) -> ToolCall:
-        """Return the call of a `tool_use` block."""
+
         return cls(str(block.get("id", "")), str(block.get("name", "")), block.get("input", {}))
 
 
 PICTURES = "pictures"
-"""The key beside the text of a result: its pictures, which are shown in a message behind it. It is never sent to a model."""
+"""Key of a stored result: its pictures, which are sent in a message after it."""
 INSTRUCTIONS = "instructions"
-"""The key beside the blocks of a result that gives the model tools: `FoundTools.instructions`. It is never sent to a model."""
+"""Key of a stored result: `FoundTools.instructions`. Never sent to a model."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """The result of a call: its text, or blocks where it gives the model tools (`FoundTools`). `origin` is None where nobody
-    knows whose words it holds.
-    """
+    """The result of a call: text, or blocks of `FoundTools`. `origin` is None if unknown."""
 
     call_id: str
     content: str | Sequence[Json]
@@ -133,7 +109,7 @@ class ToolResult:
 
     @classmethod
     def of(cls, block: Json) -> ToolResult:
-        """Return the result of a `tool_result` block."""
+
         return cls(
             block["tool_use_id"],
             block.get("content", ""),
@@ -146,10 +122,10 @@ class ToolResult:
 
     @property
     def block(self) -> Json:
-        """The `tool_result` block, with what is kept beside it and never sent to a model."""
+        """The stored `tool_result` block, with keys that are never sent to a model."""
         block: Json = {"type": "tool_result", "tool_use_id": self.call_id, "content": self.content}
         if self.omission is not None:
-            block[OMISSION] = self.omission.packed()
+            block[OMISSION] = asdict(self.omission)
         if self.instructions:
             block[INSTRUCTIONS] = dict(self.instructions)
         if self.pictures:
@@ -160,15 +136,15 @@ class ToolResult:
 
 
 def fitting_id(name: str, taken: Collection[str] = ()) -> str:
-    """The id of a call as any provider takes it, and as none that is `taken`. A digest tells apart those that had other signs."""
+    """An id of a call that every provider accepts and that is not `taken`; a digest keeps ids apart whose characters were replaced."""
     plain = re.sub("[^a-zA-Z0-9_-]+", "_", name)
     fits = name if plain == name else f"{plain}_{hashlib.sha256(name.encode()).hexdigest()[:8]}"
     return fitting_id(f"{fits}_{len(taken)}", taken) if fits in taken else fits
 
 
 class Tool(Protocol):
-    """Something the model may call: one file in `bot/tools/builtin`, or a tool of an MCP server. With `eager = True` the provider
-    streams its input as it is written; else each argument arrives once it is whole.
+    """Something the model may call: a file in `bot/tools/builtin`, or a tool of an MCP server. With an attribute `eager = True` its
+    input is streamed while the model writes it.
     """
 
     @property
@@ -183,30 +159,11 @@ class Tool(Protocol):
     def timeout_seconds(self) -> float: ...
     @property
     def ages(self) -> bool:
-        """True if its results lose their worth quickly, as reads and searches do; old ones may be masked then."""
+        """True if results become outdated, as those of reads and searches do; old ones may be masked."""
         ...
 
     async def run(self, args: Any) -> str | FoundTools | Pictured:
-        """Do it. `args` is an instance of `input`; what is returned is for the model.
-
-        Raises `errors.ToolError` with a text the model can act on.
+        """Run it with an instance of `input`; the result is for the model. Raises `errors.ToolError` with a text that the model can act
+        on.
         """
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Skill:
-    """One `SKILL.md` folder: what the overview shows of it. `allowed_tools` only narrows."""
-
-    name: str
-    description: str
-    allowed_tools: tuple[str, ...] = ()
-
-
-class Skills(Protocol):
-    """The skills found in `.claude/skills` and the configured paths."""
-
-    async def overview(self) -> list[Skill]: ...
-    async def load(self, name: str) -> str:
-        """The body of one skill. Raises `errors.ToolError` naming the nearest ones where there is none."""
         ...

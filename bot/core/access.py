@@ -12,12 +12,18 @@ from typing import Literal, Protocol
 from bot import errors, text
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import ChatType
-from bot.contracts.channel import Channel, Manifest
+from bot.contracts.channel import (
+    Channel,
+    KnowsChatMigrations,
+    KnowsLinks,
+    KnowsMembers,
+    Manifest,
+    MembershipAnswer,
+)
 from bot.contracts.environment import Log, Redact
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Attachment, Command, Inbound, Link, Quoted
 from bot.contracts.outbound import ABOUT, ONLY_TO
-from bot.contracts.recall import KnowsChatMigrations, KnowsLinks, KnowsMembers, MembershipAnswer
 from bot.tools.permissions.display import named
 from bot.words import Sentence, say, sentence
 
@@ -30,7 +36,7 @@ SECONDS = 15.0
 
 
 class Memberships:
-    """Implements `contracts.recall.Membership` by asking the running channels; also resolves links to messages."""
+    """Implements `tools.ports.Membership` by asking the running channels; also resolves links to messages."""
 
     def __init__(self, channels: Mapping[str, Channel], log: Log) -> None:
         self._channels = channels

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from bot.contracts.approvals import Approvals, Unattended
-from bot.contracts.archive import Archive
-from bot.contracts.artifacts import Artifacts
 from bot.contracts.base import Json
-from bot.contracts.environment import Clock, Ids, Log, NoOperators, OperatorNotices, Redact
+from bot.contracts.environment import Clock, Ids, Log, OperatorNotices, Redact
 from bot.contracts.identity import ChatKey
-from bot.contracts.memory_files import MemoryFiles
-from bot.contracts.tasks import NullTaskEvents, TaskEvents
+from bot.core.archive.store import ChatStore
 from bot.core.assembly import LEAST_BUDGET, MOST_BUDGET, SHARE, Frozen, Prompts
 from bot.core.budget import Budget
 from bot.core.models import ContextLimits, ModelDeps
 from bot.core.summaries import MemoryFile
 from bot.core.tasks.limits import TaskLimits
+from bot.core.tasks.report import TaskEvent
+from bot.storage.artifacts import ArtifactStore
+from bot.storage.notes import NoteStore
 from bot.tools.dispatch import Dispatcher
 from bot.tools.registry import Registry
 from bot.vetting import Vetting
@@ -37,8 +37,8 @@ class AgentDeps:
     """The parts of the agent, built in `bot.composition`. `rules` are the output rules by channel."""
 
     models: ModelDeps
-    archive: Archive
-    artifacts: Artifacts
+    archive: ChatStore
+    artifacts: ArtifactStore
     """Also stores the transcripts of tasks."""
     registry: Registry
     dispatcher: Dispatcher
@@ -47,20 +47,21 @@ class AgentDeps:
     clock: Clock
     ids: Ids
     log: Log
+    operators: OperatorNotices
     vetting: Vetting
     """Decides which instruction files the prompt may use."""
     memories: MemoryFile | None = None
     """Session memories by chat; None where memory is off."""
-    notes: MemoryFiles | None = None
+    notes: NoteStore | None = None
     """Files of the `memory` tool that start a conversation's prompt; None where there is no such tool."""
     limits: Limits = field(default_factory=Limits)
     redact: Redact = str
     settled: Redact = str
     """Returns the part of an unfinished text that cannot be the beginning of a secret."""
     rules: Mapping[str, str] = field(default_factory=dict)
-    task_events: TaskEvents = field(default_factory=NullTaskEvents)
+    task_events: Callable[[TaskEvent], object] = lambda _: None
+    """Observes what happens to tasks."""
     approvals: Approvals = field(default_factory=Unattended)
-    operators: OperatorNotices = field(default_factory=NoOperators)
 
     def declared(self, registry: Registry | None = None) -> tuple[Json, ...]:
         """Return the tool definitions of a request: all of them, or in a small window those that fit half of it."""

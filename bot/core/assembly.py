@@ -14,11 +14,11 @@ from bot import errors, text
 from bot.contracts.environment import Log, Redact
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
-from bot.contracts.tools import Skills
 from bot.core import files, prompt
 from bot.core.instructions import InstructionFiles, Instructions
 from bot.core.sections import Section, assemble
 from bot.hidden_paths import hidden
+from bot.tools.skills import SkillFolder
 from bot.vetting import Vetting
 
 LISTED_CHARACTERS = 200
@@ -108,7 +108,7 @@ class Prompts:
         root: Path,
         *,
         name: str,
-        skills: Skills,
+        skills: SkillFolder,
         instructions: InstructionFiles,
         log: Log,
         vetting: Vetting,

@@ -16,16 +16,16 @@ from dataclasses import dataclass
 from typing import Protocol, cast
 
 from bot import errors, text, ulids
-from bot.contracts.artifacts import ArtifactPage, Artifacts
 from bot.contracts.base import Level
 from bot.contracts.channel import Channel, Files, Manifest
-from bot.contracts.environment import Clock, Log, Redact, storage_errors_logged
-from bot.contracts.inbound import Attachment, Inbound, SeenFile, ShownFile
-from bot.contracts.model import Transcriber
-from bot.core.file_words import REFUSED, size_in_words
+from bot.contracts.environment import Clock, Log, Redact
+from bot.contracts.inbound import Attachment, Inbound
+from bot.contracts.model import ShownFile, Transcriber
+from bot.core.file_words import REFUSED, SeenFile, size_in_words
 from bot.documents import pdf
 from bot.documents.decoder import Decoder
 from bot.documents.pictures import LARGEST, fitting, picture_of
+from bot.storage.artifacts import ArtifactPage, ArtifactStore
 
 STEP = "attachment"
 """The `tool` in the metadata of artifacts made here."""
@@ -87,7 +87,7 @@ class FileReader:
         channels: Mapping[str, Channel],
         manifests: Mapping[str, Manifest],
         *,
-        artifacts: Artifacts,
+        artifacts: ArtifactStore,
         redact: Redact,
         rss_monitor: RssMonitor,
         clock: Clock,
@@ -145,8 +145,10 @@ class FileReader:
 
     async def forget(self, inbound: Inbound) -> None:
         """Delete what was stored of a message's files."""
-        with storage_errors_logged(self._log, "a removed file is still kept"):
+        try:
             await self._artifacts.forget(inbound.chat_key, (inbound.request_id,))
+        except errors.StorageError as error:
+            self._log.write("error", "a removed file is still kept", level="error", cause=str(error))
 
     # ------------------------------------------------------------ one file
 

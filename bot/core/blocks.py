@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping
 from bot import text
 from bot.contracts.base import Json, Message
 from bot.contracts.environment import Redact
-from bot.contracts.inbound import ShownFile
-from bot.contracts.model import ATTACHED
+from bot.contracts.model import ATTACHED, ShownFile
 from bot.contracts.tools import ToolCall
 
 THINKING = frozenset({"thinking", "redacted_thinking"})

@@ -16,14 +16,14 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
 from bot import errors
-from bot.contracts.approvals import ApprovalRecord, Verdict
+from bot.contracts.approvals import Verdict
 from bot.contracts.identity import ChatKey, UserRef
-from bot.contracts.inbound import Attachment, Inbound, SeenFile
+from bot.contracts.inbound import Attachment, Inbound
 from bot.core import events
 from bot.core.context import AgentContextStore
 from bot.core.event_log import Position
 from bot.core.events import Event
-from bot.core.file_words import UNSEEN, UNSEEN_BY_MODEL
+from bot.core.file_words import UNSEEN, UNSEEN_BY_MODEL, SeenFile
 from bot.core.message_versions import (
     can_coalesce,
     can_join_running_turn,
@@ -37,7 +37,7 @@ from bot.core.message_versions import (
     whole,
 )
 from bot.core.outbox_row import OutboxRow
-from bot.core.question import Question
+from bot.core.question import ApprovalRecord, Question
 from bot.core.removal import Gone
 
 MOST_ATTEMPTS = 5

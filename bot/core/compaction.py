@@ -203,3 +203,15 @@ class Breaker:
 
     def succeeded(self) -> None:
         self._failures = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CompactResult:
+    """The end of a compaction that a person asked for: the memory, a `summary` of ours or one of the `provider` stands now for
+    `messages` older ones, there was `nothing` to gain, or it `failed`. The tokens are those of all messages, as `ChatStats` has them.
+    """
+
+    outcome: Literal["memory", "summary", "provider", "nothing", "failed"]
+    messages: int = 0
+    tokens_before: int = 0
+    tokens_after: int = 0

@@ -7,10 +7,32 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from bot.contracts.agent import ChatStats
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
 from bot.core.events import Event, TurnEnded, Used, fact_of, keys_of
+
+
+@dataclass(frozen=True, slots=True)
+class ChatStats:
+    """Totals of a chat since its beginning, over restarts and `reset`, and its present state.
+
+    `calls` are those of the model. `input_tokens` were neither read from a cache nor written to
+    it; `cost_usd` is without the `unpriced` calls. `tokens` of the `messages` are estimated; `masked_tokens` of them are not
+    shown to the model.
+    """
+
+    turns: int = 0
+    calls: int = 0
+    unpriced: int = 0
+    input_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float = 0.0
+    messages: int = 0
+    tokens: int = 0
+    masked_tokens: int = 0
+
 
 Committed = Callable[[Mapping[ChatKey, int]], None]
 """Called on the event loop after a commit, with the newest event number on disk of each chat in it."""

@@ -17,10 +17,12 @@ from bot import text
 from bot.contracts.approvals import Approval, QuestionButtons, Verdict
 from bot.contracts.base import ChatType, Json, Message, Role
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Inbound, SeenFile
-from bot.contracts.outbound import OutboundKind, StoredFile
-from bot.contracts.tasks import TaskMode
+from bot.contracts.inbound import Inbound
+from bot.contracts.outbound import OutboundKind
 from bot.core.assembly import Frozen
+from bot.core.file_words import SeenFile
+from bot.core.outbox_row import StoredFile
+from bot.tools.context import TaskMode
 from bot.words import DEFAULT, UTC
 
 TurnEndState = Literal["answered", "failed", "stopped", "withdrawn", "handled"]

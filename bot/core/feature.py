@@ -8,26 +8,20 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
-from typing import Any, Protocol
+from typing import Any
 
 from bot import config, errors
 from bot.access_list import AccessList
-from bot.contracts.agent import CompactResult, Reply
 from bot.contracts.approvals import Approvals, OpenQuestion, QuestionButtons, Verdict
-from bot.contracts.artifacts import Artifacts
 from bot.contracts.channel import Channel, ChannelSettings, HomeSection, Manifest
 from bot.contracts.environment import Clock, Disk, Ids, Log, OperatorNotices, Redact
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound, Quoted
-from bot.contracts.memory_files import MemoryFiles
 from bot.contracts.model import Model
-from bot.contracts.questions import Answer, Questions
-from bot.contracts.questions import Question as ToolQuestion
-from bot.contracts.tasks import TaskEvents
-from bot.contracts.tools import ToolWatch
 from bot.core.access import Access, Memberships
 from bot.core.chat import Chat, Turn
 from bot.core.chats import Chats, Fact
+from bot.core.compaction import CompactResult
 from bot.core.event_log import EventLog
 from bot.core.events import Decided, TurnEndState
 from bot.core.exports import Exporter
@@ -39,8 +33,13 @@ from bot.core.outgoing_files import OutgoingFiles
 from bot.core.question import Question
 from bot.core.rate_limit import RateLimiter
 from bot.core.saying import Saying
+from bot.core.tasks.report import TaskEvent
 from bot.periodic_jobs import PeriodicJob
-from bot.tools.dispatch import CallWrapper
+from bot.storage.artifacts import ArtifactStore
+from bot.storage.notes import NoteStore
+from bot.tools.dispatch import CallWrapper, ToolWatch
+from bot.tools.ports import Answer, Questions, Reply
+from bot.tools.ports import Question as ToolQuestion
 from bot.tools.registry import Registry
 
 PACKAGE = "bot.features"
@@ -78,8 +77,8 @@ class Runtime:
     manifests: Mapping[str, Manifest]
     access: Access
     lists: AccessList
-    notes: MemoryFiles
-    artifacts: Artifacts
+    notes: NoteStore
+    artifacts: ArtifactStore
     memberships: Memberships
     operators: Collection[UserRef]
     operator_chats: OperatorChats
@@ -136,17 +135,16 @@ class Command:
         return cls(run)
 
 
-class WorkWatch(ToolWatch, TaskEvents, Protocol):
-    """Receives the progress of tools and tasks."""
-
-
 @dataclass(frozen=True, slots=True)
 class Display:
     """Shows running turns. `begin` is called in each turn's task; `preview` shows an answer while it is written."""
 
     begin: Callable[[Turn], object]
     preview: Callable[[Chat, Inbound, Callable[[], str]], object]
-    work: WorkWatch
+    calls: ToolWatch
+    """Observes the tool calls of turns."""
+    tasks: Callable[[TaskEvent], object]
+    """Observes what happens to the tasks of turns."""
     close: Callable[[], Awaitable[None]]
 
 
@@ -206,7 +204,7 @@ class Feature:
 
 
 class NobodyAnswers:
-    """`contracts.questions.Questions` without a feature that asks."""
+    """`tools.ports.Questions` without a feature that asks."""
 
     async def ask(self, question: ToolQuestion) -> Answer:
         del question

@@ -3,11 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 from bot import errors
 from bot.contracts.environment import Log
-from bot.contracts.inbound import Attachment, SeenFile
+from bot.contracts.inbound import Attachment
+from bot.contracts.model import ShownFile
 from bot.words import paragraph, say
+
+
+@dataclass(frozen=True, slots=True)
+class SeenFile:
+    """The result of reading a file of a message. Its text is the artifact `artifact`, redacted, and `head` the
+    beginning of that; what has none may be `shown`. Where it is neither, `why` is the reason in plain words, "" where the file
+    is of a kind that is not read. `refused`: memory was short, and nothing of its message was fetched. `code` names the reason
+    for a person's language (`files.why_…` of a catalogue), `limit` what it speaks of.
+    """
+
+    artifact: str | None = None
+    characters: int = 0
+    lines: int = 0
+    head: str = ""
+    why: str = ""
+    refused: bool = False
+    shown: ShownFile | None = None
+    code: errors.FileCode | Literal[""] = ""
+    limit: int = 0
+
+    @property
+    def read(self) -> bool:
+        """True if the model gets something of it."""
+        return self.artifact is not None or self.shown is not None
+
 
 GONE = SeenFile(why=errors.FileGone.why, code="gone")
 REFUSED = SeenFile(why="memory was short", refused=True, code="memory")

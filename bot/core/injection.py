@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 
 from bot import errors, tags, text
-from bot.contracts.archive import ArchiveKey, ArchiveLine
+from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Message
 from bot.contracts.environment import Ids
 from bot.core import estimate, events, prompt
@@ -61,7 +61,9 @@ class OlderMessages:
         return taken
 
     def _name(self, line: ArchiveLine) -> str:
-        return hashlib.sha256(repr(ArchiveKey.of(line, self._chat.key)).encode()).hexdigest()[:24]
+        """Identify a line by its message, or by its words if it has no id. Platforms count messages from 1 in each chat."""
+        key = (str(line.chat_key), line.ts, line.role, line.message_id or line.text)
+        return hashlib.sha256(repr(key).encode()).hexdigest()[:24]
 
 
 def fitted(lines: Sequence[ArchiveLine], loaded: Sequence[Message]) -> list[ArchiveLine]:

@@ -14,12 +14,12 @@ from bot.contracts.channel import Channel, Drafts, Edits
 from bot.contracts.environment import Clock, Ids
 from bot.contracts.environment import Log as OperatorLog
 from bot.contracts.inbound import Inbound
-from bot.contracts.outbound import LiveForm, OutboundKind
+from bot.contracts.outbound import OutboundKind
 from bot.core import events
 from bot.core.chat import Chat
 from bot.core.chats import Chats, Fact
 from bot.core.event_log import EventLog
-from bot.core.outbox import PLAIN, Outbox
+from bot.core.outbox import PLAIN, LiveForm, Outbox
 from bot.core.outbox_row import OutboxRow
 from bot.core.rate_limit import RateLimiter
 from bot.words import language, speaking

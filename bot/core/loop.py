@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from bot import errors, text
-from bot.contracts.agent import Reply, is_silent
 from bot.contracts.base import Json, Message
 from bot.contracts.environment import Log, Redact, off_loop
 from bot.contracts.inbound import Inbound
@@ -29,10 +28,12 @@ from bot.core.fit import Fit, Frame, Withdrawn
 from bot.core.partial_reply import PartialReply
 from bot.core.reply import ChatReply, NoReply
 from bot.core.tool_calls import ToolCalls
+from bot.tags import is_silent
 from bot.telemetry import redaction
 from bot.telemetry.context import step_scope
 from bot.tools.builtin.chat_send import promises_more
 from bot.tools.permissions import taint
+from bot.tools.ports import Reply
 from bot.words import say
 
 SEND = "chat_send"

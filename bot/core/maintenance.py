@@ -6,7 +6,6 @@ import asyncio
 from dataclasses import dataclass
 
 from bot.core.alerts import OperatorAlerts
-from bot.core.artifacts import ArtifactStore
 from bot.core.event_log import EventLog
 from bot.core.summaries import LOOK_SECONDS, Summaries
 from bot.disk_reserve import DiskReserve
@@ -15,6 +14,7 @@ from bot.llm.wrapper import WatchedModel
 from bot.periodic_jobs import PeriodicJob
 from bot.rss_monitor import LOOK_EVERY, RssMonitor
 from bot.sizes import in_words
+from bot.storage.artifacts import ArtifactStore
 from bot.telemetry import JsonlLog
 from bot.tools.mcp.servers import McpServers
 from bot.words import sentence

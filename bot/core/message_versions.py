@@ -35,7 +35,7 @@ def can_join_running_turn(other: Inbound, running: Inbound) -> bool:
     files = other.attachments
     if files and (other.kind != "message" or not all(one.may_be_read for one in files)):
         return False
-    return is_follow_up(other, running) and bool(files or other.says)
+    return is_follow_up(other, running) and bool(files or other.has_text)
 
 
 def same_message(one: Inbound, other: Inbound) -> bool:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from bot.config.ship_file import Effort, Thinking
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
-from bot.contracts.manner import Effort, Manner, SentManner, effort_of
 from bot.contracts.model import Model, ModelReply, ModelRequest
 from bot.core import blocks
 from bot.core.budget import SOFT_TOKENS, Budget
@@ -17,7 +17,59 @@ from bot.core.compaction import Policy
 from bot.core.estimate import Estimator
 from bot.core.memory import in_plain_words
 from bot.llm.prices import PriceTable
-from bot.llm.windows import ContextWindows
+from bot.llm.windows import EFFORTS, ContextWindows
+
+ROOM = {"low": 4_096, "medium": 8_192, "high": 16_384}
+"""Tokens of an answer's limit that thinking may take at each effort."""
+
+
+NOTES = 1_024
+"""Those of what is said between calls where the model does not think."""
+
+
+_FORMS: dict[Thinking | None, tuple[str, ...]] = {
+    None: (),
+    "adaptive": ("adaptive",),
+    "between_tools": ("between_tools", "adaptive"),
+    "off": ("disabled", "between_tools", "adaptive"),
+}
+"""Forms of each setting; the first that the model takes is sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class SentManner:
+    """Effort and thinking of a request, and the tokens that thinking may take of its limit; None is not sent."""
+
+    effort: str | None = None
+    thinking: Json | None = None
+    room: int = 0
+
+    def __str__(self) -> str:
+        return " ".join(filter(None, (self.effort, (self.thinking or {}).get("type"))))
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """Effort, thinking and model of an answer; None: the model's own, or the chat's."""
+
+    effort: Effort | None = None
+    thinking: Thinking | None = None
+    model: str | None = None
+
+    def sent(self, takes: Callable[[str], bool]) -> SentManner:
+        """The settings sent to a model that `takes` them (`contracts.model.ModelFacts.takes`)."""
+        effort = self.effort if takes(f"effort.{self.effort}") else None
+        form = next((one for one in _FORMS[self.thinking] if takes(f"thinking.{one}")), None)
+        if form == "adaptive":
+            # Else what it says between calls would come empty.
+            return SentManner(effort, {"type": form, "display": "summarized"}, ROOM[self.effort or "high"])
+        return SentManner(effort, {"type": form} if form else None, NOTES if form == "between_tools" else 0)
+
+
+def effort_of(name: str | None) -> Effort | None:
+    """Return the effort of this name; None where it is none."""
+    return next((one for one in EFFORTS if one == name), None)
+
 
 TOOLS = 0.5
 """Max share of the window for tool definitions."""

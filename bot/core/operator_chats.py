@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from bot.contracts.approvals import Verdict
 from bot.contracts.channel import Manifest
 from bot.contracts.identity import UserRef
-from bot.contracts.outbound import Address
+from bot.core.outbox_row import Address
 from bot.tools.permissions.display import named
 from bot.words import say
 

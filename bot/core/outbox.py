@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
 from bot import errors
@@ -16,7 +16,7 @@ from bot.contracts.base import Level
 from bot.contracts.channel import Channel, Edits
 from bot.contracts.environment import Clock
 from bot.contracts.environment import Log as OperatorLog
-from bot.contracts.outbound import LiveForm, Outbound, Sent
+from bot.contracts.outbound import Card, Outbound, Sent
 from bot.core import events
 from bot.core.chats import Chats, Fact
 from bot.core.event_log import EventLog
@@ -25,6 +25,20 @@ from bot.core.outbox_row import OutboxRow
 from bot.core.outgoing_files import OutgoingFiles
 from bot.core.rate_limit import RateLimiter
 from bot.words import Sentence, say, sentence, speaking
+
+
+@dataclass(frozen=True, slots=True)
+class LiveForm:
+    """The form of a live message beside its words, as the fields of the same names of `Outbound`. `mark` stands behind the
+    words that people see of it, which are not complete: its row has them without.
+    """
+
+    title: str = ""
+    cards: tuple[Card, ...] = ()
+    sure: str = ""
+    goes_on: bool = False
+    mark: str = ""
+
 
 PLAIN = LiveForm()
 SEND_SECONDS = 120.0

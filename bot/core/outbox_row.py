@@ -9,11 +9,51 @@ from typing import TYPE_CHECKING, Literal
 from bot.contracts.approvals import QuestionButtons
 from bot.contracts.base import ChatType
 from bot.contracts.identity import ChatKey
-from bot.contracts.outbound import Address, OutboundKind, StoredFile
+from bot.contracts.inbound import Inbound
+from bot.contracts.outbound import OutboundKind
 from bot.words import UTC
 
 if TYPE_CHECKING:
     from bot.core.events import Event, Queued
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """The address of a message: fixed by the inbound it answers."""
+
+    channel: str
+    chat_id: str
+    chat_key: ChatKey
+    chat_type: ChatType
+    target: Mapping[str, str]
+    request_id: str
+
+    @classmethod
+    def of(cls, inbound: Inbound) -> Address:
+        return cls(
+            inbound.channel,
+            inbound.chat_id,
+            inbound.chat_key,
+            inbound.chat_type,
+            inbound.target,
+            inbound.request_id,
+        )
+
+    @property
+    def budget(self) -> str:
+        """Threads and topics share the budget of their chat."""
+        return f"{self.channel}:{self.chat_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """The part of an `OutgoingFile` that its row has: the bytes are kept in `.ship/outgoing` by their SHA-256."""
+
+    name: str
+    mime_type: str
+    size: int
+    sha256: str
+    path: str = ""
 
 
 @dataclass(frozen=True, slots=True)

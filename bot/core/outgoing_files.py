@@ -21,8 +21,9 @@ from pathlib import Path
 from bot import errors, text
 from bot.contracts.channel import Channel, SendsFiles
 from bot.contracts.environment import Disk, Log, Redact
-from bot.contracts.outbound import OutgoingFile, StoredFile
+from bot.contracts.outbound import OutgoingFile
 from bot.core.chats import Chats
+from bot.core.outbox_row import StoredFile
 
 LONGEST_NAME = 120
 """Max characters of a name."""

@@ -8,9 +8,9 @@ from typing import Any
 import jiter
 
 from bot import text
-from bot.contracts.agent import SILENT, is_silent
 from bot.contracts.model import ModelReply, TextDelta, ToolInputDelta
 from bot.core import blocks
+from bot.tags import SILENT, is_silent
 from bot.tools.builtin.chat_send import ChatSend
 
 # Any escape. The group matches half of a surrogate pair whose other half does not follow.

@@ -211,7 +211,7 @@ def in_words(plan: Plan) -> str:
 
 
 def said(when: str) -> str:
-    """Return the time of a `contracts.jobs.JobRequest` for people; a single time is shown as it is."""
+    """Return the time of a `tools.ports.JobRequest` for people; a single time is shown as it is."""
     try:
         plan = read(when, zone="UTC", now=0, least=0)
     except errors.ToolInputInvalid:
@@ -241,7 +241,7 @@ def _kind(said: str, found: CronSim) -> str:
 
 
 def read(when: str, *, zone: str, now: float, least: float) -> Plan:
-    """Make a plan from a `contracts.jobs.JobRequest`, in an existing zone. `least` is the min interval in
+    """Make a plan from a `tools.ports.JobRequest`, in an existing zone. `least` is the min interval in
     seconds. Raises `errors.ToolInputInvalid` with what is expected.
     """
     words = " ".join(when.split())

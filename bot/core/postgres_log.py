@@ -19,9 +19,9 @@ from bot import errors
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Disk
 from bot.contracts.environment import Log as OperatorLog
-from bot.core import jsonl
 from bot.core.events import Codec
 from bot.core.sql_log import CONTENT, Alert, Session, SqlLog
+from bot.storage import jsonl
 
 VERSION = 1
 """Version of the tables. Tables of a newer version are not touched."""

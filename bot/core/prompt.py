@@ -13,15 +13,30 @@ from pathlib import Path
 from types import MappingProxyType
 
 from bot import system_role, tags, text
-from bot.contracts.agent import TurnRequest
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Json, Message
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Attachment, Due, Inbound, SeenFile
-from bot.contracts.tools import Skill
+from bot.contracts.inbound import Attachment, Due, Inbound, Quoted
 from bot.core import blocks, file_previews, quotes, view
+from bot.core.file_words import SeenFile
+from bot.tools.skills import Skill
 from bot.words import UTC as UTC_NAME
 from bot.words import times
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRequest:
+    """A message on its way to the model: an `inbound` with the `context` that goes before it and the outcome of its `files`, or a
+    `prompt` that no chat caused.
+    """
+
+    request_id: str
+    chat_key: ChatKey
+    inbound: Inbound | None = None
+    context: tuple[Quoted, ...] = ()
+    prompt: str = ""
+    files: Sequence[SeenFile] = ()
+
 
 NO_NEWS: Mapping[str, str] = MappingProxyType({})
 NAMED = 20

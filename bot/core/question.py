@@ -2,10 +2,32 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 
-from bot.contracts.approvals import ApprovalRecord, Verdict
+from bot.contracts.approvals import Approval, Verdict
 from bot.core.outbox_row import OutboxRow
+
+SECONDS = 30 * 60.0
+"""A call waits so long for a decision, over restarts too."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRecord:
+    """A question as it is on file. Its first verdict counts. Times are epoch seconds; there is no verdict while it waits."""
+
+    id: str
+    asked: Approval
+    asked_at: float
+    verdict: Verdict | None = None
+    decided_at: float | None = None
+    used: int = 0
+    """The number of later calls that it has approved."""
+
+    @property
+    def expires_at(self) -> float:
+        """The time until which it may be decided; whoever wants to be let in waits for as long as it takes."""
+        return math.inf if self.asked.admits else self.asked_at + SECONDS
 
 
 @dataclass(slots=True, eq=False)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from bot import errors
 from bot.contracts.channel import Manifest, Pace
 from bot.contracts.environment import Clock
-from bot.contracts.outbound import Address
+from bot.core.outbox_row import Address
 
 SWEEP_ABOVE = 4_096
 """Number of budgets above which full ones are dropped."""

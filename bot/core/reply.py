@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from bot import errors, text
 from bot.contracts.environment import Redact, off_loop
 from bot.contracts.inbound import Inbound
-from bot.contracts.outbound import OutgoingFile, Sent, StoredFile
+from bot.contracts.outbound import OutgoingFile, Sent
 from bot.core import events, file_words
 from bot.core.chat import Chat
 from bot.core.chats import Chats, Fact
 from bot.core.long_blocks import LongBlocks
+from bot.core.outbox_row import StoredFile
 from bot.core.outgoing_files import OutgoingFiles
 from bot.telemetry import redaction
 from bot.tools.permissions.display import named
@@ -51,7 +52,7 @@ def question(asked: Inbound) -> str:
 
 
 class ChatReply:
-    """Implements `contracts.agent.Reply` for one turn. A step's rows have stable ids, so repeating it after
+    """Implements `tools.ports.Reply` for one turn. A step's rows have stable ids, so repeating it after
     a crash sends nothing twice.
     """
 
@@ -98,7 +99,7 @@ class ChatReply:
     async def send(
         self, words: str, step_id: str | None = None, files: Sequence[OutgoingFile] = ()
     ) -> list[Sent]:
-        """See `contracts.agent.Reply`."""
+        """See `tools.ports.Reply`."""
         step = step_id or "said"
         if not self.queued(step):
             await self._say(words, step, files)

@@ -17,7 +17,6 @@ from bot.contracts.environment import Clock
 from bot.contracts.environment import Log as OperatorLog
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
-from bot.contracts.outbound import Address
 from bot.core import chat as life
 from bot.core import events
 from bot.core.chat import Chat
@@ -29,7 +28,7 @@ from bot.core.live_messages import LiveMessages
 from bot.core.locales import Locales
 from bot.core.loop import Loop
 from bot.core.outbox import Outbox
-from bot.core.outbox_row import OutboxRow
+from bot.core.outbox_row import Address, OutboxRow
 from bot.core.saying import Saying
 from bot.telemetry import context
 from bot.words import Sentence, say, sentence, speaking
@@ -319,7 +318,7 @@ class Runner:
             if first.command is not None:
                 done = await self._carried_out(first)
                 return _End("handled", done.say, facts=done.facts)
-            if chat.turn is not None and not any(one.says or one.attachments for one in chat.turn.left):
+            if chat.turn is not None and not any(one.has_text or one.attachments for one in chat.turn.left):
                 return _End("answered", say("turn.empty"))
             loop = self._loops[turn] = self._make_loop(chat, turn)
             return _End("answered", await loop.run())

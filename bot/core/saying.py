@@ -9,8 +9,9 @@ from bot.contracts.approvals import EXAMPLES, QuestionButtons
 from bot.contracts.channel import Channel, Manifest
 from bot.contracts.environment import Redact
 from bot.contracts.inbound import Inbound
-from bot.contracts.outbound import Address, OutboundKind
+from bot.contracts.outbound import OutboundKind
 from bot.core.events import Queued
+from bot.core.outbox_row import Address
 from bot.words import language, own_zone, zone
 
 

@@ -11,12 +11,11 @@ from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from bot import errors, text
-from bot.contracts.agent import ChatStats
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock
 from bot.contracts.environment import Log as OperatorLog
 from bot.contracts.identity import ChatKey
-from bot.core.event_log import Committed, Entry, Position
+from bot.core.event_log import ChatStats, Committed, Entry, Position
 from bot.core.events import Codec, Event, fact_of, keys_of
 from bot.words import Sentence, sentence
 

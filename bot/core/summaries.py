@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from bot import errors, tags
-from bot.contracts.agent import CompactResult
 from bot.contracts.base import Message
 from bot.contracts.environment import Clock, Ids, Log, OperatorNotices, ends_within
 from bot.contracts.identity import ChatKey
 from bot.contracts.provenance import NOBODYS, unpacked
 from bot.core import compaction, events, forks, memory
 from bot.core.chat import Chat
+from bot.core.compaction import CompactResult
 from bot.core.fit import COLD_AFTER, Fit
 from bot.core.found_tools import PutBack
 from bot.core.memory import MemoryInvalid, SessionMemory

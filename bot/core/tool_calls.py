@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bot.contracts.agent import Reply
 from bot.contracts.base import Json
 from bot.contracts.inbound import Inbound
 from bot.contracts.provenance import NOBODYS
@@ -22,6 +21,7 @@ from bot.core.event_log import EventLog
 from bot.tools.builtin.chat_send import without_files
 from bot.tools.context import Injection, NoOlderTurns, ToolExecutionContext, tool_scope
 from bot.tools.dispatch import Dispatcher
+from bot.tools.ports import Reply
 
 if TYPE_CHECKING:
     from bot.core.tasks.turn_tasks import TurnTasks

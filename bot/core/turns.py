@@ -8,10 +8,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bot import errors
-from bot.contracts.agent import CompactResult, TurnRequest
 from bot.contracts.base import Message
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Inbound, SeenFile
+from bot.contracts.inbound import Inbound
 from bot.core import events, prompt, quotes, reattach
 from bot.core.access import InboundCleaner
 from bot.core.agent_deps import AgentDeps
@@ -19,15 +18,18 @@ from bot.core.assembly import Frozen
 from bot.core.attachments import FileReader
 from bot.core.chat import Chat
 from bot.core.chats import Chats, Fact
+from bot.core.compaction import CompactResult
 from bot.core.event_log import EventLog
 from bot.core.events import EventData
 from bot.core.feature import Door
+from bot.core.file_words import SeenFile
 from bot.core.fit import Fit, Frame
 from bot.core.found_tools import PutBack
 from bot.core.frames import Frames
 from bot.core.injection import OlderMessages
 from bot.core.loop import Loop, LoopPorts
 from bot.core.models import ModelDeps
+from bot.core.prompt import TurnRequest
 from bot.core.reply import ChatReply, ReplyPorts
 from bot.core.summaries import Summaries
 from bot.core.tasks.turn_tasks import TurnTasks
@@ -103,7 +105,7 @@ class Turns:
 
         async def tell(inbound: Inbound) -> events.Told | None:
             files = await self._seen(chat, turn, inbound)
-            if files is None or not (inbound.says or any(one.read for one in files)):
+            if files is None or not (inbound.has_text or any(one.read for one in files)):
                 return None
             seen = [*chat.context.view(), *chat.context.current()]
             opens = not chat.context.current()

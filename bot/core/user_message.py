@@ -7,18 +7,20 @@ from dataclasses import replace
 from pathlib import Path
 
 from bot import errors, tags, text
-from bot.contracts.agent import TurnRequest
-from bot.contracts.archive import Archive, ArchiveLine, HistoryQuery
+from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.base import Json, Message
-from bot.contracts.environment import storage_errors_logged
-from bot.contracts.inbound import Inbound, Quoted, ShownFile
-from bot.contracts.memory_files import MemoryOwner
-from bot.contracts.provenance import ANYBODYS, NOBODYS, ORIGIN, SOURCES, WORKSPACES
+from bot.contracts.inbound import Inbound, Quoted
+from bot.contracts.model import ShownFile
+from bot.contracts.provenance import ANYBODYS, NOBODYS, ORIGIN, WORKSPACES
 from bot.contracts.tools import PICTURES
 from bot.core import blocks, found_tools, prompt
 from bot.core.agent_deps import AgentDeps
+from bot.core.archive.store import ChatStore
 from bot.core.instructions import Contents, Nested
+from bot.core.prompt import TurnRequest
+from bot.core.quotes import SOURCES
 from bot.core.removal import REMOVED
+from bot.storage.notes import MemoryOwner
 from bot.tools.builtin.memory import CHAT, ME, SESSION, origin_of
 from bot.tools.permissions import taint
 from bot.words import zone
@@ -84,7 +86,7 @@ async def _notes(inbound: Inbound, deps: AgentDeps, nonce: str) -> list[Json]:
     owners = [(CHAT, MemoryOwner("chat", str(inbound.chat_key)))]
     if inbound.chat_type == "direct":
         owners.append((ME, MemoryOwner("person", str(inbound.person))))
-    with storage_errors_logged(deps.log, "the notes cannot be read"):
+    try:
         found: list[tuple[int, str, MemoryOwner, str]] = []
         for root, owner in owners:
             sizes = await notes.sizes(owner)
@@ -99,6 +101,8 @@ async def _notes(inbound: Inbound, deps: AgentDeps, nonce: str) -> list[Json]:
                 rows.append({"file": name, "characters": len(file.text), "text": shown})
                 origin |= origin_of(file)
                 sources[name] = sorted({by.request_id for line in file.written for by in line} - {""})
+    except errors.StorageError as error:
+        deps.log.write("error", "the notes cannot be read", level="error", cause=str(error))
     about = {ORIGIN: origin.packed(), SOURCES: sources}
     return [tags.Tag(tags.NOTES, tags.lines(rows), NOTES, nonce).block | about] if rows else []
 
@@ -150,7 +154,7 @@ def _said(message: Message, deps: AgentDeps) -> Message:
 
 
 async def _without_removed(
-    request: TurnRequest, inbound: Inbound, archive: Archive, seen: Iterable[Message]
+    request: TurnRequest, inbound: Inbound, archive: ChatStore, seen: Iterable[Message]
 ) -> TurnRequest:
     """Return the inbound without quotes of removed messages, which platforms still quote. If the archive
     cannot be read, all quotes are dropped. Of our own messages, what the model has `seen` is dropped.
@@ -172,7 +176,7 @@ async def _without_removed(
     return replace(request, context=tuple(map(shown, request.context)), inbound=quoting)
 
 
-async def sent_at(archive: Archive, inbound: Inbound) -> int | None:
+async def sent_at(archive: ChatStore, inbound: Inbound) -> int | None:
     """Return the time (epoch ms) of the message that an edit changes; None for anything else or if unknown."""
     if inbound.kind != "edit" or inbound.said_as is None:
         return None

@@ -9,17 +9,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import jinja2
 from aiohttp import web
 
 from bot import errors, text
 from bot.access_list import PendingUser
-from bot.contracts.archive import Archive, HistoryQuery
+from bot.contracts.archive import HistoryQuery
 from bot.contracts.environment import Clock, Disk
 from bot.contracts.identity import ChatKey
-from bot.core.archive.store import ChatInfo, names_of, people_of
+from bot.core.archive.store import ChatStore, names_of, people_of
 from bot.core.usage import By, UsageSums
 from bot.dashboard.metrics import Figures
 from bot.sizes import in_words
@@ -73,12 +73,6 @@ class ActiveChat:
     since: float | None = None
 
 
-class ChatArchive(Archive, Protocol):
-    """An archive that lists its chats (`bot.core.archive.store.ChatStore`)."""
-
-    async def recent(self, offset: int, limit: int) -> tuple[list[ChatInfo], int]: ...
-
-
 @dataclass(frozen=True, slots=True)
 class ConsoleSources:
     """Reads what the pages show. `logs` is the log's folder."""
@@ -88,7 +82,7 @@ class ConsoleSources:
     active: Callable[[], Sequence[ActiveChat]]
     settings: Callable[[], Mapping[str, str]]
     pending: Callable[[], Sequence[PendingUser]]
-    archive: ChatArchive
+    archive: ChatStore
     usage: UsageSums
     logs: Path
     disk: Disk

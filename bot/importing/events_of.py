@@ -16,16 +16,18 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from bot import ulids
-from bot.contracts.approvals import Approval, ApprovalRecord, QuestionButtons, Verdict
+from bot.contracts.approvals import Approval, QuestionButtons, Verdict
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
-from bot.contracts.outbound import Address, StoredFile
 from bot.contracts.provenance import ORIGIN, unpacked
-from bot.core import events, file_names, memory
+from bot.core import events, memory
 from bot.core.chats import NO_CHAT
 from bot.core.events import Event, EventData
+from bot.core.outbox_row import Address, StoredFile
+from bot.core.question import ApprovalRecord
 from bot.core.removal import SENDS
+from bot.storage import file_names
 from bot.words import DEFAULT, say, speaking
 
 BOOT = "before-0.2"

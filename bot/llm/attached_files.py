@@ -11,12 +11,12 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
 
 from bot import errors
-from bot.contracts.artifacts import Artifacts
 from bot.contracts.base import Json, Message
 from bot.contracts.environment import Log
 from bot.contracts.identity import ChatKey
 from bot.contracts.model import ATTACHED, Model, ModelReply, ModelRequest, TextDelta, ToolInputDelta
 from bot.llm.wrapper import ModelWrapper, aclosing
+from bot.storage.artifacts import ArtifactStore
 from bot.telemetry import context
 
 GONE = "[this file is not kept any more]"
@@ -30,7 +30,7 @@ _WHOLE = 100_000_000
 class AttachedFiles(ModelWrapper):
     """Puts the bytes of attached files into requests, within the scope of the chat that has them."""
 
-    def __init__(self, model: Model, artifacts: Artifacts, log: Log) -> None:
+    def __init__(self, model: Model, artifacts: ArtifactStore, log: Log) -> None:
         super().__init__(model)
         self._artifacts = artifacts
         self._log = log

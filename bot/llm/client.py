@@ -21,7 +21,6 @@ import httpx2
 from bot import errors
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock
-from bot.contracts.manner import TAKES
 from bot.contracts.model import ModelFacts, ModelReply, ModelRequest, TextDelta, ToolInputDelta
 from bot.llm import classify
 from bot.llm.body import COMPACTION, body_of, headers_of, pieces
@@ -30,6 +29,7 @@ from bot.llm.log import usage_object
 from bot.llm.prices import PriceTable
 from bot.llm.stream import Accumulator, EventStream, endless, together
 from bot.llm.transport import AiohttpTransport
+from bot.llm.windows import TAKES
 
 __all__ = ["AnthropicModel", "Timeouts", "body_of"]
 

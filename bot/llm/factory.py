@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 
 from bot import errors
-from bot.contracts.artifacts import Artifacts
 from bot.contracts.environment import Clock, Ids, Log
 from bot.contracts.model import Model
 from bot.llm.attached_files import AttachedFiles
 from bot.llm.log import LoggedModel
 from bot.llm.prices import PriceTable
 from bot.llm.wrapper import RETRY_SECONDS, RetryingModel
+from bot.storage.artifacts import ArtifactStore
 
 
 def provider_of(provider: str | None, api_key: str | None) -> str:
@@ -34,7 +34,7 @@ def build_model(
     last: bool = True,
     prices: PriceTable | None = None,
     pace: float = 1.0,
-    artifacts: Artifacts | None = None,
+    artifacts: ArtifactStore | None = None,
 ) -> Model:
     """The model of `llm` in ship.json: logged, and asked again where that helps. `artifacts` has files that it is shown. Raises
     `errors.ConfigError`.

@@ -6,11 +6,30 @@ table of models stands here: it would be wrong by next month.
 
 from __future__ import annotations
 
+import re
+from typing import get_args
+
 from bot import errors
+from bot.config.ship_file import Effort
 from bot.contracts.base import Level
 from bot.contracts.environment import Log
-from bot.contracts.manner import SYSTEM_ROLE, TAKES
 from bot.contracts.model import Learned, Model
+
+EFFORTS: tuple[Effort, ...] = get_args(Effort)
+
+
+TAKES = (
+    *(f"effort.{one}" for one in EFFORTS),
+    "thinking.adaptive",
+    "thinking.between_tools",
+    "thinking.disabled",
+)
+"""Settings that a model may take, or not."""
+
+
+SYSTEM_ROLE = re.compile(r"claude-(?:opus-(?:4-8|5)|(?:sonnet|haiku)-5-5|(?:fable|mythos)-5)(?:-.*)?")
+"""The models that take messages of the system in a conversation: no list of a provider tells it."""
+
 
 SMALLEST = 500
 LARGEST = 100_000_000

@@ -8,18 +8,20 @@ from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar
 
 from bot import errors
-from bot.contracts.agent import Reply
 from bot.contracts.approvals import Approvals
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Json, Message
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.provenance import Provenance
-from bot.contracts.tasks import TaskMode
 from bot.contracts.tools import ToolCall
+from bot.tools.ports import Reply
+
+TaskMode = Literal["fresh", "fork"]
+
 
 T = TypeVar("T")
 

@@ -17,11 +17,11 @@ from typing import Any, Protocol
 import pydantic
 
 from bot import errors, text
-from bot.contracts.artifacts import Artifacts
 from bot.contracts.base import Message
 from bot.contracts.environment import Clock, Log, Redact, off_loop
 from bot.contracts.provenance import NOBODYS, Provenance
-from bot.contracts.tools import READS, Effect, FoundTools, Pictured, Tool, ToolCall, ToolResult, ToolWatch
+from bot.contracts.tools import READS, Effect, FoundTools, Pictured, Tool, ToolCall, ToolResult
+from bot.storage.artifacts import ArtifactStore
 from bot.telemetry import context as running
 from bot.telemetry import redaction
 from bot.tools import context
@@ -29,6 +29,23 @@ from bot.tools.failures import Failure, failure, timed_out, unfit
 from bot.tools.permissions import taint
 from bot.tools.registry import Registry
 from bot.tools.result_limits import ResultLimits
+
+
+class ToolWatch(Protocol):
+    """Is told of every tool call of a turn that runs, but of those that say something or give out tasks."""
+
+    def began(self, request_id: str, call: ToolCall) -> None:
+        """Takes note; never blocks and never raises."""
+        ...
+
+    def noted(self, request_id: str, call_id: str, words: str | None) -> None:
+        """As `began`: how far it has come; None while it waits for a person."""
+        ...
+
+    def ended(self, request_id: str, call_id: str, *, failed: bool) -> None:
+        """As `began`."""
+        ...
+
 
 CUT_OFF = (
     "This call did not arrive whole (the output limit was reached) and was not executed. "
@@ -83,7 +100,7 @@ class Dispatcher:
         log: Log,
         log_content: bool = True,
         redact: Redact = str,
-        artifacts: Artifacts | None = None,
+        artifacts: ArtifactStore | None = None,
         around: CallWrapper = unwrapped,
         pictures: bool = True,
     ) -> None:

@@ -12,20 +12,21 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel
 
 from bot.config.ship_file import WebSearch
-from bot.contracts.archive import Archive, ArchiveLine
-from bot.contracts.artifacts import Artifacts
+from bot.contracts.archive import ArchiveLine, HistoryPage, HistoryQuery
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock
-from bot.contracts.jobs import Jobs
-from bot.contracts.memory_files import MemoryFiles
+from bot.contracts.identity import ChatKey
 from bot.contracts.model import ModelReply, ModelRequest
-from bot.contracts.recall import Membership, Recalls
-from bot.contracts.tools import Skills, Tool
+from bot.contracts.tools import Tool
+from bot.storage.artifacts import ArtifactStore
+from bot.storage.notes import NoteStore
 from bot.tools import builtin
 from bot.tools.catalog import NOTHING, ToolCatalog
 from bot.tools.file_provenance import FileProvenance
 from bot.tools.isolation import Isolation
+from bot.tools.ports import Jobs, Membership, Recalls
 from bot.tools.project import Project
+from bot.tools.skills import SkillFolder
 from bot.tools.web import Web
 from bot.vetting import Vetting
 
@@ -42,11 +43,12 @@ class Search(NamedTuple):
 class ToolPorts:
     """Ports to the other rooms; each tool takes what it needs."""
 
-    archive: Archive
-    artifacts: Artifacts
-    skills: Skills
+    history: Callable[[ChatKey, HistoryQuery], Awaitable[HistoryPage]]
+    """A window into the archive of a chat."""
+    artifacts: ArtifactStore
+    skills: SkillFolder
     clock: Clock
-    memory: MemoryFiles
+    memory: NoteStore
     project: Project
     isolation: Isolation
     origins: FileProvenance

@@ -13,14 +13,14 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 
 from bot import errors
-from bot.contracts.artifacts import Artifacts
 from bot.contracts.base import Json
 from bot.contracts.environment import Log, Redact
-from bot.contracts.inbound import ShownFile
+from bot.contracts.model import ShownFile
 from bot.contracts.provenance import ANYBODYS, Provenance
 from bot.contracts.tools import Omission, ToolCall, ToolResult
 from bot.documents.pictures import MOST_BYTES, SIDE, picture_of
 from bot.sizes import fair_cap
+from bot.storage.artifacts import ArtifactStore
 from bot.tools import context, excerpt
 from bot.tools.registry import Registry
 
@@ -41,7 +41,7 @@ NO_ROOM = (
 class ResultLimits:
     """The results of one step."""
 
-    def __init__(self, registry: Registry, artifacts: Artifacts | None, log: Log) -> None:
+    def __init__(self, registry: Registry, artifacts: ArtifactStore | None, log: Log) -> None:
         self._registry = registry
         self._artifacts = artifacts
         self._log = log

@@ -19,11 +19,18 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot import errors
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Json
-from bot.contracts.channel import LOOPBACK, ChannelDeps, Health, Intake, Introduction, ReadingLimits
+from bot.contracts.channel import (
+    LOOPBACK,
+    ChannelDeps,
+    Health,
+    Intake,
+    Introduction,
+    MembershipAnswer,
+    ReadingLimits,
+)
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Inbound, Quoted
 from bot.contracts.outbound import ABOUT, ONLY_TO, Outbound, Sent
-from bot.contracts.recall import MembershipAnswer
 from bot.text import clean
 from bot.words import Sentence, paragraph, say, sentence
 from channels.slack import (
@@ -363,14 +370,14 @@ class SlackChannel:
         return newest
 
     async def chats_of(self, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool) -> MembershipAnswer:
-        """As `contracts.recall.KnowsMembers`."""
+        """As `contracts.channel.KnowsMembers`."""
         if self._client is None:
             raise errors.ChannelUnreachable("Slack is not connected")
         with failures.raised_as(failures.connect_error):
             return await members.chats_of(self._client, user_id, chat_keys, direct=direct)
 
     async def zone_of(self, user_id: str) -> str | None:
-        """As `contracts.jobs.KnowsZones`."""
+        """As `contracts.channel.KnowsZones`."""
         if self._client is None:
             raise errors.ChannelUnreachable("Slack is not connected")
         with failures.raised_as(failures.connect_error):
@@ -383,7 +390,7 @@ class SlackChannel:
         return files.fetch(self._client, self._session, attachment, most=most, patience=self._call_seconds)
 
     def permalink(self, line: ArchiveLine) -> str | None:
-        """As `contracts.recall.KnowsLinks`."""
+        """As `contracts.channel.KnowsLinks`."""
         return members.permalink(self._site, line)
 
     async def introduce(self, inbound: Inbound) -> Introduction:  # noqa: ARG002 - it is the same everywhere

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.contracts.archive import ArchiveLine
+from bot.contracts.channel import MembershipAnswer
 from bot.contracts.identity import ChatKey
-from bot.contracts.recall import MembershipAnswer
 from channels.slack import address
 
 PAGE = 200

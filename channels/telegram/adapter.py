@@ -21,12 +21,11 @@ from bot import errors, text
 from bot.contracts.approvals import EXAMPLES, QuestionButtons
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Json, Level
-from bot.contracts.channel import ChannelDeps, Health, Intake, Introduction, ReadingLimits
+from bot.contracts.channel import ChannelDeps, Health, Intake, Introduction, MembershipAnswer, ReadingLimits
 from bot.contracts.environment import Log
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Inbound, Quoted
 from bot.contracts.outbound import Outbound, Sent
-from bot.contracts.recall import MembershipAnswer
 from bot.words import CATALOGUES, DEFAULT, names, paragraph, say, sentence, speaking
 from channels import approval_buttons
 from channels.telegram import address, bot_api, download, members, render
@@ -153,7 +152,7 @@ class TelegramChannel:
         return ()
 
     async def chats_of(self, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool) -> MembershipAnswer:
-        """As `contracts.recall.KnowsMembers`."""
+        """As `contracts.channel.KnowsMembers`."""
         if self._bot is None:
             raise errors.ChannelUnreachable("Telegram is not connected")
         return await self._membership.chats_of(self._bot, user_id, chat_keys, direct=direct)
@@ -165,7 +164,7 @@ class TelegramChannel:
         return download.fetch(self._bot, attachment, most=most)
 
     def permalink(self, line: ArchiveLine) -> str | None:
-        """As `contracts.recall.KnowsLinks`."""
+        """As `contracts.channel.KnowsLinks`."""
         return members.permalink(line)
 
     async def introduce(self, inbound: Inbound) -> Introduction:
@@ -185,7 +184,7 @@ class TelegramChannel:
         return Introduction("" if why else words, why)
 
     def same_chat(self, chat_id: str) -> frozenset[str]:
-        """As `contracts.recall.KnowsChatMigrations`."""
+        """As `contracts.channel.KnowsChatMigrations`."""
         return self._migrations.same(chat_id)
 
     # -- going out -------------------------------------------------------------------------------------------

@@ -11,9 +11,9 @@ from telegram.error import ChatMigrated, TelegramError
 
 from bot import errors
 from bot.contracts.archive import ArchiveLine
+from bot.contracts.channel import MembershipAnswer
 from bot.contracts.environment import Clock
 from bot.contracts.identity import ChatKey
-from bot.contracts.recall import MembershipAnswer
 from channels.telegram import address, bot_api
 from channels.telegram.group_migrations import GroupMigrations
 

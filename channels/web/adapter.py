@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from bot import errors, text
-from bot.contracts.channel import ChannelDeps, Health, HttpServer, Intake, is_loopback
+from bot.contracts.channel import ChannelDeps, Health, HttpServer, Intake, MembershipAnswer, is_loopback
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Inbound, Quoted
 from bot.contracts.outbound import Outbound, OutgoingFile, Sent
-from bot.contracts.recall import MembershipAnswer
 from channels.busy_port import port_error
 from channels.local import CHAT_ID, command
 from channels.web import guard, routes, state
@@ -175,7 +174,7 @@ class WebChannel:
         return ()
 
     async def chats_of(self, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool) -> MembershipAnswer:
-        """As `contracts.recall.KnowsMembers`: each browser has one chat, and that is its own."""
+        """As `contracts.channel.KnowsMembers`: each browser has one chat, and that is its own."""
         state = KEYS.encode({"chat": user_id}) if direct and CHAT_ID.fullmatch(user_id) else None
         return MembershipAnswer([key for key in chat_keys if key == state])
 

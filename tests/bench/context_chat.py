@@ -29,28 +29,27 @@ from bot.core import chat, events
 from bot.core.access import InboundCleaner
 from bot.core.agent_deps import AgentDeps, Limits
 from bot.core.archive.store import ChatStore
-from bot.core.artifacts import ArtifactStore
 from bot.core.assembly import Prompts
 from bot.core.chats import Chats, Fact
 from bot.core.event_log import MemoryLog as EventLog
 from bot.core.feature import Door
-from bot.core.file_names import encode
 from bot.core.instructions import InstructionFiles
 from bot.core.locales import FactLocales, Locales
 from bot.core.long_blocks import LongBlocks
 from bot.core.models import ModelDeps
-from bot.core.notes.files import NoteStore
-from bot.core.notes.memories import Memories
 from bot.core.outbox_row import OutboxRow
 from bot.core.outgoing_files import OutgoingFiles, OutgoingLimits
 from bot.core.reply import ReplyPorts
 from bot.core.runner import Runner, Slots
 from bot.core.saying import Saying
-from bot.core.skills import SkillFolder
 from bot.core.turns import Turns
 from bot.llm.body import body_of, headers_of
 from bot.llm.windows import ContextWindows
 from bot.llm.wrapper import SystemRoleModel
+from bot.storage.artifacts import ArtifactStore
+from bot.storage.file_names import encode
+from bot.storage.memories import Memories
+from bot.storage.notes import NoteStore
 from bot.system import SystemDisk, UlidSource
 from bot.testing import anthropic_cache as cache
 from bot.testing import anthropic_rules as rules
@@ -63,6 +62,7 @@ from bot.tools.file_provenance import FileProvenance
 from bot.tools.isolation import Isolation
 from bot.tools.project import Project
 from bot.tools.registry import Registry, ToolPorts, builtin_tools
+from bot.tools.skills import SkillFolder
 from bot.vetting import Vetting
 from tests.bench import context_bill as bill
 from tests.bench.context_trace import CHARACTERS, Turn, words
@@ -255,14 +255,18 @@ class Chat:
         skills = SkillFolder(self.root, [], log, vetting)
         memory = NoteStore(self.root / "memory", disk=disk)
         project, isolation, whose = Project(self.root), Isolation(self.root), FileProvenance(self.root)
-        ports = ToolPorts(archive, artifacts, skills, clock, memory, project, isolation, whose, vetting)
+        ports = ToolPorts(
+            archive.search, artifacts, skills, clock, memory, project, isolation, whose, vetting
+        )
         registry = Registry([*builtin_tools(ports), self.look])
         memories = SessionMemories(Memories(self.root / "memory", disk=disk), clock)
         self._windows = ContextWindows(InMemoryLearned(), log=log)
+        nobody: Any = None  # whom trouble is reported to
         agent = AgentDeps(
             models=ModelDeps(SystemRoleModel(self.model, self._windows), bill.MODEL, self._windows),
             archive=archive,
             artifacts=artifacts,
+            operators=nobody,
             registry=registry,
             dispatcher=Dispatcher(registry, clock=clock, log=log, artifacts=artifacts),
             prompts=Prompts(

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
-from bot.contracts.recall import RecallQuery
 from bot.core.events import Codec
 from bot.core.sqlite_log import SqliteLog
 from bot.features.search import index, ranking
@@ -17,6 +16,7 @@ from bot.features.search.finder import Finder
 from bot.features.search.ranking import Weights
 from bot.system import SystemClock
 from bot.testing.log import MemoryLog
+from bot.tools.ports import RecallQuery
 from tests.bench.recall_form import Conversation, Question
 from tests.talk import indexed
 

@@ -14,15 +14,15 @@ from pathlib import Path
 
 from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.identity import ChatKey
-from bot.contracts.recall import RecallQuery
-from bot.core import jsonl
 from bot.core.archive.store import ChatStore
 from bot.core.events import Codec
-from bot.core.file_names import encode
 from bot.core.sqlite_log import SqliteLog
 from bot.features.search.service import Search
+from bot.storage import jsonl
+from bot.storage.file_names import encode
 from bot.system import SystemClock, SystemDisk
 from bot.testing.log import MemoryLog
+from bot.tools.ports import RecallQuery
 from tests import talk as chats
 
 KEY = ChatKey.parse("web:chat:1")

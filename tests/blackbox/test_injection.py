@@ -23,7 +23,7 @@ from aiohttp import web
 
 from bot import app, text
 from bot.contracts.base import Json
-from bot.core.file_names import encode, is_hashed
+from bot.storage.file_names import encode, is_hashed
 from bot.tags import QUOTES
 from bot.testing import telegram_service
 from bot.testing.anthropic import KEY as API_KEY

@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 
-from bot.contracts.agent import ChatStats
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.core import events
-from bot.core.event_log import Entry, EventLog, Position
+from bot.core.event_log import ChatStats, Entry, EventLog, Position
 from bot.core.events import Codec, Event, EventData
 
 ONE, OTHER = ChatKey("telegram", "1"), ChatKey("slack", "C1", "1700000000.000100")

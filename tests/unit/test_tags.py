@@ -10,14 +10,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bot import tags
-from bot.contracts.agent import TurnRequest
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Message
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Attachment, Inbound, Quoted, SeenFile
+from bot.contracts.inbound import Attachment, Inbound, Quoted
 from bot.contracts.provenance import ANYBODYS, NOBODYS, Provenance
 from bot.core import file_previews, memory, prompt, quotes, rendering
+from bot.core.file_words import SeenFile
 from bot.core.found_tools import PutBack
+from bot.core.prompt import TurnRequest
 from bot.testing.model import text, tool_use
 from bot.tools.builtin.memory import NoteSources
 from bot.tools.permissions import skill_allowlist, taint

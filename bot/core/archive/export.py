@@ -11,13 +11,14 @@ from pathlib import Path
 
 from bot import errors
 from bot.contracts.identity import ChatKey
-from bot.core import events, file_names, jsonl
+from bot.core import events
 from bot.core.archive import lines
 from bot.core.archive.line_fold import LineFold
 from bot.core.archive.store import ChatStore
 from bot.core.event_log import EventLog
 from bot.core.events import Event
 from bot.core.exports import Export
+from bot.storage import file_names, jsonl
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,9 @@ from typing import Any
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Json
 from bot.contracts.inbound import Inbound
-from bot.core import jsonl, quotes
+from bot.core import quotes
 from bot.core.events import Event, Queued, Removed
+from bot.storage import jsonl
 
 BOT_USER = "bot"
 

@@ -18,7 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from bot.contracts.environment import Disk, OpenFile
-from bot.core import file_names, jsonl
+from bot.storage import file_names, jsonl
 
 MAIN = ".jsonl"
 _PATHS = 2_000  # that are remembered

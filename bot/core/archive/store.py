@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bot import errors, system
-from bot.contracts.archive import Archive, ArchiveLine, HistoryPage, HistoryQuery
+from bot.contracts.archive import ArchiveLine, HistoryPage, HistoryQuery
 from bot.contracts.environment import Clock, Disk, Log, OpenFile
 from bot.contracts.identity import ChatKey
-from bot.core import file_names, jsonl
 from bot.core.archive import rotation
 from bot.core.archive.lines import SEQ
 from bot.core.archive.window import LineRange, Revisions, Window, may_revise, read_line, revisions
+from bot.storage import file_names, jsonl
 
 _SPANS = 10_000  # archive files whose times are remembered
 _CHATS = 10_000  # of which is remembered what their archives revise
@@ -72,7 +72,7 @@ class ChatStore:
         self._revised: OrderedDict[str, tuple[list[int], dict[Path, int], Revisions]] = OrderedDict()
 
     async def flush(self) -> None:
-        """See `contracts.archive.Archive.flush`."""
+        """Append what is pending; returns after one attempt, successful or not."""
         if self._flush is not None:
             await self._flush()
 
@@ -103,7 +103,9 @@ class ChatStore:
         return page
 
     async def removals(self, chat_key: ChatKey) -> list[ArchiveLine]:
-        """See `contracts.archive.Archive.removals`."""
+        """The lines that record removals (`bot.core.archive.window`): `meta.of` has the requestIds, `meta.ofRole` whose words they were.
+        Raises `errors.StorageError`.
+        """
         await self.flush()
         with errors.as_storage_error("the archive cannot be read"):
             found = await asyncio.to_thread(self._revisions, file_names.encode(chat_key))
@@ -280,7 +282,7 @@ def _revisions_in(file: OpenFile) -> Revisions:
     return revisions(read_line(raw) for raw in jsonl.lines(file) if may_revise(raw))
 
 
-async def people_of(archive: Archive, chat_keys: Iterable[str]) -> dict[str, str]:
+async def people_of(archive: ChatStore, chat_keys: Iterable[str]) -> dict[str, str]:
     """Return the names of the latest speakers of each chat. Raises `errors.StorageError`."""
     names = {}
     for chat_key in chat_keys:
@@ -290,7 +292,7 @@ async def people_of(archive: Archive, chat_keys: Iterable[str]) -> dict[str, str
     return names
 
 
-async def names_of(archive: Archive, chats: Mapping[str, str]) -> dict[str, str]:
+async def names_of(archive: ChatStore, chats: Mapping[str, str]) -> dict[str, str]:
     """Return the display names of people (`channel:id`), from the newest lines of the chat given for each.
     Raises `errors.StorageError`.
     """
@@ -301,7 +303,7 @@ async def names_of(archive: Archive, chats: Mapping[str, str]) -> dict[str, str]
     return names
 
 
-async def _speakers(archive: Archive, chat_key: str) -> list[tuple[str, str]]:
+async def _speakers(archive: ChatStore, chat_key: str) -> list[tuple[str, str]]:
     """Return people (`channel:id`) with their names from a chat's newest lines, newest first."""
     try:
         key = ChatKey.parse(chat_key)

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from bot import errors, text
 from bot.contracts.archive import ArchiveLine, HistoryPage, HistoryQuery
 from bot.contracts.identity import ChatKey
-from bot.core import jsonl
+from bot.storage import jsonl
 
 _MARKS = (b'"edited":', b'"deleted":')
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from bot import errors
 from bot.contracts.model import ModelReply, Usage
-from bot.contracts.tasks import TaskTotals
 from bot.core import events
 from bot.core.events import Event
 from bot.llm.prices import PriceTable
@@ -200,3 +199,18 @@ class Allowance:
     def _add(self, room: Room, sign: int) -> None:
         self._tokens += sign * room.tokens
         self._usd += sign * room.usd
+
+
+@dataclass(frozen=True, slots=True)
+class TaskTotals:
+    """Totals of a task so far. `cost_usd` is without the `unpriced` calls; `charged_usd`, which its limits count, has them by the
+    dearest known price. `seconds` count from its start, not from when it was queued.
+    """
+
+    model_calls: int = 0
+    tool_calls: int = 0
+    usage: Usage = field(default_factory=Usage)
+    cost_usd: float = 0.0
+    unpriced: int = 0
+    charged_usd: float = 0.0
+    seconds: float = 0.0

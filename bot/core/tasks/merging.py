@@ -12,12 +12,11 @@ from pydantic import BaseModel, ValidationError
 
 from bot import errors, text
 from bot.contracts.environment import Clock, Log, Redact, ends_within
-from bot.contracts.manner import Manner
 from bot.contracts.model import ModelReply, ModelRequest
 from bot.contracts.provenance import ANYBODYS, NOBODYS
 from bot.contracts.tools import ToolResult
 from bot.core import blocks
-from bot.core.models import ModelDeps
+from bot.core.models import Manner, ModelDeps
 from bot.core.tasks import limits
 from bot.core.tasks.limits import Allowance
 from bot.llm.wrapper import reply_of

@@ -4,23 +4,51 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Coroutine, Iterable
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 from bot import errors
-from bot.contracts.artifacts import Artifacts
 from bot.contracts.base import Json, Message
 from bot.contracts.environment import Clock, Log, Redact, ends_within
 from bot.contracts.identity import ChatKey
 from bot.contracts.model import ModelReply
 from bot.contracts.provenance import Provenance
-from bot.contracts.tasks import TaskEvent, TaskEventKind, TaskEvents, TaskTotals
 from bot.core import blocks
 from bot.core.tasks import limits
-from bot.core.tasks.limits import LimitReached, TaskLimits
+from bot.core.tasks.limits import LimitReached, TaskLimits, TaskTotals
 from bot.llm.log import usage_object
+from bot.storage.artifacts import ArtifactStore
 from bot.words import say
+
+TaskEventKind = Literal["queued", "started", "model", "tool", "ended", "failed", "stopped"]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskEvent:
+    """Something that happened to one task. Each begins with `queued` and comes to exactly one `ended`, `failed` or
+    `stopped`; in between come `started`, and a `model` or `tool` for each call that has ended.
+    """
+
+    kind: TaskEventKind
+    task_id: str
+    """A ULID, which names its transcript too."""
+    request_id: str
+    at: float
+    """Epoch seconds."""
+    label: str
+    """A few words for people, redacted."""
+    totals: TaskTotals = field(default_factory=TaskTotals)
+    most_calls: int = 0
+    """Most model calls of the task: the limit for `totals.model_calls`."""
+    tool: str = ""
+    """Of a `tool`: its name."""
+    seconds: float = 0.0
+    """Of a `model` or a `tool`: how long it took."""
+    error: str = ""
+    """Of a `tool` that failed, or a `failed`: a plain sentence for people; "" otherwise. A task that ran into one of its
+    limits has `ended` with one.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +72,7 @@ class Report:
         order: Order,
         most: TaskLimits,
         *,
-        events: TaskEvents,
+        events: Callable[[TaskEvent], object],
         clock: Clock,
         log: Log,
         before: TaskTotals | None = None,
@@ -136,7 +164,7 @@ class Report:
             self._began += self._clock.monotonic() - self._waits_since
 
     async def keep(
-        self, messages: Iterable[Message], origin: Provenance, artifacts: Artifacts, redact: Redact
+        self, messages: Iterable[Message], origin: Provenance, artifacts: ArtifactStore, redact: Redact
     ) -> None:
         """Write the transcript. A refusing disk does not stop the task."""
         order = self._order
@@ -189,7 +217,7 @@ class Report:
 
     def _tell(self, kind: TaskEventKind, *, tool: str = "", seconds: float = 0.0, error: str = "") -> None:
         order = self._order
-        self._events.record(
+        self._events(
             TaskEvent(
                 kind,
                 order.id,

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from bot import errors
 from bot.contracts.inbound import Inbound
-from bot.contracts.tasks import TaskMode
 from bot.contracts.tools import ToolCall, ToolResult
 from bot.core import events
 from bot.core.chat import Chat, Turn, chat_of_task
@@ -22,6 +21,7 @@ from bot.core.tasks.report import Order, Report
 from bot.core.tasks.worker import TaskPorts, Worker
 from bot.telemetry.context import task_scope
 from bot.tools import context
+from bot.tools.context import TaskMode
 
 TASK = "task"
 """Name of the tool that starts a task."""
@@ -80,7 +80,7 @@ class TurnTasks:
         )
         with task_scope(name):
             report = Report(
-                order, ports.limits, events=ports.watch, clock=ports.clock, log=ports.log, before=before
+                order, ports.limits, events=ports.record, clock=ports.clock, log=ports.log, before=before
             )
             warm, leads = self._cache(mode)
             worker = Worker(

@@ -7,9 +7,8 @@ from pathlib import Path
 
 from bot import text
 from bot.contracts.base import Json, Message
-from bot.contracts.tasks import TaskTotals
 from bot.contracts.tools import ToolCall, ToolResult
-from bot.core.tasks.limits import tokens
+from bot.core.tasks.limits import TaskTotals, tokens
 from bot.system_role import LAST_STEP
 
 PLACEHOLDER = "A worker of its own carries this out."

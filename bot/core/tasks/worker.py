@@ -10,16 +10,13 @@ from functools import partial
 from pathlib import Path
 
 from bot import tags
-from bot.contracts.agent import TurnRequest
 from bot.contracts.approvals import Approval, Approvals, Verdict
 from bot.contracts.archive import ArchiveLine
-from bot.contracts.artifacts import Artifacts
 from bot.contracts.base import Message
 from bot.contracts.environment import Clock, Ids, Log, Redact
 from bot.contracts.inbound import Inbound
 from bot.contracts.model import ModelReply, ModelRequest, TextDelta, ToolInputDelta
 from bot.contracts.provenance import Provenance
-from bot.contracts.tasks import TaskEvents
 from bot.contracts.tools import ToolCall, ToolResult
 from bot.core import blocks, events, prompt
 from bot.core.assembly import Frozen
@@ -32,12 +29,14 @@ from bot.core.injection import OlderMessages
 from bot.core.loop import Loop, LoopPorts
 from bot.core.memory import in_plain_words
 from bot.core.models import ContextLimits, ModelDeps
+from bot.core.prompt import TurnRequest
 from bot.core.reply import NoReply
 from bot.core.tasks import limits, wording
 from bot.core.tasks.limits import Allowance, LimitReached, TaskLimits, TaskStopped
-from bot.core.tasks.report import Order, Report
+from bot.core.tasks.report import Order, Report, TaskEvent
 from bot.core.tool_calls import ToolCalls
 from bot.llm.wrapper import ModelWrapper
+from bot.storage.artifacts import ArtifactStore
 from bot.tools.context import Injection, ToolExecutionContext
 from bot.tools.dispatch import CallWrapper, Dispatcher
 from bot.tools.permissions import taint
@@ -71,8 +70,8 @@ class TaskPorts:
     registry: Registry
     dispatcher: Dispatcher
     approvals: Approvals
-    artifacts: Artifacts
-    watch: TaskEvents
+    artifacts: ArtifactStore
+    record: Callable[[TaskEvent], object]
     found: Callable[[Sequence[Message], Message, Sequence[Path]], Awaitable[Sequence[Message]]]
     """See `LoopPorts.found`; called with the messages that the task has seen."""
     root: Path

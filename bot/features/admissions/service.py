@@ -8,19 +8,23 @@ import asyncio
 import contextlib
 from collections.abc import Iterator, Sequence
 
-from bot.contracts.approvals import ABOUT_A_PERSON, QuestionButtons, Verdict
+from bot.contracts.approvals import Choice, QuestionButtons, Verdict
 from bot.contracts.identity import UserRef
 from bot.contracts.inbound import Inbound
-from bot.contracts.outbound import ABOUT, ONLY_TO, Address
+from bot.contracts.outbound import ABOUT, ONLY_TO
 from bot.core import events
 from bot.core.access import EVERY
 from bot.core.chat import STOPPABLE, Chat
 from bot.core.chats import Fact
 from bot.core.feature import Done, Runtime
+from bot.core.outbox_row import Address
 from bot.core.question import Question
 from bot.core.saying import examples
 from bot.features.admissions.wording import MOST, MOST_OPEN, approval_of, ended, question
 from bot.words import paragraph, say, speaking
+
+ABOUT_A_PERSON: tuple[Choice, ...] = ("admit", "later")
+
 
 ASKED = "admission"
 """Kind of the facts that store requests by id: the inbound without its words, the time, and whether

@@ -11,32 +11,19 @@ from weakref import WeakValueDictionary
 from pydantic import TypeAdapter
 
 from bot import errors, text
-from bot.contracts.approvals import (
-    CHOICES,
-    LASTING,
-    Approval,
-    ApprovalRecord,
-    Choice,
-    Ended,
-    OpenQuestion,
-    Scope,
-    Verdict,
-    lasting,
-    runs,
-    together,
-)
+from bot.contracts.approvals import CHOICES, LASTING, Approval, Choice, Ended, OpenQuestion, Scope, Verdict
 from bot.contracts.channel import HasReadingLimits, HomeSection
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Command as CallOf
 from bot.contracts.inbound import Inbound
-from bot.contracts.outbound import Address
 from bot.core import events
 from bot.core.chat import Chat
 from bot.core.chats import Fact
 from bot.core.feature import Done, Runtime
 from bot.core.locales import ReaderLocale
 from bot.core.operator_chats import who_decided
-from bot.core.question import Question
+from bot.core.outbox_row import Address
+from bot.core.question import ApprovalRecord, Question
 from bot.features.approvals.wording import (
     SHOWN,
     QuestionWords,
@@ -46,10 +33,13 @@ from bot.features.approvals.wording import (
     decides_each,
     file_of,
     is_called,
+    lasting,
     outcome,
     question,
+    runs,
     short_name,
     that_hold,
+    together,
     waiting_notice,
 )
 from bot.tools.permissions.display import changed_lines, in_words, named

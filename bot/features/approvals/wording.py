@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bot import text
-from bot.contracts.approvals import (
-    LASTING,
-    SECONDS,
-    Approval,
-    ApprovalRecord,
-    Choice,
-    QuestionButtons,
-    Verdict,
-)
+from bot.contracts.approvals import LASTING, Approval, Choice, QuestionButtons, Verdict
 from bot.contracts.channel import Manifest
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
@@ -22,6 +15,7 @@ from bot.contracts.outbound import OutgoingFile
 from bot.contracts.tools import MCP
 from bot.core import plans
 from bot.core.operator_chats import who_decided
+from bot.core.question import SECONDS, ApprovalRecord
 from bot.tools.permissions.display import in_words, named, quoted, shortened
 from bot.words import paragraph, say, times
 
@@ -225,3 +219,36 @@ def answer_to_decider(verdict: Verdict) -> str:
     if verdict.ended in {"denied", "steered"}:
         return say(f"approval.{verdict.ended}")
     return say("approval.approved" if verdict.scope == "once" else f"approval.approved_{verdict.scope}")
+
+
+def together(calls: Sequence[Approval]) -> Approval:
+    """One question about several calls of a step that the same people may decide."""
+    first, keys = calls[0], [one.key for one in calls]
+    same = len({(one.why, one.rule) for one in calls}) == 1
+    facts = ("tool", "shown", "replaces", "gone", "new", "differs_from")
+    return replace(
+        first if same else replace(first, why="", rule=""),
+        fingerprint=hashlib.sha256(repr(keys).encode()).hexdigest(),
+        shown="\n".join(one.shown for one in calls),
+        about=next((one.about for one in calls if one.about), ""),
+        lasting=all(one.lasting for one in calls),
+        replaces=None,
+        step=tuple({name: getattr(one, name) for name in facts} for one in calls),
+    )
+
+
+def runs(fingerprint: str) -> str:
+    """The part of a fingerprint that tells what runs; "" where nothing can be told."""
+    return fingerprint.partition(":")[2].partition(":")[0]
+
+
+def lasting(records: Iterable[ApprovalRecord], chat_key: ChatKey, now: str = "") -> ApprovalRecord | None:
+    """The approval of a call in a chat for longer, of those about the same call, oldest first: one of what it runs `now`, by
+    its fingerprint, before others, then the newest one that holds everywhere, else the newest of this chat.
+    """
+    covering = [
+        ((runs(one.asked.fingerprint) == runs(now), one.verdict.scope == "always"), one)
+        for one in records
+        if one.verdict is not None and one.verdict.covers(chat_key, asked_in=one.asked.chat_key)
+    ]
+    return max(reversed(covering), key=lambda one: one[0], default=(None, None))[1]

@@ -6,7 +6,6 @@ was done; `checked` wraps the reply.
 
 from __future__ import annotations
 
-from bot.contracts.agent import Reply
 from bot.core.chat import Chat
 from bot.core.feature import Feature, Hooks, Runtime
 from bot.features.claims.checked import CheckedReply
@@ -16,6 +15,7 @@ from bot.features.claims.performed_actions import (
     performed_in,
     record_here,
 )
+from bot.tools.ports import Reply
 from bot.tools.registry import Registry
 
 

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from bot import errors, text
-from bot.contracts.agent import Reply
 from bot.contracts.base import Message
 from bot.contracts.environment import Log
 from bot.contracts.outbound import OutgoingFile, Sent
@@ -15,6 +14,7 @@ from bot.features.claims import detection, performed_actions
 from bot.features.claims.detection import Claim
 from bot.features.claims.performed_actions import PerformedAction, PerformedActions
 from bot.tools import context
+from bot.tools.ports import Reply
 from bot.tools.registry import Registry
 
 SHORT = 800
@@ -24,7 +24,7 @@ SHOWN = 120
 
 
 class CheckedReply:
-    """Wraps `contracts.agent.Reply`: a reply with an unfounded claim is rejected once and then annotated.
+    """Wraps `tools.ports.Reply`: a reply with an unfounded claim is rejected once and then annotated.
 
     The first time a sending tool gets the error `errors.ClaimUnfounded`; afterwards the message is sent with
     a note. `person` returns the words that the turn answers, `recorded` the turn's actions before a restart.
@@ -58,7 +58,7 @@ class CheckedReply:
     async def send(
         self, words: str, step_id: str | None = None, files: Sequence[OutgoingFile] = ()
     ) -> list[Sent]:
-        """See `contracts.agent.Reply.send`. Also raises `errors.ClaimUnfounded`."""
+        """See `tools.ports.Reply.send`. Also raises `errors.ClaimUnfounded`."""
         person = self._person()
         if len(words) <= SHORT and detection.loaded(words, person) and not detection.claims(words, person):
             return await self._inner.send(words, step_id, files)

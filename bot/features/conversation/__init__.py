@@ -12,10 +12,10 @@ from bot.contracts.inbound import Inbound
 from bot.core import blocks, events, rendering
 from bot.core.chat import Chat, Phase
 from bot.core.chats import Fact
+from bot.core.event_log import ChatStats
 from bot.core.feature import Command, Done, Feature, Hooks, Runtime
 from bot.features.conversation.models import Models
 from bot.features.conversation.sessions import SessionCommands
-from bot.features.conversation.wording import stats_text
 from bot.tools.permissions.display import named
 from bot.words import paragraph, say
 
@@ -155,3 +155,22 @@ def _build(runtime: Runtime) -> Hooks:
 
 
 FEATURE = Feature("conversation", _build)
+
+
+def stats_text(stats: ChatStats, *, details: bool) -> str:
+    """The state of a conversation for a person; `details` are for operators."""
+    cost = text.dollars(stats.cost_usd)
+    if stats.unpriced and not stats.cost_usd:
+        cost = say("stats.price_unknown")
+    elif stats.unpriced:
+        cost = say("stats.unpriced", count=stats.unpriced, cost=cost)
+    lines = [say("stats.answers", count=stats.turns, cost=cost)]
+    if details:
+        read, written = stats.cache_read_tokens, stats.output_tokens
+        prompts = stats.input_tokens + read + stats.cache_write_tokens
+        share = f"{read / prompts:.0%}" if prompts else "0%"
+        lines += [
+            say("stats.calls", count=stats.calls, read=prompts, share=share, written=written),
+            say("stats.view", count=stats.messages, tokens=stats.tokens, masked=stats.masked_tokens),
+        ]
+    return "\n".join(lines)

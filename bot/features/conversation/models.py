@@ -5,14 +5,11 @@ from __future__ import annotations
 import re
 
 from bot import errors, text
-from bot.contracts.agent import ModelInfo
 from bot.contracts.inbound import Inbound
-from bot.contracts.manner import effort_of
 from bot.core import events
 from bot.core.chats import Fact
 from bot.core.feature import Done, Runtime
-from bot.core.models import EFFORT, MODEL, ModelDeps
-from bot.features.conversation.wording import answering, working
+from bot.core.models import EFFORT, MODEL, ModelDeps, effort_of
 from bot.words import paragraph, say
 
 MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}")
@@ -29,7 +26,7 @@ class Models:
         """`/model`."""
         asked, models = inbound.args, self._run.models(inbound.chat_key)
         if not asked:
-            return Done(answering(described(models)))
+            return Done(answering(models))
         if not self._run.access.is_operator(inbound.person):
             return Done(say("commands.operators_model"))
         name = None if asked.casefold() == DEFAULT_MODEL else asked
@@ -59,36 +56,41 @@ class Models:
             chosen=name is not None,
             before=before,
         )
-        words = paragraph(answering(described(models)), *unsure)
+        words = paragraph(answering(models), *unsure)
         return Done(words, (_chosen(inbound, MODEL, name),))
 
     async def effort(self, inbound: Inbound) -> Done:
         """`/effort`."""
         asked, models = inbound.args.casefold(), self._run.models(inbound.chat_key)
         if not asked:
-            return Done(working(described(models)))
+            return Done(working(models))
         if not self._run.access.is_operator(inbound.person):
             return Done(say("commands.operators_effort"))
         models.chosen_effort = effort_of(asked)
         if models.chosen_effort is None and asked != DEFAULT_MODEL:
             return Done(say("commands.effort_name", name=text.preview(inbound.args, 60)))
-        return Done(working(described(models)), (_chosen(inbound, EFFORT, models.chosen_effort),))
+        return Done(working(models), (_chosen(inbound, EFFORT, models.chosen_effort),))
 
 
-def described(models: ModelDeps) -> ModelInfo:
-    """Return the chat's answering model for people."""
+def answering(models: ModelDeps) -> str:
+    """The model that answers in a chat, for a person."""
     name = models.name
-    return ModelInfo(
-        name,
-        chosen=models.chosen is not None,
-        default=models.default_model,
-        window=models.windows.window(name),
-        price=models.prices.million(name),
-        messages=0,
-        max_messages=0,
-        effort=models.sent().effort,
-        effort_chosen=models.chosen_effort is not None,
-    )
+    key = "commands.model_default" if models.chosen is None else "commands.model_chosen"
+    window, price = models.windows.window(name), models.prices.million(name)
+    reads = say("commands.model_window", window=window) if window else say("commands.model_window_unknown")
+    costs = say("commands.model_price_unknown")
+    if price is not None:
+        costs = say("commands.model_price", read=price[0], written=price[1])
+    return paragraph(say(key, model=name, default=models.default_model), reads, costs)
+
+
+def working(models: ModelDeps) -> str:
+    """The effort of answers in a chat, for a person."""
+    effort = models.sent().effort
+    if effort is None:
+        return say("commands.effort_none", model=models.name)
+    key = "commands.effort_default" if models.chosen_effort is None else "commands.effort_chosen"
+    return say(key, effort=effort)
 
 
 def _chosen(inbound: Inbound, kind: str, name: str | None) -> Fact:

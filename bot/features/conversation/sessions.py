@@ -9,7 +9,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from bot import text
-from bot.contracts.agent import SessionChange, SessionInfo
 from bot.contracts.base import Message
 from bot.contracts.inbound import Inbound
 from bot.core import events, rendering
@@ -19,8 +18,7 @@ from bot.core.context import AgentContextStore, KeptTurn
 from bot.core.events import Event
 from bot.core.feature import Done, Runtime
 from bot.core.turn_lookup import TurnLookup
-from bot.features.conversation.wording import session_line, way_back
-from bot.words import paragraph, say
+from bot.words import paragraph, say, times
 
 LISTED = 10
 SHORTEST = 4
@@ -175,28 +173,26 @@ class SessionCommands:
         if not sessions.listed:
             return say("sessions.none")
         now = self._run.clock.now()
-        lines = [
-            session_line(
-                SessionInfo(
-                    sessions.short(one.id),
-                    one is sessions.current,
-                    sum(len(turn.entries) for turn, _ in one.points),
-                    int(one.last * 1000),
-                    self._run.redact(rendering.said(one.points[0][0].entries[0].message)),
-                ),
-                now,
+        lines = []
+        for one in sessions.listed[:LISTED]:
+            words = self._run.redact(rendering.said(one.points[0][0].entries[0].message))
+            line = say(
+                "sessions.line",
+                id=sessions.short(one.id),
+                time=times.recent(one.last, now),
+                count=sum(len(turn.entries) for turn, _ in one.points),
+                here=say("sessions.current") if one is sessions.current else "",
+                words=say("sessions.words", words=words) if words else "",
             )
-            for one in sessions.listed[:LISTED]
-        ]
+            lines.append(line)
         end = say("sessions.list_end", prefix=self._run.manifests[inbound.channel].command_prefix)
         return "\n".join([say("sessions.list"), *lines, end])
 
     @staticmethod
     def _way_back(sessions: Sessions, prefix: str) -> list[str]:
+        """How to go back to the conversation that was left; nothing where it has no turns."""
         left = sessions.current
-        return way_back(
-            SessionChange("done", left_id=sessions.short(left.id) if left.points else None), prefix
-        )
+        return [say("sessions.return", id=sessions.short(left.id), prefix=prefix)] if left.points else []
 
 
 def short(name: str, known: Collection[str]) -> str:

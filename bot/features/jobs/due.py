@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 
 from bot.contracts.base import Level
-from bot.contracts.outbound import Address
 from bot.core.chat import Turn
 from bot.core.chats import Fact
 from bot.core.events import Received, TurnEndState
 from bot.core.feature import Done, Runtime
+from bot.core.outbox_row import Address
 from bot.features.jobs.book import JobBook
 from bot.features.jobs.job import FAILURES, JobLimits, ScheduledJob, merged
 from bot.features.jobs.rights import RightToRun, note

@@ -9,9 +9,8 @@ from typing import Any
 
 from bot import errors
 from bot.contracts.base import Level
-from bot.contracts.channel import Channel
+from bot.contracts.channel import Channel, KnowsMembers
 from bot.contracts.environment import Clock, Log
-from bot.contracts.recall import KnowsMembers
 from bot.core import plans
 from bot.core.access import Access
 from bot.features.jobs.job import ASK_SECONDS, ScheduledJob

@@ -6,17 +6,17 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 from bot import errors, text
-from bot.contracts.channel import Channel
+from bot.contracts.channel import Channel, KnowsZones
 from bot.contracts.environment import Clock, Ids, Log, Redact
 from bot.contracts.identity import UserRef
 from bot.contracts.inbound import Inbound
-from bot.contracts.jobs import JobList, JobRequest, KnowsZones
 from bot.contracts.provenance import Provenance, Taint
 from bot.core import plans
 from bot.core.access import Access
 from bot.core.locales import Locales, zone_named
 from bot.features.jobs.book import JobBook
 from bot.features.jobs.job import ASK_SECONDS, JobLimits, ScheduledJob
+from bot.tools.ports import JobList, JobRequest
 from bot.words import DEFAULT, UTC, say, speaking, times
 
 SHORT = 6
@@ -30,7 +30,7 @@ IN_A_JOB = "A job is what runs now, and jobs neither make nor change jobs. Say w
 
 
 class JobService:
-    """Implements `contracts.jobs.Jobs` and the command `/jobs`."""
+    """Implements `tools.ports.Jobs` and the command `/jobs`."""
 
     def __init__(
         self,

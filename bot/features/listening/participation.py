@@ -8,11 +8,25 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections import OrderedDict, deque
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from bot import text
 from bot.contracts.environment import Clock
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Inbound, Listening, Quoted
+from bot.contracts.inbound import Inbound, Quoted
+
+Listening = Literal["mention", "thread", "always", "never"]
+"""The messages of a group that are for the bot, besides commands: those that mention it; also replies to it, and threads that it
+takes part in; all; none.
+"""
+
+
+LISTENING: tuple[Listening, ...] = ("mention", "thread", "always", "never")
+
+
+HEARD: Listening = "thread"
+"""The choice where nobody has made one."""
+
 
 MOST_KNOWN = 10_000
 """Max conversations cached as joined; for others the log is asked."""

@@ -8,13 +8,20 @@ from typing import cast
 
 from bot import errors
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import HEARD, LISTENING, Inbound, Listening, Quoted
+from bot.contracts.inbound import Inbound, Quoted
 from bot.core.chat import Chat, Turn
 from bot.core.chats import Fact
 from bot.core.events import FactSet, TurnEndState
 from bot.core.feature import Done, Runtime
 from bot.features.listening.before import CONTEXT_SECONDS, PlatformHistory, around
-from bot.features.listening.participation import SKEW, Participation, UnaddressedMessages
+from bot.features.listening.participation import (
+    HEARD,
+    LISTENING,
+    SKEW,
+    Listening,
+    Participation,
+    UnaddressedMessages,
+)
 from bot.words import paragraph, say
 
 LISTENS = "listening"

@@ -12,7 +12,7 @@ def _build(runtime: Runtime) -> Hooks:
     previews = Previews(runtime, previewing)
     progress = Progress(runtime, previewing)
     turns = LiveTurns(runtime, previews, progress)
-    return Hooks(display=Display(turns.begin, previews.begin, progress, turns.close))
+    return Hooks(display=Display(turns.begin, previews.begin, progress, progress.record, turns.close))
 
 
 FEATURE = Feature("live", _build)

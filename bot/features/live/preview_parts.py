@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from bot import text
 from bot.contracts.channel import ChannelSettings, Streaming
 from bot.contracts.environment import Redact
-from bot.contracts.outbound import LiveForm
+from bot.core.outbox import LiveForm
 from bot.features.live.partial_markdown import RenderablePrefix, beginning, has_begun
 
 GOES_ON = " …"

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from bot.contracts.environment import off_loop
 from bot.contracts.inbound import Inbound
-from bot.contracts.outbound import LiveForm
 from bot.core.chat import Chat, Phase
 from bot.core.feature import Runtime
 from bot.core.long_blocks import LongBlocks
+from bot.core.outbox import LiveForm
 from bot.core.outbox_row import OutboxRow
 from bot.features.live.partial_markdown import RenderablePrefix
 from bot.features.live.preview_parts import Previewing, preview_parts, settled

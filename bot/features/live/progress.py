@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from bot.contracts.inbound import Inbound
-from bot.contracts.outbound import Address, LiveForm
-from bot.contracts.tasks import TaskEvent
 from bot.contracts.tools import ToolCall
 from bot.core.chat import Chat
 from bot.core.chats import Fact
 from bot.core.feature import Runtime
-from bot.core.outbox_row import OutboxRow
+from bot.core.outbox import LiveForm
+from bot.core.outbox_row import Address, OutboxRow
+from bot.core.tasks.report import TaskEvent
 from bot.features.live.preview_parts import Previewing
 from bot.features.live.progress_view import BUSY_SECONDS, ProgressState
 from bot.words import say
@@ -37,7 +37,7 @@ class _Watched:
 
 
 class Progress:
-    """Implements `contracts.tasks.TaskEvents` and `contracts.tools.ToolWatch`. Every event counts; the
+    """Implements `tools.dispatch.ToolWatch`; `record` gets the events of tasks. Every event counts; the
     latest state is shown as often as rate limits allow. On channels without progress, people are told
     once of a model that does not answer.
     """

@@ -7,8 +7,8 @@ from typing import Literal
 
 from bot import text
 from bot.contracts.outbound import Card, CardState
-from bot.contracts.tasks import TaskEvent
 from bot.contracts.tools import MCP, ToolCall
+from bot.core.tasks.report import TaskEvent
 from bot.tools.permissions.display import named
 from bot.tools.permissions.patterns import ARGUMENTS
 from bot.words import names, say

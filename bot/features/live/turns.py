@@ -7,12 +7,12 @@ from collections.abc import Awaitable
 from functools import partial
 
 from bot import errors, text
-from bot.contracts.channel import TITLE, Reacts, Suspends, Titles
+from bot.contracts.channel import Reacts, Suspends, Titles
 from bot.contracts.inbound import Inbound
-from bot.contracts.outbound import Address
 from bot.core.chat import Chat, Phase, Turn
 from bot.core.feature import Runtime
 from bot.core.message_versions import plain
+from bot.core.outbox_row import Address
 from bot.features.live.previews import Previews
 from bot.features.live.progress import Progress
 from bot.telemetry.context import on_waiting_for_model
@@ -25,6 +25,9 @@ CLOSE_SECONDS = 1.0
 """Timeout of clearing indicators at shutdown."""
 MOST_MARKED = 10_000
 """Max messages remembered as marked; marking again changes nothing."""
+
+TITLE = 60
+"""Characters of the title of a conversation."""
 
 
 class LiveTurns:

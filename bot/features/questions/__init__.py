@@ -7,24 +7,24 @@ from weakref import WeakValueDictionary
 
 from bot.contracts.approvals import Approval, Verdict
 from bot.contracts.identity import ChatKey
-from bot.contracts.outbound import Address
-from bot.contracts.questions import Answer, Question
 from bot.core import events
 from bot.core.chat import Chat, Turn
 from bot.core.chats import Fact
 from bot.core.feature import Feature, Hooks, Runtime
+from bot.core.outbox_row import Address
 from bot.core.question import Question as Asked
+from bot.tools.ports import Answer, Question
 
 
 class QuestionService:
-    """Implements `contracts.questions.Questions` in chats. A question ends with its process, as its tool call does."""
+    """Implements `tools.ports.Questions` in chats. A question ends with its process, as its tool call does."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._run = runtime
         self._alone = WeakValueDictionary[ChatKey, asyncio.Lock]()
 
     async def ask(self, question: Question) -> Answer:
-        """See `contracts.questions.Questions`. One question at a time in a chat."""
+        """See `tools.ports.Questions`. One question at a time in a chat."""
         async with self._alone.setdefault(question.chat_key, asyncio.Lock()):
             chat = await self._run.chats.get(question.chat_key)
             turn = chat.turn

@@ -9,12 +9,12 @@ from itertools import groupby
 from bot.contracts.base import Role
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
-from bot.contracts.memory_files import MemoryOwner
 from bot.core import events
 from bot.core.chats import Fact
 from bot.core.events import Event
 from bot.core.feature import Done, Runtime
 from bot.core.removal import Gone, blanked
+from bot.storage.notes import MemoryOwner
 from bot.words import say
 
 LAST = "last"
@@ -73,7 +73,7 @@ class Removal:
             if isinstance(one.data, events.Received)
             and one.data.inbound.person == inbound.person
             and one.data.inbound.command is None
-            and one.data.inbound.says
+            and one.data.inbound.has_text
         ]
         target = await self._target(inbound.chat_key, said[-1].message_id or "") if said else None
         if target is None:

@@ -13,10 +13,11 @@ from pathlib import Path
 
 from bot import errors, ulids
 from bot.contracts.identity import ChatKey
-from bot.core import events, file_names, jsonl
+from bot.core import events
 from bot.core.archive import rotation
 from bot.core.chats import Fact
 from bot.core.feature import Runtime
+from bot.storage import file_names, jsonl
 from bot.system import JumpSafeClock
 
 INTERVAL_SECONDS = 3_600.0

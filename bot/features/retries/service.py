@@ -52,7 +52,7 @@ class Retries:
     async def offer(self, edit: Inbound) -> Done:
         """Offer to answer an edited question again, below its answer."""
         turn = (await self._past(edit)).about(edit)
-        if turn is None or turn.end != "answered" or turn.answer is None or not edit.says:
+        if turn is None or turn.end != "answered" or turn.answer is None or not edit.has_text:
             return Done()
         shown = with_buttons(turn.answer, QuestionButtons(edit.request_id, RENEW))
         return Done(facts=(Fact(edit.chat_key, shown),))

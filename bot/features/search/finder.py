@@ -10,7 +10,6 @@ from functools import lru_cache
 
 from bot import text
 from bot.contracts.archive import ArchiveLine
-from bot.contracts.recall import Hit, Recalled, RecallQuery
 from bot.core.archive.window import read_line
 from bot.features.search import analysis, ranking
 from bot.features.search.index import IndexedChat, chat_named, transaction
@@ -18,6 +17,7 @@ from bot.features.search.line_features import AnswerScorer, speaker_meant
 from bot.features.search.query_execution import Counts, QueryExecution
 from bot.features.search.ranking import PLACE_BITS, ROW_BITS, Weights
 from bot.features.search.time_ranges import TimeRanges, time_ranges
+from bot.tools.ports import Hit, Recalled, RecallQuery
 
 REACH = 1
 """Neighbouring lines returned with a hit, on each side."""

@@ -13,19 +13,19 @@ from bot import errors
 from bot.contracts.environment import Clock
 from bot.contracts.environment import Log as OperatorLog
 from bot.contracts.identity import ChatKey
-from bot.contracts.recall import Recalled, RecallQuery
 from bot.core.event_log import EventLog
 from bot.core.exports import Exporter, ExportLost
 from bot.features.search import index
 from bot.features.search.finder import Finder
 from bot.features.search.index import SearchIndex
+from bot.tools.ports import Recalled, RecallQuery
 
 WAIT_SECONDS = 20.0
 """Timeout of a search's wait for the index to catch up."""
 
 
 class Search:
-    """Implements `contracts.recall.Recalls` with the index in `path`; None: in memory."""
+    """Implements `tools.ports.Recalls` with the index in `path`; None: in memory."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Search:
         self._finder: tuple[sqlite3.Connection, Finder] | None = None
 
     async def recall(self, chat_keys: Sequence[ChatKey], query: RecallQuery) -> Recalled:
-        """See `contracts.recall.Recalls.recall`."""
+        """See `tools.ports.Recalls.recall`."""
         names = [str(key) for key in chat_keys]
         complete = await self.caught_up()
         try:
@@ -59,7 +59,7 @@ class Search:
         return self._finder[1].recall(names, query)
 
     async def kept(self, channel: str) -> list[ChatKey]:
-        """See `contracts.recall.Recalls.kept`."""
+        """See `tools.ports.Recalls.kept`."""
         await self.caught_up()
         return await self.index.run(partial(index.chats_of, channel=channel))
 

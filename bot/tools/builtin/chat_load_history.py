@@ -13,11 +13,12 @@ from pydantic.json_schema import SkipJsonSchema
 from bot import errors
 from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.base import Json
+from bot.contracts.channel import MembershipAnswer
 from bot.contracts.identity import THREAD, ChatKey
-from bot.contracts.recall import Hit, MembershipAnswer, RecallQuery
 from bot.contracts.tools import READS, WRITES, ToolInput
 from bot.tools import context
 from bot.tools.context import ToolExecutionContext
+from bot.tools.ports import Hit, RecallQuery
 from bot.tools.registry import ToolPorts
 
 BYTES = 75_000
@@ -188,7 +189,7 @@ class ChatLoadHistory:
         lines: list[ArchiveLine] = []
         total, counted = 0, True
         for chat in chats:
-            page = await self._ports.archive.search(chat, window)
+            page = await self._ports.history(chat, window)
             total, counted = total + page.total, counted and page.counted
             lines += page.lines
             if len(chats) > 1:

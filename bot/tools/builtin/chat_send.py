@@ -11,12 +11,12 @@ from typing import Annotated, ClassVar
 from pydantic import Field, ValidationError, WithJsonSchema
 
 from bot import errors
-from bot.contracts.agent import Reply
 from bot.contracts.base import Json
 from bot.contracts.outbound import OutgoingFile, Sent
 from bot.contracts.tools import Effect, ToolInput
 from bot.text import visible
 from bot.tools import context
+from bot.tools.ports import Reply
 from bot.tools.project import Project, stamp
 from bot.tools.registry import ToolPorts
 

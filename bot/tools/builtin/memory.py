@@ -13,9 +13,10 @@ from pydantic import Field
 
 from bot import errors, tags, text
 from bot.contracts.base import Json, Message
-from bot.contracts.memory_files import MemoryFile, MemoryOwner, Written
 from bot.contracts.provenance import ANYBODYS, Provenance, Taint
 from bot.contracts.tools import READS, WRITES, ToolInput
+from bot.storage.note_origins import Written
+from bot.storage.notes import MemoryFile, MemoryOwner
 from bot.tools import context
 from bot.tools.builtin.edit_file import replaced
 from bot.tools.catalog import PAIRED, words_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pydantic import Field
 
 from bot import errors
-from bot.contracts.artifacts import ArtifactMatches, ArtifactPage
 from bot.contracts.tools import READS, ToolInput
+from bot.storage.artifacts import ArtifactMatches, ArtifactPage
 from bot.tools import context, excerpt
 from bot.tools.registry import ToolPorts
 

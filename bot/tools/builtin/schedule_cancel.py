@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bot.contracts.jobs import Jobs
 from bot.contracts.tools import WRITES, ToolInput
 from bot.tools.builtin.schedule_create import asked_in
+from bot.tools.ports import Jobs
 from bot.tools.registry import ToolPorts
 
 

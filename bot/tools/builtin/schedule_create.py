@@ -6,10 +6,10 @@ from pydantic import Field
 
 from bot import errors
 from bot.contracts.inbound import Inbound
-from bot.contracts.jobs import JobRequest, Jobs
 from bot.contracts.tools import WRITES, ToolInput
 from bot.tools import context
 from bot.tools.permissions import taint
+from bot.tools.ports import JobRequest, Jobs
 from bot.tools.registry import ToolPorts
 
 UNPLACED = "This works only in a chat."

@@ -7,9 +7,9 @@ from typing import ClassVar
 from pydantic import Field
 
 from bot import errors
-from bot.contracts.tasks import TaskMode
 from bot.contracts.tools import Effect, ToolInput
 from bot.tools import context
+from bot.tools.context import TaskMode
 from bot.tools.registry import ToolPorts
 
 LONGEST = 7 * 86_400.0

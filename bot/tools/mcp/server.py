@@ -18,7 +18,6 @@ from bot import errors, text
 from bot.config.ship_file import McpServer
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Log, Redact
-from bot.contracts.questions import Questions
 from bot.contracts.tools import Pictured
 from bot.tools.catalog import ToolOffer
 from bot.tools.context import progress
@@ -27,6 +26,7 @@ from bot.tools.mcp.elicitation import Elicitations
 from bot.tools.mcp.launch_paths import changeable_code, fixed_environment, placed
 from bot.tools.mcp.tool import LEFT_OUT, ServerTool
 from bot.tools.permissions.protected_code import protected_code
+from bot.tools.ports import Questions
 
 if TYPE_CHECKING:
     from mcp import Client

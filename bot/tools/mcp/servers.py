@@ -8,10 +8,10 @@ from pathlib import Path
 
 from bot.config.ship_file import Mcp
 from bot.contracts.environment import Clock, Log, Redact
-from bot.contracts.questions import Questions
 from bot.contracts.tools import Tool
 from bot.tools.catalog import ToolOffer
 from bot.tools.mcp.server import Server
+from bot.tools.ports import Questions
 
 
 class McpServers:

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Sequence
 
 from bot import tags
 from bot.contracts.base import Json, Message
-from bot.contracts.tools import Skills
 from bot.tools.permissions.grammar import RuleMalformed
 from bot.tools.permissions.paths import Paths
 from bot.tools.permissions.rules import Rules
 from bot.tools.permissions.subject import Call, Decision, PolicyContext, Subject
+from bot.tools.skills import SkillFolder
 
 ALWAYS = frozenset(
     {"chat_load_history", "chat_send", "read_artifact", "skills_list", "skills_load", "tool_search"}
@@ -41,7 +41,7 @@ _KEPT = 100
 class SkillAllowlist:
     """Judges calls by the skills that were loaded."""
 
-    def __init__(self, skills: Skills, paths: Paths) -> None:
+    def __init__(self, skills: SkillFolder, paths: Paths) -> None:
         self._skills = skills
         self._paths = paths
         self._compiled: dict[tuple[str, ...], Rules] = {}

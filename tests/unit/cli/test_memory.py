@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from bot.contracts.identity import ChatKey
-from bot.contracts.memory_files import MemoryOwner, Written
-from bot.core import file_names
 from bot.core.memory import SessionMemory
-from bot.core.notes.files import NoteStore
-from bot.core.notes.memories import Memories, SavedMemory
+from bot.storage import file_names
+from bot.storage.memories import Memories, SavedMemory
+from bot.storage.note_origins import Written
+from bot.storage.notes import MemoryOwner, NoteStore
 from bot.system import SystemDisk
 from tests.unit.cli.conftest import Shipmate, Terminal
 

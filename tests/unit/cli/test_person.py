@@ -10,7 +10,7 @@ import pytest
 
 from bot.access_list import AccessList
 from bot.contracts.identity import ChatKey
-from bot.core.file_names import encode
+from bot.storage.file_names import encode
 from bot.system import SystemClock, SystemDisk
 from tests.unit.cli.conftest import Shipmate, Terminal, process
 

@@ -16,11 +16,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bot import errors
-from bot.contracts.artifacts import ArtifactMatches
 from bot.contracts.environment import Disk
 from bot.contracts.identity import ChatKey
-from bot.core import artifacts, file_names, jsonl
-from bot.core.artifacts import ArtifactStore
+from bot.storage import artifacts, file_names, jsonl
+from bot.storage.artifacts import ArtifactMatches, ArtifactStore
 from bot.system import SystemDisk, UlidSource
 from bot.testing.clock import FakeClock
 from bot.testing.disk import Failure, FaultyDisk

@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from bot import errors
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
-from bot.contracts.tools import Skill
 from bot.core import assembly, prompt
 from bot.core.assembly import Frozen, Prompts
-from bot.core.file_names import encode
 from bot.core.instructions import InstructionFiles
 from bot.core.sections import PromptTooLarge
+from bot.storage.file_names import encode
 from bot.testing.log import MemoryLog
+from bot.tools.skills import Skill, SkillFolder
 from bot.vetting import Vetting
 
 KEY = ChatKey.parse("telegram:chat:-100")
@@ -26,7 +25,7 @@ KEY = ChatKey.parse("telegram:chat:-100")
 
 @dataclass
 class Known:
-    """`contracts.tools.Skills`."""
+    """The part of `SkillFolder` that a prompt needs."""
 
     skills: Sequence[Skill] = ()
     failure: Exception | None = None
@@ -35,9 +34,6 @@ class Known:
         if self.failure is not None:
             raise self.failure
         return list(self.skills)
-
-    async def load(self, name: str) -> str:
-        raise errors.ToolError(name)
 
 
 @dataclass
@@ -59,7 +55,7 @@ class Desk:
         return Prompts(
             self.root,
             name="Robby {x}",
-            skills=self.skills,
+            skills=cast("SkillFolder", self.skills),
             instructions=files,
             log=self.log,
             vetting=Vetting(self.root),

@@ -21,7 +21,7 @@ from bot.core.archive.store import ChatStore
 from bot.core.event_log import Entry, MemoryLog, Position
 from bot.core.events import Event, EventData
 from bot.core.exports import Exporter
-from bot.core.file_names import encode
+from bot.storage.file_names import encode
 from bot.system import SystemClock, SystemDisk
 from bot.testing.disk import Failure, FaultyDisk
 from bot.testing.log import MemoryLog as Lines

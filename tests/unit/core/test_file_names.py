@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bot.core import file_names
+from bot.storage import file_names
 from tests.shares import examples
 
 ANY_TEXT = st.text(

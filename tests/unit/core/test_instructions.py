@@ -9,8 +9,8 @@ import pytest
 
 from bot.contracts.identity import ChatKey
 from bot.core import files
-from bot.core.file_names import encode
 from bot.core.instructions import InstructionFiles, Instructions, operator_files
+from bot.storage.file_names import encode
 from bot.testing.log import MemoryLog
 from bot.vetting import Vetting
 

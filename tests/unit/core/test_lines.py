@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from bot.core import jsonl
+from bot.storage import jsonl
 from bot.telemetry import LogRedactor
 from bot.telemetry.log import render
 

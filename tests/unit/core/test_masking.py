@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 from collections.abc import Collection
 
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.contracts.base import Json, Message
-from bot.contracts.inbound import ShownFile
+from bot.contracts.model import ShownFile
 from bot.contracts.tools import OMISSION, Omission
 from bot.core import blocks, estimate, masking
 from bot.core.masking import KEPT_TOKENS, masks, placeholder
@@ -119,7 +120,7 @@ def test_the_line_counts_images_and_names_the_artifact() -> None:
     assert placeholder({"content": parts}) == "[observation masked — 2 lines, 2 images omitted]"
     assert placeholder({"content": [image]}) == "[observation masked — 0 lines, 1 image omitted]"
     left_out = Omission("01ABC", lines=97, characters=900, begin=4, end=7)
-    pointed = placeholder({"content": "head\n…\ntail", OMISSION: left_out.packed()})
+    pointed = placeholder({"content": "head\n…\ntail", OMISSION: dataclasses.asdict(left_out)})
     assert pointed == "[observation masked — 100 lines omitted; artifact 01ABC]"
 
 

@@ -9,9 +9,8 @@ import pytest
 
 from bot import errors
 from bot.contracts.archive import ArchiveLine
-from bot.contracts.channel import Channel
+from bot.contracts.channel import Channel, MembershipAnswer
 from bot.contracts.identity import ChatKey
-from bot.contracts.recall import MembershipAnswer
 from bot.core.access import Memberships
 from bot.testing.log import MemoryLog
 

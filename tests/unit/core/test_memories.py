@@ -12,9 +12,9 @@ import pytest
 
 from bot import errors
 from bot.contracts.identity import ChatKey
-from bot.contracts.memory_files import Written
 from bot.contracts.provenance import Provenance
-from bot.core.notes.memories import LARGEST, Memories, SavedMemory
+from bot.storage.memories import LARGEST, Memories, SavedMemory
+from bot.storage.note_origins import Written
 from bot.system import SystemDisk
 
 KEY = ChatKey.parse("telegram:chat:1")

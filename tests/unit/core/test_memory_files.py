@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 
 from bot import errors
 from bot.contracts.identity import ChatKey
-from bot.contracts.memory_files import MemoryOwner, Written
-from bot.core.notes import files as memory_files
-from bot.core.notes.files import NoteStore
-from bot.core.notes.provenance import carried
+from bot.storage import notes as memory_files
+from bot.storage.note_origins import Written, carried
+from bot.storage.notes import MemoryOwner, NoteStore
 from bot.system import SystemDisk
 from bot.testing.disk import Failure, FaultyDisk
 from tests.shares import examples

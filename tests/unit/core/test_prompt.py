@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from bot import tags
-from bot.contracts.agent import TurnRequest
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Attachment, Due, Inbound, Origin, Quoted, SeenFile
+from bot.contracts.inbound import Attachment, Due, Inbound, Origin, Quoted
 from bot.contracts.provenance import ANYBODYS
 from bot.core import file_previews, prompt, quotes
+from bot.core.file_words import SeenFile
+from bot.core.prompt import TurnRequest
 from bot.tools.permissions import taint
 
 ID, OTHER = "01ARZ3NDEKTSV4RRFFQ69G5FAV", "01ARZ3NDEKTSV4RRFFQ69G5FAW"

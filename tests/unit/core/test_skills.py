@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from bot import errors
-from bot.core.skills import SkillFolder
 from bot.testing.log import MemoryLog
+from bot.tools.skills import SkillFolder
 from bot.vetting import Vetting
 
 

@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 
 from bot.contracts.approvals import Approval, Ended, QuestionButtons, Verdict
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Attachment, Inbound, SeenFile
+from bot.contracts.inbound import Attachment, Inbound
 from bot.core import chat as life
 from bot.core import events
 from bot.core.chat import Chat, Phase
 from bot.core.event_log import Entry, MemoryLog
 from bot.core.events import Event, EventData
+from bot.core.file_words import SeenFile
 from bot.core.outbox_row import OutboxRow
 
 Steps = Generator[None, None, None]

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.contracts.tasks import TaskEvent, TaskTotals
 from bot.contracts.tools import ToolCall
+from bot.core.tasks.limits import TaskTotals
+from bot.core.tasks.report import TaskEvent
 from bot.features.live.progress_view import ALONE_SECONDS, MOST, TOGETHER_SECONDS, ProgressState
 from channels.telegram import render
 from tests.shares import examples

@@ -10,12 +10,11 @@ import pytest
 from bot import errors
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import ShownFile
-from bot.contracts.model import ModelReply, ModelRequest
+from bot.contracts.model import ModelReply, ModelRequest, ShownFile
 from bot.core import blocks
-from bot.core.artifacts import ArtifactStore
 from bot.llm import classify
 from bot.llm.attached_files import GONE, AttachedFiles
+from bot.storage.artifacts import ArtifactStore
 from bot.system import SystemDisk, UlidSource
 from bot.telemetry import turn_scope
 from bot.testing.clock import FakeClock

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts.approvals import ABOUT_A_PERSON, CHOICES, Choice, QuestionButtons
+from bot.contracts.approvals import CHOICES, Choice, QuestionButtons
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Command
 from bot.contracts.outbound import Outbound
+from bot.features.admissions.service import ABOUT_A_PERSON
 from channels.slack import buttons
 from channels.slack.inbound import BotIdentity, Unreadable
 

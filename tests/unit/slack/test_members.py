@@ -6,8 +6,8 @@ import pytest
 
 from bot import errors
 from bot.contracts.archive import ArchiveLine
+from bot.contracts.channel import MembershipAnswer
 from bot.contracts.identity import ChatKey
-from bot.contracts.recall import MembershipAnswer
 from channels.slack import members
 
 from .conftest import ADA, CHANNEL, GRACE, PRIVATE, Stage

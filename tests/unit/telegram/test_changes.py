@@ -107,7 +107,7 @@ def test_a_thumb_below_a_message_is_a_rating_of_it(server: TelegramServer, me: b
     ratings = [must(server.react(7, *emoji), me) for emoji in (["👍"], ["🔥", "👎"], ["🔥"])]
     assert [one.rating for one in ratings] == ["good", "bad", "none"]
     (first, *_) = ratings
-    assert (first.kind, first.answers, first.user_id, first.says) == ("rating", "7", "1001", False)
+    assert (first.kind, first.answers, first.user_id, first.has_text) == ("rating", "7", "1001", False)
     assert str(first.chat_key) == "telegram:chat:1001"
     assert len({one.keys for one in ratings}) == 3
 

@@ -264,7 +264,7 @@ def test_other_content_is_named(server: TelegramServer, me: bot_api.Bot) -> None
     told = must(server.say(fields={"location": place}), me)
     (sent,) = told.brought
     assert (sent.kind, sent.text, sent.origin) == ("location", "latitude 1.000000, longitude 2.000000", None)
-    assert told.says
+    assert told.has_text
     assert not told.attachments
 
 
@@ -358,7 +358,7 @@ def sent(server: TelegramServer, me: bot_api.Bot, **fields: Any) -> Quoted:
     """What a message brings that has these fields and no words."""
     told = must(server.say(fields=fields), me)
     (brought,) = told.brought
-    assert told.says
+    assert told.has_text
     assert (told.text, told.attachments) == ("", ())
     return brought
 

@@ -13,8 +13,8 @@ import jsonschema
 import pytest
 
 from bot.cli import schema
+from bot.config.schema import LogLine
 from bot.contracts.base import Level
-from bot.contracts.environment import LogLine
 from bot.contracts.log_kinds import COMMON, KINDS
 from bot.normalize import to_camel
 from bot.telemetry import log as telemetry_log

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
 from bot.contracts.tools import ToolResult
-from bot.core.artifacts import ArtifactStore
+from bot.storage.artifacts import ArtifactStore
 from bot.system import SystemDisk, UlidSource
 from bot.testing.clock import FakeClock
 from bot.testing.disk import FaultyDisk

@@ -13,20 +13,19 @@ from pydantic import Field
 
 from bot import errors
 from bot.config.ship_file import WebSearch
-from bot.contracts.agent import TurnRequest
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.model import ModelReply, ModelRequest
 from bot.contracts.tools import Effect, ToolInput
 from bot.core import prompt
 from bot.core.archive.store import ChatStore
-from bot.core.artifacts import ArtifactStore
 from bot.core.assembly import Prompts
 from bot.core.instructions import InstructionFiles
-from bot.core.notes.files import NoteStore
-from bot.core.skills import SkillFolder
+from bot.core.prompt import TurnRequest
 from bot.core.view import render
 from bot.llm.body import body_of
+from bot.storage.artifacts import ArtifactStore
+from bot.storage.notes import NoteStore
 from bot.system import SystemClock, SystemDisk, UlidSource, read_link
 from bot.testing.log import MemoryLog
 from bot.testing.model import tool_use
@@ -40,6 +39,7 @@ from bot.tools.permissions.rules import Rules
 from bot.tools.policy import Policy
 from bot.tools.project import Project
 from bot.tools.registry import Registry, Search, ToolPorts, builtin_tools, definition
+from bot.tools.skills import SkillFolder
 from bot.vetting import Vetting
 from channels.slack.manifest import MANIFEST
 from tests.tool_calls import run_blocks
@@ -62,7 +62,7 @@ def registry(root: Path) -> Registry:
     whose = FileProvenance(root)
     search = Search(WebSearch(), "", no_model)
     ports = ToolPorts(
-        archive, artifacts, skills, clock, memory, project, isolation, whose, vetting, search=search
+        archive.search, artifacts, skills, clock, memory, project, isolation, whose, vetting, search=search
     )
     return Registry(builtin_tools(ports))
 

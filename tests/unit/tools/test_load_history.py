@@ -12,11 +12,11 @@ from pydantic import ValidationError
 
 from bot import errors
 from bot.contracts.archive import ArchiveLine
+from bot.contracts.channel import MembershipAnswer
 from bot.contracts.identity import ChatKey
-from bot.contracts.recall import MembershipAnswer
-from bot.core.artifacts import ArtifactStore
 from bot.core.prompt import loaded_messages
 from bot.features.search.service import Search
+from bot.storage.artifacts import ArtifactStore
 from bot.system import SystemClock, SystemDisk, UlidSource
 from bot.testing.clock import FakeClock
 from bot.testing.disk import Failure, FaultyDisk
@@ -54,7 +54,7 @@ class Injected:
 
 
 class Members:
-    """`contracts.recall.Membership` that says what it is told, and remembers what it was asked."""
+    """`tools.ports.Membership` that says what it is told, and remembers what it was asked."""
 
     def __init__(self, *chats: ChatKey) -> None:
         self.chats: tuple[ChatKey, ...] = chats
@@ -108,7 +108,7 @@ class Bench:
 
     async def load(self, **arguments: Any) -> str:
         ports = ToolPorts(
-            archive=self.archive,
+            history=self.archive.search,
             artifacts=self.artifacts,
             skills=cast("Any", None),
             clock=self.clock,

@@ -15,16 +15,17 @@ import pytest
 from pydantic import BaseModel, ConfigDict
 
 from bot import errors
-from bot.contracts.agent import TurnRequest
 from bot.contracts.approvals import Approval, Approvals, Verdict
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Json, Message
 from bot.contracts.identity import ChatKey, UserRef
-from bot.contracts.inbound import Attachment, Due, Inbound, Quoted, SeenFile
+from bot.contracts.inbound import Attachment, Due, Inbound, Quoted
 from bot.contracts.provenance import ANYBODYS, NOBODYS, ORIGIN, WORKSPACES, Provenance, Taint
 from bot.contracts.tools import Effect, ToolCall, ToolResult
 from bot.core import memory, prompt
+from bot.core.file_words import SeenFile
 from bot.core.found_tools import PutBack
+from bot.core.prompt import TurnRequest
 from bot.system import read_link
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog

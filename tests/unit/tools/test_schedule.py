@@ -10,7 +10,6 @@ import pytest
 from bot.contracts.base import Json, Message
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
-from bot.contracts.jobs import JobList, JobRequest
 from bot.contracts.provenance import ANYBODYS, Provenance
 from bot.contracts.tools import Tool
 from bot.testing.clock import FakeClock
@@ -22,6 +21,7 @@ from bot.tools.builtin.schedule_list import ScheduleList
 from bot.tools.context import ToolExecutionContext, tool_scope
 from bot.tools.dispatch import Dispatcher
 from bot.tools.permissions import taint
+from bot.tools.ports import JobList, JobRequest
 from bot.tools.registry import Registry
 from tests.tool_calls import run_blocks
 
@@ -39,7 +39,7 @@ ASKS = Inbound(
 
 
 class Kept:
-    """`contracts.jobs.Jobs` that keeps what it is asked."""
+    """`tools.ports.Jobs` that keeps what it is asked."""
 
     def __init__(self) -> None:
         self.asked: list[JobRequest] = []

@@ -17,13 +17,13 @@ from bot import errors
 from bot.contracts.identity import ChatKey
 from bot.core.files import Unreadable, must_read
 from bot.core.instructions import Contents, InstructionFiles, Nested
-from bot.core.skills import SkillFolder
 from bot.instruction_files import InstructionFileSet
 from bot.system import SystemDisk
 from bot.testing.log import MemoryLog
 from bot.testing.model import tool_use
 from bot.tools.isolation import Isolation
 from bot.tools.permissions.protected_code import ProtectedCode
+from bot.tools.skills import SkillFolder
 from bot.vetting import Vetting
 
 from .test_policy import Asks, Bench

@@ -13,10 +13,9 @@ import pytest
 from bot import errors
 from bot.contracts.approvals import QuestionButtons
 from bot.contracts.archive import ArchiveLine
-from bot.contracts.channel import Channel
+from bot.contracts.channel import Channel, KnowsMembers, MembershipAnswer
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Command
-from bot.contracts.recall import KnowsMembers, MembershipAnswer
 from bot.testing.clock import FakeClock
 from bot.testing.intake import RecordingIntake
 from bot.words import speaking

@@ -15,7 +15,7 @@ import pytest
 from bot import errors
 from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.identity import ChatKey
-from bot.core import jsonl
+from bot.storage import jsonl
 from bot.system import SystemDisk
 from bot.testing.clock import FakeClock
 from bot.testing.disk import Failure, FaultyDisk, When

@@ -242,7 +242,7 @@ async def test_a_reader_that_may_not_lock_reads_all_the_same(
             raise PermissionError(13, "Permission denied")
         return opened(path, flags, *mode)
 
-    monkeypatch.setattr("bot.core.jsonl.os.open", refused)
+    monkeypatch.setattr("bot.storage.jsonl.os.open", refused)
     assert await found(store()) == ["t"]
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.identity import ChatKey
 from bot.core.archive.window import revisions
-from bot.core.artifacts import ArtifactStore
+from bot.storage.artifacts import ArtifactStore
 from bot.system import SystemDisk, UlidSource
 from bot.testing.clock import FakeClock
 from bot.testing.disk import FaultyDisk

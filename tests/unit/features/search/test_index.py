@@ -14,7 +14,6 @@ import pytest
 from bot import errors
 from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.identity import ChatKey
-from bot.contracts.recall import Hit, RecallQuery
 from bot.core import events, exports
 from bot.core.archive.export import ArchiveExport
 from bot.core.archive.store import ChatStore
@@ -24,6 +23,7 @@ from bot.features.search.index import SESSION_GAP
 from bot.features.search.service import Search
 from bot.system import SystemClock, SystemDisk
 from bot.testing.log import MemoryLog as Lines
+from bot.tools.ports import Hit, RecallQuery
 from tests.talk import Talk
 
 NOW = 1_800_000_000_000

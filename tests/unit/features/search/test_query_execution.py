@@ -13,8 +13,8 @@ import pytest
 
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
-from bot.contracts.recall import RecallQuery
 from bot.features.search import query_execution
+from bot.tools.ports import RecallQuery
 from tests.talk import Found, indexed
 
 KEY = ChatKey.parse("web:chat:1")

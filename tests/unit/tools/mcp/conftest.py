@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from bot.config.ship_file import Mcp
-from bot.contracts.questions import Answer, Question, Questions
 from bot.contracts.tools import Pictured
 from bot.system import SystemClock
 from bot.testing.log import MemoryLog
 from bot.tools.mcp.server import Server
 from bot.tools.mcp.servers import McpServers
+from bot.tools.ports import Answer, Question, Questions
 
 HERE = Path(__file__).parent
 

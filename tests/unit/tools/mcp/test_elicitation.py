@@ -9,8 +9,8 @@ import pytest
 
 from bot import errors
 from bot.contracts.identity import ChatKey
-from bot.contracts.questions import Answer, Question
 from bot.tools.context import ToolExecutionContext, tool_scope
+from bot.tools.ports import Answer, Question
 from tests.timers import leap, leap_until_done
 from tests.unit.tools.mcp.conftest import Rig, Start, friendly, until
 
@@ -18,7 +18,7 @@ TURN = ToolExecutionContext(ChatKey.parse("slack:chat:C1"), "R1", "U1", None, ca
 
 
 class Person:
-    """`contracts.questions.Questions` who says nothing."""
+    """`tools.ports.Questions` who says nothing."""
 
     def __init__(self) -> None:
         self.asked: list[Question] = []

@@ -16,9 +16,18 @@ import yaml
 
 from bot import errors, regular_files, text
 from bot.contracts.environment import Log
-from bot.contracts.tools import Skill
 from bot.hidden_paths import hidden
 from bot.vetting import NotVetted, Vetting
+
+
+@dataclass(frozen=True, slots=True)
+class Skill:
+    """One `SKILL.md` folder: what the overview shows of it. `allowed_tools` only narrows."""
+
+    name: str
+    description: str
+    allowed_tools: tuple[str, ...] = ()
+
 
 _NAME = regex.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _FRONT_MATTER = regex.compile(r"\A\uFEFF?---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)(.*)\Z", regex.DOTALL)
@@ -40,7 +49,7 @@ class _Found:
 
 
 class SkillFolder:
-    """Implements `contracts.tools.Skills` over folders.
+    """Skills found in folders with a `SKILL.md`.
 
     A folder in `.claude/skills` counts only if it really lies in the project (symlinks resolved) and is not
     hidden. A configured path may lie anywhere. Of two skills with one name the first counts.

@@ -5,13 +5,31 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Literal, TypeVar
 
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
-from bot.contracts.memory_files import Written
 from bot.contracts.provenance import Taint
-from bot.core import jsonl
+from bot.storage import jsonl
+
+Span = Literal["turn", "up_to", "any"]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The source of a line: time (`ts` in milliseconds) and turn. `taint` is the level of untrusted text that this turn
+    had in view. `chat_key` is None for an operator's line, which comes from no chat. `span` says which turns it stands
+    for: this one, all up to this one, or any at all (then `request_id` is "").
+    """
+
+    ts: int
+    request_id: str
+    chat_key: ChatKey | None
+    user_id: str | None
+    taint: Taint = Taint.NONE
+    span: Span = "turn"
+
 
 MOST = 50
 """Max sources stored per line, newest first."""

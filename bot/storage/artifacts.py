@@ -14,13 +14,52 @@ from pathlib import Path
 from typing import TypeVar
 
 from bot import errors, text, ulids
-from bot.contracts.artifacts import ArtifactMatch, ArtifactMatches, ArtifactPage
 from bot.contracts.base import Json
-from bot.contracts.environment import Clock, Disk, Ids, Log, OpenFile, uninterrupted
+from bot.contracts.environment import Clock, Disk, Ids, Log, OpenFile
 from bot.contracts.identity import ChatKey
 from bot.contracts.provenance import ANYBODYS, ORIGIN, Provenance, unpacked
-from bot.core import file_names, jsonl
+from bot.storage import file_names, jsonl
+from bot.storage.jsonl import uninterrupted
 from bot.system import JumpSafeClock
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactPage:
+    """A part of an artifact. `offset` and `end` count characters, and `end` is where the next page begins; `line` and
+    `last` are the lines (from 1) that it begins and ends in. `characters` and `lines` are those of the whole,
+    whose words it holds says `origin`.
+    """
+
+    text: str
+    offset: int
+    end: int
+    line: int
+    last: int
+    characters: int
+    lines: int
+    origin: Provenance = ANYBODYS
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactMatch:
+    """A line that holds what was looked for: its number, the character it begins at, and what fits of it."""
+
+    line: int
+    offset: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactMatches:
+    """`total` counts every match from where the search began; `next` is the offset of the first that is not among
+    `found`, None where all are. `origin` as of a page.
+    """
+
+    found: tuple[ArtifactMatch, ...]
+    total: int
+    next: int | None
+    origin: Provenance = ANYBODYS
+
 
 LARGEST = 10_000_000
 """Max bytes stored of one result: half head, half tail."""
@@ -71,7 +110,9 @@ class ArtifactStore:
         artifact_id: str | None = None,
         origin: Provenance = ANYBODYS,
     ) -> str:
-        """See `contracts.artifacts.Artifacts.put`. Text over `LARGEST` loses its middle, and says so."""
+        """Write a redacted text that holds words of this `origin` to disk and return its id. An `artifact_id` (a ULID) replaces the
+        artifact of that id. Of a text above `LARGEST` the middle is cut out, and a note in it says so. Raises `errors.StorageError`.
+        """
         about: Json = {
             "v": 1,
             "chatKey": str(chat_key),
@@ -87,8 +128,9 @@ class ArtifactStore:
         return artifact_id
 
     async def read(self, artifact_id: str, chat_key: ChatKey, *, offset: int, limit: int) -> ArtifactPage:
-        """See `contracts.artifacts.Artifacts.read`. An `offset` inside a grapheme is moved to its beginning;
-        at least one grapheme is returned before the end.
+        """At most `limit` characters from `offset` on, cut between graphemes; consecutive pages give the whole. An `offset` inside a
+        grapheme means its beginning. A page has at least one grapheme, except at the end. Raises `errors.ToolError` if this chat
+        has no such artifact, and `errors.StorageError`.
         """
         return await self._reading(
             artifact_id, chat_key, lambda file, facts: _page(file, facts, artifact_id, offset, limit)
@@ -97,18 +139,20 @@ class ArtifactStore:
     async def grep(
         self, artifact_id: str, chat_key: ChatKey, words: str, *, offset: int, limit: int
     ) -> ArtifactMatches:
-        """See `contracts.artifacts.Artifacts.grep`. `words` must be one line."""
+        """The lines from `offset` on that contain `words` (one line) literally, ignoring case; at most `limit` characters of them.
+        Raises as `read` does.
+        """
         return await self._reading(
             artifact_id, chat_key, lambda file, facts: _matches(file, facts, words, offset, limit)
         )
 
     async def made(self, chat_key: ChatKey, requests: Collection[str]) -> dict[str, list[tuple[str, str]]]:
-        """See `contracts.artifacts.Artifacts.made`."""
+        """Ids and tool names of the artifacts of these turns, oldest first, by requestId. Raises `errors.StorageError`."""
         with errors.as_storage_error("artifacts cannot be read"):
             return await asyncio.to_thread(self._made, chat_key, frozenset(requests))
 
     async def forget(self, chat_key: ChatKey, requests: Collection[str]) -> int:
-        """See `contracts.artifacts.Artifacts.forget`."""
+        """Remove the artifacts of these turns and return their number. Raises `errors.StorageError`."""
         with errors.as_storage_error("artifacts cannot be removed"):
             return await uninterrupted(asyncio.to_thread(self._forget, chat_key, frozenset(requests)))
 

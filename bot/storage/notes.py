@@ -8,15 +8,36 @@ from __future__ import annotations
 import asyncio
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from bot import errors, text
-from bot.contracts.environment import Disk, Redact, uninterrupted
+from bot.contracts.environment import Disk, Redact
 from bot.contracts.identity import UserRef
-from bot.contracts.memory_files import MemoryFile, MemoryOwner, Written
-from bot.core import file_names, jsonl
-from bot.core.notes.provenance import MOST, carried, noted, sources
+from bot.storage import file_names, jsonl
+from bot.storage.jsonl import uninterrupted
+from bot.storage.note_origins import MOST, Written, carried, noted, sources
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryOwner:
+    """The chat or person whose files they are: `key` is a chatKey, or `<channel>:<user id>`."""
+
+    kind: Literal["chat", "person"]
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryFile:
+    """A file as it is. `written` has the sources of each line of `text` (one entry more than it has breaks), oldest
+    first; () where they are unknown, as after a change by hand.
+    """
+
+    path: str
+    text: str
+    written: tuple[tuple[Written, ...], ...]
+
 
 LARGEST = 32 * 1024
 """Max bytes of a file."""
@@ -28,7 +49,7 @@ DEEPEST = 4
 LONGEST = 180
 """Max bytes of a name on disk."""
 SESSION = "session.md"
-"""The session memory (`bot.core.notes.memories`): listed among a chat's files, read-only here."""
+"""The session memory (`bot.storage.memories`): listed among a chat's files, read-only here."""
 COVERS = "covers.json"
 _WORDS, _ABOUT = ".md", ".lines"
 _PEOPLE = "people"
@@ -36,8 +57,10 @@ _R = TypeVar("_R")
 
 
 class NoteStore:
-    """Implements `contracts.memory_files.MemoryFiles` in `folder/<encoded chatKey>/files/` and
-    `folder/people/<channel>-<encoded id>/`.
+    """The files of every owner, in `folder/<encoded chatKey>/files/` and `folder/people/<channel>-<encoded id>/`.
+
+    A path is relative to its owner's folder; one that a model may not write raises `errors.ToolError`. Everything raises
+    `errors.StorageError` if the disk refuses.
     """
 
     def __init__(
@@ -55,9 +78,11 @@ class NoteStore:
         self._keys = keys
 
     async def sizes(self, owner: MemoryOwner) -> dict[str, int]:
+        """Paths of all files in order, each with its size in bytes."""
         return await self._done(lambda: self._sizes(owner), shared=True)
 
     async def read(self, owner: MemoryOwner, path: str) -> MemoryFile | None:
+        """One file; None if there is none."""
         name = checked(path)
         return await self._done(lambda: self._read(owner, name), shared=True)
 
@@ -69,18 +94,27 @@ class NoteStore:
         by: Written,
         also: Callable[[str], Sequence[Written]] = lambda _: (),
     ) -> MemoryFile:
+        """Replace the text of a file by what `change` returns, with known secrets replaced. `change` gets None if there is no file
+        yet; it runs on another thread, and its exceptions are raised here. New lines have the source `by`; `also` gives further
+        sources of a line. Raises `errors.ToolError` if there is no room.
+        """
         name = checked(path)
         return await self._done(lambda: self._change(owner, name, change, by, also))
 
     async def remove(self, owner: MemoryOwner, path: str) -> int:
+        """Remove a file, or a folder with its files; returns the number of files removed."""
         name = checked(path)
         return await self._done(lambda: self._remove(owner, name))
 
     async def move(self, owner: MemoryOwner, old: str, new: str, by: Written) -> int:
+        """Move a file or a folder, adding `by` as a source; returns the number of files moved. Raises `errors.ToolError` if `new`
+        exists.
+        """
         source, target = checked(old), checked(new)
         return await self._done(lambda: self._move(owner, source, target, by))
 
     async def forget(self, owner: MemoryOwner, requests: Collection[str]) -> int:
+        """Remove every line that has one of these turns as a source; returns the number of lines removed."""
         gone = frozenset(requests)
         return await self._done(lambda: self._forget(owner, gone))
 

@@ -6,8 +6,10 @@ Everything here blocks. It runs on a writer's thread under the folder's lock.
 
 from __future__ import annotations
 
+import asyncio
 import codecs
 import collections
+import contextlib
 import errno
 import fcntl
 import functools
@@ -17,15 +19,32 @@ import re
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from bot import text
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Disk, Log, OpenFile
+
+_R = TypeVar("_R")
+
+
+async def uninterrupted(work: Awaitable[_R]) -> _R:
+    """Await work that goes on in a thread where its caller is cancelled: cancelled, the caller ends once the work has, so
+    that what is done after it stands behind it.
+    """
+    going_on = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(going_on)
+    except asyncio.CancelledError:
+        while not going_on.done():
+            with contextlib.suppress(asyncio.CancelledError):  # the first one is raised
+                await asyncio.wait([going_on])
+        raise
+
 
 LOCK = ".lock"
 _LOCK_SECONDS, _LOCK_TRIES, _LOCK_PAUSE = 10.0, 5_000, 0.002

@@ -12,10 +12,9 @@ from bot import errors, text
 from bot.contracts.base import Json
 from bot.contracts.environment import Disk
 from bot.contracts.identity import ChatKey
-from bot.contracts.memory_files import Written
 from bot.contracts.provenance import ANYBODYS, ORIGIN, Provenance, unpacked
-from bot.core import file_names, jsonl
-from bot.core.notes.provenance import digest_of, noted, sources
+from bot.storage import file_names, jsonl
+from bot.storage.note_origins import Written, digest_of, noted, sources
 
 LARGEST = 256 * 1024  # bytes; a memory is notes, not a data set
 MOST_REMOVED = 2_000
