@@ -1,58 +1,7 @@
-"""Every error that Shipmate raises on purpose, in one tree:
+"""Every error that Shipmate raises on purpose.
 
-    ShipmateError
-    ├── ConfigError                 bad ship.json or environment: exit 78
-    ├── Unavailable                 a port, `.ship` or token is held elsewhere: exit 75
-    ├── NotFound                    nothing on disk has the name that was asked for
-    ├── IdentityInvalid             a text names no chat, or no person
-    ├── ChannelError
-    │   ├── ChannelRefused          the platform refuses the token: exit 78
-    │   │   └── RightMissing        it refuses one thing, for which the bot has no right
-    │   ├── ChannelUnreachable      network down or 5xx: waited for
-    │   ├── FileFailed              a file that came with a message was not fetched
-    │   │   ├── FileGone            it is not there, or not for this bot
-    │   │   ├── FileForbidden       the bot has no right to read files
-    │   │   ├── FileTooLarge        more bytes than were asked for, or than the platform gives
-    │   │   └── FileUnreachable     not whole now; later it may be
-    │   └── DeliveryFailed          a message did not reach the chat
-    │       ├── DeliveryThrottled   surely not sent; try again after `retry_after`
-    │       ├── DeliveryUncertain   may or may not have been sent
-    │       ├── EditRefused         a message stands as it was: it cannot be changed, or is gone
-    │       ├── FileRefused         a file cannot be sent to the chat
-    │       ├── FilesMissing        delivered, but for files; the chat was told
-    │       ├── DeliveryPartial     the first parts of a long message are in the chat, the others are not
-    │       ├── DeliveryDeferred    not sent yet; it will be, once the platform allows it
-    │       ├── TargetGone          the chat can no longer be written to
-    │       └── ClaimUnfounded      not sent: it says that something was done which no tool did
-    ├── ModelError
-    │   ├── ModelRefused            the key is refused, or the account may not pay: exit 78 at start
-    │   ├── ModelUnknown            the provider does not have the model, or not for this account
-    │   │   └── OneModel            there is no other one
-    │   ├── ContextOverflow         the prompt does not fit the model's window
-    │   ├── OutputOverflow          prompt plus `max_tokens` do not fit: lower `max_tokens`
-    │   ├── RequestTooLarge         the body has too many bytes
-    │   ├── ModelMisconfigured      what llm.baseUrl leads to takes no messages
-    │   ├── RequestInvalid          the provider calls the request malformed
-    │   │   ├── ThinkingUnbound     a thinking block stands after a changed position
-    │   │   └── SummaryRefused      a summary of the provider's own is not taken, or not made of this conversation
-    │   ├── ProviderBusy            try again, after `retry_after` where it was given
-    │   │   ├── RateLimited         429
-    │   │   └── Overloaded          5xx, 529
-    │   │       ├── ProviderFailing  5xx but 503 and 529, time-outs
-    │   │       └── SummaryUnavailable  only what reads and writes the provider's own summaries
-    │   ├── SpendLimit              a 429 or 402 that waiting does not mend
-    │   ├── BudgetSpent             a budget of ours for the day, and no operator allowed more
-    │   ├── StreamBroken            cut, stalled, ended early or garbled
-    │   └── ModelUnreachable        no connection
-    ├── ToolError                   a tool failed; its text is for the model
-    │   ├── ToolInputInvalid
-    │   └── CommandFailed           a command ended in another exit code than 0
-    ├── NoReadableText              the bytes of a file hold no text that can be read
-    ├── StorageError                the disk or the database refuses
-    └── TurnStopped                 the person stopped the turn
-
-Each carries its data as attributes; the text of an error is for the operator. What a person reads is
-`person`, a plain sentence in their language (`bot.words`), without ids, paths or secrets.
+The text of an error is for operators. What people read is `person`: a sentence in their language (`bot.words`), without ids, paths
+or secrets. `ConfigError`, `ChannelRefused` and `ModelRefused` end a start with 78, `Unavailable` with 75.
 """
 
 from __future__ import annotations
@@ -76,7 +25,7 @@ DeliveryCode = Literal[
     "gone",
     "unfounded",
 ]
-"""Why a message was not delivered, as the outbox keeps it."""
+"""Why a message was not delivered, as the outbox stores it."""
 
 FileCode = Literal[
     "blind",
@@ -98,14 +47,14 @@ FileCode = Literal[
     "unseen",
     "unreachable",
 ]
-"""Why a file of a message was not read: the end of the key of its sentence (`files.why_…`)."""
+"""Why an attachment was not read (`files.why_…` in `bot/words`)."""
 
 
 class ShipmateError(Exception):
-    """Something that Shipmate foresaw went wrong."""
+    """An error that Shipmate expects."""
 
     sentence: ClassVar[str] = "any"
-    """The name of what a person reads, in the section `errors` of each catalogue (`bot.words`)."""
+    """Key of `person` in the section `errors` of `bot/words`."""
     exit_code = 1
 
     def __init__(self, message: str | None = None) -> None:
@@ -113,18 +62,18 @@ class ShipmateError(Exception):
 
     @property
     def person(self) -> str:
-        """The sentence for a person, in the language of the running task."""
+        """The sentence for people, in the language of the running task."""
         return say(f"errors.{self.sentence}")
 
     @property
     def for_model(self) -> str:
-        """The same in English, whatever the person speaks: requests to the model stay as they are."""
+        """The same in English, so that requests to the model do not depend on the person's language."""
         with speaking(DEFAULT):
             return self.person
 
 
 class ConfigError(ShipmateError):
-    """The configuration is wrong. `findings` holds one line each."""
+    """Bad ship.json or environment. `findings` has a line for each mistake."""
 
     exit_code = 78
 
@@ -134,17 +83,17 @@ class ConfigError(ShipmateError):
 
 
 class Unavailable(ShipmateError):
-    """Something that this process needs is held by another one."""
+    """A port, `.ship` or a token is in use by another process."""
 
     exit_code = 75
 
 
 class NotFound(ShipmateError):
-    """Nothing on disk has the name that was asked for."""
+    """Nothing on disk has the requested name."""
 
 
 class IdentityInvalid(ShipmateError, ValueError):
-    """A text names no chat, or no person."""
+    """A text is no chatKey, or no reference to a person."""
 
 
 class ChannelError(ShipmateError):
@@ -158,50 +107,50 @@ class ChannelRefused(ChannelError):
 
 
 class RightMissing(ChannelRefused):
-    """The platform refuses something for which the bot has no right."""
+    """The platform refuses one operation for lack of a permission."""
 
 
 class ChannelUnreachable(ChannelError):
-    """The platform cannot be reached now."""
+    """The platform cannot be reached now (network, 5xx); the caller retries."""
 
 
 class FileFailed(ChannelError):
-    """A file that came with a message was not fetched. `why` is the reason as the model is told it, `code` its name."""
+    """An attachment was not downloaded. `why` is the reason for the model, `code` that for people."""
 
     why = "it could not be fetched"
     code: ClassVar[FileCode] = "failed"
 
 
 class FileGone(FileFailed):
-    """The platform has no such file (any more), or does not give it to this bot."""
+    """The file does not exist (any more), or not for this bot."""
 
     why = "it is not there any more"
     code = "gone"
 
 
 class FileForbidden(FileFailed):
-    """The bot has no right to read files."""
+    """The bot lacks the permission to read files."""
 
     why = "I have not been given the right to read files here"
     code = "forbidden"
 
 
 class FileTooLarge(FileFailed):
-    """The file has more bytes than were asked for, or than the platform gives to bots."""
+    """The file is larger than requested, or than the platform gives to bots."""
 
     why = "it is too large"
     code = "large"
 
 
 class FileUnreachable(FileFailed):
-    """The file could not be fetched whole now; later it may be."""
+    """The download failed for now."""
 
     why = "it could not be fetched just now"
     code = "unreachable"
 
 
 class TranscriptionFailed(FileFailed):
-    """A recording was not written down."""
+    """A recording was not transcribed."""
 
     why = "it could not be heard just now"
     code = "unheard"
@@ -215,9 +164,7 @@ class DeliveryFailed(ChannelError):
 
 
 class DeliveryThrottled(DeliveryFailed):
-    """The platform asks to wait; the message was surely not sent. `retry_after` is in seconds; `everywhere` says
-    that all chats have to wait, not this one alone.
-    """
+    """The platform asks to wait `retry_after` seconds; certainly not sent. `everywhere`: the limit holds for all chats, not for this one only."""
 
     code = "throttled"
 
@@ -228,19 +175,19 @@ class DeliveryThrottled(DeliveryFailed):
 
 
 class DeliveryUncertain(DeliveryFailed):
-    """The answer to a send was lost: the message may or may not be in the chat."""
+    """The message may or may not be in the chat: the response was lost."""
 
     code = "uncertain"
 
 
 class EditRefused(DeliveryFailed):
-    """The platform does not let a message be changed (any more): it stands as it was, or is gone."""
+    """A message cannot be edited (any more): it is unchanged or gone."""
 
     code = "edit refused"
 
 
 class FileRefused(DeliveryFailed):
-    """A file cannot be sent to a chat, and surely is not there. `forbidden`: for want of a right."""
+    """A file cannot be sent to a chat, and certainly was not. `forbidden`: the bot lacks a permission."""
 
     code = "file refused"
 
@@ -250,7 +197,7 @@ class FileRefused(DeliveryFailed):
 
 
 class FilesMissing(DeliveryFailed):
-    """A message was delivered, and its chat was told that the files with these `names` cannot be had there."""
+    """A message was delivered without the files of these `names`; the chat was told."""
 
     code = "file refused"
 
@@ -260,7 +207,7 @@ class FilesMissing(DeliveryFailed):
 
 
 class DeliveryPartial(DeliveryFailed):
-    """Of a long message the first parts were delivered, and the next one surely was not."""
+    """The first `sent` of `parts` of a long message were delivered, the others certainly not."""
 
     sentence = "partial"
     code = "partial"
@@ -272,10 +219,7 @@ class DeliveryPartial(DeliveryFailed):
 
 
 class DeliveryDeferred(DeliveryFailed):
-    """The platform asks to wait for long: the message is in the outbox and goes out by itself after that.
-
-    `wait` is in seconds.
-    """
+    """Rate-limited for `wait` seconds: the message stays in the outbox and is sent later."""
 
     sentence = "deferred"
     code = "deferred"
@@ -292,7 +236,7 @@ class TargetGone(DeliveryFailed):
 
 
 class ClaimUnfounded(DeliveryFailed):
-    """A message was not sent, since it says that something was done which no tool did. `claim` is that sentence."""
+    """Not sent: the sentence `claim` says that something was done which no tool did."""
 
     code = "unfounded"
 
@@ -302,8 +246,6 @@ class ClaimUnfounded(DeliveryFailed):
 
 
 class _Where(TypedDict, total=False):
-    """The answer that was a failure."""
-
     status: int | None
     request_id: str | None
 
@@ -314,8 +256,8 @@ class _Prompt(_Where, total=False):
 
 
 class ModelError(ShipmateError):
-    """The model call failed. `status` is the HTTP status, `request_id` the provider's id. `stop_reason`, `usage` (in the
-    names of the log) and `cost_usd` tell of an answer that had begun; None where the provider has not said it.
+    """A model call failed. `status` is the HTTP status, `request_id` the provider's id. `stop_reason`, `usage` (keys as in the log)
+    and `cost_usd` are set if an answer had begun and the provider told them.
     """
 
     sentence = "model"
@@ -332,42 +274,42 @@ class ModelError(ShipmateError):
         self.cost_usd: float | None = None
 
     def add_bill(self, stop_reason: str | None, usage: dict[str, int], cost_usd: float | None) -> None:
-        """The answer had begun: the provider bills what it had read and written by then."""
+        """Set what the provider bills for an answer that had begun."""
         self.stop_reason, self.usage, self.cost_usd = stop_reason, usage, cost_usd
 
     def reword(self, message: str, request_id: str | None) -> None:
-        """Say it in these words, and name the provider's id where it is not known yet."""
+        """Replace the text, and set the provider's id if it is unknown."""
         self.args = (message,)
         self.request_id = self.request_id or request_id
 
 
 class ModelRefused(ModelError):
-    """The provider refuses the key or the account."""
+    """The provider refuses the key, or the account may not pay."""
 
     sentence = "model_refused"
     exit_code = 78
 
 
 class ModelUnknown(ModelError):
-    """The provider does not have a model of this name, or not for this account."""
+    """The provider has no such model, or not for this account."""
 
     sentence = "model_unknown"
 
 
 class ModelMisconfigured(ModelError):
-    """The address is no endpoint for messages: it answers nobody until the settings are mended."""
+    """`llm.baseUrl` is no endpoint for messages."""
 
     sentence = "model_setup"
 
 
 class OneModel(ModelUnknown):
-    """The built-in demo model was asked for another one."""
+    """The built-in demo model has no other models."""
 
     sentence = "one_model"
 
 
 class ContextOverflow(ModelError):
-    """The prompt does not fit. `tokens` and `window` are the provider's own numbers where it gave them."""
+    """The prompt does not fit the model's window. `tokens` and `window` are the provider's numbers, if given."""
 
     sentence = "overflow"
 
@@ -385,9 +327,7 @@ class ContextOverflow(ModelError):
 
 
 class OutputOverflow(ContextOverflow):
-    """Prompt and `max_tokens` together do not fit, or the model gives no answers of that length: a smaller
-    `max_tokens` mends it. `limit` is the most that the model gives, where the provider said so.
-    """
+    """Prompt plus `max_tokens` do not fit, or `max_tokens` is above the model's `limit` (if told): retry with less."""
 
     def __init__(
         self, message: str | None = None, *, limit: int | None = None, **prompt: Unpack[_Prompt]
@@ -401,8 +341,8 @@ class RequestTooLarge(ContextOverflow):
 
 
 class RequestInvalid(ModelError):
-    """The provider calls the request malformed: asking again changes nothing. `about_files`: it is the files that it
-    refuses, where there are some; `blind`: any file; `place`: the message and the block that it names.
+    """The provider calls the request malformed. `about_files`: it refuses files of the request; `blind`: it accepts no files at all;
+    `place`: index of the message and block that it names.
     """
 
     sentence = "request_invalid"
@@ -423,15 +363,15 @@ class RequestInvalid(ModelError):
 
 
 class ThinkingUnbound(RequestInvalid):
-    """A thinking block is bound to a conversation that has changed since: strip them all, try once more."""
+    """A thinking block follows a changed message: retry once without thinking blocks."""
 
 
 class SummaryRefused(RequestInvalid):
-    """The provider does not take a summary of its own back, or makes none of this conversation: words of ours do."""
+    """The provider refuses its own summary, or to summarise this conversation: use our summary."""
 
 
 class ProviderBusy(ModelError):
-    """The provider cannot answer now but will later. `retry_after` is in seconds where it gave it."""
+    """The provider cannot answer now; retry after `retry_after` seconds, if told."""
 
     retryable = True
 
@@ -443,40 +383,40 @@ class ProviderBusy(ModelError):
 
 
 class RateLimited(ProviderBusy):
-    """Too many requests."""
+    """Too many requests (429)."""
 
     sentence = "busy"
 
 
 class Overloaded(ProviderBusy):
-    """The provider is overloaded or failing."""
+    """The provider is overloaded (5xx, 529)."""
 
     sentence = "overloaded"
 
 
 class ProviderFailing(Overloaded):
-    """The provider fails by an error of its own, or is too slow."""
+    """The provider fails or is too slow (5xx except 503 and 529, time-outs)."""
 
     sentence = "failing"
 
 
 class SummaryUnavailable(Overloaded):
-    """The provider cannot read or write its own summaries now; without them it may well answer."""
+    """Only reading and writing the provider's own summaries fails."""
 
 
 class SpendLimit(ModelError):
-    """A spending limit is reached; waiting does not help."""
+    """A spending limit is reached (429 or 402); waiting does not help."""
 
     sentence = "spend_limit"
 
 
 class BudgetSpent(ModelError):
-    """The budget of a chat or person for a day is spent, and no operator has allowed more."""
+    """The daily budget of a chat or person is spent, and no operator allowed more."""
 
     sentence = "budget_spent"
 
     def __init__(self, message: str, until: float) -> None:
-        """`until` is when the next day's budget begins (epoch seconds)."""
+        """`until`: when the next day begins (epoch seconds)."""
         super().__init__(message)
         self.until = until
 
@@ -486,7 +426,7 @@ class BudgetSpent(ModelError):
 
 
 class StreamBroken(ModelError):
-    """The answer was cut, stalled, ended early or could not be read; nothing of it was executed."""
+    """The answer was cut off, stalled or garbled; nothing of it was executed."""
 
     sentence = "broken"
     retryable = True
@@ -500,7 +440,7 @@ class ModelUnreachable(ModelError):
 
 
 class ToolError(ShipmateError):
-    """A tool failed. The text is for the model: what went wrong and what to do instead."""
+    """A tool failed. The text tells the model what went wrong and what to do instead."""
 
 
 class ToolInputInvalid(ToolError):
@@ -508,8 +448,8 @@ class ToolInputInvalid(ToolError):
 
 
 class CommandFailed(ToolError):
-    """A command ended in another exit code than 0, or by a signal (then the code is negative). `limit` are the seconds
-    after which it was stopped, `over` says what it had used too much of, where it was stopped for that.
+    """A command ended with a non-zero exit code, negative for a signal. `limit`: it was stopped after so many seconds; `over`: it was
+    stopped for using too much of this resource.
     """
 
     sentence = "command"
@@ -533,9 +473,7 @@ class CommandFailed(ToolError):
 
 
 class NoReadableText(ShipmateError):
-    """These bytes hold no text that can be read. Where there is more to say, `why` says it to the model, and `code` with `limit`
-    to people (`SeenFile`).
-    """
+    """A file contains no readable text. `why` tells the model more, `code` and `limit` people (`SeenFile`)."""
 
     def __init__(self, why: str = "", code: FileCode | Literal[""] = "", limit: int = 0) -> None:
         super().__init__(why)
@@ -552,7 +490,7 @@ class StorageError(ShipmateError):
 
 @contextlib.contextmanager
 def as_storage_error(words: str, *kinds: type[Exception]) -> Iterator[None]:
-    """Raise a `StorageError` with these words in the place of an error of these kinds, OSError where none is named."""
+    """Convert errors of these kinds (default: OSError) into a `StorageError` that begins with `words`."""
     caught = kinds or (OSError,)
     try:
         yield
@@ -561,7 +499,7 @@ def as_storage_error(words: str, *kinds: type[Exception]) -> Iterator[None]:
 
 
 def connection_reason(error: BaseException) -> str:
-    """The reason of a failed connection in the system's words, without names of classes, addresses and tokens."""
+    """Why a connection failed, in the system's words; without class names, addresses and tokens."""
     if isinstance(error, TimeoutError):
         return "no answer in time"
     if (certificate := getattr(error, "certificate_error", None)) is not None:
