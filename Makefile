@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -P -m pip --disable-pip-version-check --no-input --quiet
 COVERED := $(VENV)/coverage.json
 TESTS := -m pytest --workers 4 -m "not torture and not bench and not browser"
+SITE := .venv-docs
 STAMPS := $(VENV)/.created $(VENV)/.pip $(VENV)/.runtime $(VENV)/.project $(VENV)/.dev
 UV ?= uv
 
@@ -14,7 +15,7 @@ ifneq ($(shell $(BIN)/python -c 'print("fine")' 2>/dev/null && cat $(VENV)/.crea
 $(shell rm -f $(STAMPS))
 endif
 
-.PHONY: help run setup test coverage browser check wheel image torture bench lock schema clean
+.PHONY: help run setup test coverage browser check docs wheel image torture bench lock schema clean
 .DELETE_ON_ERROR:
 
 help:
@@ -24,6 +25,7 @@ help:
 	@echo "make coverage  the same tests with their coverage, and its floor"
 	@echo "make browser  the web page in Chromium, where that and chromedriver are installed; PICTURES=folder keeps pictures"
 	@echo "make check    lint, format, types, imports, house rules"
+	@echo "make docs     the pages of docs/ as a site in site/; a dead link or anchor fails it"
 	@echo "make wheel    the wheel alone, installed and used on each Python of this machine"
 	@echo "make image    the steps of deploy/Dockerfile and its container, behind bubblewrap: Docker is not needed"
 	@echo "make torture  crash points, fuzz, soak, all examples; SEED=123 makes a run again, SHARD=1/4 runs a quarter"
@@ -38,7 +40,7 @@ help:
 run: setup
 	@set -eu; code=$$(pwd -P); dir="$(DIR)"; \
 	if [ -z "$$dir" ] && { [ -e .ship/shipmate.db ] || [ -e .ship/journal.db ] || [ -e .ship/chats ]; }; then \
-	  dir=.; echo "Going on in this folder, where .ship holds what was said; docs/operate.md says how to move it."; \
+	  dir=.; echo "Going on in this folder, where .ship holds what was said; docs/run/configuration.md says how to move it."; \
 	fi; \
 	if [ -z "$$dir" ]; then \
 	  dir=$$code-project; [ -e "$$dir/.ship" ] || dir=$${code%/*}/shipmate-project; \
@@ -125,6 +127,15 @@ check: $(VENV)/.dev
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m tests.gates
 
+# The environment of the site is its own: its pins are none of the product's.
+$(SITE)/.docs: requirements/docs.txt $(VENV)/.created
+	@$(BIN)/python -m venv --clear $(SITE)
+	@$(SITE)/bin/python -P -m pip --disable-pip-version-check --no-input --quiet install --require-hashes -r requirements/docs.txt
+	@touch $@
+
+docs: $(SITE)/.docs
+	@NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build
+
 wheel: $(VENV)/.dev
 	@$(BIN)/python -m tests.wheel
 
@@ -144,11 +155,11 @@ schema: $(VENV)/.dev
 
 lock:
 	@command -v $(UV) >/dev/null || { echo "make lock needs uv; say where it is: make UV=/path/to/uv lock" >&2; exit 1; }
-	cd requirements && for name in pip runtime dev; do \
+	cd requirements && for name in pip runtime dev docs; do \
 	  $(UV) pip compile --universal --python-version 3.11 --generate-hashes -q --no-header --no-annotate \
 	    $$name.in -o $$name.txt || exit 1; \
 	done
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info dist
+	rm -rf $(VENV) $(SITE) site .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info dist
 	find bot channels tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -47,9 +47,9 @@ Signals = Callable[[asyncio.Event, Callable[[], object]], contextlib.AbstractCon
 def preload(settings: config.Settings, channels: Iterable[Manifest]) -> None:
     """Import the platforms' and the provider's libraries, which takes seconds: never on a running event loop."""
     for manifest in channels:
-        module = f"{discovery.PACKAGE}.{manifest.name}.adapter"
-        if importlib.util.find_spec(module) is not None:
-            import_without(module, manifest.unused)
+        package = manifest.build.__module__.rpartition(".")[0]
+        if package and importlib.util.find_spec(f"{package}.adapter") is not None:
+            import_without(f"{package}.adapter", manifest.unused)
     if settings.llm.provider != "demo":
         importlib.import_module("bot.llm.client")
 

@@ -1,5 +1,5 @@
-"""Channels are found by name, every folder of `channels` with a `manifest.py`, and imported without what their library would take
-along and nothing here uses.
+"""Channels are found by name, every folder of `channels` with a `manifest.py` and every entry point `shipmate.channels`, and
+imported without what their library would take along and nothing here uses.
 """
 
 from __future__ import annotations
@@ -10,11 +10,15 @@ import importlib.util
 import pkgutil
 import sys
 from collections.abc import Iterable, Iterator
+from importlib.metadata import entry_points
+from typing import Any
 
 from bot import errors
 from bot.contracts.channel import Manifest
 
 PACKAGE = "channels"
+GROUP = "shipmate.channels"
+"""The entry points of channels that others ship: the name of the channel, and its `MANIFEST`."""
 
 
 def manifests(package: str = PACKAGE) -> dict[str, Manifest]:
@@ -30,17 +34,29 @@ def manifests(package: str = PACKAGE) -> dict[str, Manifest]:
             manifest = getattr(importlib.import_module(name), "MANIFEST", None)
         except ImportError as error:
             findings.append(f"{name}: cannot be imported: {error}")
-            continue
-        if isinstance(manifest, Manifest) and manifest.name == module.name:
-            found[manifest.name] = manifest
         else:
-            findings.append(
-                f"{name}: found no MANIFEST for a channel of this name; expected a contracts.channel.Manifest "
-                f'with name="{module.name}"; see CONTRIBUTING, "Add a channel"'
-            )
+            findings += _added(found, module.name, name, manifest)
+    for entry in entry_points(group=GROUP):
+        try:
+            manifest = entry.load()
+        except (ImportError, AttributeError) as error:
+            findings.append(f"{entry.value}: cannot be imported: {error}")
+        else:
+            findings += _added(found, entry.name, entry.value, manifest)
     if findings:
         raise errors.ConfigError(*findings)
     return found
+
+
+def _added(found: dict[str, Manifest], name: str, place: str, manifest: Any) -> Iterator[str]:
+    """Add the manifest of a channel; a finding where it is none, or has the name of another one."""
+    if not isinstance(manifest, Manifest) or manifest.name != name:
+        yield (
+            f"{place}: found no MANIFEST for a channel of this name; expected a contracts.channel.Manifest "
+            f'with name="{name}"; see docs/extend/channel.md'
+        )
+    elif found.setdefault(name, manifest) is not manifest:
+        yield f"{place}: the channel {name} is there already"
 
 
 def import_without(module: str, unused: Iterable[str]) -> None:

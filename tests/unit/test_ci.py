@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 CODE = Path(__file__).parents[2]
-PARTS = ("test", "check", "wheel", "browser")
+PARTS = ("test", "check", "docs", "wheel", "browser")
 MAKE = """#!/bin/sh
 echo "said by $1"
 [ "$1" != "$FAILS" ]

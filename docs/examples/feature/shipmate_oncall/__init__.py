@@ -1,0 +1,30 @@
+"""The command `/oncall`: it says who is on call this week, by a list that the project's folder holds."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from bot.contracts.inbound import Inbound
+from bot.core.feature import Command, Feature, Hooks, Runtime
+
+LIST = Path("oncall.txt")
+WEEK = 7 * 24 * 3600
+
+
+def build(runtime: Runtime) -> Hooks:
+    place = runtime.configuration.root / LIST
+
+    async def oncall(_: Inbound) -> str:
+        try:
+            names = (await asyncio.to_thread(place.read_text, "utf-8")).split()
+        except OSError:
+            names = []
+        if not names:
+            return f"Nobody is on call: {LIST} has no names."
+        return f"{names[int(runtime.clock.now() // WEEK) % len(names)]} is on call this week."
+
+    return Hooks(commands={"oncall": Command.saying(oncall)})
+
+
+FEATURE = Feature("oncall", build)
