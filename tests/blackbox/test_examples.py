@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -161,3 +162,25 @@ async def test_permission_rules_allow_ask_and_deny(world: World) -> None:
     world.telegram.say("and one here")
     await world.telegram.until(lambda: bool(questions(world)), START_SECONDS)
     assert not (world.root / "plan.md").exists()
+
+
+async def test_the_page_works_behind_a_proxy_that_keeps_the_host_name(world: World) -> None:
+    """The requests are those of docs/examples/proxy: `Host` and `Origin` as the browser sends them, and the proxy's own header."""
+    host, token = "chat.example.org", "0123456789abcdef"
+    web = settings("proxy")["channels"]["web"] | {"enabled": True, "host": "0.0.0.0", "port": 0}
+    world.only()
+    world.config["channels"]["web"] = web
+    world.process.env["SHIPMATE_WEB_TOKEN"] = token
+    await world.start()
+    page = f"http://127.0.0.1:{re.findall(r':([0-9]+)', world.process.ready_line)[0]}"
+    passed = {"Host": host, "Origin": f"https://{host}", "X-Forwarded-For": "203.0.113.7"}
+    get, post = world.session.get, world.session.post
+    async with get(f"{page}/", headers=passed) as shown, get(f"{page}/api/info", headers=passed) as told:
+        assert (shown.status, told.status) == (200, 401)
+    async with post(f"{page}/login", headers=passed, json={"token": token}) as signed_in:
+        assert signed_in.status == 204
+        passed["Cookie"] = signed_in.headers["Set-Cookie"].partition(";")[0]
+    async with get(f"{page}/api/info", headers=passed) as told:
+        assert told.status == 200
+    async with post(f"{page}/login", headers=passed | {"Host": "10.0.0.5:3000"}, json={}) as rewritten:
+        assert rewritten.status == 403

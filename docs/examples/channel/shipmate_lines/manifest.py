@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from bot.contracts.channel import ChannelDeps, Manifest
+from bot.contracts.channel import Channel, ChannelDeps, Manifest
 from bot.contracts.identity import ChatKey
 from shipmate_lines.settings import LinesSettings
 
 
-def build(settings: LinesSettings, deps: ChannelDeps) -> object:
+def build(settings: LinesSettings, deps: ChannelDeps) -> Channel:
     from shipmate_lines.adapter import Lines
 
     return Lines(settings, deps)
