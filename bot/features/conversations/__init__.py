@@ -1,11 +1,11 @@
 """Conversations: in some direct chats each message outside a thread starts a conversation."""
 
 from bot.core.feature import Feature, Hooks, Runtime
-from bot.features.conversations.earlier import LogConversations
+from bot.features.conversations.service import Conversations
 
 
 def _build(runtime: Runtime) -> Hooks:
-    conversations = LogConversations(runtime)
+    conversations = Conversations(runtime)
     return Hooks(before_intake=conversations.found, before_turn=conversations.before)
 
 

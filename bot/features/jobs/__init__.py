@@ -3,9 +3,8 @@
 from bot.contracts.channel import HomeSection
 from bot.contracts.inbound import Inbound
 from bot.core.feature import Command, Done, Feature, Hooks, Runtime
-from bot.features.jobs.book import JobBook
 from bot.features.jobs.due import JOB_SECONDS, DueJobs
-from bot.features.jobs.job import JobLimits
+from bot.features.jobs.job import JobBook, JobLimits
 from bot.features.jobs.service import JobService
 from bot.periodic_jobs import PeriodicJob
 from bot.words import say

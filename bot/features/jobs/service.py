@@ -14,8 +14,7 @@ from bot.contracts.provenance import Provenance, Taint
 from bot.core import plans
 from bot.core.access import Access
 from bot.core.locales import Locales, zone_named
-from bot.features.jobs.book import JobBook
-from bot.features.jobs.job import ASK_SECONDS, JobLimits, ScheduledJob
+from bot.features.jobs.job import ASK_SECONDS, JobBook, JobLimits, ScheduledJob
 from bot.tools.ports import JobList, JobRequest
 from bot.words import DEFAULT, UTC, say, speaking, times
 

@@ -1,28 +1,83 @@
-"""Listening settings, stored as facts of the chat."""
+"""Listening: which messages a chat's bot listens to, and what was said before a turn."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Mapping, Sequence
+from typing import Literal, cast
 
 from bot import errors
+from bot.contracts.channel import Channel
+from bot.contracts.environment import Clock
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound, Quoted
 from bot.core.chat import Chat, Turn
 from bot.core.chats import Fact
 from bot.core.events import FactSet, TurnEndState
 from bot.core.feature import Done, Runtime
-from bot.features.listening.before import CONTEXT_SECONDS, PlatformHistory, around
-from bot.features.listening.participation import (
-    HEARD,
-    LISTENING,
-    SKEW,
-    Listening,
-    Participation,
-    UnaddressedMessages,
-)
+from bot.features.listening.unaddressed import UnaddressedMessages
 from bot.words import paragraph, say
+
+Listening = Literal["mention", "thread", "always", "never"]
+"""Which messages of a group are for the bot, besides commands: mentions; also replies to it and threads that
+it takes part in; all; none.
+"""
+LISTENING: tuple[Listening, ...] = ("mention", "thread", "always", "never")
+HEARD: Listening = "thread"
+"""The default."""
+MOST_KNOWN = 10_000
+"""Max conversations cached as joined; for others the log is asked."""
+SKEW = 300.0
+"""Max clock difference to a platform, in seconds."""
+CONTEXT_SECONDS = 20.0
+"""Timeout for a platform to return a thread's earlier messages; then the turn starts without them."""
+FIRST_REST, LONGEST_REST = 60.0, 3_600.0
+"""Seconds before a platform that refused to show a chat's messages is asked again: first value, doubled up
+to the second.
+"""
+MOST_RESTING = 1_000
+"""Max chats for which a refusal is remembered."""
+
+
+class PlatformHistory:
+    """Asks platforms for earlier messages."""
+
+    def __init__(self, channels: Mapping[str, Channel], clock: Clock) -> None:
+        self._channels = channels
+        self._clock = clock
+        self._refused: dict[ChatKey, tuple[float, float]] = {}
+        """Chats whose platform refused: until when it is not asked (monotonic), and the length of that pause."""
+
+    async def before(self, inbound: Inbound) -> tuple[Quoted, ...]:
+        """Return the earlier messages that a platform shows; () during the pause after a refusal."""
+        chat, now = inbound.chat_key.chat, self._clock.monotonic()
+        until, rest = self._refused.pop(chat, (0.0, FIRST_REST / 2))
+        if now < until:
+            self._refused[chat] = until, rest
+            return ()
+        try:
+            return await self._channels[inbound.channel].context(inbound)
+        except errors.ChannelRefused:
+            rest = min(rest * 2, LONGEST_REST)
+            self._refused[chat] = now + rest, rest
+            if len(self._refused) > MOST_RESTING:
+                del self._refused[next(iter(self._refused))]
+            raise
+
+
+def around(
+    inbound: Inbound, told: Sequence[Quoted], heard: Sequence[Quoted], since: int | None
+) -> tuple[Quoted, ...]:
+    """Merge earlier messages from the platform (`told`) and as received (`heard`), without quotes of the
+    inbound. In a conversation known to the model, only people's messages after `since` (epoch ms).
+    """
+    quoted = {one.message_id for one in inbound.quoted}
+    found = [one for one in told if one.message_id is None or one.message_id not in quoted]
+    shown = quoted | {one.message_id for one in found}
+    if inbound.addressed == "mention":
+        found += [one for one in heard if one.message_id not in shown]
+    return tuple(one for one in found if since is None or ((one.ts or 0) > since and not one.from_self))
+
 
 LISTENS = "listening"
 """Kind of the facts that store which messages a chat's bot listens to."""
@@ -31,49 +86,102 @@ UNSEEN = "unseen"
 DAY = 24 * 3_600.0
 
 
-class ListeningService(Participation):
+class ListeningService:
     """Filters group inbounds, runs `/listen`, and provides earlier messages to turns."""
 
     def __init__(self, runtime: Runtime) -> None:
-        super().__init__()
         self._run = runtime
         self._unaddressed = UnaddressedMessages(runtime.clock)
         self._platforms = PlatformHistory(runtime.channels, runtime.clock)
         self._unseen = set[str]()
         """Turns that started without earlier messages, because reading them is not permitted."""
+        self._asking: dict[ChatKey, asyncio.Future[bool]] = {}
+        self._known: dict[ChatKey, None] = {}
+        """Conversations that the bot takes part in."""
 
     # ------------------------------------------------------------ what comes in
 
     async def counted(self, inbound: Inbound) -> Sequence[Inbound]:
         """Return an inbound for the bot, after earlier messages of its thread; () if it is not for the bot."""
-        counts = await self.counts(inbound)
+        counts = await self._counts(inbound)
         if not counts or inbound.kind in {"edit", "delete"}:
             self._unaddressed.keep(inbound)
         if not counts:
             return ()
         if inbound.kind == "message":
-            self.joined(inbound.chat_key)
+            self._joined(inbound.chat_key)
         found = [inbound]
         for early in self._unaddressed.early(inbound):
             self._unaddressed.forget(early.chat_key, early.message_id or "")
-            if await self.counts(early):
+            if await self._counts(early):
                 found.append(early.model_copy(update={"request_id": ""}))
             else:
                 self._unaddressed.keep(early)
         return found
 
-    async def listening(self, chat: ChatKey) -> Listening:
+    async def _listening(self, chat: ChatKey) -> Listening:
+        """Return which messages of a chat are for the bot."""
         chosen = self._run.chats.facts.get(LISTENS, str(chat.chat))
         return HEARD if chosen is None else cast("Listening", chosen["to"])
 
+    async def _counts(self, inbound: Inbound) -> bool:
+        """Return True if an inbound is for the bot. Later messages of the same conversation wait for the
+        answer, to keep their order.
+        """
+        chat_key = inbound.chat_key
+        while (asking := self._asking.get(chat_key)) is not None:
+            await asyncio.wait([asking])
+        if inbound.addressed in {"direct", "command"} or (
+            chat_key in self._known and inbound.addressed == "thread" and not _listened_to(inbound)
+        ):
+            return True
+        asking = self._asking[chat_key] = asyncio.ensure_future(self._decide(inbound))
+        try:
+            return await asyncio.shield(asking)
+        finally:
+            del self._asking[chat_key]
+
+    def _joined(self, chat_key: ChatKey) -> None:
+        """Record that the bot takes part in a conversation, from now on."""
+        self._known[chat_key] = None
+        if len(self._known) > MOST_KNOWN:
+            del self._known[next(iter(self._known))]
+
+    async def _decide(self, inbound: Inbound) -> bool:
+        if _listened_to(inbound):
+            listening = await self._listening(inbound.chat_key)
+            if listening in {"always", "never"}:
+                return listening == "always"
+            if inbound.addressed == "chat":
+                return False
+            if listening == "mention" and inbound.addressed != "mention":
+                return False
+            if inbound.overheard and inbound.to_others:
+                return False
+        elif inbound.overheard:
+            # A change belongs to the place of its message, whatever `/listen` said since.
+            takes_part = inbound.addressed == "thread" and await self._takes_part(inbound.chat_key)
+            return takes_part or await self._concerns(inbound)
+        return not inbound.overheard or await self._takes_part(inbound.chat_key)
+
+    async def _takes_part(self, chat_key: ChatKey) -> bool:
+        if chat_key in self._known:
+            return True
+        known = await self._heard(chat_key)
+        if known:
+            self._joined(chat_key)
+        return known
+
     async def hears_all(self, chat: ChatKey) -> bool:
         """Return True if every message of a chat is for the bot."""
-        return await self.listening(chat) == "always"
+        return await self._listening(chat) == "always"
 
     async def _heard(self, chat_key: ChatKey) -> bool:
+        """Return True if the log has a message of this conversation."""
         return chat_key in await self._run.event_log.spoken_in(chat_key)
 
     async def _concerns(self, change: Inbound) -> bool:
+        """Return True if the bot has received the changed message, or may have been shown it as context."""
         chat = await self._run.chats.get(change.chat_key)
         if any(one.message_id == change.message_id for one in chat.said):
             return True
@@ -92,7 +200,7 @@ class ListeningService(Participation):
         if not asked:
             prefix = self._run.manifests[inbound.channel].command_prefix
             how = say("listen.change", choices=", ".join(LISTENING), prefix=prefix) if operator else ""
-            return Done(paragraph(say(f"listen.{await self.listening(inbound.chat_key)}"), how))
+            return Done(paragraph(say(f"listen.{await self._listening(inbound.chat_key)}"), how))
         if not operator:
             return Done(say("commands.operators_listen"))
         if asked not in LISTENING:
@@ -131,3 +239,8 @@ class ListeningService(Participation):
         if told is not None and now - told["at"] < DAY:
             return Done()
         return Done(say("turn.unseen"), (Fact(turn.first.chat_key, FactSet(UNSEEN, key, {"at": now})),))
+
+
+def _listened_to(inbound: Inbound) -> bool:
+    """Return True for text; commands and changes always pass."""
+    return inbound.kind == "message" and inbound.command is None

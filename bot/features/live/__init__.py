@@ -1,8 +1,7 @@
 """Live display: what people see while a turn runs."""
 
 from bot.core.feature import Display, Feature, Hooks, Runtime
-from bot.features.live.preview_parts import Previewing
-from bot.features.live.previews import Previews
+from bot.features.live.previews import Previewing, Previews
 from bot.features.live.progress import Progress
 from bot.features.live.turns import LiveTurns
 

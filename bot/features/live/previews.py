@@ -4,19 +4,79 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from bot.contracts.environment import off_loop
+from bot import text
+from bot.contracts.channel import ChannelSettings, Streaming
+from bot.contracts.environment import Redact, off_loop
 from bot.contracts.inbound import Inbound
 from bot.core.chat import Chat, Phase
 from bot.core.feature import Runtime
 from bot.core.long_blocks import LongBlocks
 from bot.core.outbox import LiveForm
 from bot.core.outbox_row import OutboxRow
-from bot.features.live.partial_markdown import RenderablePrefix
-from bot.features.live.preview_parts import Previewing, preview_parts, settled
+from bot.features.live.partial_markdown import RenderablePrefix, beginning, has_begun
 from bot.words import say
+
+GOES_ON = " …"
+"""Follows the text of an unfinished answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Previewing:
+    """`after`: seconds of writing before an answer is shown, by channel; channels without previews are
+    missing. `settled`: returns the part of an unfinished text that is final after redaction. `drafts`:
+    channels that show drafts in direct chats.
+    """
+
+    after: Mapping[str, float]
+    settled: Redact
+    drafts: Collection[str] = ()
+
+    @classmethod
+    def of(cls, channels: Mapping[str, ChannelSettings], settled: Redact) -> Previewing:
+        """Build from the channels' settings."""
+        found = {name: getattr(settings, "streaming", None) for name, settings in channels.items()}
+        on = {name: one for name, one in found.items() if isinstance(one, Streaming) and one.enabled}
+        drafts = frozenset(name for name, one in on.items() if one.drafts)
+        return cls({name: one.after_ms / 1000 for name, one in on.items()}, settled, drafts)
+
+
+def settled(previewing: Previewing, words: str) -> str:
+    """Return the part of a text that is final after redaction."""
+    words = previewing.settled(text.clean(words))
+    # The last character may be half of a grapheme.
+    return words[: text.border(words, len(words) - 1)]
+
+
+def preview_parts(
+    words: str,
+    split: Callable[[str], list[str]],
+    shorten: Callable[[RenderablePrefix], RenderablePrefix],
+    *,
+    anything: bool,
+) -> list[tuple[str, LiveForm]]:
+    """Return the messages to show now; none before the first complete sentence, unless `anything` may be shown."""
+    shown = beginning(words)
+    if not (anything or has_begun(words, shown)):
+        return []
+    shown = shorten(shown)
+    parts = split(shown.words)
+    if not parts:
+        return []
+    *whole, last = parts
+    messages = [(part, LiveForm(sure=part)) for part in whole]
+    # Marks opened in another message are not closed in this one.
+    unsure = len(shown.words) - shown.sure
+    inside = unsure <= len(last)
+    closing = shown.closing if inside or shown.closing.startswith("\n") else ""
+    ending = last + closing
+    if len(split(ending + GOES_ON)) == 1:
+        sure = last[: len(last) - unsure] if inside else ""
+        messages.append((ending, LiveForm(sure=sure, mark=GOES_ON)))
+    return messages
+
 
 SENTENCE_SECONDS = 5.0
 """Timeout for the first complete sentence; then anything is shown."""

@@ -15,7 +15,7 @@ from bot.core.feature import Runtime
 from bot.core.outbox import LiveForm
 from bot.core.outbox_row import Address, OutboxRow
 from bot.core.tasks.report import TaskEvent
-from bot.features.live.preview_parts import Previewing
+from bot.features.live.previews import Previewing
 from bot.features.live.progress_view import BUSY_SECONDS, ProgressState
 from bot.words import say
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import OrderedDict
 from collections.abc import Sequence
 
 from bot import text
@@ -16,8 +17,16 @@ from bot.core.events import Received
 from bot.core.feature import Runtime
 from bot.core.loop import SEND
 from bot.core.message_versions import plain
-from bot.features.conversations.direct import OF_CONVERSATION, DirectConversations
 from bot.tools.permissions import taint
+
+QUICK = 10_000
+"""Max milliseconds between two messages of one conversation."""
+MOST_CHATS = 1_000
+OF_CONVERSATION = frozenset(
+    {"compact", "effort", "forget", "fork", "history", "model", "new", "resume", "stats", "undo"}
+)
+"""Commands that concern one conversation of a chat."""
+
 
 RECENT_SECONDS = 3_600.0
 """Max age in seconds of the exchange that a new direct conversation starts with."""
@@ -25,15 +34,17 @@ LONGEST = 4_000
 """Max characters of each of its messages."""
 
 
-class LogConversations(DirectConversations):
+class Conversations:
     """Finds conversations of a direct chat in the log."""
 
     def __init__(self, runtime: Runtime) -> None:
-        super().__init__()
         self._run = runtime
+        self._newest: OrderedDict[ChatKey, Inbound] = OrderedDict()
 
     async def found(self, inbound: Inbound) -> Sequence[Inbound]:
-        """Return an inbound in its conversation. A command about a conversation refers to the latest one."""
+        """Return an inbound in its conversation. A command about a conversation refers to the latest one.
+        Raises `errors.StorageError`.
+        """
         chat = inbound.chat_key
         if inbound.is_stop and (inbound.opens or chat.thread is None):
             return self._stops(inbound)
@@ -41,7 +52,7 @@ class LogConversations(DirectConversations):
         if about and inbound.chat_type == "direct" and chat.thread is None:
             last = await self._last_said(chat)
             return (inbound.model_copy(update={"chat_key": last if last.kind == chat.kind else chat}),)
-        return (await self.placed(inbound),)
+        return (await self._placed(inbound),)
 
     def _stops(self, stop: Inbound) -> Sequence[Inbound]:
         """Return a stop outside threads as stops for each conversation in which something of the person
@@ -67,7 +78,26 @@ class LogConversations(DirectConversations):
                 return place
         return chat
 
+    async def _placed(self, inbound: Inbound) -> Inbound:
+        """Return the inbound in its conversation: that of a quickly preceding unanswered message, or of the
+        message it changes.
+        """
+        if not inbound.opens:
+            return inbound
+        if not plain(inbound):
+            return await self._change(inbound) if inbound.kind in {"edit", "delete"} else inbound
+        chat = inbound.chat_key.chat
+        before = self._newest.pop(chat, None)
+        if before is not None and abs(inbound.ts - before.ts) <= QUICK and self._unanswered(before):
+            place = {"chat_key": before.chat_key, "target": before.target}
+            inbound = inbound.model_copy(update=place)
+        self._newest[chat] = inbound
+        if len(self._newest) > MOST_CHATS:
+            self._newest.popitem(last=False)
+        return inbound
+
     def _unanswered(self, before: Inbound) -> bool:
+        """Return True while a message is unanswered and nobody has seen part of an answer."""
         chat = self._run.chats.loaded(before.chat_key)
         if chat is None or before not in chat.said or before in chat.waiting:
             return True
@@ -76,6 +106,7 @@ class LogConversations(DirectConversations):
         return runs and turn is not None and before in turn.members
 
     async def _change(self, change: Inbound) -> Inbound:
+        """Return an edit or deletion in the conversation of its message."""
         for chat in self._run.chats:
             if change.chat_key.chat.contains(chat.key) and any(
                 one.message_id == change.message_id for one in chat.said
