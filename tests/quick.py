@@ -28,7 +28,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bot import config, discovery
+from bot import cli, config, discovery
 from bot.config import schema
 from bot.contracts.tools import ToolInput
 from bot.core import feature
@@ -37,8 +37,8 @@ from bot.tools import builtin, registry
 
 WARM = (
     "bot.app",
-    "bot.cli.commands",
     "bot.cli.entry",
+    *(f"bot.cli.{one.name}" for one in pkgutil.iter_modules(cli.__path__)),
     "bot.testing.clock",
     "bot.testing.faults",
     "channels.console.adapter",

@@ -114,7 +114,7 @@ def _shell(name: str, command: Any) -> Iterator[str]:
     below = getattr(command, "commands", None)
     if below is not None:
         for word in sorted(below):
-            yield from _shell(f"{name} {word}", below[word])
+            yield from _shell(f"{name} {word}", command.get_command(None, word))
         return
     arguments = [one for one in command.params if one.param_type_name == "argument"]
     usage = " ".join([name, *(one.metavar or f"[{one.name.upper()}]" for one in arguments)])

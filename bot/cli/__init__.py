@@ -9,20 +9,20 @@ from collections.abc import Sequence
 from pathlib import Path
 
 INTERRUPTED = 130
-"""The exit code of a command that Ctrl-C ended."""
+"""Exit code after Ctrl-C."""
 _STOPS = (signal.SIGINT, signal.SIGTERM)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code. See `bot.cli.entry`, whose import takes its time."""
+    """Run one command and return its exit code. Prepares signals before `bot.cli.entry`, whose import takes time."""
     if arguments is None and len(sys.argv) == 1:
         sys.argv += _first_look()
     gateway = arguments is None and sys.argv[1:2] == ["run"]
     if gateway:
-        # Until the gateway's own handlers stand there is nothing to drain: a stop is carried out at once.
+        # Until the gateway has its own handlers there is nothing to drain, so it exits at once.
         for number in _STOPS:
             signal.signal(number, lambda *_: os._exit(0))
-        # A terminal that closes ends nothing. A function is not handed down to what is started, unlike SIG_IGN.
+        # Closing the terminal does not end it. Child processes do not inherit a function, unlike SIG_IGN.
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
             signal.signal(signal.SIGHUP, lambda *_: None)
     try:
@@ -32,20 +32,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     if gateway:
-        # It has drained: a second stop must not make it look as if it had been cut down.
+        # It has drained: a second signal must not change the exit code.
         for number in _STOPS:
             signal.signal(number, signal.SIG_IGN)
     return code
 
 
 def _first_look() -> list[str]:
-    """The words for a bare `shipmate` on a terminal, as `uvx shipmate` is one: a gateway on its defaults, in a folder of its
-    own. [] where there is no terminal, or a project stands here: then the commands are shown.
+    """The arguments for a bare `shipmate` on a terminal (as with `uvx shipmate`): a gateway on its defaults in a data folder of the
+    user. [] without a terminal or in a project folder, where the help is shown.
     """
-    if (
-        not (sys.stdin and sys.stdin.isatty() and sys.stdout and sys.stdout.isatty())
-        or Path("ship.json").exists()
-    ):
+    terminals = all(stream and stream.isatty() for stream in (sys.stdin, sys.stdout))
+    if not terminals or Path("ship.json").exists():
         return []
     folder = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "shipmate"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -54,6 +52,3 @@ def _first_look() -> list[str]:
         flush=True,
     )
     return ["run", "--defaults", "--dir", str(folder)]
-
-
-__all__ = ["main"]

@@ -1,50 +1,129 @@
-"""The commands of `shipmate`, and their parser."""
+"""The commands of `shipmate`. A command's module is imported when the command is used: some of them import for seconds."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+import importlib
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_command
 
-from bot.cli import (
-    access,
-    backup,
-    doctor,
-    gateway,
-    history,
-    logs,
-    memory,
-    migrate,
-    person,
-    replay,
-    setup,
-    stats,
-    trace,
-    versions,
-)
-from bot.cli.common import AsJson, Dir, Here
+COMMANDS = {
+    "init": (
+        "setup:init",
+        "Set up a project folder. Writes ship.json, Agent.md, .env.example and .ship/. On a terminal it also asks for keys and tokens, tests each of them and writes .env.",
+    ),
+    "run": ("gateway:run", "Run the gateway in the foreground."),
+    "chat": ("gateway:chat", "Chat with Shipmate in this terminal."),
+    "link": ("gateway:link", "Print a single-use link that makes a browser an operator's."),
+    "check": ("setup:check", "Validate ship.json and the environment, without connecting."),
+    "doctor": (
+        "doctor:doctor",
+        "Diagnose the installation. Connects, checks tokens, model, disk, clock and files, and prints a remedy for each finding. Exit code 0, 75 or 78.",
+    ),
+    "backup": ("backup:backup", "Write all of .ship to one file. Works while the gateway runs."),
+    "restore": ("backup:restore", "Restore a backup into a project without conversations."),
+    "migrate": (
+        "migrate:migrate",
+        "Migrate to PostgreSQL, or back. Copies and compares log and shared files, and keeps the old log. Shipmate must be stopped.",
+    ),
+    "export": (
+        "person:export",
+        "Export all data of a person, one JSON object a line. Works while the gateway runs.",
+    ),
+    "erase": (
+        "person:erase",
+        "Erase all data of a person, and print what was removed. The gateway must be stopped. This cannot be undone.",
+    ),
+    "logs": ("logs:logs", "Show the operator's log."),
+    "stats": (
+        "stats:stats",
+        "Show tokens, cache share, cost, errors and latency. Totals include conversations that were removed.",
+    ),
+    "chats": ("history:chats", "List the conversations in the archive, most recent first."),
+    "history": (
+        "history:history",
+        "Show one conversation, oldest first. With --search: the best matches first, then related messages without a matching word.",
+    ),
+    "replay": (
+        "replay:replay",
+        "Show the recorded requests to the model, byte for byte. Shows every request of a turn or a task, or sends them to another model or with another prompt. Runs no tool and delivers nothing.",
+    ),
+    "trace": (
+        "trace:trace",
+        "Show the path of one turn. Inbound message, model calls, tools, delivery and cost. Works while the gateway runs.",
+    ),
+    "memory": ("memory:app", "Read, edit and delete what is remembered."),
+    "index": ("history:index_app", "Maintain the search index."),
+    "allow": (
+        "access:allow",
+        "Allow a person, or the members of a channel in that channel, to talk to the bot.",
+    ),
+    "block": ("access:block", "Block a person, regardless of the allow lists."),
+    "pending": ("access:pending", "List people who wrote to the bot and are not allowed."),
+    "start": ("gateway:start", "As `run`, under its name in ShipMyAgent."),
+    "version": ("versions:version", "Show the versions of Shipmate, Python and the dependencies."),
+}
+"""By name: module and function, or module and group of commands; the help."""
+HIDDEN = frozenset({"start"})
+_SETTINGS: dict[str, dict[str, Any]] = {
+    # The id of a Telegram group begins with a minus, which is not an option.
+    "allow": {"ignore_unknown_options": True},
+    "block": {"ignore_unknown_options": True},
+}
 
 
-def _without_commands() -> typer.Typer:
-    return typer.Typer(
-        name="shipmate",
-        help="A self-hosted chat-bot gateway agent for Slack and Telegram.",
-        add_completion=False,
-        no_args_is_help=True,
-        rich_markup_mode=None,
-        pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
+class Commands(TyperGroup):
+    """Imports the module of a command when the command is asked for."""
 
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.commands.update(dict.fromkeys(COMMANDS))  # type: ignore[arg-type]  # names only, for suggestions
 
-app = _without_commands()
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in COMMANDS:
+            return super().get_command(ctx, cmd_name)
+        place, words = COMMANDS[cmd_name]
+        module, _, name = place.partition(":")
+        found = getattr(importlib.import_module(f"bot.cli.{module}"), name)
+        if isinstance(found, typer.Typer):
+            return get_command(found)
+        alone = typer.Typer(rich_markup_mode=None, add_completion=False)
+        alone.command(
+            cmd_name, help=words, hidden=cmd_name in HIDDEN, context_settings=_SETTINGS.get(cmd_name)
+        )(found)
+        return get_command(alone)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [
+                    (name, words.partition(". ")[0].removesuffix("."))
+                    for name, (_, words) in COMMANDS.items()
+                    if name not in HIDDEN
+                ]
+            )
 
 
 def _show_version(value: bool) -> None:
     if value:
-        versions.say_own()
+        from bot.invocation import version_of
+
+        print(f"shipmate {version_of('shipmate')}")
         raise typer.Exit
+
+
+app = typer.Typer(
+    name="shipmate",
+    cls=Commands,
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 
 
 @app.callback()
@@ -53,53 +132,4 @@ def shipmate(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    pass
-
-
-app.command()(setup.init)
-app.command()(gateway.run)
-app.command()(gateway.chat)
-app.command()(gateway.link)
-app.command()(setup.check)
-app.command()(doctor.doctor)
-app.command()(backup.backup)
-app.command()(backup.restore)
-app.command()(migrate.migrate)
-app.command()(person.export)
-app.command()(person.erase)
-app.command()(logs.logs)
-app.command()(stats.stats)
-app.command()(history.chats)
-app.command()(history.history)
-app.command()(replay.replay)
-app.command()(trace.trace)
-app.add_typer(memory.app)
-app.add_typer(history.index_app)
-# The id of a group in Telegram begins with a minus, and is no option.
-app.command(context_settings={"ignore_unknown_options": True})(access.allow)
-app.command(context_settings={"ignore_unknown_options": True})(access.block)
-app.command()(access.pending)
-
-
-@app.command(hidden=True)
-def start(path: Annotated[Path | None, typer.Argument()] = None, root: Dir = Here) -> None:
-    """As `run`, by the name that it has in ShipMyAgent."""
-    gateway.run(path or root)
-
-
-@app.command()
-def version(root: Dir = Here, as_json: AsJson = False) -> None:
-    """Version, Python and dependencies."""
-    del root
-    versions.say_all(as_json=as_json)
-
-
-def naming(words: list[str]) -> typer.Typer:
-    """The commands with no more of them than these words need: to make the parsers of all takes longer than to run most."""
-    named = [one for one in app.registered_commands if one.callback and words[:1] == [one.callback.__name__]]
-    if not named:
-        return app
-    alone = _without_commands()
-    alone.callback()(shipmate)
-    alone.registered_commands.extend(named)
-    return alone
+    """A self-hosted chat-bot gateway agent for Slack and Telegram."""

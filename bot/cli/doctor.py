@@ -1,4 +1,4 @@
-"""`shipmate doctor`: connects, looks at everything that a gateway needs, and says what to do for each finding."""
+"""`shipmate doctor`: connects, checks everything that a gateway needs, and names a remedy for each finding."""
 
 from __future__ import annotations
 
@@ -9,130 +9,117 @@ import os
 import secrets
 import socket
 import stat
-import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from bot import errors
-from bot.cli import common
-from bot.cli.common import (
-    HOME,
-    AsJson,
-    Defaults,
-    Dir,
-    Here,
-    access_list,
-    manifests,
-    named_operators,
-    say,
-    say_json,
-    settings,
-)
+from bot import configuration, discovery, errors, instance, ports
+from bot.cli import project
+from bot.cli.common import HOME, AsJson, Defaults, Dir, Here, counted, say, say_json
+from bot.cli.project import access_list, named_operators
+from bot.cli.versions import PYTHON, dependencies
+from bot.config import Settings, tokens_in_use
+from bot.contracts.base import Level
 from bot.contracts.examination import Finding, Verdict
+from bot.contracts.model import Model
+from bot.contracts.questions import Answer, Question
+from bot.core import sqlite_log
+from bot.disk_reserve import space_of
+from bot.features.search import index
 from bot.invocation import command, installed_version
 from bot.sizes import in_words
+from bot.system import SystemClock
+from bot.telemetry import LogRedactor
+from bot.tools.isolation import Isolation
+from bot.tools.mcp.server import START_SECONDS
+from bot.tools.mcp.servers import McpServers
 
-if TYPE_CHECKING:
-    from bot.config import Settings
-    from bot.contracts.base import Level
-    from bot.contracts.model import Model
-    from bot.tools.ports import Answer, Question
-
-WRONG, LATER = 78, 75
-CLOCK_SECONDS = 30.0
-"""So far the clocks of this machine and of a platform may differ."""
+MAX_SKEW_SECONDS = 30.0
+"""Max difference between the clocks of this machine and a platform."""
 TURN_SECONDS = 180.0
 LOW, VERY_LOW = 0.10, 0.02
-"""Parts of the disk that should be free."""
+"""Min free shares of the disk."""
 _MARKS = {"ok": "ok   ", "warn": "warn ", "later": "later", "wrong": "wrong"}
-
 
 Turn = Annotated[
     bool,
-    typer.Option(
-        "--turn", help="Play one turn too, as `shipmate chat` would: it asks the model and is kept."
-    ),
+    typer.Option("--turn", help="Also run one turn, as `shipmate chat` would: asks the model, and is kept."),
 ]
 
 
 def doctor(root: Dir = Here, defaults: Defaults = False, as_json: AsJson = False, turn: Turn = False) -> None:
-    """Connect, look whether all is well, and say what to do. Tokens, model, disk, clock and files. Exit code 0, 75 or 78."""
     raise typer.Exit(asyncio.run(_examine(root, defaults=defaults, as_json=as_json, turn=turn)))
 
 
 async def _examine(root: Path, *, defaults: bool, as_json: bool, turn: bool) -> int:
-    from bot.telemetry import LogRedactor
-
-    seen, redact = set[str](), LogRedactor()
+    verdicts, redact = set[str](), LogRedactor()
     try:
-        config = settings(root, defaults=defaults)
-        redact, found = LogRedactor(config.secrets), _with_settings(config, turn=turn)
+        settings = configuration.load(root, defaults=defaults)
+        redact, findings = LogRedactor(settings.secrets), _with_settings(settings, turn=turn)
     except errors.ConfigError as error:
-        found = _without_settings(root, error)
-    async for one in found:
-        seen.add(one.verdict)
+        findings = _without_settings(root, error)
+    async for one in findings:
+        verdicts.add(one.verdict)
         if as_json:
             say_json({key: redact(value) for key, value in asdict(one).items()})
         else:
             remedy = f"; {one.remedy}" if one.remedy else ""
             say(redact(" ".join(f"{_MARKS[one.verdict]}  {one.part}: {one.found}{remedy}".split("\n"))))
-    return WRONG if "wrong" in seen else LATER if "later" in seen else 0
+    return 78 if "wrong" in verdicts else 75 if "later" in verdicts else 0
 
 
 async def _without_settings(root: Path, error: errors.ConfigError) -> AsyncIterator[Finding]:
-    """Find what can be found although ship.json is wrong."""
+    """The checks that work although ship.json is not valid."""
     yield versions()
     for line in error.findings:
-        key, _, rest = line.partition(": ")
-        yield Finding("configuration", "wrong", key if rest else line, rest)
-    for one in (*permissions(root), *disk(root), *stored(root)):
+        yield _of_configuration("wrong", line)
+    for one in (*permissions(root), disk(root), *stored(root)):
         yield one
 
 
-async def _with_settings(config: Settings, *, turn: bool) -> AsyncIterator[Finding]:
+async def _with_settings(settings: Settings, *, turn: bool) -> AsyncIterator[Finding]:
     yield versions()
-    yield Finding("configuration", "ok", "ship.json and the environment hold together")
-    for line in config.warnings:
-        key, _, rest = line.partition(": ")
-        yield Finding("configuration", "warn", key if rest else line, rest)
+    yield Finding("configuration", "ok", "ship.json and the environment are valid")
+    for line in settings.warnings:
+        yield _of_configuration("warn", line)
     try:
-        if not named_operators(config):
-            yield Finding(
-                "operators",
-                "warn",
-                "nobody",
-                'name yourself in ship.json, as in "operators": ["telegram:123"]',
-            )
+        if not named_operators(settings):
+            remedy = 'name yourself in ship.json, as in "operators": ["telegram:123"]'
+            yield Finding("operators", "warn", "nobody", remedy)
     except errors.ConfigError as error:
         yield Finding("access list", "wrong", str(error))
-    for one in (*permissions(config.root), *disk(config.root)):
+    for one in (*permissions(settings.root), disk(settings.root)):
         yield one
-    for one in stored(config.root) if config.engine.kind == "embedded" else database(config):
+    for one in stored(settings.root) if settings.engine.kind == "embedded" else database(settings):
         yield one
-    yield await isolation(config)
-    for one in free(config):
+    yield await isolation(settings)
+    for one in in_use(settings):
         yield one
     for part in (model, servers, channels):
-        async for one in part(config):
+        async for one in part(settings):
             yield one
     if turn:
-        yield await _played(config)
+        yield await _test_turn(settings)
 
 
-async def _played(config: Settings) -> Finding:
-    """One turn, from the terminal's door through gateway, model and MCP servers back to it."""
-    import bot.app
+def _of_configuration(verdict: Verdict, line: str) -> Finding:
+    key, _, rest = line.partition(": ")
+    return Finding("configuration", verdict, key if rest else line, rest)
+
+
+async def _test_turn(settings: Settings) -> Finding:
+    """Run one turn from the terminal's channel through gateway, model and MCP servers."""
+    import bot.app  # imports every library of the gateway
 
     word, answer, began = secrets.token_hex(3), io.StringIO(), time.monotonic()
     asked = io.StringIO(f"This is a test by `shipmate doctor`. Answer with this word alone: {word}\n")
     try:
         async with asyncio.timeout(TURN_SECONDS):
-            await bot.app.chat(config.root, stdin=asked, stdout=answer, chat_id="doctor")
+            await bot.app.chat(settings.root, stdin=asked, stdout=answer, chat_id="doctor")
     except errors.ShipmateError as error:
         return Finding("turn", "wrong", str(error))
     except TimeoutError:
@@ -143,69 +130,61 @@ async def _played(config: Settings) -> Finding:
 
 
 def versions() -> Finding:
-    from bot.cli.versions import dependencies
-
-    needed, own = dependencies(), installed_version("shipmate") or "from a folder, not installed"
-    missing = [name for name in needed if installed_version(name) is None]
-    python = ".".join(map(str, sys.version_info[:3]))
-    if missing:
-        return Finding(
-            "versions", "wrong", f"not installed: {', '.join(missing)}", "install shipmate again, with pip"
-        )
-    return Finding("versions", "ok", f"shipmate {own}, Python {python}")
+    if missing := [name for name in dependencies() if installed_version(name) is None]:
+        remedy = "install shipmate again, with pip"
+        return Finding("versions", "wrong", f"not installed: {', '.join(missing)}", remedy)
+    own = installed_version("shipmate") or "from a folder, not installed"
+    return Finding("versions", "ok", f"shipmate {own}, Python {PYTHON}")
 
 
 def permissions(root: Path) -> Iterator[Finding]:
-    """Files that others on this machine may read or change."""
+    """Checks that other users can neither read nor change the files, and that this user can write."""
     wanted = [(".env", 0o077, "600"), ("ship.json", 0o022, "go-w")]
-    if (
-        root / HOME / "shipmate.db"
-    ).exists():  # before the first start there is nothing to read, and that closes it
+    if (root / HOME / sqlite_log.FILE).exists():  # the first start sets the permissions of .ship
         wanted.insert(0, (HOME, 0o077, "700"))
-    told: list[Finding] = []
+    found: list[tuple[str, str]] = []
     for name, refused, mode in wanted:
         try:
             file = (root / name).stat()
         except OSError:
             continue
         if file.st_uid not in {os.getuid(), 0}:
-            found = f"{name} belongs to another user"
-            told.append(Finding("permissions", "wrong", found, f"run `chown -R $(id -un) {name}`"))
+            found.append((f"{name} belongs to another user", f"run `chown -R $(id -un) {name}`"))
         elif stat.S_IMODE(file.st_mode) & refused:
-            found = f"others may {'read' if refused & 0o044 else 'change'} {name}"
-            told.append(Finding("permissions", "wrong", found, f"run `chmod {mode} {name}`"))
+            may = "read" if refused & 0o044 else "change"
+            found.append((f"others may {may} {name}", f"run `chmod {mode} {name}`"))
     if not os.access(root, os.W_OK):
         if os.statvfs(root).f_flag & os.ST_RDONLY:
-            found, remedy = "the file system is read-only", "mount it so that it can be written"
+            found.append(("the file system is read-only", "mount it so that it can be written"))
         else:
-            found, remedy = "this user may not write here", "give it the folder with chown"
-        told.append(Finding("permissions", "wrong", found, remedy))
-    yield from told or [Finding("permissions", "ok", f"{HOME}, .env and ship.json are for this user alone")]
+            found.append(("this user may not write here", "give it the folder with chown"))
+    for words, remedy in found:
+        yield Finding("permissions", "wrong", words, remedy)
+    if not found:
+        yield Finding("permissions", "ok", f"{HOME}, .env and ship.json are for this user alone")
 
 
-def disk(root: Path) -> Iterator[Finding]:
-    from bot.disk_reserve import space_of
-
+def disk(root: Path) -> Finding:
     space = space_of(root)
     if space.share < VERY_LOW:
-        yield Finding(
-            "disk", "later", str(space), "make room: on a full disk it takes nothing in, and loses nothing"
-        )
-    elif space.share < LOW:
-        yield Finding("disk", "warn", str(space), "make room before it is full")
-    else:
-        yield Finding("disk", "ok", str(space))
+        remedy = "free some space: on a full disk the gateway accepts no messages, and loses none"
+        return Finding("disk", "later", str(space), remedy)
+    if space.share < LOW:
+        return Finding("disk", "warn", str(space), "free some space before it is full")
+    return Finding("disk", "ok", str(space))
 
 
-def database(config: Settings) -> Iterator[Finding]:
-    """The server that has the log of the chats."""
-    from bot.cluster.leadership import examine, hosts
+def database(settings: Settings) -> Iterator[Finding]:
+    """Checks the PostgreSQL server, and lists the processes of the cluster."""
+    from bot.cluster.leadership import examine, hosts  # needs the optional PostgreSQL library
 
-    url = config.engine.database_url or ""
+    url = settings.engine.database_url or ""
     try:
         version, trouble = examine(url)
     except errors.StorageError as error:
-        yield Finding("database", "later", str(error), "look at engine.databaseUrl, and whether it runs")
+        yield Finding(
+            "database", "later", str(error), "check engine.databaseUrl, and whether the server runs"
+        )
         return
     if trouble:
         yield Finding("database", "wrong", trouble, "ask whoever runs the server")
@@ -216,84 +195,59 @@ def database(config: Settings) -> Iterator[Finding]:
 
 
 def stored(root: Path) -> Iterator[Finding]:
-    """The log of the chats and the search index."""
-    from bot.core import sqlite_log
-    from bot.features.search.index import FILE as INDEX
-    from bot.features.search.index import verdict
-
-    journal, index = root / HOME / sqlite_log.FILE, root / HOME / INDEX
-    if not journal.is_file():
+    """Checks the log of the chats and the search index."""
+    log, search = root / HOME / sqlite_log.FILE, root / HOME / index.FILE
+    if not log.is_file():
         yield Finding("journal", "ok", "none yet")
-    elif damage := sqlite_log.damage(journal):
+    elif damage := sqlite_log.damage(log):
         remedy = f"stop Shipmate, keep a copy of {HOME}, and restore a backup"
         yield Finding("journal", "wrong", f"it cannot be used: {damage}", remedy)
     else:
-        yield Finding("journal", "ok", f"whole, {in_words(journal.stat().st_size)}")
-    if not index.is_file():
+        yield Finding("journal", "ok", f"intact, {in_words(log.stat().st_size)}")
+    if not search.is_file():
         yield Finding("search index", "ok", "none yet")
-    elif why := verdict(index):
+    elif why := index.verdict(search):
         yield Finding("search index", "warn", why, f"run `{command('index rebuild', root)}`: nothing is lost")
     else:
-        yield Finding("search index", "ok", f"whole, {in_words(index.stat().st_size)}")
+        yield Finding("search index", "ok", f"intact, {in_words(search.stat().st_size)}")
 
 
-async def isolation(config: Settings) -> Finding:
-    from bot.tools.isolation import Isolation
-
-    if config.shell.isolation == "off":
-        return Finding(
-            "isolation",
-            "warn",
-            "off: commands may do all that this user may",
-            'set shell.isolation to "required"',
-        )
+async def isolation(settings: Settings) -> Finding:
+    shell = settings.shell
+    if shell.isolation == "off":
+        words, remedy = "off: commands have all rights of this user", 'set shell.isolation to "required"'
+        return Finding("isolation", "warn", words, remedy)
     try:
-        name = await Isolation(config.root, network=config.shell.network).name()
+        return Finding("isolation", "ok", await Isolation(settings.root, network=shell.network).name())
     except (errors.ToolError, OSError):
-        return Finding(
-            "isolation",
-            "warn",
-            "nothing can stand around commands here, so none runs",
-            "install bubblewrap (apt install bubblewrap), or allow users to make name spaces",
-        )
-    return Finding("isolation", "ok", name)
+        remedy = "install bubblewrap (apt install bubblewrap), or allow user namespaces"
+        return Finding("isolation", "warn", "no sandbox is available, so no command runs", remedy)
 
 
-def free(config: Settings) -> Iterator[Finding]:
-    """Look whether another process holds the folder, a token or a port. A gateway that runs here holds them rightly."""
-    from bot import instance
-    from bot.config import tokens_in_use
-
-    if instance.is_held(config.home):
-        yield Finding("gateway", "ok", "runs on this folder")
+def in_use(settings: Settings) -> Iterator[Finding]:
+    """Checks whether another process uses the folder, a token or a port; a gateway in this folder may."""
+    if instance.is_held(settings.home):
+        yield Finding("gateway", "ok", "running in this folder")
         return
-    held = [_token_held(config, tokens_in_use(config.channels, manifests(), config.enabled))]
-    servers: dict[str, Any] = {"dashboard.port": config.dashboard} if config.dashboard.enabled else {}
-    servers |= {f"channels.{name}.port": config.channels[name] for name in config.enabled}
-    held += [
-        _port_held(key, one.host, one.port)
-        for key, one in servers.items()
-        if getattr(one, "port", 0) and "port" in one.model_fields_set
-    ]
-    told = [one for one in held if one is not None]
-    yield from told or [Finding("gateway", "ok", "not running; its folder, tokens and ports are free")]
-
-
-def _token_held(config: Settings, tokens: dict[str, tuple[str, str]]) -> Finding | None:
-    from bot import instance
-
+    found: list[Finding] = []
+    tokens = tokens_in_use(settings.channels, discovery.manifests(), settings.enabled)
     try:
-        with instance.tokens_held(tokens, config.root):
-            return None
+        with instance.tokens_held(tokens, settings.root):
+            pass
     except (errors.Unavailable, errors.ConfigError) as error:
         key, _, rest = str(error).partition(": ")
         verdict: Verdict = "later" if isinstance(error, errors.Unavailable) else "wrong"
-        return Finding(key, verdict, *rest.split("; ", 1))
+        found.append(Finding(key, verdict, *rest.split("; ", 1)))
+    servers: dict[str, Any] = {f"channels.{name}.port": settings.channels[name] for name in settings.enabled}
+    if settings.dashboard.enabled:
+        servers["dashboard.port"] = settings.dashboard
+    for key, one in servers.items():
+        if getattr(one, "port", 0) and "port" in one.model_fields_set:
+            found += _port_in_use(key, one.host, one.port)
+    yield from found or [Finding("gateway", "ok", "not running; its folder, tokens and ports are free")]
 
 
-def _port_held(key: str, host: str, port: int) -> Finding | None:
-    from bot import ports
-
+def _port_in_use(key: str, host: str, port: int) -> Iterator[Finding]:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with contextlib.closing(socket.socket(family)) as trial:
         trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -302,102 +256,80 @@ def _port_held(key: str, host: str, port: int) -> Finding | None:
         except OSError as error:
             pid = ports.port_owner(port)
             by = f" by process {pid}" if pid else ""
-            return Finding(
-                key,
-                "later",
-                f"{port} on {host} is taken{by} ({error.strerror})",
-                "stop it, or set another port",
-            )
-    return None
+            words = f"{port} on {host} is taken{by} ({error.strerror})"
+            yield Finding(key, "later", words, "stop it, or set another port")
 
 
-async def model(config: Settings) -> AsyncIterator[Finding]:
-    llm = config.llm
+async def model(settings: Settings) -> AsyncIterator[Finding]:
+    llm = settings.llm
     if llm.provider == "demo":
-        yield Finding(
-            "model", "ok", f"the built-in demo ({llm.provider_reason})", "set ANTHROPIC_API_KEY for Claude"
-        )
+        words = f"the built-in demo ({llm.provider_reason})"
+        yield Finding("model", "ok", words, "set ANTHROPIC_API_KEY for Claude")
         return
-    asked = await asyncio.to_thread(
-        common.model, provider=llm.provider, api_key=llm.api_key, base_url=llm.base_url
-    )
+    asked = await asyncio.to_thread(project.model, llm.provider, llm.api_key, llm.base_url)
     try:
         await asked.check()
-        yield Finding("model key", "ok", "the provider takes it")
+        yield Finding("model key", "ok", "the provider accepts it")
+        prices = configuration.prices_of(llm)
+        uses = {"llm.model": llm.model, "llm.fastModel": llm.fast_model}
+        uses |= {f"llm.purposes.{one}.model": use.model for one, use in llm.purposes.items() if use.model}
+        for key, name in uses.items():
+            window = llm.context_window if key == "llm.model" else None
+            yield await _of_model(asked, key, name, window, prices.million(name))
     except errors.ModelRefused as error:
         yield Finding(
-            "model key", "wrong", f"the provider refuses it: {error}", "set llm.apiKey to one that holds"
+            "model key", "wrong", f"the provider refuses it: {error}", "set llm.apiKey to a valid one"
         )
-        return
     except errors.ModelMisconfigured as error:
         yield Finding("llm.baseUrl", "wrong", str(error), "set it to the address before /v1/messages")
-        return
     except errors.ModelError as error:
-        yield Finding(
-            "model", "later", f"the provider does not answer: {error}", "see its status page; try again"
-        )
-        return
-    else:
-        from bot.configuration import prices_of
-
-        uses = [(f"llm.purposes.{one}.model", use.model) for one, use in llm.purposes.items() if use.model]
-        for key, name in (("llm.model", llm.model), ("llm.fastModel", llm.fast_model), *uses):
-            window, price = llm.context_window if key == "llm.model" else None, prices_of(llm).million(name)
-            async for one in _of_model(asked, key, name, window, price):
-                yield one
+        words = f"the provider does not answer: {error}"
+        yield Finding("model", "later", words, "see its status page; try again")
     finally:
         await asked.close()
 
 
 async def _of_model(
     asked: Model, key: str, name: str, configured: int | None, price: tuple[float, float] | None
-) -> AsyncIterator[Finding]:
+) -> Finding:
     try:
-        facts = await asked.facts(name)
+        window = configured or (await asked.facts(name)).window
     except errors.ModelUnknown as error:
-        yield Finding(key, "wrong", f"the provider does not have {name}: {error}", "name one that it has")
-        return
+        return Finding(key, "wrong", f"the provider does not have {name}: {error}", "name one that it has")
     except errors.ModelError as error:
-        yield Finding(key, "later", f"the provider does not tell of {name}: {error}", "try again")
-        return
-    window = configured or facts.window
-    costs = (
-        "price unknown"
-        if price is None
-        else f"${price[0]:g} and ${price[1]:g} a million tokens read and written"
-    )
-    if window is not None or key != "llm.model":
-        reads = f", reads {window:,} tokens" if window else ""
-        yield Finding(key, "ok", f"{name}{reads}, {costs}")
-    else:
+        return Finding(key, "later", f"the provider does not describe {name}: {error}", "try again")
+    costs = "price unknown"
+    if price is not None:
+        costs = f"${price[0]:g} and ${price[1]:g} a million tokens read and written"
+    if window is None and key == "llm.model":
         remedy = "set llm.contextWindow to the number of tokens"
-        yield Finding(key, "warn", f"{name}, {costs}; how much it reads is not known", remedy)
+        return Finding(key, "warn", f"{name}, {costs}; its context window is unknown", remedy)
+    return Finding(key, "ok", f"{name}{f', reads {window:,} tokens' if window else ''}, {costs}")
 
 
 class _NobodyAsked:
-    """`tools.ports.Questions` where no person has a turn."""
+    """`contracts.questions.Questions` without anybody to ask."""
 
     async def ask(self, question: Question) -> Answer:
-        from bot.tools.ports import Answer
-
         del question
         return Answer("nobody")
 
 
-async def servers(config: Settings) -> AsyncIterator[Finding]:
-    """MCP servers, each started or connected to as a gateway does it, and ended again."""
-    from bot.system import SystemClock
-    from bot.telemetry import LogRedactor
-    from bot.tools.mcp.server import START_SECONDS
-    from bot.tools.mcp.servers import McpServers
+class _NoLog:
+    """`contracts.environment.Log` that drops everything: the findings say it."""
 
+    def write(self, kind: str, message: str, *, level: Level = "info", **details: Any) -> None: ...
+
+
+async def servers(settings: Settings) -> AsyncIterator[Finding]:
+    """Starts or connects to each MCP server as the gateway does, and ends it."""
     made = McpServers(
-        config.mcp,
+        settings.mcp,
         questions=_NobodyAsked(),
-        root=config.root,
+        root=settings.root,
         clock=SystemClock(),
-        log=_Unlogged(),
-        redact=LogRedactor(config.secrets),
+        log=_NoLog(),
+        redact=LogRedactor(settings.secrets),
     )
     if not made.servers:
         return
@@ -409,72 +341,46 @@ async def servers(config: Settings) -> AsyncIterator[Finding]:
             task.cancel()
         for name, server in made.servers.items():
             if server.state == "ready":
-                yield Finding(f"mcp {name}", "ok", common.counted(len(server.tools), "tool"))
+                yield Finding(f"mcp {name}", "ok", counted(len(server.tools), "tool"))
                 for one in server.left_out:
-                    yield Finding(f"mcp {name}", "warn", f"left out: {one}", "only the server can mend that")
+                    yield Finding(f"mcp {name}", "warn", f"left out: {one}", "only the server can fix that")
             else:
-                remedy = f"see what the server itself says, and mcp.servers.{name} in ship.json; enabled: false turns it off"
+                remedy = f"see the server's own output, and mcp.servers.{name} in ship.json; enabled: false turns it off"
                 yield Finding(f"mcp {name}", "wrong", server.trouble or "it does not answer", remedy)
     finally:
         await made.close()
 
 
-class _Unlogged:
-    """`contracts.environment.Log` of parts whose findings say it all."""
-
-    def write(self, kind: str, message: str, *, level: Level = "info", **details: Any) -> None: ...
-
-
-async def channels(config: Settings) -> AsyncIterator[Finding]:
-    from bot.system import SystemClock
-
-    known, clock = manifests(), SystemClock()
-    let_in = _let_in(config)
-    told: float | None = None
-    for name, reason in config.reasons.items():
+async def channels(settings: Settings) -> AsyncIterator[Finding]:
+    """Lets each channel examine its platform, including everybody who is allowed there, and compares the clocks."""
+    known, clock, skew = discovery.manifests(), SystemClock(), None
+    let_in: dict[str, list[str]] = {name: [] for name in known}
+    with contextlib.suppress(errors.ConfigError):  # the finding "access list" reports it
+        lists = access_list(settings.root)
+        let_in = {name: sorted(lists.allowed(name)) for name in known}
+        for person in named_operators(settings):
+            let_in.setdefault(person.channel, []).append(person.user_id)
+    for name, reason in settings.reasons.items():
         examine = known[name].examine
-        if name not in config.enabled:
-            yield Finding(name, "ok", f"off ({reason})")
-        elif examine is None:
-            yield Finding(name, "ok", f"on ({reason})")
-        else:
-            channel = config.channels[name]
-            allow = dict.fromkeys(
-                (*getattr(channel, "allow", ()), *sorted(let_in(name)), *_operators(config, name))
-            )
-            found = await examine(channel.model_copy(update={"allow": list(allow)}))
-            if found.time is not None and told is None:
-                told = clock.now() - found.time
-            for one in found.findings:
-                yield one
-    yield compared(told)
-
-
-def _operators(config: Settings, channel: str) -> list[str]:
-    try:
-        return [one.user_id for one in named_operators(config) if one.channel == channel]
-    except errors.ConfigError:
-        return []  # a finding says so
-
-
-def _let_in(config: Settings) -> Callable[[str], frozenset[str]]:
-    """The ids that were let in at run time, by channel; none where their file cannot be read, which `run` says."""
-    try:
-        return access_list(config.root).allowed
-    except errors.ConfigError:
-        return lambda _: frozenset()
+        if name not in settings.enabled or examine is None:
+            yield Finding(name, "ok", f"{'on' if name in settings.enabled else 'off'} ({reason})")
+            continue
+        channel = settings.channels[name]
+        allow = dict.fromkeys((*getattr(channel, "allow", ()), *let_in[name]))
+        found = await examine(channel.model_copy(update={"allow": list(allow)}))
+        if found.time is not None and skew is None:
+            skew = clock.now() - found.time
+        for one in found.findings:
+            yield one
+    yield compared(skew)
 
 
 def compared(ahead: float | None) -> Finding:
-    """The clock of this machine, which is so many seconds ahead of a platform's."""
+    """Checks the clock of this machine, which is `ahead` seconds before a platform's."""
     if ahead is None:
         return Finding("clock", "ok", "no platform was asked for the time")
-    if abs(ahead) <= CLOCK_SECONDS:
-        return Finding("clock", "ok", f"within {CLOCK_SECONDS:g} s of the platforms'")
+    if abs(ahead) <= MAX_SKEW_SECONDS:
+        return Finding("clock", "ok", f"within {MAX_SKEW_SECONDS:g} s of the platforms'")
     way = "ahead of" if ahead > 0 else "behind"
-    return Finding(
-        "clock",
-        "wrong",
-        f"{abs(ahead):,.0f} s {way} the platforms'",
-        "set it by NTP (timedatectl set-ntp true)",
-    )
+    words = f"{abs(ahead):,.0f} s {way} the platforms'"
+    return Finding("clock", "wrong", words, "set it by NTP (timedatectl set-ntp true)")

@@ -1,71 +1,55 @@
-"""Finds the command by its name; turns an error into one line and an exit code, never a traceback."""
+"""Runs one command. An error becomes one line and an exit code, never a traceback."""
 
 from __future__ import annotations
 
+import argparse
 import errno
 import io
 import os
 import resource
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
+from typer.main import get_command
+
 from bot import errors
-from bot.cli import versions
+from bot.cli.commands import app
+from bot.cli.common import HOME, complain
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code: 0, 2 wrong usage, 78 configuration, 75 try again later, 1 the rest."""
+    """Run one command. Returns 0, 2 for wrong usage, 78 configuration, 75 try again later, 1 anything else."""
     sys.excepthook = _unexpected
-    # A dump would have tokens, and what people have said.
+    # A core dump would contain tokens and messages.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    _open_streams()
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # started without an output
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - open to the end
+        if isinstance(stream := getattr(sys, name), io.TextIOWrapper):
             stream.reconfigure(errors="replace")
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    code = 0
     try:
-        code = _carry_out(words)
+        code = _run(list(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()
-    except BrokenPipeError:
-        # Whoever read has gone, as in `shipmate logs | head`.
-        code = _unheard(0)
     except OSError as error:
-        if error.errno != errno.EIO:
+        # The reader has closed the pipe, as in `shipmate logs | head`, or the terminal is gone (EIO).
+        if not isinstance(error, BrokenPipeError) and error.errno != errno.EIO:
             complain(f"shipmate: {error.strerror}: the output")
             code = 1
-        # Else its terminal has gone.
-        code = _unheard(code)
+        # Else the interpreter would flush again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return code
 
 
-def _unheard(code: int) -> int:
-    """The exit code; the interpreter must not flush once more."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return code
-
-
-def _open_streams() -> None:
-    """Somewhere to write for a process that was started without an output."""
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - open to the end
-
-
-def _carry_out(words: list[str]) -> int:
-    if say := versions.WITHOUT_PARSER.get(tuple(words)):
-        say()
-        return 0
-    from typer.main import get_command
-
-    from bot.cli.commands import naming
-
+def _run(words: list[str]) -> int:
     try:
-        return int(get_command(naming(words)).main(args=words, prog_name="shipmate") or 0)
+        return int(get_command(app).main(args=words, prog_name="shipmate") or 0)
     except SystemExit as done:
         if isinstance(done.__context__, BrokenPipeError):
-            raise done.__context__ from None  # which the library takes for a failure
+            raise done.__context__ from None  # typer reports it as a failure
         return done.code if isinstance(done.code, int) else int(done.code is not None)
     except errors.ConfigError as error:
         for line in error.findings:
@@ -81,43 +65,26 @@ def _carry_out(words: list[str]) -> int:
 
 
 def _unexpected(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Report an unexpected error: one line here, the details in the log."""
-    import traceback
-
+    """Report an unexpected error: one line on stderr, the details in the log of the project, if there is one."""
     frames = [
         f"{frame.name} ({frame.filename}:{frame.lineno})" for frame in traceback.extract_tb(trace)[-12:]
     ]
-    place = _write_down(folder_of(sys.argv[1:]), error, frames)
-    where = f"; details are in {place}" if place else f" in {frames[-1] if frames else 'nowhere'}"
+    where = f" in {frames[-1] if frames else 'nowhere'}"
+    home = folder_of(sys.argv[1:]) / HOME
+    if home.is_dir():
+        from bot.system import SystemClock, SystemDisk, UlidSource
+        from bot.telemetry import JsonlLog
+
+        log = JsonlLog(home / "logs", clock=SystemClock(), disk=SystemDisk(), ids=UlidSource())
+        log.write("error", "unexpected error of the command line", level="error", error=error, frames=frames)
+        log.close()
+        where = f"; details are in {HOME}/logs"
     complain(f"shipmate: unexpected {kind.__name__}{where}")
 
 
-def complain(line: str) -> None:
-    """As `common.complain`, whose module imports the parser."""
-    from bot.cli.common import complain
-
-    complain(line)
-
-
 def folder_of(words: list[str]) -> Path:
-    """`--dir` once more: the error may have come before it was read."""
-    for at, word in enumerate(words):
-        if word == "--dir" and at + 1 < len(words):
-            return Path(words[at + 1])
-        if word.startswith("--dir="):
-            return Path(word.removeprefix("--dir="))
-    return Path()
-
-
-def _write_down(root: Path, error: BaseException, frames: list[str]) -> str | None:
-    from bot.cli.common import HOME
-    from bot.system import SystemClock, SystemDisk, UlidSource
-    from bot.telemetry import JsonlLog
-
-    folder = root / HOME / "logs"
-    if not folder.parent.is_dir():
-        return None
-    log = JsonlLog(folder, clock=SystemClock(), disk=SystemDisk(), ids=UlidSource())
-    log.write("error", "unexpected error of the command line", level="error", error=error, frames=frames)
-    log.close()
-    return f"{HOME}/logs"
+    """The value of `--dir`; the error may have come before typer read it."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--dir", type=Path, default=Path())
+    found: Path = parser.parse_known_args(words)[0].dir
+    return found

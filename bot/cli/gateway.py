@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -11,8 +13,7 @@ from bot.cli.common import Defaults, Dir, Here, say
 
 
 def run(root: Dir = Here, defaults: Defaults = False) -> None:
-    """Run the gateway in the foreground."""
-    gc.disable()  # until all modules are imported: looking through them again and again is a seventh of the start
+    gc.disable()  # during the imports: collecting takes a seventh of the start
     import bot.app
     import bot.rss_monitor
 
@@ -20,15 +21,17 @@ def run(root: Dir = Here, defaults: Defaults = False) -> None:
     raise typer.Exit(asyncio.run(bot.app.run(root, defaults=defaults)))
 
 
+def start(path: Annotated[Path | None, typer.Argument()] = None, root: Dir = Here) -> None:
+    run(path or root)
+
+
 def chat(root: Dir = Here) -> None:
-    """Talk with Shipmate in this terminal."""
     import bot.app
 
     raise typer.Exit(asyncio.run(bot.app.chat(root)))
 
 
 def link(root: Dir = Here) -> None:
-    """Print a link that makes a browser an operator's. It works once."""
     import bot.app
 
     say(bot.app.link(root))

@@ -1,57 +1,62 @@
-"""`shipmate chats`, `shipmate history` and `shipmate index`: the archive and its search index, read without a gateway."""
+"""`shipmate chats`, `shipmate history` and `shipmate index`: archive, transcript and search index."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
 
 from bot import errors
 from bot.cli.common import (
     HOME,
+    NO_TIME,
     AsJson,
     Dir,
     Here,
     StderrLog,
     complain,
     counted,
-    events,
-    hint_of_folder,
-    milliseconds,
-    now,
+    moment,
     say,
     say_json,
     when,
 )
+from bot.cli.project import archive, event_log, hint_of_folder
+from bot.contracts.archive import ArchiveLine, HistoryQuery
+from bot.contracts.base import Json
+from bot.contracts.identity import ChatKey
+from bot.contracts.recall import RecallQuery
+from bot.core import transcript as transcripts
+from bot.core.archive.store import people_of
+from bot.features.search import analysis
+from bot.features.search.finder import parse_query
+from bot.features.search.index import FILE
+from bot.features.search.service import Search
 from bot.invocation import command
+from bot.system import SystemClock
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-
-    from bot.contracts.archive import ArchiveLine
-    from bot.contracts.base import Json
-    from bot.contracts.identity import ChatKey
-    from bot.core.archive.store import ChatStore
-    from bot.features.search.service import Search
-
-T = TypeVar("T")
+index_app = typer.Typer(
+    name="index", help="Maintain the search index.", no_args_is_help=True, rich_markup_mode=None
+)
 
 
 def chats(root: Dir = Here, as_json: AsJson = False) -> None:
-    """The conversations in the archive, the one last spoken in first."""
     hint_of_folder(root)
-    found = asyncio.run(_ask(root, lambda archive: archive.chats())) or []
-    names = people(root, [info.chat_key for info in found])
-    for info in found:
-        name = names.get(info.chat_key, "")
+    store = archive(root)
+    found = asyncio.run(store.chats())
+    names = asyncio.run(people_of(store, [one.chat_key for one in found]))
+    for one in found:
+        name = names.get(one.chat_key, "")
         if as_json:
-            named = {"people": name.split(", ")} if name else {}
-            say_json({"chatKey": info.chat_key, "lines": info.lines, "lastTs": info.last_ts} | named)
+            people = {"people": name.split(", ")} if name else {}
+            say_json({"chatKey": one.chat_key, "lines": one.lines, "lastTs": one.last_ts} | people)
         else:
-            last = "????-??-?? ??:??:??" if info.last_ts is None else when(info.last_ts)
-            say(f"{last}  {info.lines:>7,}  {info.chat_key}" + (f"  {name}" if name else ""))
+            last = NO_TIME if one.last_ts is None else when(one.last_ts)
+            say(f"{last}  {one.lines:>7,}  {one.chat_key}" + (f"  {name}" if name else ""))
     if not found and not as_json:
         say("No conversation yet.")
 
@@ -60,79 +65,100 @@ def history(
     chat_key: Annotated[str, typer.Argument(metavar="CHATKEY", help="As `shipmate chats` shows it.")],
     root: Dir = Here,
     search: Annotated[
-        str | None, typer.Option(metavar="Q", help="What to look for, in words; the best matches first.")
+        str | None, typer.Option(metavar="Q", help="Search for these words; best matches first.")
     ] = None,
-    before: Annotated[str | None, typer.Option(metavar="T", help="Only lines older than this.")] = None,
-    after: Annotated[str | None, typer.Option(metavar="T", help="Only lines from this time on.")] = None,
+    before: Annotated[str | None, typer.Option(metavar="T", help="Only lines before this time.")] = None,
+    after: Annotated[str | None, typer.Option(metavar="T", help="Only lines at or after this time.")] = None,
     limit: Annotated[
-        int, typer.Option(metavar="N", min=1, max=1_000_000, help="The newest N, or the N best.")
+        int,
+        typer.Option(metavar="N", min=1, max=1_000_000, help="Max lines: the newest, or the best matches."),
     ] = 30,
     transcript: Annotated[
-        bool, typer.Option("--transcript", help="What the model was told, one JSON object a line.")
+        bool, typer.Option("--transcript", help="Print the model's transcript, one JSON object a line.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show one conversation, oldest first. With --search the best matches, best first, then what was only said beside them."""
-    key = _chat_key(chat_key, root)
+    key = _parsed(chat_key, root)
     if transcript:
         for told in asyncio.run(_transcript(root, key)):
             say_json(told)
         return
-    window = {"limit": limit, "before": milliseconds(before), "after": milliseconds(after)}
-    found = asyncio.run(_found(root, key, search, window))
+    window: dict[str, Any] = {"limit": limit}
+    for name, value in (("before", before), ("after", after)):
+        window[name] = None if value is None else int(moment(value).timestamp() * 1000)
+    scores: list[float] = []
+    if search is None:
+        lines = asyncio.run(archive(root).search(key, HistoryQuery(**window))).lines
+    else:
+        query = RecallQuery((search,), int(SystemClock().now() * 1000), **window)
+        found = asyncio.run(_search(root, key, query))
+        lines, scores = [line for line, _ in found], [score for _, score in found]
     if as_json:
-        for line, score in found:
-            scored = {} if score is None else {"score": round(score, 4)}
+        for number, line in enumerate(lines):
+            scored = {"score": round(scores[number], 4)} if scores else {}
             say_json(line.model_dump(by_alias=True, exclude_none=True) | scored)
     elif search is None:
-        for line, _ in found:
+        for line in lines:
             _show(line)
     else:
-        _show_matches(search, [line for line, _ in found])
-    if not found:
+        _show_matches(search, lines)
+    if not lines:
         complain(f"Nothing found in {chat_key}.")
 
 
-async def _transcript(root: Path, key: ChatKey) -> list[Json]:
-    """The lines of the transcript. Raises `errors.NotFound`."""
-    from bot.core.transcript import lines
-
-    async with events(root) as log:
-        found = [] if log is None else list(lines(key, await log.read(key)))
-    if not found:
-        raise errors.NotFound(f"the model was told nothing in {key}")
-    return found
-
-
-def _chat_key(words: str, root: Path) -> ChatKey:
-    """The conversation that a person names. Raises `typer.BadParameter`."""
-    from bot.contracts.identity import ChatKey
-
+def _parsed(chat_key: str, root: Path) -> ChatKey:
     try:
-        return ChatKey.parse(words)
+        return ChatKey.parse(chat_key)
     except errors.IdentityInvalid:
         raise typer.BadParameter(
-            f"{words!r} names no conversation; `{command('chats', root)}` shows those that are kept",
-            param_hint="CHATKEY",
+            f"{chat_key!r} names no conversation; `{command('chats', root)}` lists them", param_hint="CHATKEY"
         ) from None
 
 
-def _show_matches(search: str, lines: Sequence[ArchiveLine]) -> None:
-    """Show the lines that have a word of a search, then those that stand for their place beside such lines."""
-    from bot.features.search import analysis
-    from bot.features.search.finder import parse_query
+async def _transcript(root: Path, key: ChatKey) -> list[Json]:
+    async with event_log(root) as log:
+        found = [] if log is None else list(transcripts.lines(key, await log.read(key)))
+    if not found:
+        raise errors.NotFound(f"the model has received nothing in {key}")
+    return found
 
-    _, terms = parse_query(search, int(now() * 1000))
-    wanted = {term.token for term in terms}
-    beside = [line for line in lines if wanted and wanted.isdisjoint(analysis.tokens(line.text))]
-    for line in lines:
-        if line not in beside:
-            _show(line)
-    if beside:
-        say(
-            "Said beside these:" if len(beside) < len(lines) else "None has a word of it; these come nearest:"
+
+async def _search(root: Path, key: ChatKey, query: RecallQuery) -> list[tuple[ArchiveLine, float]]:
+    async with _opened_search(root) as search:
+        return (
+            []
+            if search is None
+            else [(hit.line, hit.score) for hit in (await search.recall([key], query)).hits]
         )
-    for line in beside:
+
+
+@asynccontextmanager
+async def _opened_search(root: Path) -> AsyncIterator[Search | None]:
+    """The search with its index brought up to date, also beside a gateway; None if there is no log."""
+    async with event_log(root) as log:
+        if log is None:
+            yield None
+            return
+        search = Search(root / HOME / FILE, log, clock=SystemClock(), log=StderrLog(), wait=None)
+        search.exporter.start()
+        try:
+            yield search
+        finally:
+            await search.exporter.close()
+
+
+def _show_matches(search: str, lines: list[ArchiveLine]) -> None:
+    """Show the lines with a word of the search, then the related ones without."""
+    _, terms = parse_query(search, int(SystemClock().now() * 1000))
+    wanted = {term.token for term in terms}
+    related = [line for line in lines if wanted and wanted.isdisjoint(analysis.tokens(line.text))]
+    for line in lines:
+        if line not in related:
+            _show(line)
+    if related:
+        matched = len(related) < len(lines)
+        say("Said beside these:" if matched else "None has a word of it; these come nearest:")
+    for line in related:
         _show(line)
 
 
@@ -144,83 +170,23 @@ def _show(line: ArchiveLine) -> None:
         say(f"    {more}")
 
 
-def people(root: Path, chat_keys: Iterable[str]) -> dict[str, str]:
-    """The names of those who spoke last in each chat, as its newest lines have them."""
-    from bot.core.archive.store import people_of
-
-    return asyncio.run(_ask(root, lambda archive: people_of(archive, chat_keys))) or {}
-
-
-def persons(root: Path, chats: Mapping[str, str]) -> dict[str, str]:
-    """The names of people, as the newest lines of a chat of each have them."""
-    from bot.core.archive.store import names_of
-
-    return asyncio.run(_ask(root, lambda archive: names_of(archive, chats))) or {}
-
-
-async def _ask(root: Path, ask: Callable[[ChatStore], Awaitable[T]]) -> T | None:
-    """The answer of the archive; None where there is none yet."""
-    from bot.core.archive.store import ChatStore
-    from bot.system import SystemDisk
-
-    folder = root / HOME / "chats"
-    if not await asyncio.to_thread(folder.is_dir):
-        return None
-    return await ask(ChatStore(folder, disk=SystemDisk(), log=StderrLog()))
-
-
-async def _search(root: Path, ask: Callable[[Search], Awaitable[T]]) -> T | None:
-    """The answer of the search, whose index is brought up to date, beside a gateway too; None where there is no log yet."""
-    from bot.features.search.index import FILE
-    from bot.features.search.service import Search
-    from bot.system import SystemClock
-
-    async with events(root) as event_log:
-        if event_log is None:
-            return None
-        search = Search(root / HOME / FILE, event_log, clock=SystemClock(), log=StderrLog(), wait=None)
-        search.exporter.start()
-        try:
-            return await ask(search)
-        finally:
-            await search.exporter.close()
-
-
-async def _found(
-    root: Path, chat_key: ChatKey, search: str | None, window: dict[str, Any]
-) -> list[tuple[ArchiveLine, float | None]]:
-    """Lines with their scores, which only a search gives."""
-    from bot.contracts.archive import HistoryQuery
-    from bot.tools.ports import RecallQuery
-
-    if search is None:
-        page = await _ask(root, lambda archive: archive.search(chat_key, HistoryQuery(**window)))
-        return [] if page is None else [(line, None) for line in page.lines]
-    query = RecallQuery((search,), int(now() * 1000), **window)
-    found = await _search(root, lambda index: index.recall([chat_key], query))
-    return [] if found is None else [(hit.line, hit.score) for hit in found.hits]
-
-
-index_app = typer.Typer(
-    name="index", help="The search index over the archive.", no_args_is_help=True, rich_markup_mode=None
-)
-
-
 @index_app.callback()
 def _index() -> None:
-    """The search index over the archive."""
+    """Maintain the search index."""
 
 
 @index_app.command()
 def rebuild(root: Dir = Here) -> None:
-    """Make the search index anew from the log. Works beside a running gateway."""
-    from bot.system import SystemClock
-
+    """Rebuild the search index from the log. Works while the gateway runs."""
     began = SystemClock().monotonic()
-    counts = asyncio.run(_search(root, lambda search: search.rebuild()))
+    counts = asyncio.run(_rebuilt(root))
     if counts is None:
         say("No conversation yet.")
         return
-    chats, lines = counts
     took = SystemClock().monotonic() - began
-    say(f"{counted(lines, 'line')} of {counted(chats, 'conversation')}, {took:.1f} s")
+    say(f"{counted(counts[1], 'line')} of {counted(counts[0], 'conversation')}, {took:.1f} s")
+
+
+async def _rebuilt(root: Path) -> tuple[int, int] | None:
+    async with _opened_search(root) as search:
+        return None if search is None else await search.rebuild()

@@ -8,87 +8,67 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterable
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-from bot.cli.common import (
-    HOME,
-    AsJson,
-    Dir,
-    Here,
-    complain,
-    counted,
-    hint_of_folder,
-    moment,
-    printable,
-    say_raw,
-    timestamp,
-)
+from bot import text
+from bot.cli.common import HOME, AsJson, Dir, Here, complain, counted, moment, say_raw, timestamp
+from bot.cli.project import hint_of_folder
+from bot.contracts.log_kinds import TEXTS
+from bot.system import SystemClock, SystemDisk
+from bot.telemetry.log_reader import LEVELS, Line, LineFilter, LogReader
+from bot.telemetry.usage import details_of
 
-if TYPE_CHECKING:
-    from bot.telemetry.log_reader import Line, LineFilter, LogReader
-
-    Show = Callable[[str, Line], None]
-
-FOLLOW_FROM = 20  # lines shown before those to come
-LOOK_EVERY = 0.2  # seconds
+FOLLOW_FROM = 20
+"""Lines that --follow shows first."""
+POLL_SECONDS = 0.2
 COLOURS = {"debug": "2", "action": "36", "warn": "33", "error": "31"}
-"""SGR codes before a line of a level, on a terminal."""
-
-
-def _level(value: str | None) -> int:
-    from bot.telemetry.log_reader import LEVELS
-
-    if value is None:
-        return 0
-    if value not in LEVELS:
-        raise typer.BadParameter(f"{value!r} is no level; there are {', '.join(LEVELS)}")
-    return LEVELS[value]
+"""SGR codes of levels, on a terminal."""
 
 
 def logs(
     root: Dir = Here,
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on with lines as they come.")] = False,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Keep printing new lines.")] = False,
     chat: Annotated[str | None, typer.Option(metavar="K", help="Only this chatKey.")] = None,
     request: Annotated[str | None, typer.Option(metavar="ID", help="Only this requestId.")] = None,
     level: Annotated[
-        str | None, typer.Option(metavar="L", help="At least: debug, info, action, warn, error.")
+        str | None, typer.Option(metavar="L", help="Min level: debug, info, action, warn, error.")
     ] = None,
     since: Annotated[str | None, typer.Option(metavar="T", help="A time, or 2h for two hours ago.")] = None,
-    full: Annotated[bool, typer.Option("--full", help="Whole lines, with the texts of messages.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Whole lines, with message texts.")] = False,
     tree: Annotated[
-        bool, typer.Option("--tree", help="A turn, with --request: its steps and tasks.")
+        bool, typer.Option("--tree", help="Steps and tasks of a turn as a tree; needs --request.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """The operator's log."""
-    from bot.telemetry.log_reader import LineFilter
-
     if tree and (follow or as_json):
-        raise typer.BadParameter("--tree goes without -f and --json")
+        raise typer.BadParameter("--tree cannot be combined with -f and --json")
+    if tree and request is None:
+        raise typer.BadParameter("--tree shows one turn: name it with --request")
+    if level is not None and level not in LEVELS:
+        raise typer.BadParameter(f"{level!r} is not a level; levels are {', '.join(LEVELS)}")
     hint_of_folder(root)
     start = None if since is None else timestamp(moment(since).timestamp())
     request = None if request is None else request.upper()
-    reader = log_of(root, LineFilter(chat, request, _level(level), start))
-    show = _show_json if as_json else _LinePrinter(full)
-    if tree:
-        if request is None:
-            raise typer.BadParameter("--tree shows one turn: name it with --request")
-        _show_tree(reader.of_request(request), full)
+    reader = reader_of(root, LineFilter(chat, request, LEVELS.get(level or "", 0), start))
+    found: Iterable[tuple[str, Line]]
+    if follow and start is None:
+        found = reader.newest(FOLLOW_FROM)
     else:
-        found: Iterable[tuple[str, Line]]
-        if follow and start is None:
-            found = reader.newest(FOLLOW_FROM)
-        else:
-            found = reader.of_request(request) if request is not None and not follow else reader.lines()
+        found = reader.of_request(request) if request is not None and not follow else reader.lines()
+    show = _show_json if as_json else _printer(full=full)
+    if tree:
+        _show_tree(found, show)
+    else:
         count = 0
-        for count, (text, line) in enumerate(found, 1):  # noqa: B007 - counted
-            show(text, line)
+        for count, (raw, line) in enumerate(found, 1):  # noqa: B007 - counted
+            show(raw, line)
         if not count and not follow and (chat or request):
             complain(f"The log has no line of {chat or request}.")
-    tell_unreadable(reader)
+    report_unreadable(reader)
     if follow:
         sys.stdout.flush()
         try:
@@ -97,115 +77,93 @@ def logs(
             return
 
 
-def log_of(root: Path, wanted: LineFilter) -> LogReader:
-    from bot.system import SystemDisk
-    from bot.telemetry.log_reader import LogReader
-
+def reader_of(root: Path, wanted: LineFilter) -> LogReader:
     return LogReader(root / HOME / "logs", SystemDisk(), wanted)
 
 
-def tell_unreadable(reader: LogReader) -> None:
+def report_unreadable(reader: LogReader) -> None:
     if reader.unreadable:
         complain(f"{counted(reader.unreadable, 'line')} could not be read, and are left out.")
 
 
-async def follow_log(reader: LogReader, show: Show) -> None:
-    from bot.system import SystemClock
-
+async def follow_log(reader: LogReader, show: Callable[[str, Line], None]) -> None:
     clock = SystemClock()
     while True:
-        for text, line in reader.lines():
-            show(text, line)
+        for raw, line in reader.lines():
+            show(raw, line)
         sys.stdout.flush()
-        await clock.sleep(LOOK_EVERY)
-
-
-def _show_json(text: str, _line: Line) -> None:
-    say_raw(text)
+        await clock.sleep(POLL_SECONDS)
 
 
 def is_terminal() -> bool:
     return sys.stdout.isatty()
 
 
-class _LinePrinter:
-    """Prints lines for a person: on a terminal in its width and in colours, elsewhere whole and without."""
-
-    def __init__(self, full: bool) -> None:
-        self._full = full
-        terminal = is_terminal()
-        self._width = shutil.get_terminal_size().columns if terminal and not full else None
-        self._colours = terminal and not os.environ.get("NO_COLOR")
-
-    def __call__(self, _text: str, line: Line, *, before: str = "") -> None:
-        words = printable(before + rendered(line, full=self._full, place=not before))
-        if self._width is not None:
-            words = fitted(words, self._width)
-        colour = COLOURS.get(str(line.get("level")))
-        print(f"\x1b[{colour}m{words}\x1b[0m" if self._colours and colour else words)
+def _show_json(raw: str, _line: Line) -> None:
+    say_raw(raw)
 
 
-def rendered(line: Line, *, full: bool, place: bool = True) -> str:
-    """A log line for a person to read, without what was said unless it is `full`."""
+def _printer(*, full: bool) -> Callable[..., None]:
+    """Prints a line for a person; on a terminal coloured, and cut to its width unless `full`. `before` replaces time and ids."""
+    terminal = is_terminal()
+    width = shutil.get_terminal_size().columns if terminal and not full else None
+    colours = COLOURS if terminal and not os.environ.get("NO_COLOR") else {}
+
+    def show(_raw: str, line: Line, before: str = "") -> None:
+        words = text.for_terminal(before + _rendered(line, full=full, place=not before))
+        words = words if width is None else fitted(words, width)
+        colour = colours.get(str(line.get("level")))
+        print(f"\x1b[{colour}m{words}\x1b[0m" if colour else words)
+
+    return show
+
+
+def _rendered(line: Line, *, full: bool, place: bool) -> str:
+    """A log line for a person, without message texts unless `full`, with time and ids where `place` is set."""
     where = [str(line[key]) for key in ("chatKey", "requestId") if place and line.get(key)]
     if line.get("step") is not None:
         where.append(f"step {line['step']}")
     if line.get("duration") is not None:
         where.append(f"{line['duration']} ms")
+    details = {
+        name: value
+        for name, value in details_of(line).items()
+        if full or name not in TEXTS or not isinstance(value, str | list | dict)
+    }
     parts = [
         str(line.get("timestamp", "")) if place else "",
         f"{str(line.get('level', '')).upper():<6}",
         f"{line.get('kind', '')}:",
         " ".join(str(line.get("message", "")).split()),
         f"[{' '.join(where)}]" if where else "",
-        _details(line.get("details"), full=full),
+        json.dumps(details, ensure_ascii=False) if details else "",
     ]
     return " ".join(part for part in parts if part)
 
 
-def _details(details: Any, *, full: bool) -> str:
-    if not isinstance(details, dict):
-        return ""
-    from bot.contracts.log_kinds import TEXTS
-
-    shown = {
-        name: value
-        for name, value in details.items()
-        if full or name not in TEXTS or not isinstance(value, str | list | dict)
-    }
-    return json.dumps(shown, ensure_ascii=False) if shown else ""
-
-
 def fitted(words: str, width: int) -> str:
-    """As much of a line as a terminal of this width shows in one; wide characters take two columns."""
-    import unicodedata
-
-    used = cut = 0
-    for at, char in enumerate(words):
-        wide = unicodedata.east_asian_width(char) in {"W", "F"}
-        used += 0 if unicodedata.combining(char) else 2 if wide else 1
+    """Cut a line to the columns of a terminal; wide characters take two."""
+    cut, used = "", 0
+    for one in text.graphemes(words[: 8 * width]):
+        used += text.width(one)
         if used > width:
-            return words[:cut] + "…"
-        if used < width:
-            cut = at + 1
+            return f"{cut}…"
+        cut += one if used < width else ""
     return words
 
 
-def _show_tree(found: Iterable[tuple[str, Line]], full: bool) -> None:
-    """The lines of a turn, each behind its offset from the first one; those of steps and tasks stand below them."""
-    from datetime import datetime
-
-    show, began, step = _LinePrinter(full), None, None
-    for text, line in found:
+def _show_tree(found: Iterable[tuple[str, Line]], show: Callable[..., None]) -> None:
+    """Show the lines of a turn with their offsets from the first one, those of steps and tasks indented."""
+    began, step = None, None
+    for raw, line in found:
         try:
             at = datetime.fromisoformat(str(line.get("timestamp")))
         except ValueError:
             continue
         began = began or at
-        details = line.get("details")
-        task = details.get("task") if isinstance(details, dict) else None
+        task = details_of(line).get("task")
         depth = (line.get("step") is not None) + (task is not None and line.get("kind") != "task")
-        if line.get("step") != step and line.get("step") is not None and task is None:
+        if line.get("step") not in {None, step} and task is None:
             print(f"{'':>11}  step {line['step']}")
         step = line.get("step") if task is None else step
-        show(text, line, before=f"{(at - began).total_seconds():>+11.3f}  {'  ' * depth}")
+        show(raw, line, before=f"{(at - began).total_seconds():>+11.3f}  {'  ' * depth}")

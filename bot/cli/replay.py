@@ -1,4 +1,4 @@
-"""`shipmate replay`: the requests of a turn or a task as they were recorded, and the same asked once more."""
+"""`shipmate replay`: the recorded requests of a turn or a task, and the same requests sent again."""
 
 from __future__ import annotations
 
@@ -8,69 +8,65 @@ import hashlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from bot import errors
-from bot.cli import common, recorded
+from bot import configuration, errors
+from bot.cli import recorded
 from bot.cli.common import (
     HOME,
     AsJson,
     Dir,
     Here,
+    RequestId,
     complain,
     counted,
     say,
     say_json,
     say_raw,
-    settings,
     text_of,
 )
+from bot.cli.project import model as build_model
+from bot.cli.recorded import Recording
 from bot.contracts.identity import ChatKey
+from bot.core import blocks
+from bot.core.artifacts import ArtifactStore
+from bot.features.replay import rerun
+from bot.features.replay.rerun import Call, RerunResult
+from bot.system import SystemClock, SystemDisk, UlidSource
+from bot.telemetry import JsonlLog, LogRedactor, Redactor, turn_scope
 
-if TYPE_CHECKING:
-    from bot.cli.recorded import Found
-    from bot.features.replay.rerun import Call, RecordedTurn, RerunResult
-
-_TABLE = (
+_ROWS = (
     ("calls", "calls"),
-    ("inputTokens", "new tokens in"),
-    ("cacheReadTokens", "  from the cache"),
-    ("cacheWriteTokens", "  to the cache"),
-    ("outputTokens", "tokens out"),
+    ("inputTokens", "uncached input tokens"),
+    ("cacheReadTokens", "cache read tokens"),
+    ("cacheWriteTokens", "cache write tokens"),
+    ("outputTokens", "output tokens"),
 )
 
 
 def replay(
-    request_id: Annotated[
-        str,
-        typer.Argument(
-            metavar="REQUEST_ID", help="As logs and `/receipt` show it; of a task, `details.task`."
-        ),
-    ],
+    request_id: RequestId,
     root: Dir = Here,
     offline: Annotated[
-        bool, typer.Option("--offline", help="Read and compare, and ask no model. This is the default.")
+        bool, typer.Option("--offline", help="Show and verify only, without a model. The default.")
     ] = False,
-    model: Annotated[str | None, typer.Option(metavar="M", help="Ask this model, and compare.")] = None,
+    model: Annotated[str | None, typer.Option(metavar="M", help="Send to this model, and compare.")] = None,
     prompt: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", exists=True, dir_okay=False, help="Ask with this system prompt, and compare."
+            metavar="FILE", exists=True, dir_okay=False, help="Send with this system prompt, and compare."
         ),
     ] = None,
     body: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Print the bytes of the Nth request alone.")
+        int | None, typer.Option(metavar="N", min=1, help="Print only the bytes of request N.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what the model was asked, byte for byte. Every request of a turn or a task; or ask another model or prompt. No tool
-    runs, nothing is sent.
-    """
     live = model is not None or prompt is not None
     if live and (offline or body is not None):
-        raise typer.BadParameter("--model and --prompt ask a model: not with --offline or --body")
+        raise typer.BadParameter("--model and --prompt cannot be combined with --offline or --body")
     found = recorded.find(root, request_id)
     if body is not None:
         _print_body(found.calls, body)
@@ -84,35 +80,32 @@ def replay(
     for task in found.tasks:
         _show_task(task, as_json=as_json)
     if live:
-        _compare(root, found, model, prompt, as_json=as_json)
+        _compare(found, asyncio.run(_send_again(root, found, model, prompt)), model, prompt, as_json=as_json)
         return
     calls = [call for one in (found, *found.tasks) for call in one.calls]
     if different := sum(not call.exact for call in calls):
-        complain(f"{different} of {len(calls)} requests are not what was sent.")
+        complain(f"{different} of {len(calls)} requests differ from what was sent.")
         raise typer.Exit(1)
 
 
 def _print_body(calls: Sequence[Call], number: int) -> None:
     if number > len(calls):
         raise errors.NotFound(f"there is no request {number}; there are {len(calls)}")
-    call = calls[number - 1]
-    if not call.exact:
-        complain(f"This is not what was sent: {call.record.wrong}.")
-    body = call.record.body or b""
+    record = calls[number - 1].record
+    body = record.body or b""
     if sys.stdout.isatty():
         say_raw(body.decode())
     else:
         sys.stdout.flush()
         sys.stdout.buffer.write(body)
-    if not call.exact:
+    if record.wrong is not None:
+        complain(f"This is not what was sent: {record.wrong}.")
         raise typer.Exit(1)
 
 
-def _facts(found: Found, number: int, call: Call) -> dict[str, Any]:
-    from bot.core import blocks
-
-    record, request, said = call.record, call.request, call.answer
-    told = record.answer or {}
+def _facts(found: Recording, number: int, call: Call) -> dict[str, Any]:
+    record, request = call.record, call.request
+    answer, content = record.answer or {}, call.answer["content"] if call.answer is not None else []
     return {
         "type": "call",
         "requestId": found.request_id,
@@ -130,139 +123,121 @@ def _facts(found: Found, number: int, call: Call) -> dict[str, Any]:
         "model": record.model,
         "maxTokens": request.max_tokens if request is not None else None,
         "messages": len(request.messages) if request is not None else None,
-        "stopReason": told.get("stopReason"),
-        "usage": told.get("usage"),
-        "costUsd": told.get("costUsd"),
-        "answer": blocks.plain_text(said["content"]) if said is not None else "",
-        "tools": [one.name for one in blocks.tool_calls(said["content"])] if said is not None else [],
+        "stopReason": answer.get("stopReason"),
+        "usage": answer.get("usage"),
+        "costUsd": answer.get("costUsd"),
+        "answer": blocks.plain_text(content),
+        "tools": [one.name for one in blocks.tool_calls(content)],
     }
 
 
-def _show(facts: dict[str, Any], found: Found) -> None:
+def _show(facts: dict[str, Any], found: Recording) -> None:
     if facts["call"] == 1 and found.task is not None:
-        say(f"{_named(found)} of the turn {found.request_id} in {found.chat_key}")
+        say(f"{_title(found)} of the turn {found.request_id} in {found.chat_key}")
     elif facts["call"] == 1:
         session = f", session {found.session}" if found.session is not None else ""
         say(f"turn {found.request_id} in {found.chat_key}{session}")
-    verdict = "exact" if facts["exact"] else "DIFFERENT"
     usage = facts["usage"] or {}
     read = sum(usage.get(name, 0) for name in ("inputTokens", "cacheReadTokens", "cacheWriteTokens"))
-    came = f"{facts['stopReason']} {', '.join(facts['tools'])}".strip() if facts["usage"] else "no answer"
-    what = f"  for a {facts['purpose']}" if facts["purpose"] not in {"turn", "subagent"} else ""
-    count = facts["messages"]
-    messages = "? messages" if count is None else counted(count, "message")
+    outcome = f"{facts['stopReason']} {', '.join(facts['tools'])}".strip() if usage else "no answer"
+    purpose = f"  for a {facts['purpose']}" if facts["purpose"] not in {"turn", "subagent"} else ""
+    messages = "? messages" if facts["messages"] is None else counted(facts["messages"], "message")
     say(
-        f"{facts['call']:>3}  {verdict:<9}  {facts['bytes']:>9,} bytes  {facts['model']}  {messages}{what}"
-        f"  -> {came}  {read:,} in, {usage.get('outputTokens', 0):,} out, {_cost(facts['costUsd'])}"
+        f"{facts['call']:>3}  {'exact' if facts['exact'] else 'DIFFERENT':<9}  {facts['bytes']:>9,} bytes  {facts['model']}  "
+        f"{messages}{purpose}  -> {outcome}  {read:,} in, {usage.get('outputTokens', 0):,} out, {_cost(facts['costUsd'])}"
     )
     for words in facts["wrong"]:
         say(f"     {words}")
 
 
-def _show_task(task: Found, *, as_json: bool) -> None:
-    """A task of a turn, in a line: its requests are shown under its own id."""
-    calls = task.calls
-    exact = sum(call.exact for call in calls)
-    wrong = list(dict.fromkeys(call.record.wrong for call in calls if call.record.wrong is not None))
+def _show_task(task: Recording, *, as_json: bool) -> None:
+    """One line for a task of a turn; `shipmate replay` of its own id shows its requests."""
+    exact = sum(call.exact for call in task.calls)
+    wrong = list(dict.fromkeys(call.record.wrong for call in task.calls if call.record.wrong is not None))
     if as_json:
         facts = {"type": "task", "requestId": task.request_id, "chatKey": task.chat_key, "task": task.task}
-        about = {key: task.told.get(key) for key in ("mode", "label", "callId")}
-        say_json(facts | about | {"requests": len(calls), "exact": exact, "wrong": wrong})
+        facts |= {key: task.facts.get(key) for key in ("mode", "label", "callId")}
+        say_json(facts | {"requests": len(task.calls), "exact": exact, "wrong": wrong})
         return
-    say(f"{_named(task)}: {exact} of {len(calls)} requests exact")
+    say(f"{_title(task)}: {exact} of {len(task.calls)} requests exact")
     for words in wrong:
         say(f"     {words}")
 
 
-def _named(task: Found) -> str:
-    return f"task {task.task} “{task.told.get('label', '')}” ({task.told.get('mode', '?')})"
+def _title(task: Recording) -> str:
+    return f"task {task.task} “{task.facts.get('label', '')}” ({task.facts.get('mode', '?')})"
 
 
-def _compare(root: Path, found: Found, model: str | None, prompt: Path | None, *, as_json: bool) -> None:
-    from bot.features.replay import rerun as recording
+async def _send_again(root: Path, found: Recording, name: str | None, prompt: Path | None) -> RerunResult:
+    """Ask the configured provider. The calls and their cost are in the operator's log, like all calls of the model."""
+    settings, turn = configuration.load(root), found.turn
+    clock, disk, ids, redact = SystemClock(), SystemDisk(), UlidSource(), Redactor(settings.secrets)
+    static = None if prompt is None else redact(text_of(prompt).strip())
+    log = JsonlLog(
+        root / HOME / "logs", clock=clock, disk=disk, ids=ids, redact=LogRedactor(settings.secrets)
+    )
+    try:
+        llm = settings.llm
+        model = build_model(
+            llm.provider,
+            llm.api_key,
+            llm.base_url,
+            log=log,
+            ids=ids,
+            log_messages=llm.log_messages,
+            log_payload=llm.log_payload,
+            prices=configuration.prices_of(llm),
+            artifacts=ArtifactStore(root / HOME / "artifacts", disk=disk, ids=ids, clock=clock, log=log),
+        )
+        with turn_scope(chat_key=ChatKey.parse(found.chat_key), request_id=found.request_id):
+            try:
+                return await rerun.rerun(turn, model, name=name, static=static, redact=redact)
+            finally:
+                await model.close()
+    finally:
+        log.close()
 
-    turn = found.turn
-    before = recording.recorded(turn)
-    after = asyncio.run(_again(root, found, turn, model, prompt))
-    same = before.answer == after.answer
+
+def _compare(
+    found: Recording, after: RerunResult, model: str | None, prompt: Path | None, *, as_json: bool
+) -> None:
+    before = rerun.recorded(found.turn)
     if as_json:
+        facts = {
+            name: {
+                "answer": one.answer,
+                "stopReasons": [call["stopReason"] for call in one.calls],
+                **one.totals,
+            }
+            for name, one in (("recorded", before), ("again", after))
+        }
         say_json(
             {
                 "type": "replay",
                 "requestId": found.request_id,
                 "task": found.task,
-                "model": model or turn.calls[0].record.model,
+                "model": model or found.turn.calls[0].record.model,
                 "prompt": None if prompt is None else str(prompt),
-                "same": same,
+                "same": before.answer == after.answer,
                 "notRecorded": after.unknown,
-                "recorded": _came(before),
-                "again": _came(after),
+                **facts,
             }
         )
         return
     say()
-    say(f"{'':<18}{'recorded':>12}{'again':>12}")
-    for name, words in _TABLE:
-        say(f"{words:<18}{before.totals[name]:>12,}{after.totals[name]:>12,}")
-    say(f"{'cost':<18}{_cost(before.totals['costUsd']):>12}{_cost(after.totals['costUsd']):>12}")
+    say(f"{'':<22}{'recorded':>12}{'again':>12}")
+    for name, words in _ROWS:
+        say(f"{words:<22}{before.totals[name]:>12,}{after.totals[name]:>12,}")
+    say(f"{'cost':<22}{_cost(before.totals['costUsd']):>12}{_cost(after.totals['costUsd']):>12}")
     if after.unknown:
-        say(f"calls of tools without a recorded result: {', '.join(after.unknown)}")
+        say(f"tool calls without a recorded result: {', '.join(after.unknown)}")
     say()
-    _show_difference(before, after)
-
-
-def _came(came: RerunResult) -> dict[str, Any]:
-    return {"answer": came.answer, "stopReasons": [one["stopReason"] for one in came.calls]} | came.totals
-
-
-def _show_difference(before: RerunResult, after: RerunResult) -> None:
     if before.answer == after.answer:
         say("The answer is the same.")
-        return
-    rows = difflib.unified_diff(
+    for row in difflib.unified_diff(
         before.answer.splitlines(), after.answer.splitlines(), "recorded", "again", lineterm="", n=1_000
-    )
-    for row in rows:
+    ):
         say(row)
-
-
-async def _again(
-    root: Path, found: Found, turn: RecordedTurn, name: str | None, prompt: Path | None
-) -> RerunResult:
-    """Ask the configured provider. What it costs stands in the operator's log, like all that is asked."""
-    from bot.configuration import prices_of
-    from bot.features.replay.rerun import rerun
-    from bot.storage.artifacts import ArtifactStore
-    from bot.system import SystemClock, SystemDisk, UlidSource
-    from bot.telemetry import JsonlLog, LogRedactor, Redactor, turn_scope
-
-    config = settings(root)
-    clock, ids, redact = SystemClock(), UlidSource(), Redactor(config.secrets)
-    static = None if prompt is None else redact(text_of(prompt).strip())
-    log = JsonlLog(
-        root / HOME / "logs", clock=clock, disk=SystemDisk(), ids=ids, redact=LogRedactor(config.secrets)
-    )
-    try:
-        model = common.model(
-            provider=config.llm.provider,
-            api_key=config.llm.api_key,
-            base_url=config.llm.base_url,
-            log=log,
-            ids=ids,
-            log_messages=config.llm.log_messages,
-            log_payload=config.llm.log_payload,
-            prices=prices_of(config.llm),
-            artifacts=ArtifactStore(
-                root / HOME / "artifacts", disk=SystemDisk(), ids=ids, clock=clock, log=log
-            ),
-        )
-        with turn_scope(chat_key=ChatKey.parse(found.chat_key), request_id=found.request_id):
-            try:
-                return await rerun(turn, model, name=name, static=static, redact=redact)
-            finally:
-                await model.close()
-    finally:
-        log.close()
 
 
 def _cost(usd: float | None) -> str:

@@ -1,4 +1,4 @@
-"""The files that a new project starts with."""
+"""The files of a new project."""
 
 from __future__ import annotations
 
@@ -32,54 +32,54 @@ GITIGNORE = """\
 !schema/*.json
 """
 
+ENV_HEAD = """\
+# Copy this file to .env, fill in what you use and keep it to yourself: chmod 600 .env
+# What stays empty is off: without a key the built-in demo model answers.
 
-def ship_json(name: str, operators: Sequence[str], manifests: Mapping[str, Manifest]) -> str:
-    """A ship.json that works with and without credentials: it says neither what is on nor which provider."""
-    document: dict[str, Any] = {
+# The key of the Messages API.
+ANTHROPIC_API_KEY=
+"""
+
+ENV_TAIL = """
+# 0 keeps what people and the model say out of the log; off wins over ship.json.
+#SMA_LOG_LLM_MESSAGES=0
+# 1 adds the whole request to the log.
+#SMA_LOG_LLM_PAYLOAD=1
+"""
+
+
+def ship_json(name: str, operators: Sequence[str], known: Mapping[str, Manifest]) -> str:
+    """A ship.json for use with and without credentials: it sets neither `enabled` nor `provider`."""
+    channels = dict[str, dict[str, Any]]()
+    for channel, manifest in sorted(known.items()):
+        section: dict[str, Any] = {
+            key: f"${{{variable(channel, token)}}}" for token, key in token_keys(manifest).items()
+        }
+        if "allow" in manifest.settings.model_fields:
+            section["allow"] = []
+        if section:
+            channels[channel] = section
+    document = {
         "$schema": "./.ship/schema/ship.schema.json",
         "name": name,
         "llm": {"model": "claude-sonnet-5-5", "apiKey": "${ANTHROPIC_API_KEY}"},
-        "channels": {channel: _section(manifest) for channel, manifest in sorted(manifests.items())},
+        "channels": channels,
         "operators": list(operators),
     }
-    document["channels"] = {channel: section for channel, section in document["channels"].items() if section}
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
-def _section(manifest: Manifest) -> dict[str, Any]:
-    section: dict[str, Any] = {
-        key: f"${{{variable(manifest.name, token)}}}" for token, key in token_keys(manifest).items()
-    }
-    if "allow" in manifest.settings.model_fields:
-        section["allow"] = []
-    return section
-
-
-def env_example(manifests: Mapping[str, Manifest]) -> str:
+def env_example(known: Mapping[str, Manifest]) -> str:
     """The variables that ship.json refers to, without values."""
-    lines = [
-        "# Copy this file to .env, fill in what you use and keep it to yourself: chmod 600 .env",
-        "# What stays empty is off: without a key the built-in demo model answers.",
-        "",
-        "# The key of the Messages API.",
-        "ANTHROPIC_API_KEY=",
-    ]
-    for name, manifest in sorted(manifests.items()):
-        tokens = [variable(name, token) for token in token_keys(manifest)]
-        if tokens:
-            lines += ["", f"# The channel {name}.", *(f"{token}=" for token in tokens)]
-    lines += [
-        "",
-        "# 0 keeps what people and the model say out of the log; off wins over ship.json.",
-        "#SMA_LOG_LLM_MESSAGES=0",
-        "# 1 adds the whole request to the log.",
-        "#SMA_LOG_LLM_PAYLOAD=1",
-    ]
-    return "\n".join(lines) + "\n"
+    parts = [ENV_HEAD]
+    for channel, manifest in sorted(known.items()):
+        if tokens := [f"{variable(channel, token)}=\n" for token in token_keys(manifest)]:
+            parts += [f"\n# The channel {channel}.\n", *tokens]
+    return "".join([*parts, ENV_TAIL])
 
 
 def hide_from_git(root: Path, disk: Disk) -> None:
-    """A `.gitignore` that names `.env`."""
+    """Add `.env` to `.gitignore`."""
     path = root / ".gitignore"
     words = disk.read(path).decode("utf-8", "replace")
     if {".env", "/.env", ".env*", "*.env"}.isdisjoint(line.strip() for line in words.splitlines()):

@@ -1,105 +1,85 @@
-"""`shipmate stats`: requests, tokens, cost and latency of the model, from the log of the chats."""
+"""`shipmate stats`: turns, tokens, cost and latency, as the log of the chats sums them up."""
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+import asyncio
+from pathlib import Path
+from typing import Annotated, Any, cast, get_args
 
 import typer
 
-from bot.cli.common import HOME, AsJson, Dir, Here, clustered, counted, hint_of_folder, moment, say, say_json
-from bot.cli.history import people, persons
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from bot.core.usage import UsageSums
-    from bot.telemetry.usage import UsageTotals
+from bot.cli.common import HOME, AsJson, Dir, Here, counted, moment, say, say_json
+from bot.cli.project import archive, database, hint_of_folder
+from bot.core.archive.store import names_of, people_of
+from bot.core.usage import By, UsageSums
+from bot.telemetry.usage import UsageTotals
 
 SHOWN = 10
-"""Chats that are listed, the dearest first; of more than these no names are looked up."""
-
-
-class Group(StrEnum):
-    """The parts that `--by` shows."""
-
-    DAY = "day"
-    PERSON = "person"
-    CHAT = "chat"
-    MODEL = "model"
+"""Max chats listed; also the limit of names that are looked up."""
 
 
 def stats(
     root: Dir = Here,
     chat: Annotated[str | None, typer.Option(metavar="K", help="Only this chatKey.")] = None,
     since: Annotated[
-        str | None, typer.Option(metavar="T", help="From the hour of a time on, or 2d for two days ago.")
+        str | None, typer.Option(metavar="T", help="From this hour on, or 2d for two days ago.")
     ] = None,
     by: Annotated[
-        str | None,
-        typer.Option(metavar="BY", help="One line for each day (UTC), person, chat or model."),
+        str | None, typer.Option(metavar="BY", help="One row per day (UTC), person, chat or model.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Tokens, share of the cache, cost, errors and latency. Sums stay when conversations are removed."""
-    from bot.core.usage import UsageSums
-
-    group = None if by is None else _group(by)
+    if by is not None and by not in get_args(By):
+        raise typer.BadParameter(f"{by!r} is none of {', '.join(get_args(By))}", param_hint="--by")
     hint_of_folder(root)
-    sums = UsageSums(root / HOME, clustered(root))
+    sums = UsageSums(root / HOME, database(root))
     start = 0.0 if since is None else moment(since).timestamp()
-    if group is not None:
-        parts = sums.by(group.value, chat=chat, since=start)
-        if as_json:
-            for name, part in parts:
-                say_json({group.value: name} | _facts(part))
-        else:
-            _show_groups(group, parts, _names(root, group, sums, [name for name, _ in parts[:SHOWN]]))
+    if by is not None:
+        _show_groups(
+            root, cast("By", by), sums, sums.by(cast("By", by), chat=chat, since=start), as_json=as_json
+        )
         return
-    whole = sums.total(chat=chat, since=start)
+    total = sums.total(chat=chat, since=start)
     if as_json:
-        latency = {"p50": whole.latency(0.5), "p99": whole.latency(0.99)}
-        facts = {
-            "errors": dict(whole.errors),
-            "models": dict(whole.models),
-            "latencyMs": latency,
-            "ratings": dict(whole.ratings),
-        }
-        say_json({"chat": chat} | _facts(whole) | facts)
+        say_json(
+            {"chat": chat}
+            | _facts(total)
+            | {
+                "errors": dict(total.errors),
+                "models": dict(total.models),
+                "latencyMs": {"p50": total.latency(0.5), "p99": total.latency(0.99)},
+                "ratings": dict(total.ratings),
+            }
+        )
         return
-    _show(whole)
-    dearest = (
+    _show(total)
+    chats = (
         [] if chat is not None else [one for one in sums.by("chat", since=start) if one[0] and one[1].calls]
     )
-    if dearest:
+    if chats:
         say("chats, the dearest first:")
-        names = people(root, [name for name, _ in dearest[:SHOWN]])
-        for name, part in dearest[:SHOWN]:
+        names = asyncio.run(people_of(archive(root), [name for name, _ in chats[:SHOWN]]))
+        for name, part in chats[:SHOWN]:
             who = f" ({names[name]})" if name in names else ""
             say(
                 f"  {name}{who}: {counted(part.turns, 'turn')}, {_share(part)} from the cache, {cost_of(part)}"
             )
 
 
-def _group(word: str) -> Group:
-    try:
-        return Group(word)
-    except ValueError:
-        known = ", ".join(one.value for one in Group)
-        raise typer.BadParameter(f"{word!r} is none of {known}", param_hint="--by") from None
-
-
-def _names(root: Path, by: Group, sums: UsageSums, shown: list[str]) -> dict[str, str]:
-    """The names of people, and of who spoke in chats, by their ids."""
-    if by is Group.CHAT:
-        return people(root, shown)
-    return persons(root, sums.last_chats(shown)) if by is Group.PERSON else {}
-
-
-def _show_groups(by: Group, parts: list[tuple[str, UsageTotals]], names: Mapping[str, str]) -> None:
-    width = max([len(by.value), *(len(name) for name, _ in parts)])
-    say(f"{by.value:<{width}} {'turns':>7} {'answers':>8} {'read':>13} {'cache':>5} {'written':>11}  cost")
+def _show_groups(
+    root: Path, by: By, sums: UsageSums, parts: list[tuple[str, UsageTotals]], *, as_json: bool
+) -> None:
+    if as_json:
+        for name, part in parts:
+            say_json({by: name} | _facts(part))
+        return
+    shown, names = [name for name, _ in parts[:SHOWN]], dict[str, str]()
+    if by == "chat":
+        names = asyncio.run(people_of(archive(root), shown))
+    elif by == "person":
+        names = asyncio.run(names_of(archive(root), sums.last_chats(shown)))
+    width = max([len(by), *(len(name) for name, _ in parts)])
+    say(f"{by:<{width}} {'turns':>7} {'answers':>8} {'read':>13} {'cache':>5} {'written':>11}  cost")
     for name, part in parts:
         who = f"  {names[name]}" if name in names else ""
         share = "" if part.cached is None else f"{part.cached:.0%}"
@@ -144,6 +124,6 @@ def _share(sums: UsageTotals) -> str:
 
 
 def cost_of(sums: UsageTotals, decimals: int = 2) -> str:
-    """The cost in US dollars, and the number of answers that are not in it."""
+    """The cost in US dollars, with the number of answers of unknown price."""
     unpriced = f", and {counted(sums.unpriced, 'answer')} of unknown price" if sums.unpriced else ""
     return f"${sums.cost:.{decimals}f}{unpriced}"

@@ -1,41 +1,33 @@
-"""Says the version: `shipmate version`. Imports no parser: that would take most of its time."""
+"""`shipmate version`."""
 
 from __future__ import annotations
 
-import json
 import re
 import sys
-from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, requires
 
+from bot.cli.common import AsJson, Dir, Here, say, say_json
 from bot.invocation import version_of
 
-
-def say_own() -> None:
-    print(f"shipmate {version_of('shipmate')}")
+PYTHON = ".".join(map(str, sys.version_info[:3]))
 
 
-def say_all(*, as_json: bool = False) -> None:
-    """Say the versions of Python and the dependencies too."""
-    found = {name: version_of(name) for name in dependencies()}
-    python = ".".join(map(str, sys.version_info[:3]))
+def version(root: Dir = Here, as_json: AsJson = False) -> None:
+    del root
+    own, found = version_of("shipmate"), {name: version_of(name) for name in dependencies()}
     if as_json:
-        print(json.dumps({"version": version_of("shipmate"), "python": python, "dependencies": found}))
+        say_json({"version": own, "python": PYTHON, "dependencies": found})
         return
-    say_own()
-    print(f"Python {python}")
+    say(f"shipmate {own}")
+    say(f"Python {PYTHON}")
     for name, number in found.items():
-        print(f"  {name} {number}")
+        say(f"  {name} {number}")
 
 
 def dependencies() -> list[str]:
-    """The packages that Shipmate needs, without those of extras; none where it is not installed itself."""
+    """The packages that Shipmate requires, without extras; none where it is not installed."""
     try:
         needed = [line for line in requires("shipmate") or () if "extra ==" not in line]
     except PackageNotFoundError:
         return []
     return sorted(re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0] for line in needed)
-
-
-WITHOUT_PARSER: dict[tuple[str, ...], Callable[[], None]] = {("version",): say_all, ("--version",): say_own}
-"""Command lines that are asked often, as by installers, and need none."""

@@ -96,11 +96,11 @@ async def test_the_log_moves_to_the_database_and_back(clustered: World) -> None:
 
     await answered(1)
     code, told = await shipmate(world, "migrate", "--to", url)
-    assert (code, "The same on both sides" in told) == (0, True), told
+    assert (code, "Both sides are identical" in told) == (0, True), told
     world.config["engine"] = engine
     await answered(2)
     code, told = await shipmate(world, "migrate", "--to", "embedded")
-    assert (code, "The same on both sides" in told) == (0, True), told
+    assert (code, "Both sides are identical" in told) == (0, True), told
     del world.config["engine"]
     await answered(3)
     assert SECRET not in told
@@ -280,7 +280,7 @@ async def test_what_is_shared_is_backed_up_given_out_erased_and_restored(
     assert "the vault code is 7731" in json.dumps(body["messages"])
     assert await relay.hosts["c"].stop() == 0
     code, told = await shipmate(world, "migrate", "--to", "embedded")
-    assert (code, "The same on both sides" in told) == (0, True), told
+    assert (code, "Both sides are identical" in told) == (0, True), told
     del world.config["engine"]
     await world.start()
     shown = json.dumps((await relay.says("and now?", "Now."))["messages"])

@@ -36,7 +36,7 @@ async def test_where_all_is_well_each_part_says_so_and_nothing_is_taken_in(world
     assert found["telegram botToken"]["found"].startswith("@")
     assert found["telegram link"]["found"] == f"https://t.me/{world.telegram.me['username']}"
     assert found["slack link"]["found"].startswith("https://slack.com/app_redirect?app=A0SHIP")
-    assert found["model key"]["found"] == "the provider takes it"
+    assert found["model key"]["found"] == "the provider accepts it"
     assert "claude-sonnet-5-5, reads 1,000,000 tokens, $2 and $10" in found["llm.model"]["found"]
     assert "within 30 s" in found["clock"]["found"]
     assert "GB are free" in found["disk"]["found"]
@@ -53,8 +53,8 @@ async def test_beside_a_running_gateway_it_looks_at_journal_and_index_and_distur
     running, world.process = world.process, type(world.process)(world.root, world.process.env)
     try:
         found = await doctor(world, 0)
-        assert found["gateway"]["found"] == "runs on this folder"
-        assert found["journal"]["found"].startswith("whole, ")
+        assert found["gateway"]["found"] == "running in this folder"
+        assert found["journal"]["found"].startswith("intact, ")
     finally:
         world.process = running
     world.telegram.say("still there?")

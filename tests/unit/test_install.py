@@ -137,7 +137,7 @@ def test_packages_of_the_same_names_are_not_taken_for_ours(built: Path, tmp_path
     assert (done.returncode, done.stderr.strip()) == (0, str(site / "shipmate" / "__init__.py")), done.stderr
     assert "api.slack.com" in done.stdout, "a channel was found"
     done = run("check", "--dir", "project")
-    assert (done.returncode, "ship.json is fine" in done.stdout) == (0, True), done.stderr
+    assert (done.returncode, "ship.json is valid" in done.stdout) == (0, True), done.stderr
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def test_a_stranger_who_asked_is_let_in_and_blocked(shipmate: Shipmate, project:
     assert shipmate("block", "slack", "U0123456789", "--dir", project).code == 0
     assert lists(project).allowed("telegram") == {"12345"}
     assert lists(project).blocked("slack") == {"U0123456789"}
-    assert shipmate("pending", "--dir", project).out == "Nobody waits.\n"
+    assert shipmate("pending", "--dir", project).out == "Nobody is waiting.\n"
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def test_a_project_is_carried_to_another_folder(shipmate: Shipmate, project: Pat
     assert shipmate("init", elsewhere / "new", "--yes").code == 0
     back = shipmate("restore", elsewhere / "file", "--dir", elsewhere / "new")
     assert back.code == 0
-    assert "told to send it again" in back.err
+    assert "asked to send it again" in back.err
     assert (elsewhere / "new" / ".ship" / "access.json").read_text(encoding="utf-8") == "{}"
     again = shipmate("restore", elsewhere / "file", "--dir", elsewhere / "new")
     assert again.code == 78
@@ -59,8 +59,8 @@ def test_a_backup_is_written_to_a_new_file_outside_of_the_project(
 ) -> None:
     (elsewhere / "there").write_text("mine", encoding="utf-8")
     for target, why in (
-        (elsewhere / "there", "is there already"),
-        (project / "file", "in the project's folder"),
+        (elsewhere / "there", "exists already"),
+        (project / "file", "in the project folder"),
         (elsewhere / "none" / "file", "there is no folder"),
     ):
         done = shipmate("backup", target, "--dir", project)

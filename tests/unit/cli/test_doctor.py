@@ -68,8 +68,7 @@ def test_a_disk_with_little_room_is_found(
     free = int(share * 2**40)
     said = SimpleNamespace(f_frsize=1, f_bfree=free, f_bavail=free, f_blocks=2**40)
     monkeypatch.setattr("bot.disk_reserve.os.statvfs", lambda _: said)
-    (found,) = doctor.disk(tmp_path)
-    assert found.verdict == verdict
+    assert doctor.disk(tmp_path).verdict == verdict
 
 
 def test_files_that_others_can_reach_are_named_with_the_command_that_mends_them(project: Path) -> None:

@@ -37,7 +37,7 @@ async def test_what_is_well_says_so(services: Services) -> None:
     lines = await found(services, 0)
     assert lines["slack scopes"]["found"] == "all 16"
     assert lines["telegram botToken"]["found"].startswith("@")
-    assert lines["model key"]["found"] == "the provider takes it"
+    assert lines["model key"]["found"] == "the provider accepts it"
     assert "1,000,000 tokens" in lines["llm.model"]["found"]
     assert "within 30 s" in lines["clock"]["found"]
     assert lines["gateway"]["found"] == "not running; its folder, tokens and ports are free"

@@ -55,11 +55,11 @@ async def test_each_credential_is_tried_and_asked_again_until_it_holds(
     person = sits(
         monkeypatch,
         ("Anthropic API key", "sk-ant-wrong-key-1"),
-        ("Keep it all the same", False),
+        ("Keep it anyway", False),
         ("Anthropic API key", KEY),
         ("Connect slack", True),
         ("Slack bot token, SLACK_BOT_TOKEN", APP_TOKEN),
-        ("Keep it all the same", False),
+        ("Keep it anyway", False),
         ("SLACK_BOT_TOKEN", BOT_TOKEN),
         ("SLACK_APP_TOKEN", APP_TOKEN),
         ("Connect telegram", True),
@@ -85,7 +85,7 @@ async def test_each_credential_is_tried_and_asked_again_until_it_holds(
     assert (services.root / ".env").stat().st_mode & 0o777 == 0o600
     kept = json.loads((services.root / ".ship" / "access.json").read_text(encoding="utf-8"))
     assert kept["channels"]["telegram"]["operators"] == ["1001"]
-    assert "Nobody is one on slack yet." in done.out
+    assert "There is none on slack yet." in done.out
     assert kept["channels"]["slack"]["operators"] == ["U0ANN"]
 
 
@@ -97,17 +97,17 @@ async def test_what_nothing_answers_to_is_kept_if_the_person_wants_it(
     sits(
         monkeypatch,
         ("Anthropic API key", "sk-ant-a b"),
-        ("Keep it all the same", True),
+        ("Keep it anyway", True),
         ("Connect slack", False),
         ("Connect telegram", True),
         ("TELEGRAM_BOT_TOKEN", telegram_service.TEST_TOKEN),
-        ("Keep them all the same", True),
+        ("Keep them anyway", True),
         ("Operators", "bob"),
         ("Operators", "telegram:7"),
     )
     done = await services.run("init", services.root)
     assert done.code == 0, done
-    assert "It could not be tried" in done.out
+    assert "It could not be tested" in done.out
     assert "does not answer" in done.out
     assert 'ANTHROPIC_API_KEY="sk-ant-a b"\n' in (services.root / ".env").read_text(encoding="utf-8")
 
@@ -168,7 +168,7 @@ async def test_beside_a_gateway_that_runs_it_says_that_tokens_are_read_at_a_star
         )
         with holding:
             said.append((await services.run("init", services.root)).out)
-    assert ["Shipmate runs in this folder" in out for out in said] == [True, False]
+    assert ["Shipmate is running in this folder" in out for out in said] == [True, False]
 
 
 async def test_tokens_for_a_channel_that_ship_json_has_wrong_are_kept_untried(
@@ -186,14 +186,14 @@ async def test_tokens_for_a_channel_that_ship_json_has_wrong_are_kept_untried(
     )
     done = await services.run("init", services.root)
     assert done.code == 0, done
-    assert "ship.json is wrong there, so they were not tried" in done.out
+    assert "Not tested, since ship.json is not valid there" in done.out
     assert f"SLACK_BOT_TOKEN={BOT_TOKEN}" in (services.root / ".env").read_text(encoding="utf-8")
 
 
 async def test_who_sends_no_code_in_time_becomes_no_operator(
     services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(credentials, "WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(credentials, "CLAIM_SECONDS", 0.0)
     sits(
         monkeypatch,
         ("Anthropic API key", ""),
@@ -204,5 +204,5 @@ async def test_who_sends_no_code_in_time_becomes_no_operator(
     )
     done = await services.run("init", services.root)
     assert done.code == 0, done
-    assert "Left out." in done.out
+    assert "Skipped." in done.out
     assert "an operator." not in done.out

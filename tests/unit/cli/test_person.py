@@ -29,7 +29,7 @@ def test_a_person_is_given_out_and_erased(shipmate: Shipmate, project: Path, lis
     assert done.code == 0
     first, second = done.out.splitlines()
     assert first == "Removed all that was kept of telegram:1: 1 entry of the access list."
-    assert second.startswith("ship.json, files of the project and backups were not touched")
+    assert second.startswith("Not touched: ship.json, files of the project, backups")
     assert shipmate("erase", "telegram:1", "-y", "--dir", project).out == "Nothing was kept of telegram:1.\n"
     given = shipmate("export", "telegram:1", "--dir", project)
     assert (given.code, given.out) == (0, "")
@@ -68,7 +68,7 @@ def test_on_a_terminal_it_asks_first(
         monkeypatch.setattr(sys, "stdin", Terminal(answer))
         done = shipmate("erase", "telegram:1", "--dir", project)
         assert done.code == len(left)
-        assert "There is no way back." in done.out
+        assert "This cannot be undone." in done.out
         found = AccessList(project / ".ship" / "access.json", SystemDisk(), SystemClock())
         assert found.lists_with("telegram", "1") == left
 

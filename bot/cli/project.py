@@ -1,0 +1,149 @@
+"""A project folder as commands use it: its settings, access list and event log, and the database of a cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import socket
+from collections.abc import AsyncIterator, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from bot import config, configuration, discovery, errors, instance
+from bot.access_list import FILE, AccessList
+from bot.cli.common import HOME, StderrLog, complain
+from bot.config import Settings
+from bot.contracts.channel import Manifest
+from bot.contracts.environment import Disk
+from bot.contracts.identity import UserRef
+from bot.contracts.model import Model
+from bot.core import sqlite_log
+from bot.core.archive.store import ChatStore
+from bot.core.events import Codec
+from bot.core.sql_log import SqlLog
+from bot.system import SystemClock, SystemDisk, UlidSource
+
+
+def manifest_of(channel: str, known: Mapping[str, Manifest] | None = None) -> Manifest:
+    """The manifest of a channel that the user names. Raises `typer.BadParameter`."""
+    known = known or discovery.manifests()
+    if channel not in known:
+        raise typer.BadParameter(f"no channel is called {channel!r}; there are {', '.join(sorted(known))}")
+    return known[channel]
+
+
+def must_exist(root: Path) -> None:
+    if not (root / HOME).is_dir():
+        raise errors.NotFound(f"there is no {HOME} in {str(root)!r}")
+
+
+def hint_of_folder(root: Path) -> None:
+    """Print a hint if no gateway has run in the folder: it is probably the wrong one. Raises `errors.ConfigError` if `.ship` is a file."""
+    config.must_be_folder(root / HOME)
+    if not (root / HOME / "logs").is_dir():
+        complain(f"No gateway has run in {root.resolve()} yet; --dir names another folder.")
+
+
+def archive(root: Path) -> ChatStore:
+    return ChatStore(root / HOME / "chats", disk=SystemDisk(), log=StderrLog())
+
+
+def access_list(root: Path) -> AccessList:
+    """The access list of a folder. Raises `errors.ConfigError` if it cannot be read."""
+    config.must_be_folder(root / HOME)
+    return AccessList(root / HOME / FILE, SystemDisk(), SystemClock())
+
+
+def named_operators(settings: Settings) -> list[UserRef]:
+    """The operators of ship.json and of the access list. Raises `errors.ConfigError` if the list cannot be read."""
+    return sorted(settings.operators | access_list(settings.root).operators())
+
+
+def model(provider: str, api_key: str | None, base_url: str | None, **options: Any) -> Model:
+    """A model, with further options of `build_model`. Reports to stderr unless `log` is given."""
+    from bot.llm.factory import build_model  # imports the provider's library, which takes seconds
+
+    defaults: dict[str, Any] = {"clock": SystemClock(), "ids": UlidSource(), "log": StderrLog()}
+    rng = random.Random()  # noqa: S311 - jitter between retries
+    return build_model(provider=provider, api_key=api_key, base_url=base_url, rng=rng, **defaults | options)
+
+
+def is_clustered(root: Path) -> bool:
+    """True if ship.json puts the log into PostgreSQL. The rest of the file need not be valid."""
+    try:
+        return bool(json.loads((root / "ship.json").read_bytes())["engine"]["kind"] == "postgresql")
+    except (OSError, ValueError, LookupError, TypeError):
+        return False
+
+
+def database(root: Path) -> str | None:
+    """The address of the database that has the log, if any. Raises `errors.ConfigError`."""
+    return (configuration.load(root).engine.database_url or "") if is_clustered(root) else None
+
+
+@contextlib.asynccontextmanager
+async def event_log(root: Path) -> AsyncIterator[SqlLog | None]:
+    """The event log, for reading; None if there is none."""
+    path, url, clock = root / HOME / sqlite_log.FILE, database(root), SystemClock()
+    log: SqlLog
+    if url is not None:
+        from bot.core.postgres_log import PostgresLog
+
+        cursors = root / HOME / "exports.json"
+        log = PostgresLog(url, Codec(), cursors, epoch=None, disk=SystemDisk(), clock=clock, log=StderrLog())
+    elif path.is_file():
+        log = sqlite_log.SqliteLog(path, Codec(), clock=clock, log=StderrLog())
+    else:
+        yield None
+        return
+    try:
+        yield log
+    finally:
+        await log.close()
+
+
+def must_lead(root: Path) -> None:
+    """Raise `errors.NotFound` if the leader of the cluster runs in another folder, whose files a change here would not reach."""
+    if (url := database(root)) is None:
+        return
+    from bot.cluster import leadership
+
+    leader = next((one.holder for one in leadership.hosts(url) if one.leads), "no process")
+    if not leader.startswith(f"{socket.gethostname()}:{instance.holder(root / HOME) or None}:"):
+        raise errors.NotFound(
+            f"{leader} leads; run this in the folder of the leader, or use the command in a chat"
+        )
+
+
+@contextlib.contextmanager
+def changing(root: Path, *, erasing: bool = False) -> Iterator[Disk]:
+    """The disk for a change of files that a cluster shares; no process of the cluster may run. `erasing` also purges deleted rows from
+    the database. Raises `errors.Unavailable`, `errors.StorageError` and OSError.
+    """
+    if (url := database(root)) is None:
+        yield SystemDisk()
+        return
+    from bot.cluster import transfer
+    from bot.cluster.shared_disk import SharedDisk
+
+    shared = SharedDisk(SystemDisk(), root / HOME, url, StderrLog())
+    with instance.locked(root / HOME), contextlib.closing(shared) as disk:
+        transfer.must_be_stopped(url)
+        disk.begin()
+        yield disk
+        if erasing:
+            disk.erase()
+
+
+def refresh(root: Path) -> None:
+    """Fetch the shared files of a cluster, unless a gateway in this folder does. Raises `errors.StorageError`."""
+    if (url := database(root)) is None:
+        return
+    from bot.cluster.shared_disk import SharedDisk
+
+    shared = SharedDisk(SystemDisk(), root / HOME, url, StderrLog())
+    with contextlib.suppress(errors.Unavailable), instance.locked(root / HOME), contextlib.closing(shared):
+        shared.fetch()
