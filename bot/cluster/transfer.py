@@ -113,26 +113,12 @@ def copy_out(url: str, folder: Path) -> None:
             SystemDisk().replace(folder / name, data)
 
 
-def is_running(url: str) -> bool:
-    """True where a process is on a database. Raises `errors.StorageError`."""
-    return bool(leadership.hosts(url))
-
-
 def must_be_stopped(url: str) -> None:
     """Raise `errors.StorageError` where a process is on a database."""
     if running := leadership.hosts(url):
         raise errors.StorageError(
             f"{running[0].holder} is running; stop all processes on that database first"
         )
-
-
-def was_moved(url: str, *homes: Path) -> bool:
-    """True where a database has what was moved from one of these folders. Raises `errors.StorageError`."""
-    with _as_storage_error("the database cannot be used"), closing(_session(url)) as db:
-        full = db.execute("SELECT 1 FROM events LIMIT 1").fetchone() is not None
-        store = db.execute(shared_disk.STORE).fetchone()
-        notes = [jsonl.loads(SystemDisk().read(home / shared_disk.NOTE)) or {} for home in homes]
-        return full and store in [(one.get("store"),) for one in notes]
 
 
 @contextmanager
