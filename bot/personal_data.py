@@ -1,8 +1,8 @@
-"""Everything of one person: found in all that is kept, given out, and erased.
+"""All data of one person: found wherever something is kept, exported, and erased.
 
-Theirs are what they wrote, what answered it, and the chats in which nobody else wrote. Of other chats the log goes on with blank rows in
-the place of theirs; what was made of such a chat for the model (prompts, summaries, memory, injected history) goes as a whole, since it
-may tell of them anywhere, and is made anew. It blocks, and is for a command.
+Theirs are their messages, the answers to them, and the chats in which nobody else writes. In other chats their events become blank rows;
+what was derived from the whole chat for the model (prompts, summaries, memory, injected history) may mention them anywhere, so it is
+removed and derived again. Blocks, and is for a command.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import re
 import shutil
 import sqlite3
 import zlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -41,18 +41,18 @@ from bot.storage.notes import SESSION, MemoryOwner, NoteStore
 
 SENT, RECEIVED, OUTGOING = "sent", "received", "outgoing"
 PARTS = Path("cache", "uploads")
-"""Parts of files for the web page that were never whole; nothing says of whom they are, and nobody goes on with them."""
+"""Unfinished uploads of the web page. Their owner is unknown, and nobody resumes them."""
 CHATS, MEMORY, ARTIFACTS, LOGS, EVENTS = "chats", "memory", "artifacts", "logs", "events"
 INDEX = "index.db"
 ERASED = "erased"
-"""The kind of a row of which nothing is left, which no reader knows, and the id of a person who is gone."""
+"""Kind of a blank row, unknown to readers; also the id that replaces the person's."""
 DERIVED = frozenset({"framed", "remembered", "injected"})
-"""Kinds that hold what was made of a whole chat for the model."""
+"""Kinds of events with content derived from the whole chat for the model."""
 _QUOTE = re.compile(r'[\\"]+')
 
 
 class Kept(Enum):
-    """Kinds of things that are kept of a person. The value has their names, for one and for several."""
+    """What is kept of a person. The value is its name, singular and plural."""
 
     CHATS = "line of the archive", "lines of the archive"
     EVENTS = "event", "events"
@@ -68,21 +68,26 @@ class Kept(Enum):
 
 @dataclass(slots=True)
 class Found:
-    """A person's requestIds, and their chats by chatKey: those of theirs alone, and those that others write in too. `turns` answered them
-    alone, `mixed` others as well, who have `joined` requests of theirs; `messages` are the platform's ids of what they wrote and got.
-    """
+    """What identifies a person's data. Chats and messages are keyed by chatKey."""
 
     requests: set[str] = field(default_factory=set)
+    """requestIds of their messages."""
     own: set[str] = field(default_factory=set)
+    """Chats in which they alone write."""
     shared: set[str] = field(default_factory=set)
+    """Chats in which others write too."""
     turns: set[str] = field(default_factory=set)
+    """Turns that answered them alone."""
     mixed: set[str] = field(default_factory=set)
+    """Turns that answered others as well."""
     joined: set[str] = field(default_factory=set)
+    """Their requests in mixed turns."""
     messages: dict[str, set[str]] = field(default_factory=dict)
+    """The platform's ids of their messages, and of those sent to them."""
 
 
 class PersonalData:
-    """The data of a person in a `.ship`."""
+    """The data of a person in a `.ship`; `database` is the address of the log if it is in PostgreSQL."""
 
     def __init__(
         self,
@@ -95,37 +100,36 @@ class PersonalData:
         log: Log,
         database: str | None = None,
     ) -> None:
-        """`database` is the address of the log's, where it is no file."""
         self._url = database
         self._home = home
         self._person = person
         self._disk = disk
-        self._clock = clock
         self._codec = events.Codec()
         self._archives = rotation.ArchiveFiles(home / CHATS, disk)
         self._artifacts = ArtifactStore(home / ARTIFACTS, disk=disk, ids=ids, clock=clock, log=log)
         self._notes = NoteStore(home / MEMORY, disk=disk)
+        self._lists = AccessList(home / ACCESS_FILE, disk, clock)
 
     # ------------------------------------------------------------ finding
 
     def find(self) -> Found:
-        """Look through events and the operator's log. Raises `errors.StorageError` and OSError."""
+        """Search events, archive and the operator's log. Raises `errors.StorageError` and OSError."""
         found = Found()
         with self._database() as db:
             self._find_chats(db, found)
             self._find_turns(db, found)
         for line in self._logged():
             details = line.get("details") or {}
-            if (details.get("channel"), details.get("userId")) == (
-                self._person.channel,
-                self._person.user_id,
-            ):
+            if self._is_person(details):
                 found.requests.add(str(line.get("requestId") or ""))
         found.requests.discard("")
         return found
 
+    def _is_person(self, facts: Mapping[str, Any]) -> bool:
+        return (facts.get("channel"), facts.get("userId")) == (self._person.channel, self._person.user_id)
+
     def _find_chats(self, db: Session, found: Found) -> None:
-        people: dict[str, set[str]] = {}
+        writers: dict[str, set[str]] = {}
         said = (
             """SELECT chat, data FROM events WHERE substr(chat, 1, ?) = ? AND instr(data, '"inbound"') > 0"""
         )
@@ -133,24 +137,24 @@ class PersonalData:
             inbound = json.loads(raw).get("inbound") or {}
             if (user_id := inbound.get("user_id")) is None:
                 continue
-            people.setdefault(chat, set()).add(user_id)
+            writers.setdefault(chat, set()).add(user_id)
             if user_id == self._person.user_id:
                 found.requests.add(inbound.get("request_id") or "")
                 names = {inbound.get("message_id") or "", *(inbound.get("items") or {})}
                 found.messages.setdefault(chat, set()).update(names - {""})
-        # The archive may reach further back than a log that was lost.
-        for line in (one for name in self._archives.chats() for one in self._said(name)):
+        # The archive may go further back than a log that was lost.
+        for line in (one for name in self._archives.chats() for one in self._lines(name)):
             if line.get("role") == "user" and line.get("channel") == self._person.channel:
-                people.setdefault(str(line.get("chatKey")), set()).add(str(line.get("userId")))
-                if line.get("userId") == self._person.user_id:
+                writers.setdefault(str(line.get("chatKey")), set()).add(str(line.get("userId")))
+                if self._is_person(line):
                     found.requests.add(str((line.get("meta") or {}).get("requestId") or ""))
-        for chat, users in people.items():
+        for chat, users in writers.items():
             if self._person.user_id in users:
                 (found.own if users <= {self._person.user_id, ERASED} else found.shared).add(chat)
 
     def _find_turns(self, db: Session, found: Found) -> None:
         members: dict[str, set[str]] = {}
-        started = """SELECT turn, data FROM events WHERE substr(chat, 1, ?) = ? AND kind IN ('turn_started', 'joined')"""
+        started = "SELECT turn, data FROM events WHERE substr(chat, 1, ?) = ? AND kind IN ('turn_started', 'joined')"
         for turn, raw in self._of_channel(db, started):
             members.setdefault(turn, set()).update(json.loads(raw)["members"])
         for turn, names in members.items():
@@ -165,16 +169,16 @@ class PersonalData:
                 found.messages.setdefault(chat, set()).add(message)
 
     def _of_channel(self, db: Session, statement: str) -> Any:
-        """The rows of a statement about the chats of the person's channel, which alone know their id."""
-        below = f"{self._person.channel}:"
-        return db.execute(statement, (len(below), below))
+        """Run a statement on the chats of the person's channel, where their id means them."""
+        prefix = f"{self._person.channel}:"
+        return db.execute(statement, (len(prefix), prefix))
 
     @contextlib.contextmanager
     def _database(self) -> Iterator[Session]:
-        """The log of the chats, an empty one where there is none. Raises `errors.StorageError`."""
+        """The log of the chats; an empty one if there is none. Raises `errors.StorageError`."""
         words, path = "the log of the chats cannot be used", self._home / sqlite_log.FILE
         if self._url is not None:
-            from bot.core import postgres_log  # its library is there where it is wanted
+            from bot.core import postgres_log  # needs the optional PostgreSQL library
 
             with postgres_log.as_storage_error(words), closing(postgres_log.prepared(self._url)) as session:
                 yield session
@@ -200,8 +204,8 @@ class PersonalData:
             yield recorded
 
     def _is_gone(self, chat: str, turn: str | None, name: str, raw: str, found: Found) -> bool:
-        """True of an event that is the person's as a whole: a chat of theirs, a turn of theirs, what they said outside a turn of others, a
-        fact about them.
+        """True for an event that is entirely theirs: of their chat, of their turn, their message outside of a mixed turn, a fact about
+        them.
         """
         if chat in found.own or turn in found.turns or turn in found.requests - found.mixed:
             return True
@@ -211,10 +215,10 @@ class PersonalData:
             return here and data["inbound"].get("user_id") == self._person.user_id
         if data.get("request") in found.requests:
             return "files" not in data
-        return "of" in data and self._tells(chat, data.get("key"), raw)
+        return "of" in data and self._mentions(chat, data.get("key"), raw)
 
-    def _tells(self, chat: str, key: object, raw: str) -> bool:
-        """True of a fact about the person, or by them."""
+    def _mentions(self, chat: str, key: object, raw: str) -> bool:
+        """True for a fact about the person, or set by them."""
         here = chat.startswith(f"{self._person.channel}:")
         return (
             key == str(self._person)
@@ -222,15 +226,31 @@ class PersonalData:
             or (here and f'"{self._person.user_id}"' in raw)
         )
 
+    def _facts(self, db: Session, found: Found) -> list[tuple[str, str, str]]:
+        channel = f"{self._person.channel}:"
+        return [
+            (kind, key, value)
+            for kind, key, value in db.execute("SELECT kind, key, value FROM facts")
+            if key in found.own
+            or any(f'"{chat}"' in value for chat in found.own)
+            or self._mentions(channel if channel in key + value else "", key, value)
+        ]
+
     def _logged(self) -> Iterator[Json]:
         for _, _, path in telemetry.day_files(self._home / LOGS, self._disk):
-            for raw in _unpacked(self._disk.read(path), path).split(b"\n"):
-                if (line := jsonl.loads(raw)) is not None:
-                    yield line
+            yield from filter(None, map(jsonl.loads, self._unpacked(path).split(b"\n")))
 
-    def _is_logged_of(self, line: Json, found: Found) -> bool:
+    def _unpacked(self, path: Path) -> bytes:
+        data = self._disk.read(path)
+        if path.suffix != telemetry.PACKED:
+            return data
+        with errors.as_storage_error(f"{path.name} cannot be read", EOFError, zlib.error, gzip.BadGzipFile):
+            return gzip.decompress(data)
+
+    def _is_logged(self, line: Json, found: Found) -> bool:
+        """True for a line of the operator's log about the person."""
         details = line.get("details") or {}
-        # Other channels may give the same id to somebody else.
+        # Other channels may use the same id for somebody else.
         here = details.get("channel") in {None, self._person.channel}
         return (
             line.get("chatKey") in found.own
@@ -239,26 +259,8 @@ class PersonalData:
             or str(self._person) in (details.get("by"), details.get("operator"), details.get("person"))
         )
 
-    # ------------------------------------------------------------ giving out
-
-    async def export(self) -> AsyncIterator[Json]:
-        """Each thing as an object: `from` names the place, `value` has the content. A gateway may run."""
-        found = self.find()
-        for name in self._archives.chats():
-            for line in self._said(name):
-                if self._goes(line, found):
-                    yield {"from": CHATS, "value": line}
-        async for note in self._exported_notes(found):
-            yield note
-        for item in (*self._exported_artifacts(found), *self._exported_rows(found)):
-            yield item
-        for line in self._logged():
-            if self._is_logged_of(line, found):
-                yield {"from": LOGS, "value": line}
-        for name in self._lists().lists_with(self._person.channel, self._person.user_id):
-            yield {"from": ACCESS_FILE, "value": name}
-
-    def _said(self, name: str) -> Iterator[Json]:
+    def _lines(self, name: str) -> Iterator[Json]:
+        """The lines of a chat's archive."""
         for path in self._files(name):
             with closing(self._disk.open(path)) as file:
                 yield from filter(None, map(jsonl.loads, jsonl.lines(file)))
@@ -267,30 +269,41 @@ class PersonalData:
         older = [self._archives.archive(name, number) for number in self._archives.numbers(name)]
         return [*older, self._archives.main(name)]
 
-    def _goes(self, line: Json, found: Found) -> bool:
-        """True of a line of the archive that they wrote, or that answers one. What others wrote never is, whatever it says."""
-        wrote = (line.get("channel"), line.get("userId")) == (self._person.channel, self._person.user_id)
+    def _is_archived(self, line: Json, found: Found) -> bool:
+        """True for a line of the archive that they wrote, or that answers them. Other people's lines never are, whatever they say."""
+        wrote = self._is_person(line)
         request = str((line.get("meta") or {}).get("requestId") or "")
         others = line.get("role") == "user" and not wrote
         return line.get("chatKey") in found.own or (
             not others and (wrote or request in found.requests | found.mixed)
         )
 
+    # ------------------------------------------------------------ exporting
+
+    async def export(self) -> AsyncIterator[Json]:
+        """Yield each item as an object: `from` is its place, `value` its content. Works while a gateway runs."""
+        found = self.find()
+        for name in self._archives.chats():
+            for line in self._lines(name):
+                if self._is_archived(line, found):
+                    yield {"from": CHATS, "value": line}
+        async for note in self._exported_notes(found):
+            yield note
+        for item in (*self._exported_artifacts(found), *self._exported_rows(found)):
+            yield item
+        for line in self._logged():
+            if self._is_logged(line, found):
+                yield {"from": LOGS, "value": line}
+        for name in self._lists.lists_with(self._person.channel, self._person.user_id):
+            yield {"from": ACCESS_FILE, "value": name}
+
     def _exported_rows(self, found: Found) -> Iterator[Json]:
         with self._database() as db:
-            for chat, name, turn, kind, at, raw in db.execute(
-                "SELECT chat, id, turn, kind, at, data FROM events ORDER BY n"
-            ):
+            everything = "SELECT id, chat, turn, kind, at, data FROM events ORDER BY n"
+            for name, chat, turn, kind, at, raw in db.execute(everything):
                 if self._is_gone(chat, turn, name, raw, found) or name in found.joined:
-                    value = {
-                        "id": name,
-                        "chat": chat,
-                        "turn": turn,
-                        "kind": kind,
-                        "at": at,
-                        "data": json.loads(raw),
-                    }
-                    yield {"from": EVENTS, "value": value}
+                    about = {"id": name, "chat": chat, "turn": turn, "kind": kind, "at": at}
+                    yield {"from": EVENTS, "value": {**about, "data": json.loads(raw)}}
             for of, key, fact in self._facts(db, found):
                 yield {"from": "facts", "value": {"kind": of, "key": key, "value": json.loads(fact)}}
             used = db.execute("SELECT * FROM usage WHERE person = ?", (str(self._person),))
@@ -298,23 +311,12 @@ class PersonalData:
             for row in used:
                 yield {"from": "usage", "value": dict(zip(names, row, strict=True))}
         with self._recorded(readonly=True) as recorded:
-            for request in sorted(found.requests) if recorded else ():
-                for one in recorded.find(request) if recorded else ():
-                    # Others have said some of what stands in the request of a chat of theirs.
+            for request in sorted(found.requests) if recorded is not None else ():
+                for one in recorded.find(request) if recorded is not None else ():
+                    # A request of a shared chat contains other people's words.
                     body = (one.body or b"").decode("utf-8", "replace") if one.chat_key in found.own else None
                     about = {"id": one.id, "chat": one.chat_key, "turn": one.request_id, "model": one.model}
                     yield {"from": "requests", "value": {**about, "body": body, "answer": one.answer}}
-
-    def _facts(self, db: Session, found: Found) -> list[tuple[str, str, str]]:
-        return [
-            (kind, key, value)
-            for kind, key, value in db.execute("SELECT kind, key, value FROM facts")
-            if key in found.own
-            or any(f'"{chat}"' in value for chat in found.own)
-            or self._tells(
-                f"{self._person.channel}:" if f"{self._person.channel}:" in key + value else "", key, value
-            )
-        ]
 
     async def _exported_notes(self, found: Found) -> AsyncIterator[Json]:
         owners = [MemoryOwner("person", str(self._person))]
@@ -337,11 +339,10 @@ class PersonalData:
     # ------------------------------------------------------------ erasing
 
     async def erase(self) -> dict[Kept, int]:
-        """Erase everything while no gateway runs; how many of each kind went. Cut off, it is done by doing it again: the events, by which
-        all else is found, go last.
+        """Erase everything while no gateway runs; returns the number of items of each kind. If interrupted, it can be run again: the events,
+        by which the rest is found, are erased last.
 
-        The caller holds `.ship` where there is a database. Raises `errors.Unavailable` where a gateway runs, `errors.StorageError` and
-        OSError.
+        With a database the caller holds the lock of `.ship`. Raises `errors.Unavailable` if a gateway runs, `errors.StorageError`, OSError.
         """
         with contextlib.nullcontext() if self._url is not None else instance.locked(self._home):
             instance.must_be_whole(self._home)
@@ -349,7 +350,7 @@ class PersonalData:
             gone = self._erase_logs(found)
             gone |= await self._erase_notes(found)
             gone |= await self._erase_artifacts(found)
-            gone[Kept.ACCESS] = self._lists().erase(self._person.channel, self._person.user_id)
+            gone[Kept.ACCESS] = self._lists.erase(self._person.channel, self._person.user_id)
             gone[Kept.REQUESTS] = self._erase_requests(found)
             gone[Kept.CHATS] = self._erase_exports(found)
             gone |= self._erase_events(found)
@@ -358,17 +359,17 @@ class PersonalData:
     def _erase_logs(self, found: Found) -> dict[Kept, int]:
         count = 0
         for _, _, path in telemetry.day_files(self._home / LOGS, self._disk):
-            before = _unpacked(self._disk.read(path), path)
-            kept = []
+            before, kept = self._unpacked(path), []
             for raw in before.splitlines(keepends=True):
                 line = jsonl.loads(raw)
-                if line is None or self._is_logged_of(line, found):
+                if line is None or self._is_logged(line, found):
                     count += 1
                     continue
                 details = line.get("details") or {}
-                told = line.get("chatKey") in found.shared and TEXTS & details.keys()
-                left = {name: value for name, value in details.items() if name not in TEXTS}
-                kept.append(jsonl.dumps({**line, "details": left}) if told else raw)
+                if line.get("chatKey") in found.shared and TEXTS & details.keys():
+                    details = {name: value for name, value in details.items() if name not in TEXTS}
+                    raw = jsonl.dumps({**line, "details": details})  # noqa: PLW2901 - without message texts
+                kept.append(raw)
             if (after := b"".join(kept)) != before:
                 self._disk.replace(path, gzip.compress(after) if path.suffix == telemetry.PACKED else after)
         return {Kept.LOGS: count}
@@ -411,7 +412,7 @@ class PersonalData:
         return count
 
     def _erase_exports(self, found: Found) -> int:
-        """Remove their lines of the archive, and the search index, which is made anew; how many lines there were."""
+        """Remove their lines of the archive, and the search index, which is rebuilt; returns the number of lines."""
         own, shared = ({_name(key) for key in keys} for keys in (found.own, found.shared))
         count = 0
         for name in self._archives.chats():
@@ -422,7 +423,7 @@ class PersonalData:
                 kept = [
                     raw
                     for raw in lines
-                    if name not in own and not self._is_erased(raw, found, shared=name in shared)
+                    if name not in own and not self._is_erased(raw, name in shared, found)
                 ]
                 if len(kept) < len(lines):
                     count += len(lines) - len(kept)
@@ -436,14 +437,14 @@ class PersonalData:
             self._disk.remove(path)
         return count
 
-    def _is_erased(self, raw: bytes, found: Found, *, shared: bool) -> bool:
-        """True of a line that is theirs, and of one that nobody can read in a chat of theirs."""
+    def _is_erased(self, raw: bytes, is_shared: bool, found: Found) -> bool:  # noqa: FBT001
+        """True for their line, and in a chat of theirs for an unreadable one."""
         line = jsonl.loads(raw)
-        return shared if line is None else self._goes(line, found)
+        return is_shared if line is None else self._is_archived(line, found)
 
     def _erase_events(self, found: Found) -> dict[Kept, int]:
         with self._database() as db:
-            # Nobody else writes, and a server ends a transaction in which nothing comes for two seconds.
+            # Computed before the transaction: the server ends one that is idle for two seconds. Nobody else writes.
             count, changed = self._blanked_rows(db, found)
             about = [(kind, key) for kind, key, _ in self._facts(db, found)]
             db.execute("BEGIN")
@@ -469,7 +470,7 @@ class PersonalData:
         return {Kept.EVENTS: count, Kept.ROWS: rows}
 
     def _blanked_rows(self, db: Session, found: Found) -> tuple[int, list[tuple[Any, ...]]]:
-        """The number of events that are theirs, and the rows that change: these, and what tells of them in other events."""
+        """The number of their events, and the new values of all events that change."""
         count, changed = 0, list[tuple[Any, ...]]()
         everything = "SELECT id, chat, turn, person, kind, at, data FROM events WHERE kind <> ?"
         for name, chat, turn, person, kind, at, raw in db.execute(everything, (ERASED,)):
@@ -492,7 +493,7 @@ class PersonalData:
         return count, changed
 
     def _without(self, event: Event, raw: str, found: Found) -> EventData:
-        """The data of an event of a chat of others without what is the person's."""
+        """The data of an event in a shared chat without what is the person's."""
         messages = frozenset(found.messages.get(str(event.chat), ()))
         data = blanked(event, Gone(frozenset(found.requests), frozenset(found.mixed), messages))
         match data:
@@ -500,8 +501,6 @@ class PersonalData:
                 return replace(data, inbound=self._inbound_without(data.inbound))
             case events.ToolEnded() if {self._person.user_id, *found.requests} & set(_QUOTE.split(raw)):
                 return replace(data, result={**data.result, "content": REMOVED})
-            case events.Cut() | events.SessionMoved() if data.head is not None:
-                return replace(data, head=None)
         return data
 
     def _inbound_without(self, inbound: Inbound) -> Inbound:
@@ -516,7 +515,7 @@ class PersonalData:
         return inbound.model_copy(update={"quoted": quoted})
 
     def _drop(self, room: str, chat_key: str, suffix: str) -> int:
-        """Remove the folder of a chat; how many files of this kind it had."""
+        """Remove the folder of a chat; returns its number of files with this suffix."""
         folder = self._home / room / _name(chat_key)
         count = sum(name.endswith(suffix) for name in self._disk.names(folder))
         self._remove(folder)
@@ -529,16 +528,6 @@ class PersonalData:
                     self._disk.remove(path)
             shutil.rmtree(folder)
 
-    def _lists(self) -> AccessList:
-        return AccessList(self._home / ACCESS_FILE, self._disk, self._clock)
-
 
 def _name(chat_key: str) -> str:
     return file_names.encode(ChatKey.parse(chat_key))
-
-
-def _unpacked(data: bytes, path: Path) -> bytes:
-    if path.suffix != telemetry.PACKED:
-        return data
-    with errors.as_storage_error(f"{path.name} cannot be read", EOFError, zlib.error, gzip.BadGzipFile):
-        return gzip.decompress(data)

@@ -1,1 +1,1 @@
-"""Several processes on one PostgreSQL: who leads, the files that all have, and the way there and back."""
+"""Several hosts on one PostgreSQL: leadership, shared files, migration."""

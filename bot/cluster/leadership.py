@@ -1,9 +1,9 @@
-"""The lease by which one of many processes on a database leads.
+"""Leader election: a lease in the database that has the log.
 
-The leader counts a number up, on a thread and a session of its own. A standby that sees the same number for `LEASE` seconds of its own
-clock, or a lease that was given back, takes the next epoch: each transaction of the leader before is refused from then on, and one that
-was open has ended before. No two clocks are compared. A process counts itself as leader only as long as no other one can have taken its
-place: a frozen one that wakes up neither writes nor sends.
+The leader increments a counter, on its own thread and session. A standby that sees the same counter for `LEASE` seconds of its own clock,
+or a released lease, starts the next epoch. From then on the database refuses every transaction of the former leader; an open one has
+ended before. Clocks of different hosts are never compared. A process considers itself leader only while no other can have taken over, so
+a frozen leader that wakes up neither writes nor sends.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ T = TypeVar("T")
 BEAT = 0.5
 LEASE = 3.0
 MARGIN = 0.5
-"""Seconds by which a leader gives up before a standby takes over."""
+"""Min seconds between the moment a leader stops and a standby takes over."""
 _SEEN = """INSERT INTO cluster_hosts VALUES (?, clock_timestamp())
     ON CONFLICT (holder) DO UPDATE SET seen_at = excluded.seen_at"""
 _BEAT = "UPDATE cluster_leader SET beats = beats + 1 WHERE epoch = ? AND holder = ?"
@@ -44,7 +44,7 @@ _TAKE = """UPDATE cluster_leader SET epoch = epoch + 1, holder = ?, beats = beat
 _END_FROZEN = """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
     WHERE application_name = 'shipmate' AND datname = current_database() AND usename = current_user
     AND state <> 'idle' AND wait_event = 'ClientRead' AND state_change < clock_timestamp() - INTERVAL '2 s'"""
-"""Ends sessions that have sent a part of a transaction, and nothing since. In a pipeline the server's timeouts do not end them all."""
+"""Terminates sessions that are stuck inside a transaction. In a pipeline the server's timeouts do not end all of them."""
 _RELEASE = "UPDATE cluster_leader SET holder = '' WHERE epoch = ? AND holder = ?"
 _FORGET = "DELETE FROM cluster_hosts WHERE holder = ? OR seen_at < clock_timestamp() - INTERVAL '1 day'"
 _HOSTS = """SELECT h.holder, l.holder IS NOT NULL FROM cluster_hosts h LEFT JOIN cluster_leader l ON l.holder = h.holder
@@ -52,7 +52,7 @@ _HOSTS = """SELECT h.holder, l.holder IS NOT NULL FROM cluster_hosts h LEFT JOIN
 
 
 class PostgresLeadership:
-    """`core.leadership.Leadership` by a row of the database that has the log."""
+    """`core.leadership.Leadership` by a row of the log's database."""
 
     def __init__(self, url: str, *, clock: Clock, log: Log, holder: str = "") -> None:
         self._url = url
@@ -61,9 +61,9 @@ class PostgresLeadership:
         self.holder = holder or f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
         self.epoch = 0
         self.leader = ""
-        """The process that led when the lease was last looked at."""
+        """The process that led at the last poll."""
         self.deposed = asyncio.Event()
-        """Set for good once another process leads in this one's place."""
+        """Set once another process has taken over; never cleared."""
         self._leads = asyncio.Event()
         self._refusal: errors.StorageError | None = None
         self._until = 0.0
@@ -75,8 +75,8 @@ class PostgresLeadership:
         self._thread = threading.Thread(target=self._run, name="leadership", daemon=True)
 
     async def lead(self, stop: asyncio.Event, stands_by: Callable[[str], object]) -> bool:
-        """Return once this process leads; False where `stop` is set before. `stands_by` hears who leads meanwhile. Raises
-        `errors.StorageError` where the tables are of a version that is not read.
+        """Wait until this process leads; False if `stop` is set first. `stands_by` is called with the leader meanwhile. Raises
+        `errors.StorageError` if the tables have an unsupported version.
         """
         self._thread.start()
         waiting = [asyncio.create_task(one.wait()) for one in (self._leads, stop)]
@@ -116,18 +116,20 @@ class PostgresLeadership:
         return f"leader, epoch {self.epoch}" if self.epoch else f"standby; {self.leader or 'nobody'} leads"
 
     async def close(self) -> None:
-        """Give the lease back, once nothing is written any more."""
+        """Release the lease; call once nothing is written any more."""
         self._over.set()
         if self._thread.is_alive():
             await asyncio.to_thread(self._thread.join)
 
-    # Everything below runs on the thread.
+    # Everything below runs on the thread of the lease.
 
     def _run(self) -> None:
         db: PostgresSession | None = None
         while not self._over.is_set() and not self.deposed.is_set():
             try:
-                db = db or self._connected()
+                if db is None:
+                    db = prepared(self._url, seconds=2)
+                    db.execute("SET statement_timeout = '2s'")
                 self._beat(db)
                 self._trouble = ""
             except psycopg.Error as error:
@@ -146,22 +148,17 @@ class PostgresLeadership:
                 db.execute(_FORGET, (self.holder,))
         self._until = 0.0
 
-    def _connected(self) -> PostgresSession:
-        db = prepared(self._url, seconds=2)
-        db.execute("SET statement_timeout = '2s'")
-        return db
-
     def _lost(self, error: Exception) -> None:
-        # What a standby saw before says nothing of what went on meanwhile.
+        # The counter may have moved while the connection was lost.
         self._seen = None
         if (words := words_of(error)) != self._trouble:
             self._trouble = words
-            self._log.write("cluster", f"the lease cannot be looked at: {words}", level="warn")
+            self._log.write("cluster", f"the lease cannot be polled: {words}", level="warn")
 
     def _beat(self, db: PostgresSession) -> None:
         db.execute(_SEEN, (self.holder,))
         if not self.epoch:
-            self._look(db)
+            self._poll(db)
             return
         asked = self._clock.boottime()
         if db.execute(_BEAT, (self.epoch, self.holder)).rowcount:
@@ -175,8 +172,8 @@ class PostgresLeadership:
         self._loop.call_soon_threadsafe(self.deposed.set)
         self._over.set()
 
-    def _look(self, db: PostgresSession) -> None:
-        has_tables(db)  # the one that leads may be newer, and have changed them
+    def _poll(self, db: PostgresSession) -> None:
+        has_tables(db)  # a newer leader may have changed them
         asked, found = self._clock.boottime(), _lease(db)
         epoch, self.leader, _ = found
         if found != self._seen:
@@ -194,20 +191,20 @@ class PostgresLeadership:
 def _lease(db: PostgresSession) -> tuple[Any, ...]:
     found = db.execute(_LEASE).fetchone()
     if found is None:
-        raise psycopg.OperationalError("the lease is gone")  # a new session makes it anew
+        raise psycopg.OperationalError("the lease is gone")  # a new session creates it
     return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """One process that was seen a moment ago."""
+    """A process seen within the last seconds."""
 
     holder: str
     leads: bool
 
 
 def hosts(url: str) -> Sequence[Host]:
-    """The processes on a database, the one that leads first. Raises `errors.StorageError`."""
+    """The processes on a database, the leader first. Raises `errors.StorageError`."""
     with (
         as_storage_error("the database cannot be used"),
         contextlib.closing(PostgresSession(url)) as db,
@@ -218,7 +215,7 @@ def hosts(url: str) -> Sequence[Host]:
 
 
 def examine(url: str) -> tuple[str, str]:
-    """The version of the server, and what is wrong with it; "" where nothing is. Raises `errors.StorageError`."""
+    """The server's version, and what is wrong with it ("" if nothing). Raises `errors.StorageError`."""
     with (
         as_storage_error("the database cannot be used"),
         contextlib.closing(PostgresSession(url)) as db,
@@ -230,5 +227,5 @@ def examine(url: str) -> tuple[str, str]:
         except errors.StorageError as error:
             return version, str(error)
     if kept != ["on", "on"]:
-        return version, "fsync or full_page_writes is off, so a crash may lose what was taken in"
+        return version, "fsync or full_page_writes is off, so a crash may lose accepted messages"
     return version, ""

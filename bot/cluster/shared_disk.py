@@ -1,8 +1,8 @@
-"""The files of `.ship` that no log has, for all hosts of a database: each is a row of `files`, and the files of a host are copies.
+"""Files of `.ship` that are not in the log, shared by all hosts of a database: rows of `files`, with a copy on each host.
 
-The leader reads its copies. What it changes is committed in the database first, while it leads, so "on disk" means there. A standby
-fetches what changes. A copy has the size and the time of its row; what differs is fetched anew. What is exported from the log (`chats`,
-the search index) is made anew on each host.
+The leader reads its copies. A change is committed to the database first, under the leader's epoch, and then to the copy. A standby fetches
+changes. A copy has the size and mtime of its row; one that differs is fetched again. Exports of the log (`chats`, the search index) are
+made on each host.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from bot.storage import jsonl
 FOLDERS = ("artifacts", "memory", "outgoing", "received", "sent")
 FILES = ("access.json", "telegram-groups.json")
 EXPORTS = ("chats", "exports.json", "index.db", "index.db-shm", "index.db-wal")
-"""Exports, which each host makes of the log."""
+"""Exports that each host makes from the log."""
 NOTE = "shared.json"
-"""Names the state of the database of which the files are copies: another one where something was erased since."""
+"""The file with the database's `store` id at the last fetch; the id changes when something is erased."""
 FOLLOW_SECONDS = 1.0
 CHANGED = "SELECT path, size, at, changed FROM files WHERE changed > ? ORDER BY changed"
 CONTENT = "SELECT data, size, at FROM files WHERE path = ?"
@@ -43,14 +43,14 @@ ERASED = """UPDATE cluster_leader SET store = DEFAULT; DELETE FROM files WHERE d
 
 
 def is_name(name: str) -> bool:
-    """True of the name of a file that all hosts have, in the one form that it has."""
+    """True for the name of a shared file, in canonical form."""
     parts = PurePosixPath(name).parts
     plain = "/".join(parts) == name and not any(part.startswith(".") for part in parts)
     return plain and (name in FILES or (len(parts) > 1 and parts[0] in FOLDERS))
 
 
 class SharedDisk:
-    """`contracts.environment.Disk` of a process of a cluster. Everything blocks but `follow`."""
+    """`contracts.environment.Disk` of a process in a cluster. Everything but `follow` blocks."""
 
     def __init__(self, inner: Disk, home: Path, url: str, log: Log) -> None:
         self._inner = inner
@@ -72,7 +72,7 @@ class SharedDisk:
     # ------------------------------------------------------------ the copies
 
     async def follow(self, clock: Clock, *, leads: bool = False) -> None:
-        """Fetch what another process changes, on and on; where this one `leads`, bring what commands change beside it."""
+        """Fetch changes of other processes until cancelled; as leader, store what commands change beside it."""
         trouble = ""
         while True:
             try:
@@ -85,8 +85,8 @@ class SharedDisk:
             await clock.sleep(FOLLOW_SECONDS)
 
     def begin(self, epoch: int | None = None) -> None:
-        """Have the files as the database has them, and write them from now on, in this epoch; a database that has none gets those that
-        are here. Raises `errors.StorageError`.
+        """Fetch all files, and store changes from now on, under this epoch. A database without files gets the local ones. Raises
+        `errors.StorageError`.
         """
         with self._alone, errors.as_storage_error("the files of .ship cannot be fetched"):
             self._epoch = epoch
@@ -95,7 +95,7 @@ class SharedDisk:
                     self._put(path, self._inner.read(path))
 
     def fetch(self) -> None:
-        """Have the files as the database has them now. Raises `errors.StorageError`."""
+        """Fetch what has changed. Raises `errors.StorageError`."""
         with errors.as_storage_error("the files of .ship cannot be fetched"):
             self._catch_up()
 
@@ -106,13 +106,13 @@ class SharedDisk:
             self._db = None
 
     def erase(self) -> None:
-        """Leave nothing of what was removed in the database, and have other hosts make their exports anew. Raises OSError."""
+        """Purge removed content from the database, and make other hosts rebuild their exports. Raises OSError."""
         with self._session() as db:
             for statement in ERASED.split(";"):
                 db.execute(statement)
 
     def _catch_up(self) -> bool:
-        """Fetch what has changed; False where the database has no file."""
+        """Fetch what has changed; False if the database has no file."""
         with self._alone, self._session() as db:
             rows = db.execute(CHANGED, (self._newest,)).fetchall()
             if not self._newest:
@@ -133,7 +133,7 @@ class SharedDisk:
             self._date(path, at)
 
     def _are_copies(self, db: PostgresSession, there: set[str]) -> None:
-        """Remove what was erased since this host has followed, and put aside what never was of this database, if that has anything."""
+        """After an erasure remove exports and files that are gone. Files of another database are moved aside."""
         (store,) = db.execute(STORE).fetchone() or ("",)
         known = (jsonl.loads(self._inner.read(self._home / NOTE)) or {}).get("store")
         if known == store:
@@ -144,14 +144,14 @@ class SharedDisk:
         for path in foreign:
             (aside / self._name(path)).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.replace(aside / self._name(path))
-        if known is not None:  # they are copies, of words that were erased since
+        if known is not None:  # copies of erased content
             shutil.rmtree(aside, ignore_errors=True)
         elif foreign:
             self._log.write("cluster", f"files of another Shipmate are kept in {aside.name}", level="warn")
         self._inner.replace(self._home / NOTE, jsonl.dumps({"store": store}))
 
     def bring_files(self) -> None:
-        """Bring what a command has changed beside this process."""
+        """Store what a command has changed beside this process."""
         with self._alone:
             for name in FILES:
                 facts = _facts(self._home / name)
@@ -167,7 +167,7 @@ class SharedDisk:
             self._inner.append(path, data, sync=sync)
 
     def sync(self, path: Path) -> None:
-        if not self._is_shared(path):  # else it is where it has to be
+        if not self._is_shared(path):  # else it is in the database
             self._inner.sync(path)
 
     def replace(self, path: Path, data: bytes) -> None:
@@ -195,7 +195,7 @@ class SharedDisk:
         self._inner.remove(path)
 
     def _put(self, path: Path, data: bytes) -> None:
-        # A time (ns) that no file has, of whole microseconds, which every file system keeps.
+        # A unique mtime (ns) in whole microseconds, which every file system keeps.
         self._last = at = max(time.time_ns() // 1000 * 1000, self._last + 1000)
         with self._alone:
             self._write(PUT, (self._name(path), data, len(data), at))
@@ -213,14 +213,14 @@ class SharedDisk:
 
     @contextlib.contextmanager
     def _session(self) -> Iterator[PostgresSession]:
-        """The session, for the block. Raises OSError."""
+        """The session, reconnected if lost. Raises OSError."""
         with self._alone:
             try:
                 if self._db is None or self._db.lost:
                     self._db = prepared(self._url)
                 yield self._db
             except (psycopg.Error, errors.StorageError) as error:
-                raise OSError(errno.EIO, f"the database does not take files: {words_of(error)}") from error
+                raise OSError(errno.EIO, f"the database does not accept files: {words_of(error)}") from error
 
     def _is_shared(self, path: Path) -> bool:
         return path.is_relative_to(self._home) and is_name(self._name(path))
@@ -230,7 +230,7 @@ class SharedDisk:
 
 
 def files(home: Path) -> Iterator[Path]:
-    """The files of a `.ship` that all hosts have."""
+    """The shared files of a `.ship`."""
     for folder in FOLDERS:
         for path in sorted((home / folder).rglob("*")):
             if path.is_file() and not path.is_symlink() and is_name(path.relative_to(home).as_posix()):
@@ -239,7 +239,7 @@ def files(home: Path) -> Iterator[Path]:
 
 
 def _facts(path: Path) -> tuple[int, int] | None:
-    """The size and the time (ns) of a file; None where there is none."""
+    """Size and mtime (ns) of a file; None if there is none."""
     try:
         found = path.stat()
     except FileNotFoundError:

@@ -1,6 +1,4 @@
-"""Moves a log from SQLite to PostgreSQL and back, with the files that hosts share: every row, in its order, compared before anything
-counts.
-"""
+"""Migrates a log between SQLite and PostgreSQL, with the shared files. All rows are copied in order and compared before the switch."""
 
 from __future__ import annotations
 
@@ -18,8 +16,7 @@ import psycopg
 
 from bot import errors
 from bot.cluster import leadership, shared_disk
-from bot.contracts.base import Json
-from bot.core import sqlite_log
+from bot.core import jsonl, sqlite_log
 from bot.core.postgres_log import PostgresSession, prepared, values, words_of
 from bot.core.sql_log import CURSOR
 from bot.storage import jsonl
@@ -33,14 +30,14 @@ TABLES = {
     "counts": "SELECT * FROM counts ORDER BY chat, hour, what, name",
     "facts": f"SELECT * FROM facts WHERE kind <> '{CURSOR}' ORDER BY kind, key",
 }
-"""The tables of a log with their rows in order. Cursors are of a host."""
+"""The tables of a log with their rows in order. Cursors are per host."""
 _AT_ONCE = 1_000
 _Database = PostgresSession | sqlite3.Connection
 
 
 @dataclass(frozen=True, slots=True)
 class TransferredTable:
-    """The rows of a table, counted and hashed in order, on both sides."""
+    """Count and hash of a table's rows in order, equal on both sides."""
 
     table: str
     rows: int
@@ -48,9 +45,7 @@ class TransferredTable:
 
 
 def to_postgres(path: Path, url: str, aside: Path) -> list[TransferredTable]:
-    """Move the log in a file, which is renamed to `aside` then, with the files beside it that all hosts have. Raises
-    `errors.StorageError`.
-    """
+    """Migrate a log file, which is renamed to `aside`, and the shared files beside it. Raises `errors.StorageError`."""
     home = path.parent
     with _as_storage_error("the log cannot be moved"), _source(url) as target:
         for table in (*TABLES, "files"):
@@ -66,23 +61,23 @@ def to_postgres(path: Path, url: str, aside: Path) -> list[TransferredTable]:
             target.execute(shared_disk.PUT, (one.relative_to(home).as_posix(), data, len(data), at))
         moved.append(_same_files(target, home))
         (store,) = target.execute(shared_disk.STORE).fetchone() or ("",)
-        _write(home / shared_disk.NOTE, {"store": store})
-        _write(home / "exports.json", {key: int(n) for key, n in cursors})
+        SystemDisk().replace(home / shared_disk.NOTE, jsonl.dumps({"store": store}))
+        SystemDisk().replace(home / "exports.json", jsonl.dumps({key: int(n) for key, n in cursors}))
     path.replace(aside)
     return moved
 
 
 def to_file(url: str, path: Path, aside: str) -> list[TransferredTable]:
-    """Move the log in PostgreSQL, whose tables go to the schema `aside` then, with the files. Raises `errors.StorageError`."""
+    """Migrate the log in PostgreSQL, whose tables move to the schema `aside`, and the files. Raises `errors.StorageError`."""
     scratch, home = path.with_name(f"{path.name}.new"), path.parent
     scratch.unlink(missing_ok=True)
     with _as_storage_error("the log cannot be moved"):
         with closing(shared_disk.SharedDisk(SystemDisk(), home, url, _Silent())) as disk:
             disk.begin()
         with _source(url) as source:
-            moved = [*_fetched(source, scratch), _same_files(source, home)]
             cursors = jsonl.loads(SystemDisk().read(home / "exports.json")) or {}
             with closing(_file(scratch)) as target, target:
+                moved = [*_copied(source, target), _same_files(source, home)]
                 target.executemany(
                     "INSERT INTO facts VALUES (?, ?, ?)",
                     [(CURSOR, key, str(n)) for key, n in cursors.items()],
@@ -99,22 +94,21 @@ def to_file(url: str, path: Path, aside: str) -> list[TransferredTable]:
 
 
 def copy_out(url: str, folder: Path) -> None:
-    """Write the log and the files that all hosts have to an empty folder, as they are at one moment. Whoever writes them goes on
-    meanwhile. Raises `errors.StorageError`.
-    """
+    """Write a snapshot of the log and the shared files to an empty folder; writers are not blocked. Raises `errors.StorageError`."""
     with (
         _as_storage_error("the log cannot be copied"),
         closing(_session(url)) as source,
         source.db.transaction(),
     ):
         source.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        _fetched(source, folder / "shipmate.db")
+        with closing(_file(folder / sqlite_log.FILE)) as target, target:
+            _copied(source, target)
         for name, data in _files(source):
             SystemDisk().replace(folder / name, data)
 
 
 def must_be_stopped(url: str) -> None:
-    """Raise `errors.StorageError` where a process is on a database."""
+    """Raise `errors.StorageError` if a process uses the database."""
     if running := leadership.hosts(url):
         raise errors.StorageError(
             f"{running[0].holder} is running; stop all processes on that database first"
@@ -123,9 +117,9 @@ def must_be_stopped(url: str) -> None:
 
 @contextmanager
 def _source(url: str) -> Iterator[PostgresSession]:
-    """A transaction of a database on which no process runs."""
+    """A transaction on a database that no process uses."""
     with closing(_session(url)) as db, db.db.transaction():
-        db.execute("UPDATE cluster_leader SET epoch = epoch + 1")  # none begins meanwhile
+        db.execute("UPDATE cluster_leader SET epoch = epoch + 1")  # so that none starts
         must_be_stopped(url)
         yield db
 
@@ -142,25 +136,18 @@ def _file(path: Path) -> sqlite3.Connection:
     return db
 
 
-def _fetched(source: PostgresSession, path: Path) -> list[TransferredTable]:
-    """Copy the log to a new file."""
-    with closing(_file(path)) as target, target:
-        return _copied(source, target)
-
-
 def _copied(source: _Database, target: _Database) -> list[TransferredTable]:
-    """Copy every table, each with the columns that it has there, and compare what is on both sides. In a transaction of the target."""
+    """Copy every table in a transaction of the target, and compare both sides."""
     moved = []
     for table, statement in TABLES.items():
-        target.execute(f"DELETE FROM {table}")  # what a trigger has made of the events before
+        target.execute(f"DELETE FROM {table}")  # sums that triggers made of the copied events
         columns = [one[0] for one in source.execute(f"SELECT * FROM {table} LIMIT 0").description or ()]
         put = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
-        rows = _rows(source, statement.replace("*", ", ".join(columns)))
+        select = statement.replace("*", ", ".join(columns))
+        rows = _rows(source, select)
         while some := list(itertools.islice(rows, _AT_ONCE)):
             target.executemany(put, some)
-        here, there = (
-            _summed(db, table, statement.replace("*", ", ".join(columns))) for db in (source, target)
-        )
+        here, there = (_hashed(db, table, select) for db in (source, target))
         if here != there:
             raise errors.StorageError(f"the table {table} is not the same on both sides; nothing was moved")
         moved.append(here)
@@ -169,14 +156,14 @@ def _copied(source: _Database, target: _Database) -> list[TransferredTable]:
 
 def _rows(db: _Database, statement: str) -> Iterator[Sequence[Any]]:
     if isinstance(db, PostgresSession):
-        with db.db.cursor("rows") as cursor:  # on the server: all at once may be more than fits
+        with db.db.cursor("rows") as cursor:  # a server-side cursor: they may not fit into memory
             yield from cursor.execute(statement.encode())
     else:
         for row in db.execute(statement):
             yield tuple(values(row) or ())
 
 
-def _summed(db: _Database, table: str, statement: str) -> TransferredTable:
+def _hashed(db: _Database, table: str, statement: str) -> TransferredTable:
     count, digest = 0, hashlib.sha256()
     for row in _rows(db, statement):
         count += 1
@@ -192,7 +179,7 @@ def _files(db: PostgresSession) -> Iterator[tuple[str, bytes]]:
 
 
 def _same_files(db: PostgresSession, home: Path) -> TransferredTable:
-    """The files, counted and hashed in order, which are the same on both sides."""
+    """Count and hash of the files, which must be equal on both sides."""
     paths = sorted(shared_disk.files(home), key=lambda one: one.relative_to(home).as_posix())
     here, there = hashlib.sha256(), hashlib.sha256()
     for path in paths:
@@ -204,10 +191,6 @@ def _same_files(db: PostgresSession, home: Path) -> TransferredTable:
     return TransferredTable("files", len(paths), here.hexdigest())
 
 
-def _write(path: Path, about: Json) -> None:
-    SystemDisk().replace(path, jsonl.dumps(about))
-
-
 @contextmanager
 def _as_storage_error(words: str) -> Iterator[None]:
     try:
@@ -217,7 +200,7 @@ def _as_storage_error(words: str) -> Iterator[None]:
 
 
 class _Silent:
-    """Nothing is told that the command does not say."""
+    """`contracts.environment.Log` that drops everything."""
 
     def write(self, kind: str, message: str, **details: Any) -> None:
         pass

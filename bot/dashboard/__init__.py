@@ -1,1 +1,1 @@
-"""HTTP checks for operators' machines: liveness and readiness of the running process."""
+"""The dashboard: health checks, metrics and the console, over HTTP."""

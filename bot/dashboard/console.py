@@ -1,4 +1,4 @@
-"""The console: pages for operators that show and change nothing."""
+"""The console: read-only pages for operators."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from bot.telemetry.usage import UsageTotals
 
 @dataclass(frozen=True, slots=True)
 class PartHealth:
-    """Health of one part of the gateway. `detail` is for operators; `heard` is the age of its last sign in seconds. A
-    part that is not `needed` does not affect readiness.
+    """Health of one part of the gateway. `detail` is for operators; `heard` is the age of its last sign of life in seconds. A part that is
+    not `needed` does not affect readiness.
     """
 
     ok: bool
@@ -43,13 +43,13 @@ class PartHealth:
 
 PAGES = Path(__file__).with_name("pages")
 ROWS = 50
-"""Of one page of a list."""
+"""Max rows of a page."""
 COUNT_SECONDS = 0.5
-"""Max seconds for which a page waits until the errors of the log are counted."""
+"""Timeout of the errors page's wait for the count; reading the whole log takes longer."""
 STEPS = 500
-"""Of a turn that are shown."""
+"""Max steps shown of a turn."""
 LONGEST = 4_000
-"""Characters of a message that are shown."""
+"""Max characters shown of a message."""
 POLICY = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 _HEADERS = {
     "Content-Security-Policy": POLICY,
@@ -64,7 +64,7 @@ Found = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ActiveChat:
-    """A chat in which something runs or waits. `since` (epoch seconds) is the time of the message that its turn answers."""
+    """A chat with a running or waiting turn. `since` (epoch seconds) is the time of the message that the turn answers."""
 
     chat_key: str
     state: str
@@ -75,7 +75,7 @@ class ActiveChat:
 
 @dataclass(frozen=True, slots=True)
 class ConsoleSources:
-    """Reads what the pages show. `logs` is the log's folder."""
+    """The data sources of the pages. `logs` is the folder of the operator's log."""
 
     parts: Callable[[], Mapping[str, PartHealth]]
     figures: Callable[[], Figures]
@@ -90,7 +90,7 @@ class ConsoleSources:
 
 
 class Console:
-    """One page is made at a time, in a thread: however many are asked for, turns go on."""
+    """Renders one page at a time, in a thread, so that requests do not slow down turns."""
 
     def __init__(self, sources: ConsoleSources) -> None:
         self._of = sources
@@ -100,7 +100,6 @@ class Console:
         self._templates = _environment(sources.clock)
 
     def add_to(self, app: web.Application) -> None:
-        """Add the pages."""
         for path, name, find in (
             ("/", "now", self._now),
             ("/conversations", "conversations", self._conversations),
@@ -118,7 +117,7 @@ class Console:
     async def _page(
         self, name: str, find: Callable[[web.Request], Any], request: web.Request
     ) -> web.Response:
-        """The page `name` with what `find` finds; 404 where that is nothing, 503 where it cannot be read."""
+        """Render the page `name` with the result of `find`; 404 for None, 503 for unreadable data."""
         status = 200
         async with self._one:
             try:
@@ -127,11 +126,10 @@ class Console:
                 name, found, status = "problem", {"words": str(error)}, 503
             if found is None:
                 name, found, status = "problem", {"words": "There is no such page, chat or turn."}, 404
-            body = await asyncio.to_thread(self._render, name, found)
+            body = await asyncio.to_thread(
+                self._templates.get_template(f"{name}.html").render, page=name, **found
+            )
         return web.Response(text=body, content_type="text/html", status=status, headers=_HEADERS)
-
-    def _render(self, name: str, found: Found) -> str:
-        return self._templates.get_template(f"{name}.html").render(page=name, **found)
 
     # ------------------------------------------------------------ the pages
 
@@ -157,7 +155,7 @@ class Console:
         return {"chats": chats, "names": names, "total": total, "at": page, "pages": _pages(total)}
 
     async def _conversation(self, request: web.Request) -> Found | None:
-        """The newest messages of a chat, or those before a time: `from` of those of its last millisecond were shown before."""
+        """The newest messages of a chat, or those `before` a time (ms), of which the first `from` in that millisecond were already shown."""
         try:
             key = ChatKey.parse(request.match_info["chat"])
         except errors.IdentityInvalid:
@@ -235,7 +233,7 @@ class Console:
             self._causes.newest, level, self._since(period), offset=(page - 1) * ROWS, limit=ROWS
         )
         self._counting = asyncio.create_task(ask)
-        # The first time it reads the whole log: other pages do not wait for that.
+        # The first count reads the whole log; other pages do not wait for it.
         done, _ = await asyncio.wait([self._counting], timeout=COUNT_SECONDS)
         counted = self._counting.result() if done else None
         causes, total = counted or ([], 0)
@@ -266,7 +264,7 @@ class Console:
 
 
 def _number(request: web.Request, name: str, least: int) -> int:
-    """A number of the query, at least this one, which it is where nothing sensible stands there."""
+    """A number of the query, at least `least`, which is also the default."""
     given = request.query.get(name, "")
     return max(least, int(given)) if given.isascii() and given.isdecimal() and len(given) < 10 else least
 
@@ -284,7 +282,7 @@ async def _file(request: web.Request) -> web.FileResponse:
     return web.FileResponse(PAGES / request.path.removeprefix("/"), headers=_HEADERS)
 
 
-# ------------------------------------------------------------ how values are written
+# ------------------------------------------------------------ formatting
 
 
 def _environment(clock: Clock) -> jinja2.Environment:
@@ -309,7 +307,7 @@ def _environment(clock: Clock) -> jinja2.Environment:
 
 
 def _finished(value: Any) -> Any:
-    """Words of others without control characters and marks that turn a line around; markup is Jinja's own."""
+    """Remove control and direction characters from text; Jinja's own markup is left alone."""
     return text.for_terminal(value) if type(value) is str else value
 
 
@@ -321,7 +319,7 @@ def _time(milliseconds: float | None) -> str:
 
 
 def _ago(seconds: float) -> str:
-    """A span in its largest unit."""
+    """A duration in its largest unit."""
     for unit, size in (("d", _DAY), ("h", 3_600), ("min", 60)):
         if seconds >= size:
             return f"{seconds / size:.0f} {unit}"

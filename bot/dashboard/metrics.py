@@ -1,4 +1,4 @@
-"""Metrics for Prometheus. What happens is counted from the lines of the operator's log, what is true now is read when it is asked for."""
+"""Metrics for Prometheus: counters fed by the operator's log, and gauges read at each scrape."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from prometheus_client.exposition import choose_encoder
 from bot.contracts.environment import Clock
 
 LOOP_SECONDS = 0.5
-"""Between two looks at how late the event loop is."""
+"""Interval of the measurement of the event loop's lag."""
 _TURN = (0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900)
 _MODEL = (0.1, 0.25, 0.5, 1, 2, 4, 8, 16, 32, 64, 128)
 _LAG = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5)
@@ -25,7 +25,7 @@ _TOKENS = {
 }
 
 _SERIES = 1_000
-"""Counters of one metric that are found at once."""
+"""Max label combinations of one metric that are cached."""
 
 FIGURES: Mapping[str, tuple[str, str]] = {
     "shipmate_turns_running": ("Turns that run now.", ""),
@@ -38,14 +38,14 @@ FIGURES: Mapping[str, tuple[str, str]] = {
     "shipmate_part_ok": ("1 if a part of /readyz is well.", "part"),
     "shipmate_log_dropped_lines_total": ("Lines of the log that could not be written.", ""),
 }
-"""Metrics of `Figures`: the meaning, and the name of its label, "" without one."""
+"""Description and label ("" without one) of each metric in `Figures`."""
 
 Figures = Mapping[str, float | Mapping[str, float] | None]
-"""Values by the names of `FIGURES`, by label where there is one; None is not known."""
+"""Values by the names of `FIGURES`, by label value if there is a label; None is unknown."""
 
 
 class LogMetrics:
-    """Counts lines of the log as they are written (`bot.telemetry.JsonlLog`). For any thread."""
+    """Counts lines of the log as `bot.telemetry.JsonlLog` writes them. Thread-safe."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -84,7 +84,7 @@ class LogMetrics:
         }
 
     def _counters(self, name: str, meaning: str, *labels: str) -> Callable[..., Counter]:
-        """The counters of a metric, by the values of its labels; that one is the same each time is remembered."""
+        """A counter by label values; cached, since `labels` takes a lock."""
         counter = Counter(f"shipmate_{name}", meaning, labels, registry=self.registry)
         return lru_cache(_SERIES)(counter.labels)
 
@@ -125,7 +125,7 @@ class LogMetrics:
             self._deliveries(line.get("chatKey", "").partition(":")[0], state).inc()
 
     async def watch_loop(self, clock: Clock) -> None:
-        """See how late the event loop is, until cancelled."""
+        """Measure the event loop's lag until cancelled."""
         while True:
             began = clock.monotonic()
             await clock.sleep(LOOP_SECONDS)
@@ -133,7 +133,7 @@ class LogMetrics:
 
 
 class MetricsPage:
-    """`GET /metrics`: what was counted, and what `figures` says of now."""
+    """`GET /metrics`: the counters, and the current `figures`."""
 
     def __init__(self, counted: LogMetrics, figures: Callable[[], Figures]) -> None:
         self.counted = counted
@@ -142,7 +142,7 @@ class MetricsPage:
         ProcessCollector(registry=self._process)
 
     def render(self, accept: str) -> tuple[bytes, str]:
-        """The page in the form that a caller accepts, and its content type."""
+        """The page in a format that the caller accepts, and its content type."""
         encode, content_type = choose_encoder(accept)
         return encode(self), content_type
 

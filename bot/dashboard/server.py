@@ -1,4 +1,4 @@
-"""The dashboard's address: the console, `/healthz`, `/readyz` and `/metrics`."""
+"""The dashboard's HTTP server: console, `/healthz`, `/readyz` and `/metrics`."""
 
 from __future__ import annotations
 
@@ -23,19 +23,20 @@ from bot.dashboard.metrics import MetricsPage
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _KNOWN = web.RequestKey("known", bool)
 _STATUS = ("/healthz", "/readyz")
-"""Pages that say to everybody whether it is well, and why only to those who are known."""
+"""Pages with the status for everybody, and details for authenticated callers."""
 _PAGE = (
     '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
     '<meta name="color-scheme" content="light dark"><title>Shipmate</title><p>{}</p></html>'
 )
-"""For who may not load the style of the others."""
+"""For callers who may not load the stylesheet."""
 _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class Dashboard:
-    """Serves the console, `/healthz`, `/readyz` and `/metrics`. The state of `parts` is read afresh for each request and shown to
-    callers with the token (a browser asks for it as a password); where there is no token, to the user who started Shipmate, as
-    `user_of` knows them; so are the pages and the metrics. Others learn only alive and ready. `holder` gives the pid of the process that already listens on a port.
+    """Serves the console, `/healthz`, `/readyz` and `/metrics`.
+
+    Pages, metrics and details of `parts` are for callers with the token (a browser asks for it as a password); without a token, for the
+    user who started Shipmate, identified by `user_of`. Others see only alive and ready. `holder` returns the pid that listens on a port.
     """
 
     def __init__(
@@ -99,7 +100,7 @@ class Dashboard:
         self._watching = asyncio.create_task(self._metrics.counted.watch_loop(self._clock), name="loop lag")
 
     async def stop(self) -> None:
-        """Stop listening. Safe to call twice and without `start`."""
+        """Stop listening. Can be called twice, and without `start`."""
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.wait([self._watching])
@@ -108,7 +109,7 @@ class Dashboard:
     @web.middleware
     async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         if is_loopback(self._host) and _host_of(request) not in _LOCAL_NAMES:
-            # A page elsewhere may point a name of its own at this machine (DNS rebinding).
+            # DNS rebinding: a foreign host name may resolve to this machine.
             return _refusal(request, 403, "unknown host")
         if not _same_site(request):
             return _refusal(request, 403, "asked for by another site's page")
@@ -142,7 +143,7 @@ class Dashboard:
         return await asyncio.to_thread(self._user_of, *(end[:2] for end in ends)) == os.getuid()
 
     async def _healthz(self, request: web.Request) -> web.Response:
-        """Alive is what can answer: 200 in any case, and what is in trouble by name. Why is for operators alone."""
+        """200 whenever the process answers, with the names of failing parts; their details are for operators."""
         trouble = {name: part.detail for name, part in self._parts().items() if not part.ok}
         if not trouble:
             return web.json_response({"status": "ok"})
@@ -168,7 +169,7 @@ class Dashboard:
 def _refusal(
     request: web.Request, status: int, words: str, headers: Mapping[str, str] | None = None
 ) -> web.Response:
-    """An answer that says what is wrong: a page for a browser's window, JSON for programs."""
+    """An error response: a page for a browser window, JSON for programs."""
     told = request.headers.get("Sec-Fetch-Dest")
     shows = told == "document" if told is not None else "text/html" in request.headers.get("Accept", "")
     if not shows:
@@ -186,13 +187,13 @@ def _host_of(request: web.Request) -> str:
 
 
 def _same_site(request: web.Request) -> bool:
-    """False if another site's page causes the request, unless a person follows a link there."""
+    """False if another site's page causes the request, unless a person follows a link."""
     site = request.headers.get("Sec-Fetch-Site", "none")
     return site in {"none", "same-origin"} or request.headers.get("Sec-Fetch-Dest") == "document"
 
 
 def _carries(request: web.Request, token: str) -> bool:
-    """True if the token is sent, by itself or as the password of whatever user."""
+    """True if the request has the token, as bearer token or as the password of any user."""
     scheme, _, given = request.headers.get("Authorization", "").partition(" ")
     if scheme not in {"Bearer", "Basic"}:
         return False

@@ -1,1 +1,1 @@
-"""Import of a `.ship` that Shipmate 0.1 has written: its lines and rows become events of the log, and its files a backup."""
+"""Import of a `.ship` of Shipmate 0.1: lines and rows become events, the files a backup."""

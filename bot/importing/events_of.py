@@ -1,4 +1,4 @@
-"""The events that rows of a journal of 0.1, lines of its archive and its transcripts are: the facts they tell of, in their order."""
+"""Converts the journal, archive and transcripts of 0.1 into events."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from bot.storage import file_names
 from bot.words import DEFAULT, say, speaking
 
 BOOT = "before-0.2"
-"""The boot of all that 0.1 has begun: no process of today has it, so what is open was cut off."""
+"""Boot id of everything that 0.1 began: no process has it, so open work counts as interrupted."""
 MOST_LINES = 5_000
-"""Limit of lines of a transcript, newest first: more than the view of any chat holds."""
+"""Max lines read of a transcript, the newest: more than any chat's view holds."""
 ENDS: Mapping[str, events.TurnEndState] = {
     "done": "answered",
     "failed": "failed",
@@ -47,14 +47,14 @@ _FILES: TypeAdapter[StoredFile] = TypeAdapter(StoredFile)
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The input: the journal of 0.1, and the files beside it."""
+    """The journal of 0.1, the files beside it, and what the settings say of a message."""
 
     db: sqlite3.Connection
     home: Path
     needs_turn: Callable[[Inbound], bool]
     is_operator: Callable[[Inbound], bool]
     prefix: Callable[[Inbound], str]
-    """The prefix of commands where somebody wrote."""
+    """The prefix of commands in the chat of a message."""
 
     def rows(self, table: str, more: str = "") -> list[dict[str, Any]]:
         cursor = self.db.execute(f"SELECT * FROM {table} {more}")  # noqa: S608 - names of this module alone
@@ -64,7 +64,7 @@ class Source:
 
 @dataclass(slots=True)
 class Found:
-    """Events by chat, in order, and keys of what was taken in."""
+    """Events by chat, in order, and keys of accepted platform events."""
 
     chats: dict[ChatKey, list[Event]] = field(default_factory=dict)
     keys: list[tuple[str, str, int]] = field(default_factory=list)
@@ -72,7 +72,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class _Fact:
-    """An event to be, with its time. `made_from` names the row or line."""
+    """A future event. `made_from` identifies its row or line."""
 
     at: float
     data: EventData
@@ -82,16 +82,15 @@ class _Fact:
 
 
 def events_of(source: Source) -> Found:
-    """Read all. A row or line that cannot be read is passed over: the backup keeps it."""
+    """Convert everything. An unreadable row or line is skipped; the backup keeps it."""
     facts: dict[ChatKey, list[_Fact]] = defaultdict(list)
     inbox = _inbox(source)
     pending = _pending_lines(source)
-    archived = _Archive(source, pending)
     sent_in = {ChatKey.parse(row["chat_key"]) for row in source.rows("outbox")}
     for chat in sorted({*inbox, *sent_in}, key=str):
         facts[chat] += _life(source, chat, inbox.get(chat, []), pending)
     taken = {one.inbound.request_id for rows in inbox.values() for one in rows}
-    for chat, lines in archived.facts(taken).items():
+    for chat, lines in _archived(source, pending, taken).items():
         facts[chat] += lines
     facts[NO_CHAT] += _gateway(source)
     found = Found(
@@ -99,9 +98,9 @@ def events_of(source: Source) -> Found:
     )
     for chat, told in facts.items():
         told.extend(_memory(source, chat, max((one.at for one in told), default=0.0)))
-        told.sort(key=lambda one: one.at)  # stable: what one row tells stays in its order
+        told.sort(key=lambda one: one.at)  # stable: the facts of one row keep their order
         once = dict[tuple[str, str], _Fact]()
-        for one in told:  # each message of a question states that it was asked
+        for one in told:  # each message of a question repeats that it was asked
             once.setdefault((one.made_from, one.data.kind), one)
         found.chats[chat] = [_event(chat, number, one) for number, one in enumerate(once.values(), 1)]
     return found
@@ -113,12 +112,12 @@ def _event(chat: ChatKey, number: int, fact: _Fact) -> Event:
 
 
 def ulid_of(at: float, words: str) -> str:
-    """The id of what was so at a time: always the same."""
+    """A deterministic id, so that a second import changes nothing."""
     digest = int.from_bytes(hashlib.sha256(words.encode("utf-8", "replace")).digest()[:10])
     return ulids.written(int(at * 1000) << 80 | digest)
 
 
-# ------------------------------------------------------------ the inbox, turns and what they did
+# ------------------------------------------------------------ inbox and turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +139,7 @@ def _inbox(source: Source) -> dict[ChatKey, list[_Row]]:
             inbound = Inbound.model_validate_json(row["payload"])
         except ValidationError:
             continue
-        if row["state"] != "merged":  # its words stand in the row that it was merged into
+        if row["state"] != "merged":  # another row contains its text
             found[inbound.chat_key].append(_Row(inbound, row["received_at"], row["state"], row["turn_id"]))
     return found
 
@@ -148,7 +147,7 @@ def _inbox(source: Source) -> dict[ChatKey, list[_Row]]:
 def _life(
     source: Source, chat: ChatKey, rows: Sequence[_Row], pending: Mapping[str, list[bytes]]
 ) -> list[_Fact]:
-    """The facts of what people wrote in one chat, and of what came of it."""
+    """The facts of one chat: messages of people, turns, outbox rows."""
     facts = list[_Fact]()
     turns = {row["id"]: row for row in source.rows("turns") if row["chat_key"] == str(chat)}
     lines, dropped = _transcript(source, chat, pending)
@@ -166,7 +165,7 @@ def _life(
             facts += _turn(source, turn, members, mine, sent)
     known = {f.data.row for f in facts if isinstance(f.data, events.Queued)}
     for out in sent:
-        question = asked.get(out["question_id"])  # of a failure it names the turn
+        question = asked.get(out["question_id"])  # in a failure notice question_id is the turn
         here = question["chat_key"] if question is not None else out["chat_key"]
         if here == str(chat) and out["name"] not in known:
             facts += _out(out, turns, asked)
@@ -174,7 +173,7 @@ def _life(
 
 
 def _named(rows: Sequence[Json], asked: Mapping[str, Json]) -> list[Json]:
-    """Rows of the outbox with their names in the log, by which a turn knows what it has said already."""
+    """Rows of the outbox with the ids they get in the log, by which a turn finds what it has already said."""
     names, newest, counts = dict[str, str](), dict[str, str](), Counter[str]()
     for row in rows:
         name, of, said = row["id"], row["repeat_of"], f"{row['request_id']}/{row['step_id']}"
@@ -217,7 +216,7 @@ def _received(source: Source, row: _Row, turns: Mapping[str, Json]) -> Iterator[
 def _turn(
     source: Source, turn: Json, members: Sequence[_Row], lines: Sequence[Json], sent: Sequence[Json]
 ) -> list[_Fact]:
-    """The facts of one turn, in the order of what it did."""
+    """The facts of one turn, in order."""
     name, at = turn["id"], max(turn["begun_at"], *(one.at for one in members))
     requests = tuple(one.inbound.request_id for one in members)
     facts = [_Fact(at, events.TurnStarted(requests, BOOT), name, name)]
@@ -235,7 +234,7 @@ def _turn(
 
 
 def _cut_off(source: Source, turn: str, row: _Row) -> Iterator[_Fact]:
-    """The facts of a command of which nobody knows whether it is done: it is not done again, and its person is told."""
+    """The facts of a command whose outcome is unknown: it is not repeated, and its sender is told."""
     inbound = row.inbound
     languages = {UserRef(one["channel"], one["user_id"]): one["language"] for one in source.rows("locales")}
     language = languages.get(inbound.person) or DEFAULT
@@ -250,7 +249,7 @@ def _cut_off(source: Source, turn: str, row: _Row) -> Iterator[_Fact]:
 
 
 def _answer(line: Json, turn: Json, steps: Mapping[str, Json], sent: Sequence[Json]) -> Iterator[_Fact]:
-    """The facts of an answer of the model, and of the tools that it called."""
+    """The facts of an answer of the model and of its tool calls."""
     name, when, uuid = turn["id"], line["ts"] / 1000, line["uuid"]
     message, data = line["message"], line.get("data") or {}
     content = message["content"]
@@ -260,7 +259,7 @@ def _answer(line: Json, turn: Json, steps: Mapping[str, Json], sent: Sequence[Js
     yield _Fact(when, answer, uuid, name)
     for step in [steps[one["id"]] for one in kept if one["type"] == "tool_use" and one["id"] in steps]:
         call = step["id"]
-        if step["name"] != SENDS:  # which says nothing twice
+        if step["name"] != SENDS:  # may run again: its rows have fixed ids
             yield _Fact(step["began_at"], events.ToolStarted(call, step["name"], BOOT), f"{call} begun", name)
         for row in sent:
             if row["step_id"] == call and row["request_id"] == name:
@@ -272,7 +271,7 @@ def _answer(line: Json, turn: Json, steps: Mapping[str, Json], sent: Sequence[Js
 def _told(
     line: Json, turn: str, steps: Mapping[str, Json], requests: tuple[str, ...], *, first: bool
 ) -> Iterator[_Fact]:
-    """The facts of a message to the model: words, or the results of tools. The `first` one has the words of all `requests`."""
+    """The facts of a message to the model: text, or results of tools. The `first` one contains all `requests`."""
     message, when = line["message"], line["ts"] / 1000
     results = [
         one for one in message["content"] if isinstance(one, dict) and one.get("type") == "tool_result"
@@ -336,7 +335,6 @@ def _out(row: Json, turns: Mapping[str, Json], asked: Mapping[str, Json]) -> Ite
 
 
 def _asked(row: Json) -> Iterator[_Fact]:
-    """The facts of a question."""
     try:
         asked = _APPROVALS.validate_json(row["asked"])
     except ValidationError:
@@ -348,7 +346,7 @@ def _asked(row: Json) -> Iterator[_Fact]:
 
 
 def _pending_lines(source: Source) -> dict[str, list[bytes]]:
-    """Lines that the journal holds for files, by the file's name: they may stand there or not."""
+    """Lines in the journal that may not have reached their files, by the file's name."""
     found: dict[str, list[bytes]] = defaultdict(list)
     for row in source.rows("lines", "ORDER BY number"):
         found[row["file"]] += bytes(row["lines"]).splitlines()
@@ -372,7 +370,7 @@ def _read(raws: Sequence[bytes]) -> Iterator[tuple[bytes, Json]]:
 def _transcript(
     source: Source, chat: ChatKey, pending: Mapping[str, list[bytes]]
 ) -> tuple[list[Json], set[str]]:
-    """The lines of the newest session of a chat that are still in its view, and the turns that were taken out of it."""
+    """The lines of a chat's newest session that are still in its view, and the turns that were dropped from it."""
     folder = f"transcripts/{file_names.encode(chat)}"
     files = {one.name: one.read_bytes().splitlines() for one in (source.home / folder).glob("*.jsonl")}
     for name, raws in pending.items():
@@ -390,42 +388,38 @@ def _transcript(
     return lines, dropped
 
 
-class _Archive:
-    """The lines of the archive."""
-
-    def __init__(self, source: Source, pending: Mapping[str, list[bytes]]) -> None:
-        raws = [
-            raw
-            for path in sorted((source.home / "chats").glob("*.jsonl"))
-            for raw in path.read_bytes().splitlines()
-        ]
-        raws += [raw for name, some in pending.items() if name.startswith("chats/") for raw in some]
-        self._lines = [one for one in _read(raws) if {"chatKey", "ts", "role"} <= one[1].keys()]
-        rows = source.rows("outbox")
-        self._rows = {row["id"] for row in rows}
-
-    def facts(self, taken: set[str]) -> dict[ChatKey, list[_Fact]]:
-        """The facts of lines of which the journal has no row, by chat. What a deletion hides has none."""
-        gone = set[tuple[str, str]]()
-        for _, line in self._lines:
-            meta = line.get("meta") or {}
-            if line["role"] == "system" and meta.get("deleted"):
-                gone |= {(meta.get("ofRole") or "user", str(one)) for one in meta.get("of") or ()}
-        found: dict[ChatKey, list[_Fact]] = defaultdict(list)
-        for raw, line in self._lines:
-            meta = line.get("meta") or {}
-            request = str(meta.get("requestId") or "")
-            if (line["role"], request) in gone:
-                continue
-            try:
-                chat = ChatKey.parse(line["chatKey"])
-                if line["role"] == "user" and request not in taken:
-                    found[chat] += _said(chat, line, meta, raw)
-                elif line["role"] == "assistant" and self._rows.isdisjoint(meta.get("outboxIds") or ()):
-                    found[chat] += _answered(line, meta, raw)
-            except (ValueError, KeyError):
-                continue
-        return found
+def _archived(
+    source: Source, pending: Mapping[str, list[bytes]], taken: set[str]
+) -> dict[ChatKey, list[_Fact]]:
+    """The facts of archive lines without a row in the journal, by chat. A deleted line has none."""
+    raws = [
+        raw
+        for path in sorted((source.home / "chats").glob("*.jsonl"))
+        for raw in path.read_bytes().splitlines()
+    ]
+    raws += [raw for name, some in pending.items() if name.startswith("chats/") for raw in some]
+    lines = [one for one in _read(raws) if {"chatKey", "ts", "role"} <= one[1].keys()]
+    rows = {row["id"] for row in source.rows("outbox")}
+    gone = set[tuple[str, str]]()
+    for _, line in lines:
+        meta = line.get("meta") or {}
+        if line["role"] == "system" and meta.get("deleted"):
+            gone |= {(meta.get("ofRole") or "user", str(one)) for one in meta.get("of") or ()}
+    found: dict[ChatKey, list[_Fact]] = defaultdict(list)
+    for raw, line in lines:
+        meta = line.get("meta") or {}
+        request = str(meta.get("requestId") or "")
+        if (line["role"], request) in gone:
+            continue
+        try:
+            chat = ChatKey.parse(line["chatKey"])
+            if line["role"] == "user" and request not in taken:
+                found[chat] += _said(chat, line, meta, raw)
+            elif line["role"] == "assistant" and rows.isdisjoint(meta.get("outboxIds") or ()):
+                found[chat] += _answered(line, meta, raw)
+        except (ValueError, KeyError):
+            continue
+    return found
 
 
 def _said(chat: ChatKey, line: Json, meta: Json, raw: bytes) -> Iterator[_Fact]:
@@ -462,16 +456,16 @@ def _answered(line: Json, meta: Json, raw: bytes) -> Iterator[_Fact]:
 
 
 def _memory(source: Source, chat: ChatKey, at: float) -> Iterator[_Fact]:
-    """The memory of a chat. How far it reaches is not known."""
+    """The memory of a chat; how far it covers the chat is unknown."""
     folder = source.home / "memory" / file_names.encode(chat)
-    with contextlib.suppress(OSError, ValueError):  # there is none, or nothing that can be read
+    with contextlib.suppress(OSError, ValueError):  # missing or unreadable
         words = (folder / "session.md").read_text("utf-8")
         memory.read(words)
         about = json.loads((folder / "covers.json").read_text("utf-8"))
         yield _Fact(at, events.Remembered(words, None, unpacked(about.get(ORIGIN)).packed()), "memory")
 
 
-# ------------------------------------------------------------ what belongs to no chat
+# ------------------------------------------------------------ facts without a chat
 
 
 def _gateway(source: Source) -> Iterator[_Fact]:

@@ -1,7 +1,7 @@
-"""The first start on a `.ship` of 0.1: its journal and archive are read once, into a new `shipmate.db`.
+"""The first start on a `.ship` of 0.1 imports its journal and archive into a new `shipmate.db`.
 
-The database is written beside its place and takes it in one step; only then the old files go to `before-0.2`. So a process that is
-killed at any moment leaves either all to be imported or all imported. Ids are hashes of what they are made from.
+The database is written under another name and renamed when complete; only then the old files move to `before-0.2`. A process that is killed
+leaves everything imported or nothing. Ids are hashes of their source.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from bot.importing.events_of import Found, Source, events_of
 
 LOG, NEW, JOURNAL = "shipmate.db", "shipmate.db.importing", "journal.db"
 BACKUP = "before-0.2"
-"""The folder below `.ship` that keeps the files of 0.1."""
+"""The folder below `.ship` with the files of 0.1."""
 CLEAN = "clean"
-"""The file in it that says that a process has run on what was imported, to its clean end."""
+"""A file in it: a process has run on the import and exited cleanly."""
 MOVED = ("chats", "transcripts", "index.db", "usage.db", "cache", JOURNAL)
-"""Files of 0.1 that nothing reads any more; the journal last, since it says that there is something to move."""
+"""Obsolete files of 0.1. The journal is last: while it exists there is something to move."""
 SUFFIXES = ("", "-wal", "-shm")
 
 
@@ -42,7 +42,7 @@ def import_ship(
     is_operator: Callable[[Inbound], bool],
     prefix: Callable[[Inbound], str],
 ) -> int | None:
-    """Import what 0.1 has left in `home`; the number of events, None where there is nothing of it. Raises OSError, `sqlite3.Error`."""
+    """Import `home`; returns the number of events, None without files of 0.1. Raises OSError, `sqlite3.Error`."""
     journal, log = home / JOURNAL, home / LOG
     if not journal.exists():
         return None
@@ -61,13 +61,13 @@ def import_ship(
 
 
 def end_cleanly(home: Path) -> None:
-    """Let the next start remove the backup: the process that imported, or one after it, has come to a clean end. Raises OSError."""
+    """Mark the clean exit of a process, so that the next start removes the backup. Raises OSError."""
     if (backup := home / BACKUP).exists():
         (backup / CLEAN).touch()
 
 
 def remove_backup(home: Path) -> bool:
-    """Remove the backup once a process has ended cleanly since; True where it was there. What cannot be removed stays."""
+    """Remove the backup if a process has exited cleanly since; returns whether it did. Errors are ignored."""
     clean = (home / BACKUP / CLEAN).exists()
     if clean:
         shutil.rmtree(home / BACKUP, ignore_errors=True)
@@ -102,7 +102,7 @@ def _write_chat(db: sqlite3.Connection, chat: Chat, events: list[Event], codec: 
 
 
 def _move_away(home: Path) -> None:
-    """Move the files of 0.1 into the backup; what stands there already is of an earlier import that was killed, and stays."""
+    """Move the files of 0.1 into the backup. A file that is there already, from a killed import, is kept."""
     backup = home / BACKUP
     backup.mkdir(exist_ok=True)
     for name in MOVED:

@@ -552,7 +552,7 @@ async def test_a_standby_that_is_cut_off_takes_nothing(
     talking = asyncio.create_task(two.talk_for(10))
     await two.answered(0.1)
     await asyncio.to_thread(line.cut)
-    await eventually(lambda: "the lease cannot be looked at" in told(two.second))
+    await eventually(lambda: "the lease cannot be polled" in told(two.second))
     await asyncio.to_thread(line.mend)
     await talking
     await two.answered(1.0)
@@ -569,7 +569,7 @@ async def test_both_are_cut_off_and_go_on(two: Two, lines: tuple[postgres.Line, 
     await two.answered(0.1)
     for line in lines:
         await asyncio.to_thread(line.cut)
-    await eventually(lambda: "the lease cannot be looked at" in told(two.second))
+    await eventually(lambda: "the lease cannot be polled" in told(two.second))
     count = two.count()
     for line in lines:
         await asyncio.to_thread(line.mend)

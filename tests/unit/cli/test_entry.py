@@ -79,10 +79,34 @@ def test_errors_are_lines_on_stderr_and_exit_codes(
     assert (done.code, done.out, done.err) == (code, "", line)
 
 
-@pytest.mark.parametrize("words", ["nosuch", "run --nosuch", "history", "check --dir /none", "allow x"])
-def test_wrong_usage_is_2(shipmate: Shipmate, words: str) -> None:
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ("nosuch", "No such command"),
+        ("run --nosuch", "No such option"),
+        ("history", "Missing argument"),
+        ("check --dir /none", "does not exist"),
+        ("allow telegram -x", "only stable ids count"),
+        ("init --operator bob", "--operator"),
+        ("init --operator slack:@bob", "--operator"),
+        ("init new --name " + "x" * 81, "at most 80 characters"),
+        ("logs --level loud", "'loud' is not a level"),
+        ("logs --since soon", "'soon' is not a time"),
+        ("logs --since 999999w", "is not a time"),
+        ("logs --tree", "--request"),
+        ("history nonsense", "'nonsense' names no conversation; `shipmate chats"),
+        ("history telegram:chat:1 --before yesterday", "is not a time"),
+        ("history telegram:chat:1 --limit 0", "--limit"),
+        ("stats --by foo", "Invalid value for --by: 'foo' is none of day, person, chat, model"),
+    ],
+)
+def test_wrong_usage_says_what_is_wrong(
+    shipmate: Shipmate, project: Path, monkeypatch: pytest.MonkeyPatch, words: str, why: str
+) -> None:
+    monkeypatch.chdir(project)
     done = shipmate(*words.split())
-    assert (done.code, "Error: " in done.err) == (2, True)
+    assert (done.code, done.out) == (2, "")
+    assert why in " ".join(done.err.split())
 
 
 def test_a_misspelt_command_is_answered_with_the_nearest(shipmate: Shipmate) -> None:

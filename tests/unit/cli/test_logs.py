@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from bot import ulids
 from bot.cli import logs
+from bot.cli.common import moment
 from bot.system import SystemDisk
 from bot.telemetry import log_reader
 from bot.telemetry.log_reader import LineFilter, LogReader, day_of
@@ -66,6 +68,7 @@ def folder(project: Path) -> Path:
         (("--level", "action"), ["line 3", "line 4", "broken\n\x1b[2Jscreen"]),
         (("--since", "2027-01-15T13:00:04+01:00"), ["line 4", "broken\n\x1b[2Jscreen"]),
         (("--since", "2027-01-15T12:00:02", "--chat", "web:chat:1"), ["line 2"]),
+        (("--chat", "web:chat:nowhere"), []),
     ],
 )
 def test_lines_are_filtered(
@@ -74,6 +77,14 @@ def test_lines_are_filtered(
     done = shipmate("logs", "--dir", folder, "--json", *words)
     assert done.code == 0
     assert [item["message"] for item in done.lines] == messages
+    assert ("The log has no line of web:chat:nowhere." in done.err) == ("web:chat:nowhere" in words)
+
+
+@pytest.mark.parametrize(
+    ("words", "seconds"), [("90s", 90), ("15m", 900), ("2 h", 7_200), ("3d", 259_200), ("1w", 604_800)]
+)
+def test_a_time_may_be_how_long_ago(words: str, seconds: int) -> None:
+    assert time.time() - moment(words).timestamp() == pytest.approx(seconds, abs=5)
 
 
 def test_a_person_reads_one_safe_line_each(shipmate: Shipmate, folder: Path) -> None:
@@ -86,39 +97,6 @@ def test_a_person_reads_one_safe_line_each(shipmate: Shipmate, folder: Path) -> 
     assert "\x1b" not in done.out
     assert shown[6] == "2027-01-15T12:00:05.000Z ERROR  inbound: broken screen"
     assert done.err == "2 lines could not be read, and are left out.\n"
-
-
-def test_a_time_may_be_how_long_ago(shipmate: Shipmate, folder: Path) -> None:
-    (folder / ".ship" / "logs" / "2027-01-15.jsonl").unlink()
-    stamp = (
-        datetime.fromtimestamp(time.time() - 600, UTC)
-        .isoformat(timespec="milliseconds")
-        .replace("+00:00", "Z")
-    )
-    path = folder / ".ship" / "logs" / f"{stamp[:10]}.jsonl"
-    path.write_text(json.dumps(line(1, timestamp=stamp, message="ten minutes ago")) + "\n")
-
-    def shown(since: str) -> bool:
-        done = shipmate("logs", "--dir", folder, "--json", "--since", since)
-        return any(item["message"] == "ten minutes ago" for item in done.lines)
-
-    assert shown("11m")
-    assert shown("1h")
-    assert not shown("9m")
-    assert not shown("5s")
-
-
-@pytest.mark.parametrize("words", [("--level", "loud"), ("--since", "soon"), ("--since", "999999w")])
-def test_filters_that_cannot_be_are_wrong_usage(
-    shipmate: Shipmate, folder: Path, words: tuple[str, str]
-) -> None:
-    assert shipmate("logs", "--dir", folder, *words).code == 2
-
-
-def test_a_chat_without_lines_is_told(shipmate: Shipmate, folder: Path) -> None:
-    done = shipmate("logs", "--chat", "web:chat:nowhere", "--dir", folder)
-    assert (done.code, done.out) == (0, "")
-    assert done.err == "The log has no line of web:chat:nowhere.\n"
 
 
 def test_no_log_is_no_error_and_most_likely_the_wrong_folder(
@@ -158,38 +136,6 @@ def test_following_shows_lines_as_they_come(folder: Path) -> None:
             assert running.wait(90) == 0
         finally:
             running.kill()  # who has started the tests may have them ignore what a terminal sends
-
-
-def test_half_a_line_waits_for_its_other_half(folder: Path) -> None:
-    path = folder / ".ship" / "logs" / "2027-01-16.jsonl"
-    reader = LogReader(path.parent, SystemDisk())
-    assert len(list(reader.lines())) == 7
-    whole = json.dumps(line(1, message="whole"))
-    path.write_text(whole[:20])
-    assert list(reader.lines()) == []
-    path.write_text(whole + "\n")
-    assert [found["message"] for _, found in reader.lines()] == ["whole"]
-    assert list(reader.lines()) == []
-
-
-def test_following_begins_with_the_newest_lines(folder: Path, shipmate: Shipmate, monkeypatch: Any) -> None:
-    monkeypatch.setattr(logs, "FOLLOW_FROM", 2)
-
-    async def interrupted(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(logs, "follow_log", interrupted)
-    done = shipmate("logs", "-f", "--dir", folder, "--json")
-    assert done.code == 0
-    assert len(done.lines) == 2
-
-
-def ulid(day: datetime, end: str) -> str:
-    value, name = int(day.timestamp() * 1000), ""
-    for _ in range(10):
-        value, digit = divmod(value, 32)
-        name = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"[digit] + name
-    return name + end.rjust(16, "0")
 
 
 def test_past_days_that_are_compressed_are_read_as_the_others(shipmate: Shipmate, folder: Path) -> None:
@@ -243,7 +189,11 @@ def test_the_newest_lines_are_those_of_a_whole_reading(
 
 def test_a_request_is_looked_for_on_the_days_that_it_can_be_on(tmp_path: Path) -> None:
     begun = datetime(2027, 1, 15, 23, 59, tzinfo=UTC)
-    name, other = ulid(begun, "A"), ulid(begun, "B")
+
+    def ulid(number: int) -> str:
+        return ulids.written(int(begun.timestamp() * 1000) << 80 | number)
+
+    name, other = ulid(0), ulid(1)
     assert day_of(name) == begun.date()
 
     def day(date: str, *lines: dict[str, Any]) -> None:
@@ -262,9 +212,9 @@ def test_a_request_is_looked_for_on_the_days_that_it_can_be_on(tmp_path: Path) -
 
     assert found(name) == ["line 1", "line 3", "what it caused"]
     assert found(other) == ["line 2"]
-    day("2027-01-13", line(1, requestId="no-ulid"), line(2, requestId=ulid(begun, "C")))
+    day("2027-01-13", line(1, requestId="no-ulid"), line(2, requestId=ulid(2)))
     assert found("no-ulid") == ["line 1"]
-    assert found(ulid(begun, "C")) == ["line 2"], "the clock was set back: then all days are looked at"
+    assert found(ulid(2)) == ["line 2"], "the clock was set back: then all days are looked at"
     assert day_of("8" * 26) is None
     assert day_of("U" * 26) is None
 

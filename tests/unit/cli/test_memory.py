@@ -136,6 +136,8 @@ def test_an_edit_keeps_the_sources_of_what_it_keeps(
         ("one", ["77"]),
         ("三", ["77", "operator"]),
     ]
+    none = shipmate("memory", "edit", KEY, "plan.md", "--from", tmp_path / "none.md", "--dir", remembered)
+    assert (none.code, "cannot be read as text" in none.err) == (2, True)
     again = shipmate("memory", "edit", KEY, "plan.md", "--from", tmp_path / "new.md", "--dir", remembered)
     assert again.out == "Nothing was changed.\n"
 
@@ -179,13 +181,3 @@ def test_nothing_is_forgotten_that_was_not_confirmed(
     monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
     assert shipmate(*forget).code == 0
     assert words(remembered, CHAT, "plan.md") is None
-
-
-@pytest.mark.parametrize("source", ["absent.md", "binary"])
-def test_a_text_that_cannot_be_read_is_wrong_usage(
-    remembered: Path, shipmate: Shipmate, tmp_path: Path, source: str
-) -> None:
-    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
-    done = shipmate("memory", "edit", KEY, "plan.md", "--from", tmp_path / source, "--dir", remembered)
-    assert done.code == 2
-    assert words(remembered, CHAT, "plan.md") == "one\n二"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from bot.access_list import AccessList
 from bot.contracts.identity import ChatKey
 from bot.storage.file_names import encode
 from bot.system import SystemClock, SystemDisk
-from tests.unit.cli.conftest import Shipmate, Terminal, process
+from tests.unit.cli.conftest import Shipmate, process
 
 
 @pytest.fixture
@@ -59,18 +58,6 @@ def test_without_a_terminal_nothing_is_removed_unless_it_is_confirmed(
     assert "--yes" in done.err
     assert lists.lists_with("telegram", "1") == ["allow"]
     assert process("erase", "telegram:1", "--yes", "--dir", project).code == 0
-
-
-def test_on_a_terminal_it_asks_first(
-    shipmate: Shipmate, project: Path, lists: AccessList, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for answer, left in (("n\n", ["allow"]), ("y\n", [])):
-        monkeypatch.setattr(sys, "stdin", Terminal(answer))
-        done = shipmate("erase", "telegram:1", "--dir", project)
-        assert done.code == len(left)
-        assert "This cannot be undone." in done.out
-        found = AccessList(project / ".ship" / "access.json", SystemDisk(), SystemClock())
-        assert found.lists_with("telegram", "1") == left
 
 
 def test_who_is_nobody_is_wrong_usage(shipmate: Shipmate, project: Path, tmp_path: Path) -> None:

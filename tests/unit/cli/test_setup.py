@@ -1,13 +1,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from .conftest import ENV, Shipmate, process
+from .conftest import Shipmate
 
 REPO = Path(__file__).parents[3]
 FILES = ("ship.json", "Agent.md", ".env.example", ".ship/.gitignore")
@@ -44,13 +43,6 @@ def test_init_says_the_next_commands_as_they_can_be_called(
     assert "Next: shipmate check --dir" in shipmate("init", "--yes", tmp_path / "two").out
 
 
-def test_init_prints_the_slack_app_to_paste(shipmate: Shipmate, tmp_path: Path) -> None:
-    out = shipmate("init", "--dir", tmp_path, "--name", "Gull").out
-    manifest = json.loads(out[out.index("{") : out.rindex("}") + 1])
-    assert manifest["display_information"]["name"] == "Gull"
-    assert manifest["settings"]["socket_mode_enabled"] is True
-
-
 def test_init_overwrites_nothing(shipmate: Shipmate, project: Path) -> None:
     for name in FILES:
         (project / name).write_text("mine")
@@ -84,23 +76,12 @@ def test_init_once_more_says_what_is_set_and_how_to_get_the_rest(
     assert shipmate("init", "--connect", "fax", root).code == 2
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("init",),
-        ("allow", "telegram", "123"),
-        ("block", "telegram", "123"),
-        ("pending",),
-        ("chats",),
-        ("logs",),
-        ("stats",),
-    ],
-)
+@pytest.mark.parametrize("words", ["init", "allow telegram 1", "pending", "chats", "logs", "stats"])
 def test_a_file_in_the_place_of_the_folder_is_told_in_a_line(
-    shipmate: Shipmate, tmp_path: Path, words: tuple[str, ...]
+    shipmate: Shipmate, tmp_path: Path, words: str
 ) -> None:
     (tmp_path / ".ship").write_text("mine")
-    done = shipmate(*words, "--dir", tmp_path)
+    done = shipmate(*words.split(), "--dir", tmp_path)
     assert (done.code, done.out) == (78, "")
     assert done.err == ".ship: found a file; expected a folder; move the file elsewhere\n"
     assert [path.name for path in tmp_path.iterdir()] == [".ship"]
@@ -159,18 +140,6 @@ def test_a_channel_in_which_somebody_may_talk_is_not_called_empty(
     assert "is empty" not in shipmate("check", "--dir", project).err
 
 
-@pytest.mark.parametrize(
-    "words", [("--operator", "bob"), ("--operator", "slack:@bob"), ("--name", "a\nb"), ("--name", "x" * 81)]
-)
-def test_init_refuses_what_it_cannot_write(
-    shipmate: Shipmate, tmp_path: Path, words: tuple[str, str]
-) -> None:
-    done = shipmate("init", tmp_path / "new", *words)
-    assert done.code == 2
-    assert words[0] in done.err
-    assert not (tmp_path / "new").exists()
-
-
 def test_init_keeps_the_environment_file_out_of_git(shipmate: Shipmate, tmp_path: Path) -> None:
     assert shipmate("init", tmp_path).code == 0
     assert (tmp_path / ".gitignore").read_text() == ".env\n"
@@ -187,12 +156,15 @@ def test_this_repository_is_as_init_leaves_it(project: Path) -> None:
         assert (REPO / name).read_text() == (project / name).read_text(), name
 
 
-def test_check_tells_everything_that_is_wrong_one_a_line(shipmate: Shipmate, project: Path) -> None:
-    (project / "ship.json").write_text('{"nmae": 1, "llm": {"provider": "anthropic", "apiKey": "a b"}}')
+def test_check_tells_everything_that_is_wrong_one_a_line_and_shows_no_token(
+    shipmate: Shipmate, project: Path
+) -> None:
+    slipped = '{"nmae": 1, "operators": ["xoxb-1234567890-abcdef"], "llm": {"provider": "anthropic", "apiKey": "a b"}}'
+    (project / "ship.json").write_text(slipped)
     done = shipmate("check", "--dir", project)
-    assert done.code == 78
-    assert done.out == ""
-    assert [line.split(": ")[0] for line in done.err.splitlines()] == ["nmae", "llm.apiKey"]
+    assert (done.code, done.out) == (78, "")
+    assert [line.split(": ")[0] for line in done.err.splitlines()] == ["nmae", "operators[0]", "llm.apiKey"]
+    assert "xoxb-1" not in done.err
 
 
 def test_check_without_a_project_names_the_way_to_one(shipmate: Shipmate, tmp_path: Path) -> None:
@@ -244,23 +216,3 @@ def test_check_warns_of_an_open_env_file(shipmate: Shipmate, project: Path) -> N
     assert done.code == 0
     assert "warning: .env: others on this machine can read it" in done.err
     assert "provider anthropic, model claude-sonnet-5-5 (a key is set)" in done.out
-
-
-def test_a_token_that_slipped_into_a_wrong_place_is_not_shown(shipmate: Shipmate, project: Path) -> None:
-    (project / "ship.json").write_text('{"operators": ["xoxb-' + '1234567890-abcdef"]}')
-    done = shipmate("check", "--dir", project)
-    assert done.code == 78
-    assert "xoxb-1" not in done.err
-
-
-def test_exit_codes_reach_the_shell(project: Path) -> None:
-    assert process("check", "--dir", project).code == 0
-    (project / "ship.json").write_text("{")
-    done = process("check", "--dir", project)
-    assert (done.code, done.out) == (78, "")
-    assert done.err.startswith("ship.json line 1 column 2: found broken JSON")
-
-
-def test_the_schemas_of_a_folder_can_be_written_anew(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, "-m", "bot.cli.schema"], cwd=tmp_path, check=True, env=ENV)
-    assert (tmp_path / ".ship" / "schema" / "log-line.schema.json").is_file()

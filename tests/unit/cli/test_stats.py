@@ -120,13 +120,6 @@ def test_people_read_it_with_the_dearest_chat_first(shipmate: Shipmate, folder: 
     ]
 
 
-def test_one_chat_and_one_time_are_told_alone(shipmate: Shipmate, folder: Path) -> None:
-    (found,) = shipmate("stats", "--dir", folder, "--chat", "web:chat:1", "--json").lines
-    assert (found["calls"], found["costUsd"], found["errors"]) == (2, 0.75, {})
-    (found,) = shipmate("stats", "--dir", folder, "--since", "2027-01-15", "--json").lines
-    assert (found["calls"], found["costUsd"]) == (2, 0.25)
-
-
 def test_without_a_log_there_is_nothing_and_no_failure(shipmate: Shipmate, project: Path) -> None:
     done = shipmate("stats", "--dir", project)
     assert (done.code, done.err) == (0, f"No gateway has run in {project} yet; --dir names another folder.\n")
@@ -168,10 +161,3 @@ def test_people_are_shown_with_their_names(shipmate: Shipmate, folder: Path) -> 
         "telegram:7 $2.00 Ann",
         "telegram:8 $2.00",
     ]
-
-
-def test_a_part_that_is_not_shown_names_those_that_are(shipmate: Shipmate, project: Path) -> None:
-    done = shipmate("stats", "--dir", project, "--by", "foo")
-    assert done.code == 2
-    assert "Invalid value for --by: 'foo' is none of day, person, chat, model" in done.err
-    assert "Value error" not in done.err
