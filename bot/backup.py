@@ -110,7 +110,6 @@ def write(home: Path, target: Path, *, disk: Disk, clock: Clock, database: str |
                 writer.add_bytes(ABOUT, jsonl.dumps(about))
                 for one in homes:
                     writer.add_home(one)
-                    writer.added |= {"memory", "artifacts"}  # of the next home: they are in the database
             raw.flush()
             os.fsync(raw.fileno())
         (scratch / "backup").chmod(0o600)
@@ -127,33 +126,34 @@ class _Member(tarfile.TarInfo):
 
 
 class _Writer:
-    """Writes the files of `.ship` into a tar file. `added` are names that a further `.ship` does not contribute."""
+    """Writes the files of `.ship` into a tar file; of a second `.ship` only what the first one does not have."""
 
     def __init__(self, tar: tarfile.TarFile, disk: Disk, scratch: Path, now: int) -> None:
         self._tar = tar
         self._disk = disk
         self._scratch = scratch
         self._now = now
-        self.added = set[str]()
+        self._added = set[str]()
         self.files = 0
         self.size = 0
 
     def add_home(self, home: Path) -> None:
         for name in _DATABASES:
-            if name not in self.added and self._disk.size(home / name):
+            if name not in self._added and self._disk.size(home / name):
                 copy = self._scratch / f"{name}.copy"
                 _copy(home / name, copy)
                 self._add(name, self._disk.open(copy))
-                self.added.add(name)
+                self._added.add(name)
         for name in self._disk.names(home):
             if not self._is_left_out(name):
-                self.added.add(name)
+                self._added.add(name)
                 self._add_tree(home, home / name)
+        self._added |= {"memory", "artifacts"}  # those of a second one are in the database
 
     def _is_left_out(self, name: str) -> bool:
-        exported = name == "chats" and LOG in self.added
+        exported = name == "chats" and LOG in self._added
         beside = name.startswith(tuple(f"{one}-" for one in (*_DATABASES, "index.db")))
-        known = name in {*_LEFT_OUT, *_DATABASES, *self.added}
+        known = name in {*_LEFT_OUT, *_DATABASES, *self._added}
         return exported or beside or known or name.endswith((".new", ".tmp", ".importing"))
 
     def add_bytes(self, name: str, data: bytes) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import html
 import json
 import re
@@ -290,46 +289,6 @@ async def test_sums_that_cannot_be_read_are_told_without_a_path(tmp_path: Path, 
     told = words(await show(pages.console(tmp_path), "/costs", 503))
     assert "the sums of usage cannot be read" in told
     assert str(tmp_path) not in told
-
-
-async def test_a_browser_is_asked_for_the_token_as_a_password(
-    tmp_path: Path, session: aiohttp.ClientSession
-) -> None:
-    dashboard = pages.dashboard(token="sécret:token", user_of=lambda *_: None, pages=pages.console(tmp_path))
-    await dashboard.start()
-
-    def basic(words: str) -> str:
-        return f"Basic {base64.b64encode(words.encode()).decode()}"
-
-    for given, status in (
-        ("", 401),
-        ("Basic", 401),
-        ("Basic !!", 401),
-        (basic("me:wrong"), 401),
-        (basic("sécret:token"), 401),
-        ("Digest sécret:token", 401),
-        (basic("me:sécret:token"), 200),
-        (basic(":sécret:token"), 200),
-    ):
-        for path in (*PATHS, "/style.css"):
-            async with session.get(dashboard.address + path, headers={"Authorization": given}) as answer:
-                assert answer.status == status, given
-                asked = answer.headers.get("WWW-Authenticate", "")
-                assert asked == ("" if status == 200 else 'Basic realm="Shipmate", charset="UTF-8"')
-    await dashboard.stop()
-
-
-async def test_without_a_token_pages_are_for_who_started_it_alone(
-    tmp_path: Path, session: aiohttp.ClientSession
-) -> None:
-    dashboard = pages.dashboard(user_of=lambda *_: 1 << 30, pages=pages.console(tmp_path))
-    await dashboard.start()
-    for path in (*PATHS, "/style.css"):
-        async with session.get(dashboard.address + path) as answer:
-            assert answer.status == 401
-            assert "WWW-Authenticate" not in answer.headers
-            assert "dashboard.token" in await answer.text()
-    await dashboard.stop()
 
 
 async def test_another_sites_page_gets_nothing_and_a_link_there_works(
