@@ -1,4 +1,4 @@
-"""The pictures of docs/slack.md and docs/telegram.md: the real process over the loopback services, in Chromium."""
+"""The pictures of docs/start/slack.md and docs/start/telegram.md: the real process over the loopback services, in Chromium."""
 
 from __future__ import annotations
 

@@ -243,7 +243,7 @@ async def test_what_nobody_has_foreseen_is_told_and_the_next_signal_is_answered(
     assert taken == ([] if late else [deps])
 
 
-def test_the_page_on_operation_names_the_keys_that_need_no_restart() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "operate.md").read_text(encoding="utf-8")
+def test_the_page_on_configuration_names_the_keys_that_need_no_restart() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "run" / "configuration.md").read_text(encoding="utf-8")
     (line,) = [part for part in page.split("\n\n") if "SIGHUP" in part and "`permissions`" in part]
     assert set(OF_TURNS) <= {word.strip("`,.*") for word in line.replace("`", " ` ").split()}

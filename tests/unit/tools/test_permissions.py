@@ -498,14 +498,6 @@ def test_good_rules_are_no_findings() -> None:
     assert not list(mistakes(ShipFile(permissions=Permissions(allow=good, ask=good, deny=good), mcp=SERVERS)))
 
 
-def test_the_rules_of_the_documents_are_rules() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "permissions.md").read_text(encoding="utf-8")
-    example = page.partition('"permissions": ')[2].partition("\n```")[0]
-    shown = {name: tuple(lines) for name, lines in json.loads(example).items()}
-    assert set(shown) == {"allow", "ask", "deny"}
-    assert not list(mistakes(ShipFile(permissions=Permissions(**shown))))
-
-
 def test_a_fingerprint_is_of_tool_arguments_and_folder() -> None:
     one = fingerprint("run_shell", {"command": "a", "timeoutMs": 1}, "/srv")
     assert one == fingerprint("run_shell", {"timeoutMs": 1, "command": "a"}, "/srv")
