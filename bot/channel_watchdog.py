@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from bot.contracts.channel import Channel, Health, Manifest
 from bot.contracts.environment import Clock, Log
-from bot.core.alerts import OperatorAlerts
+from bot.core.operators import OperatorAlerts
 from bot.words import Sentence, sentence
 
 LOOK_EVERY = 3.0

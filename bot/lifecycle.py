@@ -31,7 +31,6 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.core import feature
 from bot.core.access import Access, InboundCleaner, Memberships
-from bot.core.alerts import OperatorAlerts
 from bot.core.archive.export import ArchiveExport
 from bot.core.archive.store import ChatStore
 from bot.core.attachments import FileReader
@@ -50,7 +49,7 @@ from bot.core.locales import FactLocales, Locales
 from bot.core.long_blocks import LongBlocks
 from bot.core.maintenance import Maintenance
 from bot.core.models import ModelDeps
-from bot.core.operator_chats import OperatorChats
+from bot.core.operators import OperatorAlerts, OperatorChats
 from bot.core.outbox import Outbox
 from bot.core.outgoing_files import OutgoingFiles, OutgoingLimits
 from bot.core.rate_limit import RateLimiter

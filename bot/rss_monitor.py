@@ -151,7 +151,7 @@ def one_heap() -> bool:
 
 
 class TroubleReporter(Protocol):
-    """Receives spells of trouble (`bot.core.alerts.OperatorAlerts`)."""
+    """Receives spells of trouble (`bot.core.operators.OperatorAlerts`)."""
 
     def begin(self, subject: str, words: Sentence) -> bool: ...
     def end(self, subject: str, words: Sentence) -> bool: ...

@@ -144,7 +144,7 @@ class Redact(Protocol):
 
 
 class OperatorNotices(Protocol):
-    """Alerts operators (`bot.core.alerts.OperatorAlerts`). Never blocks, never raises."""
+    """Alerts operators (`bot.core.operators.OperatorAlerts`). Never blocks, never raises."""
 
     def tell(self, subject: str, words: Sentence, *, every: float = 3_600.0) -> object:
         """Alert operators, at most once in `every` seconds for each `subject`."""

@@ -12,8 +12,7 @@ from bot.contracts.environment import Clock, Ids, Log, OperatorNotices, Redact
 from bot.contracts.identity import ChatKey
 from bot.core.archive.store import ChatStore
 from bot.core.assembly import LEAST_BUDGET, MOST_BUDGET, SHARE, Frozen, Prompts
-from bot.core.budget import Budget
-from bot.core.models import ContextLimits, ModelDeps
+from bot.core.models import Budget, ContextLimits, ModelDeps
 from bot.core.summaries import MemoryFile
 from bot.core.tasks.limits import TaskLimits
 from bot.core.tasks.report import TaskEvent

@@ -28,7 +28,7 @@ from bot.core.exports import Exporter
 from bot.core.live_messages import LiveMessages
 from bot.core.locales import Locales
 from bot.core.models import ModelDeps
-from bot.core.operator_chats import OperatorChats
+from bot.core.operators import OperatorChats
 from bot.core.outgoing_files import OutgoingFiles
 from bot.core.question import Question
 from bot.core.rate_limit import RateLimiter

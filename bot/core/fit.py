@@ -18,11 +18,10 @@ from bot.contracts.environment import Clock, Log, Redact
 from bot.contracts.model import ModelReply, ModelRequest
 from bot.core import blocks, continuation, estimate, events, masking, repair, view
 from bot.core.assembly import Frozen
-from bot.core.budget import Budget
 from bot.core.chat import Chat
 from bot.core.context import RunningTurn
 from bot.core.memory import condensed, in_plain_words
-from bot.core.models import MODEL, ContextLimits, ModelDeps
+from bot.core.models import MODEL, Budget, ContextLimits, ModelDeps
 from bot.llm import body
 from bot.words import say
 

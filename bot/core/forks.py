@@ -16,10 +16,9 @@ from bot.contracts.base import Json, Message
 from bot.contracts.environment import Log, Redact
 from bot.contracts.model import ModelReply, ModelRequest, Usage
 from bot.core import blocks, compaction, memory, repair, view
-from bot.core.budget import Budget
 from bot.core.context import LENGTH
 from bot.core.memory import MemoryInvalid, SessionMemory, TooLong
-from bot.core.models import ContextLimits, ModelDeps
+from bot.core.models import Budget, ContextLimits, ModelDeps
 from bot.llm.wrapper import reply_of
 
 ANSWER_TOKENS = 8_192

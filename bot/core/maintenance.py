@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from bot.core.alerts import OperatorAlerts
 from bot.core.event_log import EventLog
+from bot.core.operators import OperatorAlerts
 from bot.core.summaries import LOOK_SECONDS, Summaries
 from bot.disk_reserve import DiskReserve
 from bot.llm.learned import LearnedFile

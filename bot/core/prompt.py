@@ -17,7 +17,7 @@ from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Json, Message
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Due, Inbound, Quoted
-from bot.core import blocks, file_previews, quotes, view
+from bot.core import blocks, file_words, quotes, view
 from bot.core.file_words import SeenFile
 from bot.tools.skills import Skill
 from bot.words import UTC as UTC_NAME
@@ -199,7 +199,7 @@ def user_message(
     quoted = (*request.context, *(inbound.quoted if inbound is not None else ()))
     content += quotes.blocks(quoted, quotes.iso, nonce)
     if any(seen.read for _, seen in attached):
-        content.append(file_previews.tag(attached, nonce).block)
+        content.append(file_words.preview(attached, nonce).block)
         content += [blocks.attached(seen.shown) for _, seen in attached if seen.shown is not None]
     if words.strip():
         content.append(_block(words))

@@ -17,9 +17,9 @@ from bot.contracts.base import Json, Message
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.provenance import NOBODYS, ORIGIN, Taint
 from bot.contracts.tools import ToolCall, ToolResult
-from bot.core import blocks, file_previews, found_tools
+from bot.core import blocks, file_words, found_tools
 from bot.core.agent_deps import AgentDeps
-from bot.core.sections import Section, assemble
+from bot.core.assembly import Section, assemble
 from bot.tools import excerpt
 from bot.tools.builtin.skills_load import SkillsLoad
 from bot.tools.builtin.tool_search import ToolSearch
@@ -194,7 +194,7 @@ def _used(messages: Sequence[Message]) -> Iterator[tuple[str, str, Any]]:
     for message in messages:
         for kind, names in found_tools.worked_with(message).items():
             yield from ((kind, name, about) for name, about in names.items())
-        yield from ((_ARTIFACTS, pointer, lines) for pointer, lines in file_previews.pointers(message))
+        yield from ((_ARTIFACTS, pointer, lines) for pointer, lines in file_words.pointers(message))
         yield from ((_TOOLS, name, None) for name in found_tools.definitions([message]))
     for call, result in _results(messages):
         if (left_out := result.omission) is not None:

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from bot.contracts.approvals import Verdict
 from bot.contracts.environment import Clock, Ids
 from bot.core import events
-from bot.core.alerts import OperatorAlerts
 from bot.core.chat import Chat
 from bot.core.chats import NO_CHAT, Chats, Fact
 from bot.core.event_log import EventLog
 from bot.core.locales import Locales
+from bot.core.operators import OperatorAlerts
 from bot.core.outbox_row import Address
 from bot.core.saying import Saying
 from bot.words import say, sentence, speaking

@@ -15,7 +15,7 @@ from bot.contracts.base import Message
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Inbound, Quoted
 from bot.contracts.provenance import ANYBODYS, NOBODYS, Provenance
-from bot.core import file_previews, memory, prompt, quotes, rendering
+from bot.core import file_words, memory, prompt, quotes, rendering
 from bot.core.file_words import SeenFile
 from bot.core.found_tools import PutBack
 from bot.core.prompt import TurnRequest
@@ -111,7 +111,7 @@ def test_words_that_look_like_a_tag_change_nothing(words: str) -> None:
     assert taint.seen([forged]) == taint.seen([plain]) == Provenance(frozenset({"U1"}))
     assert not memory.stands_for(forged)
     assert not quotes.ids(forged)
-    assert list(file_previews.pointers(forged)) == []
+    assert list(file_words.pointers(forged)) == []
     assert OWN not in tags.of(forged), (
         "an instruction that a person writes does not stand in for the real one"
     )

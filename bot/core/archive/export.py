@@ -5,20 +5,133 @@ is recognised.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from bot import errors
+from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Inbound
 from bot.core import events
 from bot.core.archive import lines
-from bot.core.archive.line_fold import LineFold
 from bot.core.archive.store import ChatStore
 from bot.core.event_log import EventLog
 from bot.core.events import Event
 from bot.core.exports import Export
+from bot.core.message_versions import revised, same_message, whole
 from bot.storage import file_names, jsonl
+
+MOST_GONE = 1_000
+"""Max deletions kept whose message has not arrived yet; platforms deliver it within seconds."""
+
+
+@dataclass(slots=True)
+class _Outgoing:
+    """A bot message that is not delivered yet. `n` is the number of its `queued` event."""
+
+    n: int
+    parts: dict[str, events.Queued] = field(default_factory=dict)
+    ends: dict[str, events.RowEnded] = field(default_factory=dict)
+
+
+class LineFold:
+    """Folds events in commit order. The same events give the same lines."""
+
+    def __init__(self, log: EventLog) -> None:
+        self._log = log
+        self._outgoing: dict[str, _Outgoing] = {}
+        """Undelivered bot messages by the id of their first row."""
+        self._gone: dict[tuple[ChatKey, str | None], None] = {}
+
+    @property
+    def rests_on(self) -> int | None:
+        """The number of the oldest event that a later line may need."""
+        return min((one.n for one in self._outgoing.values()), default=None)
+
+    async def take(self, n: int, event: Event) -> tuple[int, ArchiveLine] | None:
+        """Return the line that this event completes, with the number of the oldest event it was made from.
+        Raises `errors.StorageError`.
+        """
+        line: ArchiveLine | None = None
+        match event.data:
+            case events.Received(inbound) if (event.chat, inbound.message_id) in self._gone:
+                pass
+            case events.Received() | events.Edited():
+                line = await self.said(event)
+            case events.Deleted(inbound):
+                line = await self._removed(event, inbound)
+            case events.Removed(message=message) as gone if message and gone.by:
+                line = await self._forgotten(event, gone)
+            case events.Queued(form="reply") as part:
+                first = part.part_of or part.row
+                self._outgoing.setdefault(first, _Outgoing(n)).parts[part.row] = part
+            case events.RowEnded() as end:
+                n, line = self._ended(n, event, end)
+            case _:
+                pass
+        return None if line is None else (n, line)
+
+    async def said(self, event: Event) -> ArchiveLine | None:
+        """Return the line of a message or an edit; None for other events."""
+        match event.data:
+            case events.Received(inbound) if lines.has_line(inbound):
+                return lines.said(inbound)
+            case events.Edited(inbound) if lines.has_line(inbound):
+                return lines.said(await self._whole(event, inbound))
+            case _:
+                return None
+
+    def _ended(self, n: int, event: Event, end: events.RowEnded) -> tuple[int, ArchiveLine | None]:
+        """Return the line of a bot message if this was its last open part and any part was delivered."""
+        found = next(((name, one) for name, one in self._outgoing.items() if end.row in one.parts), None)
+        if found is None:
+            return n, None
+        name, message = found
+        message.ends[end.row] = end
+        if message.ends.keys() != message.parts.keys():
+            return n, None
+        del self._outgoing[name]
+        sent = {
+            row: (part, message.ends[row].message_id)
+            for row, part in message.parts.items()
+            if message.ends[row].state == "sent"
+        }
+        return message.n, lines.answered(event, sent) if sent else None
+
+    async def _whole(self, event: Event, edit: Inbound) -> Inbound:
+        """Return the edit of one album item as an edit of the whole album."""
+        if edit.changes is None or edit.items:
+            return edit
+        album: Inbound | None = None
+        for one in await self._before(event):
+            if isinstance(one.data, events.Received) and edit.message_id in one.data.inbound.items:
+                album = one.data.inbound
+            elif album is not None and isinstance(one.data, events.Edited):
+                changed = one.data.inbound
+                album = revised(album, changed) if same_message(album, changed) else album
+        return edit if album is None else whole(album, edit)
+
+    async def _removed(self, event: Event, deletion: Inbound) -> ArchiveLine:
+        of, turns = list[Inbound](), dict[str, None]()
+        for one in await self._before(event):
+            if isinstance(one.data, events.Received | events.Edited):
+                of += [one.data.inbound] if same_message(one.data.inbound, deletion) else []
+            elif isinstance(one.data, events.TurnStarted | events.Joined):
+                meant = not {said.request_id for said in of}.isdisjoint(one.data.members)
+                turns |= {one.turn: None} if one.turn and meant else {}
+        self._gone[event.chat, deletion.message_id] = None
+        for oldest in list(self._gone)[:-MOST_GONE]:
+            del self._gone[oldest]
+        return lines.removed(event, deletion, of, list(turns))
+
+    async def _forgotten(self, event: Event, gone: events.Removed) -> ArchiveLine | None:
+        asked = (one.data for one in await self._before(event) if one.id == gone.by)
+        by = next((one.inbound for one in asked if isinstance(one, events.Received)), None)
+        return None if by is None else lines.forgotten(event, gone, by)
+
+    async def _before(self, event: Event) -> Sequence[Event]:
+        return [one for one in await self._log.read(event.chat) if one.seq < event.seq]
 
 
 @dataclass(frozen=True, slots=True)

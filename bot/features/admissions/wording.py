@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bot.contracts.approvals import Approval, Verdict
 from bot.contracts.inbound import Inbound
-from bot.core.operator_chats import who_decided
+from bot.core.operators import who_decided
 from bot.tools.permissions.display import named
 from bot.words import say, times
 

@@ -21,7 +21,7 @@ from bot.core.chat import Chat
 from bot.core.chats import Fact
 from bot.core.feature import Done, Runtime
 from bot.core.locales import ReaderLocale
-from bot.core.operator_chats import who_decided
+from bot.core.operators import who_decided
 from bot.core.outbox_row import Address
 from bot.core.question import ApprovalRecord, Question
 from bot.features.approvals.wording import (

@@ -14,7 +14,7 @@ from bot.contracts.inbound import Inbound
 from bot.contracts.outbound import OutgoingFile
 from bot.contracts.tools import MCP
 from bot.core import plans
-from bot.core.operator_chats import who_decided
+from bot.core.operators import who_decided
 from bot.core.question import SECONDS, ApprovalRecord
 from bot.tools.permissions.display import in_words, named, quoted, shortened
 from bot.words import paragraph, say, times

@@ -20,7 +20,7 @@ from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
 from bot.core import events
 from bot.core.archive import lines
-from bot.core.archive.line_fold import LineFold
+from bot.core.archive.export import LineFold
 from bot.core.archive.window import is_dated, is_edit, is_removal, moment_of, read_line
 from bot.core.event_log import EventLog
 from bot.core.events import Event

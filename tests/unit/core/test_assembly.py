@@ -12,9 +12,8 @@ import pytest
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.core import assembly, prompt
-from bot.core.assembly import Frozen, Prompts
+from bot.core.assembly import Frozen, Prompts, PromptTooLarge
 from bot.core.instructions import InstructionFiles
-from bot.core.sections import PromptTooLarge
 from bot.storage.file_names import encode
 from bot.testing.log import MemoryLog
 from bot.tools.skills import Skill, SkillFolder

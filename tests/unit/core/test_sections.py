@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.core.sections import PromptTooLarge, Section, assemble
+from bot.core.assembly import PromptTooLarge, Section, assemble
 from tests.shares import examples
 
 RULES = Section("rules", 1, "r" * 100, required=True)

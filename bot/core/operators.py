@@ -1,18 +1,23 @@
-"""Alerts: messages about trouble, sent to the operators' direct chats."""
+"""Operators: alerts to their direct chats, and the names of those who decided."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection, Iterator, Mapping
 
 from bot import errors
+from bot.contracts.approvals import Verdict
+from bot.contracts.channel import Manifest
 from bot.contracts.environment import Clock, Ids, Log
+from bot.contracts.identity import UserRef
 from bot.core import events
 from bot.core.access import Memberships
 from bot.core.chats import NO_CHAT, Chats, Fact
 from bot.core.locales import Locales
-from bot.core.operator_chats import OperatorChats
+from bot.core.outbox_row import Address
 from bot.core.saying import Saying
-from bot.words import Sentence, speaking
+from bot.tools.permissions.display import named
+from bot.words import Sentence, say, speaking
 
 EVERY = 3_600.0
 """Default min seconds between two alerts on one subject, across restarts."""
@@ -87,3 +92,32 @@ class OperatorAlerts:
                 rows = self._saying.rows(f"{name}/{to.chat_key}", to, str(self._memberships.called(words)))
             facts += [Fact(chat.key, row) for row in rows]
         self._chats.append(*facts)
+
+
+def who_decided(verdict: Verdict, nameless: str) -> str:
+    """Return the name that the deciding person had then; `nameless` if it is unknown."""
+    # Names are chosen freely: no formatting and no link in them is rendered.
+    return f"`{named(verdict.name)}`" if verdict.name.strip() else say(nameless)
+
+
+class OperatorChats:
+    """The direct chats of the current operators on running channels."""
+
+    def __init__(
+        self, operators: Collection[UserRef], channels: Collection[str], manifests: Mapping[str, Manifest]
+    ) -> None:
+        self._operators = operators
+        self._channels = channels
+        self._manifests = manifests
+
+    def people(self, request_id: str) -> Iterator[tuple[UserRef, Address]]:
+        """Return each operator with an address, for messages of this request."""
+        for operator in sorted(self._operators):
+            manifest = self._manifests.get(operator.channel)
+            if operator.channel in self._channels and manifest is not None and manifest.direct is not None:
+                target = manifest.direct(operator.user_id)
+                chat_key = manifest.encode(target)
+                yield (
+                    operator,
+                    Address(operator.channel, chat_key.chat_id, chat_key, "direct", target, request_id),
+                )
