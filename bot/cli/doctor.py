@@ -26,7 +26,6 @@ from bot.config import Settings, tokens_in_use
 from bot.contracts.base import Level
 from bot.contracts.examination import Finding, Verdict
 from bot.contracts.model import Model
-from bot.contracts.questions import Answer, Question
 from bot.core import sqlite_log
 from bot.disk_reserve import space_of
 from bot.features.search import index
@@ -37,6 +36,7 @@ from bot.telemetry import LogRedactor
 from bot.tools.isolation import Isolation
 from bot.tools.mcp.server import START_SECONDS
 from bot.tools.mcp.servers import McpServers
+from bot.tools.ports import Answer, Question
 
 MAX_SKEW_SECONDS = 30.0
 """Max difference between the clocks of this machine and a platform."""
@@ -308,7 +308,7 @@ async def _of_model(
 
 
 class _NobodyAsked:
-    """`contracts.questions.Questions` without anybody to ask."""
+    """`tools.ports.Questions` without anybody to ask."""
 
     async def ask(self, question: Question) -> Answer:
         del question

@@ -29,7 +29,6 @@ from bot.cli.project import archive, event_log, hint_of_folder
 from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
-from bot.contracts.recall import RecallQuery
 from bot.core import transcript as transcripts
 from bot.core.archive.store import people_of
 from bot.features.search import analysis
@@ -38,6 +37,7 @@ from bot.features.search.index import FILE
 from bot.features.search.service import Search
 from bot.invocation import command
 from bot.system import SystemClock
+from bot.tools.ports import RecallQuery
 
 index_app = typer.Typer(
     name="index", help="Maintain the search index.", no_args_is_help=True, rich_markup_mode=None

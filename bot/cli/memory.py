@@ -16,11 +16,11 @@ from bot.cli.common import HOME, AsJson, Dir, Here, Yes, counted, must_confirm, 
 from bot.cli.project import changing
 from bot.contracts.environment import Disk
 from bot.contracts.identity import ChatKey
-from bot.contracts.memory_files import MemoryFile, MemoryOwner, Written
 from bot.core.archive import rotation
 from bot.core.memory import MemoryInvalid
 from bot.core.memory import read as parse_memory
-from bot.core.notes.files import SESSION, NoteStore
+from bot.storage.note_origins import Written
+from bot.storage.notes import SESSION, MemoryFile, MemoryOwner, NoteStore
 from bot.system import SystemClock, SystemDisk
 
 app = typer.Typer(

@@ -31,9 +31,9 @@ from bot.cli.project import model as build_model
 from bot.cli.recorded import Recording
 from bot.contracts.identity import ChatKey
 from bot.core import blocks
-from bot.core.artifacts import ArtifactStore
 from bot.features.replay import rerun
 from bot.features.replay.rerun import Call, RerunResult
+from bot.storage.artifacts import ArtifactStore
 from bot.system import SystemClock, SystemDisk, UlidSource
 from bot.telemetry import JsonlLog, LogRedactor, Redactor, turn_scope
 
