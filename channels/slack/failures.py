@@ -17,6 +17,11 @@ CALL_ERRORS = (SlackClientError, aiohttp.ClientError, OSError, ValueError, Attri
 (`ValueError`, `AttributeError`).
 """
 
+
+class NotConnected(SlackClientError):
+    """The channel was not started, or is stopped."""
+
+
 _GONE = frozenset(
     {
         "channel_not_found",
@@ -35,7 +40,7 @@ other threads are open.
 """
 # Slack says of the first two that a part may have been done all the same.
 _UNSURE = frozenset({"fatal_error", "internal_error", "request_timeout", "service_unavailable"})
-UNAVAILABLE = frozenset(
+UNSUPPORTED = frozenset(
     {
         "missing_scope",
         "not_allowed",
@@ -89,6 +94,8 @@ def is_rate_limited(error: BaseException) -> bool:
 
 def name(error: BaseException) -> str:
     """A few words for the operator, with nothing in them that the platform or a person wrote at length."""
+    if isinstance(error, NotConnected):
+        return "not connected"
     said = error_code(error)
     if said is not None:
         return said[:80]
@@ -138,6 +145,8 @@ def history_error(error: BaseException) -> errors.ChannelError:
 
 def send_error(error: BaseException) -> errors.DeliveryFailed:
     """The failure of a post, which says how sure it is that nothing was posted."""
+    if isinstance(error, NotConnected):
+        return errors.DeliveryFailed(f"Slack: {name(error)}")
     if is_rate_limited(error):
         # Slack counts posts by conversation. What it counts by workspace each conversation finds out by itself, but for signs of work.
         url = getattr(getattr(error, "response", None), "api_url", "")

@@ -1,4 +1,4 @@
-"""The app's home: the tab that a person opens to see what the bot does for them."""
+"""The app's Home tab: published for each person who opens it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from bot.contracts.base import Json
 from bot.contracts.channel import HomeSection, Intake
 from bot.contracts.environment import Log, cancel_all
 from bot.contracts.inbound import Inbound
-from channels.slack import events, failures
+from channels.slack import failures
 from channels.slack.blocks import escape
-from channels.slack.inbound import BotIdentity, ChannelId, Payload, UserId, parse
+from channels.slack.inbound import HOME_OPENED, BotIdentity, ChannelId, Payload, UserId, parse
 from channels.slack.user_names import UserNames
 
-TITLE, SECTION = 150, 3_000
-"""Characters of a header and of a section."""
+MAX_TITLE, MAX_SECTION = 150, 3_000
+"""Slack's limits of a header and a section, in characters."""
 
 
 class _Opened(Payload):
@@ -27,9 +27,9 @@ class _Opened(Payload):
 
 
 def read(body: Json, me: BotIdentity, now: float) -> Inbound | None:
-    """The person who has opened the home, and their direct chat; None for anything else. Raises `inbound.Unreadable`."""
+    """The person who opened the Home tab, and their direct chat; None for any other event. Raises `inbound.Unreadable`."""
     event = body.get("event")
-    if not isinstance(event, dict) or event.get("type") != events.HOME or event.get("tab") != "home":
+    if not isinstance(event, dict) or event.get("type") != HOME_OPENED or event.get("tab") != "home":
         return None
     opened = parse(_Opened, event)
     target = {"channel": opened.channel}
@@ -37,39 +37,28 @@ def read(body: Json, me: BotIdentity, now: float) -> Inbound | None:
 
 
 class HomeTab:
-    """Publishes the home of whoever opens it, one view of a person at a time: opened meanwhile, it is made once more."""
+    """Publishes views in the background."""
 
     def __init__(self, names: UserNames, log: Log) -> None:
         self._names = names
         self._log = log
-        self._publishing: dict[str, asyncio.Task[None]] = {}
-        self._again: set[str] = set()
+        self._publishing: set[asyncio.Task[None]] = set()
 
     def open(self, opened: Inbound, intake: Intake, client: AsyncWebClient) -> None:
-        """Begin to publish; Slack need not wait for that."""
-        user = opened.user_id
-        if user in self._publishing:
-            self._again.add(user)
-            return
-        task = self._publishing[user] = asyncio.create_task(self._publish(opened, intake, client))
-        task.add_done_callback(lambda _: self._publishing.pop(user, None))
+        task = asyncio.create_task(self._publish(opened, intake, client))
+        self._publishing.add(task)
+        task.add_done_callback(self._publishing.discard)
 
     async def close(self) -> None:
-        await cancel_all(self._publishing.values())
+        await cancel_all(self._publishing)
 
     async def _publish(self, opened: Inbound, intake: Intake, client: AsyncWebClient) -> None:
         user = opened.user_id
         try:
-            await self._names.learn(user, client)
+            await self._names.learn([user], client)
             self._names.renew(user, client)
-            again = True
-            while again:
-                self._again.discard(user)
-                profile = self._names.profile(user)
-                known = {"user_name": profile.name, "language": profile.locale, "zone": profile.zone}
-                sections = await intake.home(opened.model_copy(update=known))
-                await client.views_publish(user_id=user, view=view(sections))
-                again = user in self._again
+            sections = await intake.home(self._names.named(opened))
+            await client.views_publish(user_id=user, view=view(sections))
         except (*failures.CALL_ERRORS, errors.ShipmateError) as error:
             self._log.write(
                 "channel",
@@ -80,11 +69,10 @@ class HomeTab:
 
 
 def view(sections: tuple[HomeSection, ...]) -> Json:
-    """The sections as a view of Slack."""
     blocks: list[Json] = []
     for section in sections:
-        title = text.head(section.title, TITLE)
-        lines = text.head("\n".join(f"• {escape(line)}" for line in section.lines), SECTION)
+        title = text.head(section.title, MAX_TITLE)
+        lines = text.head("\n".join(f"• {escape(line)}" for line in section.lines), MAX_SECTION)
         blocks += [
             {"type": "header", "text": {"type": "plain_text", "text": title}},
             {"type": "section", "text": {"type": "mrkdwn", "text": lines, "verbatim": True}},

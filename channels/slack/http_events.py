@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 from urllib.parse import parse_qsl
 
 from aiohttp import web
@@ -16,7 +17,6 @@ from bot import errors
 from bot.contracts.base import Json
 from bot.contracts.channel import ChannelDeps, Webhook
 from bot.contracts.environment import Clock
-from channels.slack.socket_mode import MALFORMED, KeepDeadLetter
 from channels.webhook_server import RETRY, WebhookServer
 
 STAMP, SIGNATURE = "X-Slack-Request-Timestamp", "X-Slack-Signature"
@@ -39,7 +39,7 @@ class HttpEvents:
         webhook: Webhook,
         around: ChannelDeps,
         *,
-        keep_dead_letter: KeepDeadLetter,
+        keep_dead_letter: Callable[[Any, str], Awaitable[None]],
     ) -> None:
         self.trouble = ""
         self._app = app
@@ -89,7 +89,7 @@ class HttpEvents:
         try:
             payload = _payload(body.decode(), content_type)
             request = AsyncBoltRequest(mode="socket_mode", body=payload)
-        except MALFORMED:
+        except (TypeError, ValueError, KeyError, AttributeError):
             await self._keep_dead_letter(body.decode(errors="replace"), "the request is malformed")
             return web.Response()
         if "ssl_check" in payload:

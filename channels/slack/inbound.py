@@ -1,10 +1,10 @@
-"""Slack's payloads as `Inbound`: pure functions, strict about what places an answer, lenient about the rest."""
+"""Slack's payloads as `Inbound`: pure functions, strict about the fields that place an answer, lenient about others."""
 
 from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -14,7 +14,8 @@ from bot import text
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Command, Inbound, Quoted
-from channels.slack import address, blocks, events, mentions, shared_messages
+from bot.words import names as command_names
+from channels.slack import address, blocks, mentions, shared_messages
 from channels.slack.files import attachments
 from channels.slack.mentions import Names, unescape
 
@@ -25,21 +26,26 @@ UserId = Annotated[str, Field(pattern=r"^[UW][A-Z0-9]{2,}$")]
 Ts = Annotated[str, Field(pattern=r"^[0-9]{1,12}\.[0-9]{1,9}$")]
 Label = Annotated[str, Field(pattern=r"^[!-~]{1,300}$")]
 
-_LEAD = " \t\r\n\u200b\ufeff"
-_COMMAND = re.compile(r"!([A-Za-z][A-Za-z0-9_-]{0,31})(?:\s+(.*))?", re.DOTALL)
-
-
+HOME_OPENED = "app_home_opened"
+MESSAGES = frozenset({"file_share", "thread_broadcast", "me_message", "bot_message"})
+"""Subtypes of `message` that are messages. Joins, topics, pins and the like are not read."""
 BOTS = "post of a bot"
 """The kind of a quote that no person wrote."""
 
+_LEAD = " \t\r\n\u200b\ufeff"
+_COMMAND = re.compile(r"!([A-Za-z][A-Za-z0-9_-]{0,31})(?:\s+(.*))?", re.DOTALL)
+_COMMANDS = frozenset(command_names("help"))
+_MAX_MISSPELT_ARGS = 2
+"""Max words after a misspelt command; more make a sentence, as in `!news of today, please`."""
+
 
 class Unreadable(ValueError):
-    """A payload that Slack never sends: the text names fields and kinds of trouble, and quotes nothing."""
+    """A payload without the fields that Slack documents. The text names fields and types, no values."""
 
 
 @dataclass(frozen=True, slots=True)
 class BotIdentity:
-    """The bot's ids and name in its workspace. `one_direct`: a direct chat is one conversation, its threads included."""
+    """The bot's ids and name in its workspace. `one_direct`: a direct chat and its threads are one conversation."""
 
     team: str
     user: str
@@ -47,13 +53,8 @@ class BotIdentity:
     one_direct: bool = False
     name: str = ""
 
-    def heard(self, source: str) -> str:
-        """A text of Slack as it is said to the bot: by its name within a sentence, and without that before it; others stay ids."""
-        said = mentions.nameless(mentions.without_address(source, self.user))
-        return mentions.readable(said, self.named(mentions.nobody), self.user)
-
     def named(self, names: Names) -> Names:
-        """The names of people, and the bot's own."""
+        """`names` with the bot's own."""
         return lambda user: self.name if user == self.user else names(user)
 
     @property
@@ -67,13 +68,13 @@ class BotIdentity:
         return post.bot_id == self.bot or post.user == self.user
 
     def conversation(self, channel: str, root: str | None) -> ChatKey:
-        """The conversation of a message whose thread is that of `root`; None for what is said of the chat itself."""
+        """The chatKey of a thread; of the chat itself if `root` is None."""
         if root is None or (self.one_direct and address.is_direct(channel)):
             return address.encode({"channel": channel})
         return address.encode({"channel": channel, "thread_ts": root})
 
     def inbound(self, channel: str, root: str | None, user: str, **facts: Any) -> Inbound:
-        """The act of a person in the conversation of `root`; its further `facts` are those of `Inbound`."""
+        """An `Inbound` of a person in the thread `root`, with further fields."""
         return Inbound(
             channel="slack",
             chat_id=channel,
@@ -84,16 +85,12 @@ class BotIdentity:
         )
 
 
-def _carried(value: Any) -> Any:
-    # Before validation: a lone surrogate must not cost the message.
-    return text.clean(value) if isinstance(value, str) else value
-
-
-Words = Annotated[str, BeforeValidator(_carried)]
+Words = Annotated[str, BeforeValidator(lambda value: text.clean(value) if isinstance(value, str) else value)]
+"""Pydantic would refuse a text with a lone surrogate."""
 
 
 class Payload(BaseModel):
-    """A part of what Slack sends, as far as it is read."""
+    """The fields of a payload that are read."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
 
@@ -114,7 +111,7 @@ class _Edited(Payload):
 
 
 class _Post(Payload):
-    """A message: an event of its own, or inside one that tells of a change."""
+    """A message, also as part of an event about its change."""
 
     ts: Ts
     user: UserId | None = None
@@ -130,7 +127,7 @@ class _Post(Payload):
 
     @property
     def source(self) -> str:
-        """As Slack sends it: `<@U…>` is a mention here, and one that was only typed out is escaped."""
+        """The text in Slack's markup: `<@U…>` is a mention, and a typed `<` is escaped."""
         return self.text if self.text and self.text.strip() else blocks.text_of(self.blocks)
 
     @property
@@ -139,7 +136,7 @@ class _Post(Payload):
 
     @property
     def thread(self) -> str | None:
-        """The root, where this is a reply."""
+        """The root of the thread that this is a reply in."""
         return self.thread_ts if self.thread_ts != self.ts else None
 
 
@@ -196,44 +193,40 @@ def parse(model: type[_PartT], value: Any) -> _PartT:
         raise Unreadable("; ".join(found[:5])) from None
 
 
-def milliseconds(ts: str) -> int:
+def _milliseconds(ts: str) -> int:
     return _nano(ts) // 1_000_000
 
 
 def read_event(body: Json, me: BotIdentity, names: Names = mentions.nobody) -> Inbound | None:
-    """An `event_callback` as an `Inbound`, with the `names` of those whom it mentions; None where it is no message for the bot. Raises `Unreadable`."""
+    """An `event_callback`, with the `names` of the people it mentions; None if it is not for the bot. Raises `Unreadable`."""
     parsed = parse(_Body, body)
-    event, event_id = parsed.event, parsed.event_id
+    event, event_key = parsed.event, f"slack:{me.team}:event:{parsed.event_id}"
     head = parse(_Head, event)
-    subtype = head.subtype
-    if head.type not in events.HANDLED or head.type == events.HOME:
-        return None
-    if head.type in _SIGNALS:
-        return _SIGNALS[head.type](event, event_id, me)
-    if subtype == "message_changed":
-        return _change(parse(_Changed, event), event_id, me, names)
-    if subtype == "message_deleted":
-        gone = parse(_Deleted, event)
-        return _delete(gone.channel, gone.previous_message, event_id, me)
-    if subtype is not None and subtype not in events.MESSAGES:
-        return None
-    return _message(parse(_New, event), event_id, me, names)
+    match head.type, head.subtype:
+        case "agent_session_stopped", _:
+            return _stop(parse(_Stopped, event), event_key, me)
+        case "member_joined_channel", _:
+            return _added(parse(_Joined, event), event_key, me)
+        case "message", "message_changed":
+            return _change(parse(_Changed, event), event_key, me, names)
+        case "message", "message_deleted":
+            deleted = parse(_Deleted, event)
+            return _delete(deleted.channel, deleted.previous_message, event_key, me)
+        case "message" | "app_mention", subtype if subtype is None or subtype in MESSAGES:
+            return _message(parse(_New, event), event_key, me, names)
+    return None
 
 
-def _added(told: Json, event_id: str, me: BotIdentity) -> Inbound | None:
-    """A conversation that somebody brought the bot into; None for the arrival of anybody else."""
-    event = parse(_Joined, told)
+def _added(event: _Joined, event_key: str, me: BotIdentity) -> Inbound | None:
+    """A person added the bot to a conversation; None if somebody else joined."""
     if event.user != me.user or event.inviter is None:
         return None
-    ts = milliseconds(event.event_ts)
+    ts = _milliseconds(event.event_ts)
     return me.inbound(
         event.channel,
         None,
         event.inviter,
-        keys=(
-            f"slack:{me.team}:event:{event_id}",
-            f"slack:{me.team}:added:{event.channel}:{ts // 86_400_000}",
-        ),
+        keys=(event_key, f"slack:{me.team}:added:{event.channel}:{ts // 86_400_000}"),
         ts=ts,
         target={"channel": event.channel},
         kind="added",
@@ -242,15 +235,12 @@ def _added(told: Json, event_id: str, me: BotIdentity) -> Inbound | None:
 
 
 def read_command(body: Json, me: BotIdentity, now: float) -> Inbound:
-    """`/shipmate word args` as an `Inbound`; other words than a command's are a message. Slack has no slash commands in
-    threads.
-    """
+    """`/shipmate word args`; a message if the word is no command. Slack has no slash commands in threads."""
     slash = parse(_Slash, body)
     said = unescape(slash.text or "").strip(_LEAD)
     words = said.split(None, 1) or ["help"]
-    name, args = words[0].lstrip("!/").lower(), words[1] if len(words) > 1 else ""
-    is_command = events.is_command(name, args) or events.is_misspelt(name, args)
-    command = Command(name=name, args=args) if is_command else None
+    typed = Command(name=words[0].lstrip("!/").lower(), args=words[1] if len(words) > 1 else "")
+    command = typed if typed.name in _COMMANDS or _is_misspelt(typed) else None
     return me.inbound(
         slash.channel_id,
         None,
@@ -265,16 +255,15 @@ def read_command(body: Json, me: BotIdentity, now: float) -> Inbound:
 
 
 def read_thread(messages: Any, me: BotIdentity, before: str, names: Names = mentions.nobody) -> list[Quoted]:
-    """Messages of `conversations.replies` older than `before`, oldest first; what is no message is left out."""
+    """Messages older than `before` and what they share, oldest first. Skips what is no message."""
     found: list[tuple[int, Quoted]] = []
     for message in messages if isinstance(messages, list) else []:
         try:
             post = parse(_Post, message)
         except Unreadable:
             continue
-        ts = milliseconds(post.ts)
-        odd = post.subtype is not None and post.subtype not in events.MESSAGES
-        if odd or _nano(post.ts) >= _nano(before):
+        ts = _milliseconds(post.ts)
+        if not _is_message(post) or _nano(post.ts) >= _nano(before):
             continue
         who = post.user or post.bot_id
         if post.words.strip():
@@ -285,7 +274,7 @@ def read_thread(messages: Any, me: BotIdentity, before: str, names: Names = ment
             )
             found.append((_nano(post.ts), quoted))
         for share in shared_messages.read(post.attachments, by=who, channel=None, ours=me.ids):
-            # Shared by somebody earlier on: this message does not bring it.
+            # Shared earlier, not by the message that is answered.
             shared = share.quoted.model_copy(update={"message_id": post.ts, "brought": False})
             found.append((_nano(post.ts), shared))
     return [quoted for _, quoted in sorted(found, key=lambda each: each[0])]
@@ -295,8 +284,12 @@ def _of_bot(post: _Post) -> bool:
     return post.bot_id is not None or post.subtype == "bot_message"
 
 
+def _is_message(post: _Post) -> bool:
+    return post.subtype is None or post.subtype in MESSAGES
+
+
 def newest(said: Sequence[Quoted], most: int) -> list[Quoted]:
-    """The newest messages of people, and as many posts of bots, which take no place of theirs; oldest first."""
+    """The `most` newest messages of people and the `most` newest posts of bots, oldest first."""
     kinds = (
         [at for at, one in enumerate(said) if (one.kind == BOTS) is bots][-most:] for bots in (False, True)
     )
@@ -308,36 +301,38 @@ def _nano(ts: str) -> int:
     return int(seconds) * 10**9 + int(fraction.ljust(9, "0"))
 
 
-def _message(post: _New, event_id: str, me: BotIdentity, names: Names) -> Inbound | None:
+def _message(post: _New, event_key: str, me: BotIdentity, names: Names) -> Inbound | None:
     if me.wrote(post):
         return None
     if post.user is None and post.bot_id is None:
         raise Unreadable("user: missing")
-    keys = [f"slack:{me.team}:event:{event_id}", f"slack:{me.team}:message:{post.channel}:{post.ts}"]
+    keys = [event_key, f"slack:{me.team}:message:{post.channel}:{post.ts}"]
     if not address.is_direct(post.channel) and (post.type == "message" or post.files):
         keys.append(_whole(me, post.channel, post.ts))
     if post.client_msg_id is not None:
         keys.append(f"slack:{me.team}:client:{post.client_msg_id}")
-    command = _command(post.words, me)
-    addressed = _addressed(post, command, mentioned=post.type == "app_mention" or me.named_in(post.source))
-    if command is None and addressed != "chat":
-        command = _command(post.words, me, known=events.is_misspelt)
+    typed = _typed_command(post.words, me)
+    command = typed if typed is not None and typed.name in _COMMANDS else None
+    addressed = _place(post.channel, post, mentioned=post.type == "app_mention" or me.named_in(post.source))
+    if addressed == "chat" and command is not None:
+        addressed = "command"
+    elif addressed != "chat" and typed is not None and _is_misspelt(typed):
+        command = typed
     found = _inbound(post.channel, post, tuple(keys), addressed, me, names=names, command=command)
-    alone = command is not None and (command.name == "stop" or address.is_direct(post.channel))
-    if alone and post.thread is None:
-        # Said in the chat, it is about that: in the thread that it could open nothing was said yet.
+    about_chat = command is not None and (command.name == "stop" or address.is_direct(post.channel))
+    if about_chat and post.thread is None:
         return found.model_copy(update={"chat_key": me.conversation(post.channel, None)})
     return found
 
 
 def _whole(me: BotIdentity, channel: str, ts: str) -> str:
-    """The key of what a mention may lack of its message."""
+    """The key of a message with all its parts, of which an `app_mention` may lack some."""
     return f"slack:{me.team}:message:{channel}:{ts}:whole"
 
 
 def rest_of(message: Inbound, me: BotIdentity) -> Inbound | None:
-    """The files and shares of a message whose mention, taken in before it, may have lacked them; None where it has
-    none. Its words come along as a quote, so that they are not answered twice.
+    """The files and shares of a message whose `app_mention` was accepted without them; None if it has none. Quotes the
+    words of the message, which are answered already.
     """
     whole = _whole(me, message.chat_id, message.message_id or "")
     if message.kind != "message" or whole not in message.keys or not (message.attachments or message.brought):
@@ -359,66 +354,50 @@ def rest_of(message: Inbound, me: BotIdentity) -> Inbound | None:
     return message.model_copy(update=update)
 
 
-def _change(event: _Changed, event_id: str, me: BotIdentity, names: Names) -> Inbound | None:
+def _change(event: _Changed, event_key: str, me: BotIdentity, names: Names) -> Inbound | None:
     post, before = event.message, event.previous_message
     if post.subtype == "tombstone":
-        return _delete(event.channel, before, event_id, me)
-    if not _is_edit(post, before) or me.wrote(post):
+        return _delete(event.channel, before, event_key, me)
+    if post.edited is None or not _is_edit(post, post.edited, before) or me.wrote(post):
         return None
     if post.user is None and post.bot_id is None:
         raise Unreadable("message.user: missing")
     addressed = _changed_place(event.channel, me, *([post] if before is None else [post, before]))
-    if post.edited is None:
-        return None
-    place = f"slack:{me.team}:message:{event.channel}:{post.ts}:edited:{post.edited.ts}"
-    keys = (f"slack:{me.team}:event:{event_id}", place)
-    ts = milliseconds(post.edited.ts)
+    keys = (event_key, f"slack:{me.team}:message:{event.channel}:{post.ts}:edited:{post.edited.ts}")
+    ts = _milliseconds(post.edited.ts)
     return _inbound(event.channel, post, keys, addressed, me, names=names, kind="edit", ts=ts)
 
 
-def _is_edit(post: _Post, before: _Post | None) -> bool:
-    """Streaming, link previews and new replies change a message too: only its author's new words are an edit."""
-    if post.edited is None or not _is_message(post) or (before is not None and before.source == post.source):
+def _is_edit(post: _Post, edited: _Edited, before: _Post | None) -> bool:
+    """True for new words of the author. Link previews and new replies change a message too."""
+    if not _is_message(post) or (before is not None and before.source == post.source):
         return False
-    return post.user is None or post.edited.user in {None, post.user}
+    return post.user is None or edited.user in {None, post.user}
 
 
-def _is_message(post: _Post) -> bool:
-    return post.subtype is None or post.subtype in events.MESSAGES
-
-
-def _delete(channel: str, post: _Post | None, event_id: str, me: BotIdentity) -> Inbound | None:
-    # Without the message that is gone nobody can say whose it was, so nobody's rights can be looked up.
+def _delete(channel: str, post: _Post | None, event_key: str, me: BotIdentity) -> Inbound | None:
+    # Without the deleted message its author is unknown, so no rights can be checked.
     if post is None or me.wrote(post) or (post.user is None and post.bot_id is None) or not _is_message(post):
         return None
     addressed = _changed_place(channel, me, post)
     if addressed == "chat" and post.thread_ts is not None:
-        addressed = "thread"  # what a thread began with was read along by whoever was asked in it
-    place = f"slack:{me.team}:message:{channel}:{post.ts}:deleted"
-    keys = (f"slack:{me.team}:event:{event_id}", place)
+        addressed = "thread"  # the root of a thread is context of mentions in it
+    keys = (event_key, f"slack:{me.team}:message:{channel}:{post.ts}:deleted")
     return _inbound(channel, post, keys, addressed, me, kind="delete")
 
 
-def _stop(told: Json, event_id: str, me: BotIdentity) -> Inbound:
-    """The stop button of a session. Its place is the target of the message that the session answers."""
-    event = parse(_Stopped, told)
-    mark = f"slack:{me.team}:stop:{event.channel}:{event.thread_ts}:{event.event_ts}"
+def _stop(event: _Stopped, event_key: str, me: BotIdentity) -> Inbound:
+    """A press of the stop button of a session."""
     return me.inbound(
         event.channel,
         event.thread_ts,
         event.user,
-        keys=(f"slack:{me.team}:event:{event_id}", mark),
-        ts=milliseconds(event.event_ts),
+        keys=(event_key, f"slack:{me.team}:stop:{event.channel}:{event.thread_ts}:{event.event_ts}"),
+        ts=_milliseconds(event.event_ts),
         target={"channel": event.channel, "thread_ts": event.thread_ts},
         kind="stop",
         addressed="direct" if address.is_direct(event.channel) else "command",
     )
-
-
-_SIGNALS: Mapping[str, Callable[[Json, str, BotIdentity], Inbound | None]] = {
-    "agent_session_stopped": _stop,
-    "member_joined_channel": _added,
-}
 
 
 def _place(channel: str, post: _Post, *, mentioned: bool) -> Addressed:
@@ -430,33 +409,31 @@ def _place(channel: str, post: _Post, *, mentioned: bool) -> Addressed:
 
 
 def _changed_place(channel: str, me: BotIdentity, *versions: _Post) -> Addressed:
-    """The reason why a change is for the bot: that of the newest version of the message that has one."""
+    """The reason why the change of a message is for the bot. `versions`: the newest first."""
     found = _place(channel, versions[0], mentioned=any(me.named_in(post.source) for post in versions))
-    if found == "chat" and any(_command(post.words, me) is not None for post in versions):
+    typed = [_typed_command(post.words, me) for post in versions]
+    if found == "chat" and any(command is not None and command.name in _COMMANDS for command in typed):
         return "command"
     return found
 
 
-def _addressed(post: _New, command: Command | None, *, mentioned: bool) -> Addressed:
-    place = _place(post.channel, post, mentioned=mentioned)
-    if place == "chat" and command is not None:
-        return "command"
-    return place
-
-
-def _command(
-    words: str, me: BotIdentity, *, known: Callable[[str, str], bool] = events.is_command
-) -> Command | None:
-    """`!word args` at the start, or after a mention of the bot, where the word is a command."""
+def _typed_command(words: str, me: BotIdentity) -> Command | None:
+    """`!word args` at the start, or after a mention of the bot. The word may be no command."""
     start = words.lstrip(_LEAD)
     mention = re.match(rf"<@{re.escape(me.user)}(?:\|[^<>]*)?>[\s:,]*", start)
     if mention is not None:
         start = start[mention.end() :].lstrip(_LEAD)
     match = _COMMAND.fullmatch(start)
-    if match is None:
-        return None
-    name, args = match[1].lower(), (match[2] or "").strip()
-    return Command(name=name, args=args) if known(name, args) else None
+    return Command(name=match[1].lower(), args=(match[2] or "").strip()) if match is not None else None
+
+
+def _is_misspelt(typed: Command) -> bool:
+    """True for a word that resembles a command. As a message it would cancel the open question to its author."""
+    return (
+        typed.name not in _COMMANDS
+        and len(typed.args.split()) <= _MAX_MISSPELT_ARGS
+        and text.nearest(typed.name, _COMMANDS) is not None
+    )
 
 
 def _inbound(
@@ -471,27 +448,65 @@ def _inbound(
     command: Command | None = None,
     ts: int | None = None,
 ) -> Inbound:
+    """`names` is None for a deletion, which has no content."""
     root = post.thread_ts or post.ts
-    shared = shared_messages.read(post.attachments, by=post.user, channel=channel, ours=me.ids)
-    shared = shared if kind != "delete" else ()
+    content: dict[str, Any] = {}
+    if names is not None:
+        source = mentions.nameless(mentions.without_address(post.source, me.user))
+        shared = shared_messages.read(post.attachments, by=post.user, channel=channel, ours=me.ids)
+        content = {
+            "text": mentions.readable(source, me.named(mentions.nobody), me.user),
+            "mentioned": mentions.named(post.source, names, me.user),
+            "attachments": (*attachments(post.files), *(file for share in shared for file in share.files)),
+            "quoted": tuple(share.quoted for share in shared),
+        }
     return me.inbound(
         channel,
         root,
         post.user or post.bot_id or "",
         keys=keys,
-        ts=milliseconds(post.ts) if ts is None else ts,
+        ts=_milliseconds(post.ts) if ts is None else ts,
         target={"channel": channel, "thread_ts": root},
         kind=kind,
         addressed=addressed,
         to_others=mentions.begins_with_other(post.source, me.user),
-        text=me.heard(post.source) if names is not None else "",
-        mentioned=mentions.named(post.source, names, me.user) if names is not None else {},
         command=command,
         message_id=post.ts,
         from_bot=_of_bot(post),
-        attachments=(
-            *(attachments(post.files) if kind != "delete" else ()),
-            *(file for share in shared for file in share.files),
-        ),
-        quoted=tuple(share.quoted for share in shared),
+        **content,
     )
+
+
+_KEPT = frozenset(
+    [
+        "api_app_id",
+        "bot_id",
+        "channel",
+        "channel_id",
+        "channel_type",
+        "client_msg_id",
+        "deleted_ts",
+        "event_id",
+        "event_ts",
+        "subtype",
+        "team",
+        "team_id",
+        "thread_ts",
+        "trigger_id",
+        "ts",
+        "type",
+        "user",
+        "user_id",
+    ]
+)
+
+
+def skeleton(body: Any) -> dict[str, str]:
+    """The ids and types in a payload and its event. A dead letter has no words: without an author nobody could have them deleted."""
+    event = body.get("event") if isinstance(body, dict) else None
+    return {
+        key: value[:80]
+        for part in (event, body)
+        for key, value in (part.items() if isinstance(part, dict) else ())
+        if key in _KEPT and isinstance(value, str)
+    }

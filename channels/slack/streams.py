@@ -71,7 +71,7 @@ class Streams:
         except failures.CALL_ERRORS as error:
             if failures.may_pass(error):
                 raise
-            self._available = failures.error_code(error) not in failures.UNAVAILABLE
+            self._available = failures.error_code(error) not in failures.UNSUPPORTED
             self._log.write(
                 "delivery", "Slack does not take a stream", level="warn", error=failures.name(error)
             )

@@ -1,27 +1,29 @@
-"""Names of channels, and names, languages and time zones of people, looked up when they first write and again after an hour."""
+"""Names of channels; names, languages and time zones of people. Looked up at their first message and again after an hour."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot import text
 from bot.contracts.environment import Clock, Log, cancel_all, ends_within
+from bot.contracts.inbound import Inbound
 from channels.slack import failures
 
-MOST = 1_000
+MAX_KNOWN = 1_000
 PATIENCE = 1.0
-"""Seconds for which a message waits for the name of its author. Slack wants to hear of it within three."""
-FRESH = 3_600.0
-"""Seconds after which a person who writes is looked up again, beside their message: people travel."""
+"""Timeout in seconds for a lookup that a message waits for. Slack expects the acknowledgement within 3 s."""
+MAX_AGE = 3_600.0
+"""Max age in seconds of a profile: people travel."""
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A person as Slack tells of them, and when it was asked (monotonic seconds)."""
+    """A person, or a channel's name. `asked_at` is the time of the last lookup (monotonic)."""
 
     name: str | None = None
     locale: str | None = None
@@ -29,67 +31,53 @@ class Profile:
     asked_at: float = 0.0
 
 
-_NOBODY = Profile()
-
-
 class UserNames:
-    """Profiles by user id. What Slack does not give is remembered as None."""
+    """Profiles by the id of a person or channel. A profile without a name: Slack gives none, or has not answered yet."""
 
-    def __init__(self, log: Log, clock: Clock, most: int = MOST) -> None:
+    def __init__(self, log: Log, clock: Clock, most: int = MAX_KNOWN) -> None:
         self._log = log
         self._clock = clock
         self._most = most
         self._known: OrderedDict[str, Profile] = OrderedDict()
-        self._asked: dict[str, asyncio.Task[None]] = {}
-        self._late: set[str] = set()
-        """Those of them that nothing waits for any more."""
+        self._lookups: dict[str, asyncio.Task[None]] = {}
 
     def get(self, user: str | None) -> str | None:
         return self.profile(user).name
 
     def profile(self, user: str | None) -> Profile:
-        """All that is known of a person."""
         if user is None or user not in self._known:
-            return _NOBODY
+            return Profile()
         self._known.move_to_end(user)
         return self._known[user]
 
-    def has_asked(self, user: str) -> bool:
-        """True where nothing is to be waited for: the name is known, or there is none, or it takes long."""
-        return user in self._known or user in self._late
+    def named(self, inbound: Inbound) -> Inbound:
+        """An inbound with the profile of its author and the name of its channel."""
+        profile, chat_name = self.profile(inbound.user_id), self.get(inbound.chat_id)
+        known = {"user_name": profile.name, "language": profile.locale, "zone": profile.zone}
+        return inbound.model_copy(update=known | {"chat_name": chat_name and f"#{chat_name}"})
 
-    async def learn(self, user: str, client: AsyncWebClient) -> None:
-        """Ask for a name that is not known yet, and wait for it `PATIENCE` seconds; after that it is asked for in the
-        background.
-        """
-        if self.has_asked(user):
+    async def learn(self, users: Iterable[str], client: AsyncWebClient, most: int | None = None) -> None:
+        """Look up those (at most `most`) that are not known. A lookup that exceeds `PATIENCE` goes on in the background."""
+        unknown = [user for user in dict.fromkeys(users) if user not in self._known][:most]
+        if not unknown:
             return
-        asking = self._asking(user, client)
-        if not await ends_within(PATIENCE, asking, self._clock):
-            self._late.add(user)
+        lookups = asyncio.gather(*(self._lookup(user, client) for user in unknown))
+        if not await ends_within(PATIENCE, lookups, self._clock):
+            for user in unknown:
+                # The next message does not wait for it.
+                self._known.setdefault(user, Profile())
 
     def renew(self, user: str, client: AsyncWebClient) -> None:
-        """Look up a person again who was looked up long ago. Nothing waits for it."""
+        """Look up an outdated profile again, in the background."""
         known = self._known.get(user)
-        if known is not None and self._clock.monotonic() - known.asked_at > FRESH:
-            self._asking(user, client)
+        if known is not None and self._clock.monotonic() - known.asked_at > MAX_AGE:
+            self._lookup(user, client)
 
-    def _asking(self, user: str, client: AsyncWebClient) -> asyncio.Task[None]:
-        if (asking := self._asked.get(user)) is None:
-            asking = self._asked[user] = asyncio.create_task(self._ask(user, client))
-            asking.add_done_callback(lambda _: self._done(user))
-        return asking
-
-    def _done(self, user: str) -> None:
-        self._asked.pop(user, None)
-        self._late.discard(user)
-
-    async def zone(self, user: str, client: AsyncWebClient) -> str | None:
-        """The time zone of a profile, asked anew each time. Raises what the library raises."""
-        return _field((await client.users_info(user=user)).get("user"), "tz")
-
-    async def close(self) -> None:
-        await cancel_all(self._asked.values())
+    def _lookup(self, user: str, client: AsyncWebClient) -> asyncio.Task[None]:
+        if (lookup := self._lookups.get(user)) is None:
+            lookup = self._lookups[user] = asyncio.create_task(self._ask(user, client))
+            lookup.add_done_callback(lambda _: self._lookups.pop(user, None))
+        return lookup
 
     async def _ask(self, user: str, client: AsyncWebClient) -> None:
         now = self._clock.monotonic()
@@ -102,19 +90,25 @@ class UserNames:
             self._log.write(
                 "inbound", "A name is not known", level="debug", user=user, error=failures.name(error)
             )
-            unsure = failures.error_code(error) is None or failures.is_rate_limited(error)
-            if unsure and user not in self._known:
+            if failures.may_pass(error) and self.profile(user).name is None:
+                self._known.pop(user, None)
                 return
             self._known[user] = replace(self.profile(user), asked_at=now)
         else:
-            told = answer.get("user") or answer.get("channel")
-            self._known[user] = Profile(_name(told), _field(told, "locale"), _field(told, "tz"), now)
+            found = answer.get("user") or answer.get("channel")
+            self._known[user] = Profile(_name(found), _field(found, "locale"), _field(found, "tz"), now)
         if len(self._known) > self._most:
             self._known.popitem(last=False)
 
+    async def zone(self, user: str, client: AsyncWebClient) -> str | None:
+        """The time zone of a profile, not cached. Raises one of `failures.CALL_ERRORS`."""
+        return _field((await client.users_info(user=user)).get("user"), "tz")
+
+    async def close(self) -> None:
+        await cancel_all(self._lookups.values())
+
 
 def _field(user: object, name: str) -> str | None:
-    """A short text of a profile: the tag of the language of a person's client, or the name of their time zone."""
     value = user.get(name) if isinstance(user, dict) else None
     return text.head(text.clean(value), 60) if isinstance(value, str) and value else None
 

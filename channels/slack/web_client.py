@@ -1,23 +1,24 @@
-"""The library's client of the Web API, which says where Slack refuses a call because the app lacks a right."""
+"""The library's Web API client, which reports missing scopes; its logger; and paging."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
+from bot.contracts.environment import Log
 from bot.words import Sentence, sentence
 from channels.slack.app_manifest import SCOPES
 
 STOPPED = "agent_session_stopped"
-_UNHEARD = f"missing_{STOPPED}_event_subscription"
 
 
 class WebClient(AsyncWebClient):
-    """`report_missing_right` hears of each right that was missing: its name, and words for operators."""
+    """`report_missing_right` is called with each missing right and a sentence for operators."""
 
     def __init__(self, *, report_missing_right: Callable[[str, Sentence], None], **options: Any) -> None:
         super().__init__(**options)
@@ -27,24 +28,51 @@ class WebClient(AsyncWebClient):
         try:
             answer = await super().api_call(api_method, **options)
         except SlackApiError as error:
-            for scope in missing_scopes(error):
-                self._report_missing_right(scope, lacking(scope))
+            for scope in _missing_scopes(error):
+                what = sentence(f"rights.{scope if scope in SCOPES else 'unknown'}")
+                self._report_missing_right(scope, sentence("operators.lacks_scope", what=what, scope=scope))
             raise
-        if answer.get("warning") == _UNHEARD:
+        if answer.get("warning") == f"missing_{STOPPED}_event_subscription":
             self._report_missing_right(STOPPED, sentence("operators.unstoppable", event=STOPPED))
         return answer
 
 
-def missing_scopes(error: SlackApiError) -> list[str]:
-    """The scopes for want of which Slack has refused a call; [] where that is not why."""
-    told = error.response.data if isinstance(error.response, AsyncSlackResponse) else None
-    if not isinstance(told, dict) or told.get("error") != "missing_scope":
+def _missing_scopes(error: SlackApiError) -> list[str]:
+    data = error.response.data if isinstance(error.response, AsyncSlackResponse) else None
+    if not isinstance(data, dict) or data.get("error") != "missing_scope":
         return []
-    needed, provided = (str(told.get(name) or "").split(",") for name in ("needed", "provided"))
+    needed, provided = (str(data.get(name) or "").split(",") for name in ("needed", "provided"))
     return sorted({scope.strip()[:60] for scope in needed} - {scope.strip() for scope in provided} - {""})
 
 
-def lacking(scope: str) -> Sentence:
-    """The sentence about a missing scope for operators."""
-    what = sentence(f"rights.{scope if scope in SCOPES else 'unknown'}")
-    return sentence("operators.lacks_scope", what=what, scope=scope)
+class LibraryLog(logging.Logger):
+    """Logs function and exception type of the library's log records. Drops their text, which holds messages and URLs."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__("shipmate.slack", logging.ERROR)
+        self._operator_log = log
+
+    def handle(self, record: logging.LogRecord) -> None:
+        kind = record.exc_info[0] if record.exc_info else None
+        self._operator_log.write(
+            "channel",
+            "Slack's library reports trouble",
+            level="warn",
+            where=record.funcName,
+            error=None if kind is None else kind.__name__,
+        )
+
+
+async def pages(first: AsyncSlackResponse, most: int) -> AsyncGenerator[AsyncSlackResponse]:
+    """The first `most` pages of an answer."""
+    count = 0
+    async for page in first:
+        yield page
+        count += 1
+        if count == most:
+            return
+
+
+def has_more(page: AsyncSlackResponse) -> bool:
+    """True if another page follows."""
+    return bool((page.get("response_metadata") or {}).get("next_cursor"))

@@ -1,28 +1,32 @@
-"""A mention waits for its message only where messages are heard at all."""
+"""A mention waits for its message, except where messages are not subscribed."""
 
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
-import pytest
+from channels.slack.duplicate_mentions import HOLD_SECONDS, DuplicateMentions
+from tests.timers import leap_until_done
 
-from channels.slack import duplicate_mentions
 
+async def test_a_mention_waits_once_in_a_channel_without_messages_and_again_after_a_message() -> None:
+    mentions = DuplicateMentions()
 
-async def test_where_no_message_is_ever_heard_no_mention_waits_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An app that is not subscribed to messages of channels would pay the wait at every mention."""
-    known = duplicate_mentions.DuplicateMentions()
-    monkeypatch.setattr(duplicate_mentions, "HOLD", 0.01)
-    await known.wait_for_message({"type": "app_mention", "channel": "C1", "ts": "1.0"})
-    monkeypatch.setattr(duplicate_mentions, "HOLD", 3600)
-    async with asyncio.timeout(90):
-        await known.wait_for_message({"type": "app_mention", "channel": "C1", "ts": "2.0"})
-        known.message_taken_in({"type": "message", "channel": "C1", "ts": "3.0"})
-        for channel in ("C1", "C2"):
-            waiting = asyncio.create_task(
-                known.wait_for_message({"type": "app_mention", "channel": channel, "ts": "4.0"})
-            )
-            await asyncio.sleep(0)
-            assert not waiting.done(), "messages come here, or may"
-            known.message_taken_in({"type": "message", "channel": channel, "ts": "4.0"})
-            await waiting
+    async def process(kind: str, ts: str) -> None:
+        event: dict[str, Any] = {"type": kind, "channel": "C1", "ts": ts}
+        async with mentions.paired(event):
+            pass
+
+    first = asyncio.create_task(process("app_mention", "1.0"))
+    await asyncio.sleep(0)
+    assert not first.done()
+    await leap_until_done(first, HOLD_SECONDS)
+    second = asyncio.create_task(process("app_mention", "2.0"))
+    await asyncio.sleep(0)
+    assert second.done()
+    await process("message", "3.0")
+    third = asyncio.create_task(process("app_mention", "4.0"))
+    await asyncio.sleep(0)
+    assert not third.done()
+    await process("message", "4.0")
+    await third

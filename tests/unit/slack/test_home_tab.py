@@ -1,8 +1,7 @@
-"""The app's home: published for whoever opens it, and for each person by themselves."""
+"""The app's Home tab."""
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from bot import errors
@@ -27,27 +26,6 @@ async def test_the_tab_of_messages_is_no_home(stage: Any) -> None:
     await stage.server.until(lambda: bool(stage.server.home_of(stage.grace)))
     assert stage.server.home_of(stage.ada) == ""
     assert stage.intake.dead_letters == []
-
-
-async def test_opened_again_while_it_is_made_it_is_made_once_more_and_no_oftener(stage: Any) -> None:
-    held, begun = asyncio.Event(), list[str]()
-
-    async def slow(opened: Inbound) -> tuple[HomeSection, ...]:
-        begun.append(opened.user_id)
-        await held.wait()
-        return (HomeSection("Home", (str(len(begun)),)),)
-
-    stage.intake.home = slow
-    await stage.server.open_home(stage.ada)
-    await stage.server.until(lambda: bool(begun))
-    for _ in range(4):
-        await stage.server.open_home(stage.ada)
-    await stage.server.until(lambda: not stage.server.unacked())
-    held.set()
-    await stage.server.until(lambda: stage.server.home_of(stage.ada) == "Home\n• 2")
-    await stage.server.open_home(stage.grace)
-    await stage.server.until(lambda: bool(stage.server.home_of(stage.grace)))
-    assert begun == [stage.ada, stage.ada, stage.grace]
 
 
 async def test_a_home_that_cannot_be_made_or_published_is_told_to_the_log_alone(stage: Any) -> None:

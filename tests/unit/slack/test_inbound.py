@@ -15,7 +15,7 @@ from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from bot.testing.slack import SlackServer
 from channels.slack import inbound
-from channels.slack.user_names import FRESH, PATIENCE, UserNames
+from channels.slack.user_names import MAX_AGE, PATIENCE, UserNames
 
 ME = inbound.BotIdentity(team="T1", user="U0SHIP", bot="B0SHIP")
 TS, LATER = "1700000000.000100", "1700000001.500000"
@@ -225,7 +225,7 @@ async def test_names_are_kept_up_to_a_bound(server: SlackServer) -> None:
     names = UserNames(MemoryLog(), FakeClock(), most=2)
 
     async def learn(user: str) -> None:
-        await asyncio.gather(names.learn(user, client), names.learn(user, client))
+        await asyncio.gather(names.learn([user], client), names.learn([user], client))
 
     await learn("U0ADA")
     await learn("U0GRACE")
@@ -243,7 +243,7 @@ async def test_a_person_without_a_name_is_remembered_as_such(server: SlackServer
     server.fail("users.info", status=200, body={"ok": True, "user": user})
     names = UserNames(MemoryLog(), FakeClock())
     for _ in range(2):
-        await names.learn("U0ADA", client)
+        await names.learn(["U0ADA"], client)
     assert names.get("U0ADA") is None
     assert len(server.called("users.info")) == 1
 
@@ -256,7 +256,7 @@ async def test_a_name_that_was_not_reached_is_asked_for_again(server: SlackServe
     names = UserNames(MemoryLog(), FakeClock())
     for _ in range(3):
         assert names.get("U0ADA") is None
-        await names.learn("U0ADA", client)
+        await names.learn(["U0ADA"], client)
     assert names.get("U0ADA") == "Ada 🚢"
 
 
@@ -264,7 +264,7 @@ async def test_closing_ends_what_is_asked(server: SlackServer) -> None:
     client = AsyncWebClient(token=server.bot_token, base_url=server.api_url, retry_handlers=[])
     server.fail("users.info", action="hang")
     names = UserNames(MemoryLog(), FakeClock())
-    waiting = asyncio.ensure_future(names.learn("U0ADA", client))
+    waiting = asyncio.ensure_future(names.learn(["U0ADA"], client))
     await server.until(lambda: bool(server.called("users.info")))
     await names.close()
     await waiting
@@ -276,12 +276,12 @@ async def test_only_the_first_message_waits_for_a_name_that_takes_long(server: S
     server.fail("users.info", action="hang")
     clock = FakeClock()
     names = UserNames(MemoryLog(), clock)
-    waiting = asyncio.ensure_future(names.learn("U0ADA", client))
+    waiting = asyncio.ensure_future(names.learn(["U0ADA"], client))
     await server.until(lambda: bool(server.called("users.info")))
     assert not waiting.done()
     await clock.advance(PATIENCE)
     await waiting
-    await names.learn("U0ADA", client)  # at once, or the clock would have to move
+    await names.learn(["U0ADA"], client)  # at once, or the clock would have to move
     assert len(server.called("users.info")) == 1
     await names.close()
 
@@ -293,16 +293,16 @@ async def test_somebody_who_travels_is_looked_up_again_and_no_message_waits_for_
     clock = FakeClock()
     names = UserNames(MemoryLog(), clock)
     server.world.users["U0ADA"]["tz"] = "Europe/Berlin"
-    await names.learn("U0ADA", client)
+    await names.learn(["U0ADA"], client)
     assert (names.profile("U0ADA").zone, names.profile("U0ADA").locale) == ("Europe/Berlin", "en-US")
     server.world.users["U0ADA"]["tz"] = "Asia/Tokyo"
     names.renew("U0ADA", client)
-    await clock.advance(FRESH + 1)
+    await clock.advance(MAX_AGE + 1)
     server.limit("users.info")
     names.renew("U0ADA", client)
     assert names.profile("U0ADA").zone == "Europe/Berlin"
     await server.until(lambda: len(server.called("users.info")) == 2)
-    await clock.advance(FRESH + 1)
+    await clock.advance(MAX_AGE + 1)
     while names.profile("U0ADA").zone != "Asia/Tokyo":
         assert names.get("U0ADA") == "Ada 🚢"
         names.renew("U0ADA", client)

@@ -354,18 +354,6 @@ async def test_buttons_and_events_of_other_kinds_are_acked_and_ignored(stage: An
     assert not stage.intake.dead_letters
 
 
-async def test_the_first_event_of_a_type_that_is_not_handled_is_logged(stage: Any) -> None:
-    for _ in range(3):
-        await stage.server.push({"type": "teleported", "user": stage.ada})
-    await stage.server.envelope({"type": "brain_wave"}, kind="interactive")
-    assert await stage.settled() == []
-    found = [line for line in stage.log.entries if "not handled" in line.message]
-    assert [(line.details["event"], line.level) for line in found] == [
-        ("teleported", "debug"),
-        ("brain_wave", "debug"),
-    ]
-
-
 async def test_the_first_message_has_the_name_of_its_author(stage: Any) -> None:
     await stage.server.say("one", channel=stage.direct, user=stage.ada)
     await stage.server.say("two", channel=stage.direct, user=stage.ada)

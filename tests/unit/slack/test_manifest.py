@@ -17,7 +17,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.contracts.identity import ChatKey
 from bot.testing import slack_scopes
 from bot.testing.slack import SUBSCRIPTIONS
-from channels.slack import address, events
+from channels.slack import address
 from channels.slack.app_manifest import app_manifest
 from channels.slack.manifest import MANIFEST
 from channels.slack.settings import SlackSettings
@@ -152,7 +152,3 @@ def test_the_scopes_that_the_app_asks_for_are_those_of_the_methods_and_events_th
         {slack_scopes.COMMANDS} if app["features"]["slash_commands"] else set(),
     )
     assert set(app["oauth_config"]["scopes"]["bot"]) == needed
-
-
-def test_the_events_that_are_subscribed_are_those_that_are_handled() -> None:
-    assert {event.partition(".")[0] for event in SUBSCRIPTIONS} == events.HANDLED

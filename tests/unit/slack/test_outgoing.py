@@ -12,7 +12,6 @@ from bot import errors
 from bot.contracts.approvals import QuestionButtons
 from bot.contracts.outbound import OutgoingFile
 from channels.slack import adapter
-from channels.slack.response_urls import MOST, ResponseUrls
 from tests.timers import leap_until_done
 
 
@@ -72,7 +71,8 @@ async def test_more_than_slack_takes_is_a_plain_failure(stage: Any, out: Any, as
 
 
 @pytest.mark.parametrize(
-    ("header", "seconds"), [("30", 30.0), ("0.5", 0.5), ("abc", 1.0), (None, 1.0), ("-5", 1.0), ("nan", 1.0)]
+    ("header", "seconds"),
+    [("30", 30), ("0.5", 0.5), ("abc", 1), (None, 1), ("-5", 1), ("nan", 1), ("1e99", 3600)],
 )
 async def test_too_many_requests_say_how_long_to_wait(
     stage: Any, out: Any, asked: str, header: str | None, seconds: float
@@ -167,11 +167,6 @@ async def test_an_empty_message_is_a_failure_and_asks_nobody(stage: Any, out: An
     assert not stage.server.called("chat.postMessage")
 
 
-async def test_before_the_start_there_is_no_sign_and_no_context(idle: Any) -> None:
-    await idle.slack.indicate({"channel": idle.direct, "thread_ts": "1.000000"}, working=True)
-    assert not idle.server.calls
-
-
 async def test_before_the_start_nothing_can_be_sent(idle: Any, out: Any) -> None:
     with pytest.raises(errors.DeliveryFailed, match="not connected"):
         await idle.slack.send(out("answer", idle.direct))
@@ -260,19 +255,6 @@ async def test_a_slash_command_that_nobody_can_answer_is_a_failure(
         stage.server.fail("response_url", action=action, status=404)
     with pytest.raises(errors.TargetGone):
         await stage.slack.send(replace(out("You are U0ADA", "C0OUT"), target=target))
-
-
-def test_only_addresses_that_are_safe_are_kept_and_the_oldest_are_forgotten() -> None:
-    hooks = ResponseUrls()
-    for url in ("http://example.org/x", "https://[", "file:///x", None):
-        hooks.remember({"command": "/shipmate", "trigger_id": "t", "response_url": url})
-    hooks.remember({"trigger_id": "t", "response_url": "https://hooks.slack.com/x"})
-    assert len(hooks) == 0
-    for number in range(MOST + 5):
-        hooks.remember(
-            {"command": "/x", "trigger_id": str(number), "response_url": "https://hooks.slack.com/x"}
-        )
-    assert len(hooks) == MOST
 
 
 async def test_a_message_whose_answer_was_lost_is_found_by_its_id(stage: Any, out: Any, asked: str) -> None:
@@ -404,3 +386,18 @@ async def test_a_slash_command_is_answered_to_its_person_where_the_bot_is_no_mem
     message = out("You have to be let in.", "C0OTHER")
     await stage.slack.send(replace(message, target={**asked.target, "only_to": stage.ada, "about": ""}))
     assert stage.server.ephemeral == ["You have to be let in."]
+
+
+async def test_a_person_is_written_to_by_their_id(stage: Any, out: Any) -> None:
+    stage.server.add_user("U0NEW", name="New")
+    sent = await stage.slack.send(out("trouble", "U0NEW"))
+    (seen,) = stage.server.replies("D0NEW")
+    assert (f"D0NEW/{seen.ts}", seen.text) == (sent.message_id, "trouble")
+    await stage.slack.edit(out("no more trouble", "U0NEW"), sent.message_id)
+    assert [seen.text for seen in stage.server.replies("D0NEW")] == ["no more trouble"]
+    await stage.slack.send(out("again", stage.ada))
+    assert [seen.text for seen in stage.server.replies(stage.direct)] == ["again"]
+    with pytest.raises(errors.TargetGone):
+        await stage.slack.send(out("nobody", "U0NONE"))
+    with pytest.raises(errors.DeliveryFailed):
+        await stage.slack.send(out("myself", "U0SHIP"))
