@@ -1,4 +1,4 @@
-"""The words of a message that has them in blocks alone, written as Slack writes a text."""
+"""The text of a message that consists of blocks, in the markup of Slack's texts."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 from bot import text
 
-MOST = 2_000
-"""Parts of a message that are looked at; Slack takes 50 blocks."""
-DEEPEST = 20
+MAX_PARTS = 2_000
+"""Max parts of a message that are read; Slack allows 50 blocks."""
+MAX_DEPTH = 20
 _QUOTE = "> "
 _PICTURES = frozenset({"image", "video", "file"})
 _MARKED = {
@@ -18,32 +18,30 @@ _MARKED = {
     "usergroup": ("!subteam^", "usergroup_id"),
     "broadcast": ("!", "range"),
 }
-"""Kinds of entries between angle brackets in a text: by the sign, the field of the id."""
+"""Elements that are written as `<…>` in a text: the sign, and the field with the id."""
 
 
 def escape(typed: str) -> str:
-    """Slack's three entities."""
+    """Encode Slack's three entities."""
     return typed.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def text_of(blocks: Any) -> str:
-    """The text that a person reads in blocks, line by line. Real mentions are written as in a text; look-alikes are
-    escaped.
-    """
+    """The text of blocks, line by line. Mentions are `<@U…>`; typed look-alikes are escaped."""
     reading = _BlockReader()
     return "\n".join(line for block in objects(blocks) for line in reading.block(block, 0)).strip("\n")
 
 
 class _BlockReader:
-    """One message being read, part by part."""
+    """The reading of one message, with what is left of `MAX_PARTS`."""
 
     def __init__(self) -> None:
-        self._left = MOST
+        self._left = MAX_PARTS
 
     def block(self, block: dict[str, Any], depth: int) -> Iterator[str]:
         self._left -= 1
         kind = str(block.get("type"))
-        if self._left < 0 or depth > DEEPEST:
+        if self._left < 0 or depth > MAX_DEPTH:
             return
         if kind == "rich_text_quote":
             yield from (_QUOTE + line for line in self._line(block, depth).split("\n"))
@@ -60,7 +58,7 @@ class _BlockReader:
             yield from self._inside(block, depth)
 
     def _inside(self, block: dict[str, Any], depth: int) -> Iterator[str]:
-        """The texts of a block, then those of the parts that it has."""
+        """The texts of a block, then those of its parts."""
         texts = (_text(block), *(_text(block.get(key)) for key in ("title", "subtitle", "body")))
         yield from filter(None, texts)
         yield from filter(None, map(_text, objects(block.get("fields"))))
@@ -90,7 +88,7 @@ class _BlockReader:
 
 
 def _text(value: Any) -> str:
-    """A text, or what an object holds as one; only `mrkdwn` is written as texts are already."""
+    """A text or text object. `mrkdwn` is in Slack's markup already."""
     if isinstance(value, str):
         return escape(word(value))
     if not isinstance(value, dict):
@@ -106,7 +104,7 @@ def word(value: Any) -> str:
 
 
 def _safe(value: Any) -> str:
-    """The inside of `<…>`, without characters that could end it."""
+    """The inside of `<…>`."""
     return "".join(char for char in word(value) if char not in "<>|\n")
 
 

@@ -1,4 +1,4 @@
-"""Translates failed calls of Slack's Web API into errors of a start, a send, an edit and a find."""
+"""Failed calls of the Web API, translated into errors of a start, a send, an edit and a find."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from slack_sdk.errors import SlackApiError, SlackClientError
 from bot import errors
 
 CALL_ERRORS = (SlackClientError, aiohttp.ClientError, OSError, ValueError, AttributeError)
-"""Exceptions of a call of the SDK: its own, aiohttp's, time-outs, and those for an answer that is no JSON object
-(`ValueError`, `AttributeError`).
-"""
+"""What a call of the SDK raises. `ValueError` and `AttributeError`: the response is no JSON object."""
 
 
 class NotConnected(SlackClientError):
@@ -35,10 +33,8 @@ _GONE = frozenset(
         "restricted_action_read_only_channel",
     }
 )
-"""Error codes of a closed conversation. A locked thread and a channel that takes threads only are not among them: their
-other threads are open.
-"""
-# Slack says of the first two that a part may have been done all the same.
+"""Error codes of a conversation that is closed as a whole. A locked thread is not."""
+# By Slack's documentation the first two may have succeeded in part.
 _UNSURE = frozenset({"fatal_error", "internal_error", "request_timeout", "service_unavailable"})
 UNSUPPORTED = frozenset(
     {
@@ -50,26 +46,26 @@ UNSUPPORTED = frozenset(
         "access_denied",
     }
 )
-"""Answers that will be the same next time: the app is no agent, has not the right, or Slack not the method."""
+"""Permanent refusals: the app is no agent or lacks the scope, or the workspace lacks the method."""
 CONFLICT = "streaming_state_conflict"
-"""Slack's refusal to edit what is a stream still; that ends by itself within five minutes."""
+"""Refusal to edit an open stream. Slack stops a stream within five minutes."""
 _CONFLICT_SECONDS = 5.0
 _MESSAGE = re.compile(r"/chat\.(post|update|stopStream)|/files\.")
-"""In the address of a call that brings a message, or changes it for good."""
+"""Methods whose rate limit is per conversation."""
 _LIMITED = frozenset({"ratelimited", "rate_limited"})
 _SHORT = 1.0
-"""Seconds to wait where Slack does not say how long."""
+"""Seconds to wait without a `Retry-After`."""
 
 
 def error_code(error: BaseException) -> str | None:
-    """Slack's own word for what is wrong, where it answered in its own form."""
+    """The `error` field of the response."""
     data = getattr(getattr(error, "response", None), "data", None)
     found = data.get("error") if isinstance(data, dict) else None
     return found if isinstance(found, str) else None
 
 
 def status(error: BaseException) -> int:
-    """The HTTP status of the answer; 0 where there was none."""
+    """The HTTP status of the response; 0 without one."""
     response = getattr(error, "response", None)
     for name in ("status_code", "status"):
         value = getattr(response, name, None)
@@ -79,7 +75,7 @@ def status(error: BaseException) -> int:
 
 
 def retry_after(error: BaseException) -> float:
-    """Seconds that Slack asks to wait; a second where it does not say so in numbers."""
+    """The `Retry-After` of the response, at most an hour; 1 s if it is missing or no number."""
     headers: Any = getattr(getattr(error, "response", None), "headers", None) or {}
     try:
         seconds = float(headers.get("Retry-After", _SHORT))
@@ -93,7 +89,7 @@ def is_rate_limited(error: BaseException) -> bool:
 
 
 def name(error: BaseException) -> str:
-    """A few words for the operator, with nothing in them that the platform or a person wrote at length."""
+    """A short description for operators, without free text of the platform or a person."""
     if isinstance(error, NotConnected):
         return "not connected"
     said = error_code(error)
@@ -102,19 +98,19 @@ def name(error: BaseException) -> str:
     if status(error):
         return f"HTTP {status(error)}"
     if isinstance(error, ValueError | AttributeError):
-        return "something else than Slack answers"
+        return "the response is not Slack's"
     return errors.connection_reason(error)
 
 
 def may_pass(error: BaseException) -> bool:
-    """False where Slack refuses for good."""
+    """False for a permanent refusal."""
     said = error_code(error)
     return said is None or said in _UNSURE or is_rate_limited(error) or status(error) >= 500
 
 
 @contextlib.contextmanager
 def raised_as(translate: Callable[[BaseException], errors.ShipmateError]) -> Iterator[None]:
-    """Raise a failed call of the SDK as an error of ours."""
+    """Raise `CALL_ERRORS` as what `translate` makes of them."""
     try:
         yield
     except CALL_ERRORS as error:
@@ -122,21 +118,19 @@ def raised_as(translate: Callable[[BaseException], errors.ShipmateError]) -> Ite
 
 
 def connect_error(error: BaseException) -> errors.ChannelError:
-    """`ChannelUnreachable` for what may pass, `ChannelRefused` for good."""
+    """`ChannelRefused` for a permanent refusal, else `ChannelUnreachable`."""
     if may_pass(error):
         return errors.ChannelUnreachable(name(error))
     return errors.ChannelRefused(f"Slack refuses the connection: {name(error)}")
 
 
 def lacks_right(error: BaseException) -> bool:
-    """True where Slack refuses a call because the app lacks a scope."""
+    """True if the app lacks a scope."""
     return error_code(error) == "missing_scope"
 
 
 def history_error(error: BaseException) -> errors.ChannelError:
-    """The failure of a look at what was said before: `ChannelUnreachable` for what may pass, `ChannelRefused` for good,
-    `RightMissing` where the app lacks a right.
-    """
+    """As `connect_error`, for reading messages; `RightMissing` if the app lacks a scope."""
     words = f"Slack does not show it: {name(error)}"
     if may_pass(error):
         return errors.ChannelUnreachable(words)
@@ -144,11 +138,10 @@ def history_error(error: BaseException) -> errors.ChannelError:
 
 
 def send_error(error: BaseException) -> errors.DeliveryFailed:
-    """The failure of a post, which says how sure it is that nothing was posted."""
+    """The failure of a post. `DeliveryUncertain`: it may have been posted."""
     if isinstance(error, NotConnected):
         return errors.DeliveryFailed(f"Slack: {name(error)}")
     if is_rate_limited(error):
-        # Slack counts posts by conversation. What it counts by workspace each conversation finds out by itself, but for signs of work.
         url = getattr(getattr(error, "response", None), "api_url", "")
         return errors.DeliveryThrottled(
             "Slack asks to wait", retry_after=retry_after(error), everywhere=_MESSAGE.search(url) is None
@@ -162,7 +155,7 @@ def send_error(error: BaseException) -> errors.DeliveryFailed:
 
 
 def edit_error(error: BaseException) -> errors.DeliveryFailed:
-    """The failure of an edit, which says how sure it is that nothing was changed."""
+    """As `send_error`; `EditRefused` if the message cannot be changed."""
     if error_code(error) == CONFLICT:
         return errors.DeliveryThrottled(f"Slack: {name(error)}", retry_after=_CONFLICT_SECONDS)
     failure = send_error(error)
@@ -172,9 +165,7 @@ def edit_error(error: BaseException) -> errors.DeliveryFailed:
 
 
 def find_error(error: BaseException) -> errors.DeliveryFailed:
-    """The failure of a search for a message: `DeliveryUncertain` where Slack refuses for good, `DeliveryThrottled`
-    where it can be asked again.
-    """
+    """The failure of a search: `DeliveryUncertain` for a permanent refusal, else `DeliveryThrottled`."""
     if not may_pass(error):
         return errors.DeliveryUncertain(f"Slack will not tell: {name(error)}")
     return errors.DeliveryThrottled(

@@ -1,6 +1,4 @@
-"""The files of a message: named as far as they can be, whatever is wrong with them; downloaded with the bot's token, from
-Slack's own hosts alone.
-"""
+"""The files of a message, and their download with the bot's token, from Slack's own hosts only."""
 
 from __future__ import annotations
 
@@ -18,19 +16,19 @@ from bot.contracts.inbound import Attachment
 from channels import file_download
 from channels.slack import failures
 
-MOST = 50
-"""Files read of one message; Slack itself allows ten."""
+MAX_FILES = 50
+"""Max files of one message; Slack allows ten."""
 
 Kind = Literal["photo", "video", "audio", "voice", "file"]
 _KINDS: dict[str, Kind] = {"image": "photo", "video": "video", "audio": "audio"}
-# Controls and the marks that turn the direction of writing: a name must read as it is written.
+# Control and bidirectional characters: `gpj.exe` must not read as `exe.jpg`.
 _MARKS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _ID = re.compile(r"F[A-Z0-9]{2,40}")
 _PAGE = "text/html"
 
 
 def attachments(files: Any) -> tuple[Attachment, ...]:
-    found = files[:MOST] if isinstance(files, list) else []
+    found = files[:MAX_FILES] if isinstance(files, list) else []
     return tuple(_attachment(file if isinstance(file, dict) else {}) for file in found)
 
 
@@ -51,7 +49,7 @@ def _word(value: Any) -> str | None:
 
 
 def hosts(base_url: str) -> tuple[str, ...]:
-    """Prefixes that the address of a file must have: the host of the Web API, and the host of files beside it."""
+    """URL prefixes of files: the host of the Web API, and its `files.` host."""
     parts = urlsplit(base_url)
     own = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}/"
     return (own, f"https://files.{parts.hostname}/") if parts.scheme == "https" else (own,)
@@ -65,11 +63,11 @@ async def fetch(
     most: int,
     patience: float,
 ) -> AsyncGenerator[bytes]:
-    """As `contracts.channel.Files.fetch`; `patience` bounds each wait for the network, in seconds."""
+    """As `contracts.channel.Files.fetch`. `patience`: timeout of each read, in seconds."""
     file = await _described(client, attachment.ref or "")
     address, size = file.get("url_private_download"), file.get("size")
     own = hosts(str(client.base_url))
-    # What is only linked has the address that somebody gave it, which may be that of a method.
+    # The URL of an external file is chosen by its author; it may be that of a Web API method.
     if file.get("is_external") or not isinstance(address, str) or not address.startswith(own):
         raise errors.FileGone("the file is not kept by Slack itself")
     try:
@@ -83,12 +81,12 @@ async def fetch(
         ) as answer:
             file_download.check_status(answer.status, "Slack")
             if answer.content_type == _PAGE != file.get("mimetype"):
-                # Instead of a refusal comes the page for signing in.
+                # The sign-in page.
                 raise errors.FileGone("Slack shows a page instead of the file")
-            coming = file_download.read_chunks(answer, most, size if isinstance(size, int) else None)
-            async with contextlib.aclosing(coming):
-                async for piece in coming:
-                    yield piece
+            chunks = file_download.read_chunks(answer, most, size if isinstance(size, int) else None)
+            async with contextlib.aclosing(chunks):
+                async for chunk in chunks:
+                    yield chunk
     except file_download.CONNECTION_ERRORS as error:
         raise errors.FileUnreachable(f"Slack's file broke off: {type(error).__name__}") from None
 

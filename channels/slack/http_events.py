@@ -1,4 +1,4 @@
-"""Slack's events over HTTP: a request counts by its signature, and is confirmed once it is taken in."""
+"""Slack's events over HTTP. A request needs Slack's signature, and is acknowledged once its event is on disk."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from channels.webhook_server import RETRY, WebhookServer
 
 STAMP, SIGNATURE = "X-Slack-Request-Timestamp", "X-Slack-Signature"
 FRESH_SECONDS = 300.0
-"""Age of a signature, at the most."""
+"""Max age of a signature."""
 UNSIGNED_SECONDS = 3600.0
-"""Seconds without a request that was signed right, after which one that was signed wrong is told."""
+"""Min seconds since the last valid signature before an invalid one is reported."""
 UNSIGNED = "requests come that are not signed with channels.slack.signingSecret, and none that are"
 
 
 class HttpEvents:
-    """From `start` to `close`. Slack gives no sign of life while nothing happens."""
+    """The webhook. An idle Slack sends nothing, so there is no `last_heard`."""
 
     last_heard: None = None
 
@@ -48,7 +48,7 @@ class HttpEvents:
         self._clock, self._log = around.clock, around.log
         self._server = WebhookServer("slack", webhook, around, admits=self._admits, take=self._receive)
         self._signed_at = -UNSIGNED_SECONDS
-        """Time of the last request that was signed right (monotonic)."""
+        """Time of the last valid signature (monotonic)."""
 
     @property
     def well(self) -> bool:
@@ -62,10 +62,10 @@ class HttpEvents:
         await self._server.stop()
 
     def renew(self) -> None:
-        """Nothing: there is no connection of ours that could have died."""
+        """No-op: there is no connection."""
 
     def _admits(self, headers: Mapping[str, str]) -> bool:
-        """True if a request may have been signed within the last five minutes."""
+        """True if the headers may be those of a signature of the last five minutes."""
         stamp = headers.get(STAMP, "")
         fresh = stamp.isdecimal() and len(stamp) < 20 and abs(self._clock.now() - int(stamp)) <= FRESH_SECONDS
         return fresh and headers.get(SIGNATURE, "").startswith("v0=")
@@ -83,9 +83,7 @@ class HttpEvents:
             return web.Response(status=503, headers=RETRY)
 
     async def _dispatch(self, body: bytes, content_type: str) -> web.Response:
-        """Hand a request to bolt as Socket Mode's envelopes are. Bolt's own reading of forms loses a command with the word
-        `payload` in it.
-        """
+        """Pass a request to bolt as a Socket Mode payload: bolt misreads a slash command that contains `payload`."""
         try:
             payload = _payload(body.decode(), content_type)
             request = AsyncBoltRequest(mode="socket_mode", body=payload)
@@ -114,7 +112,7 @@ class HttpEvents:
 
 
 def _payload(body: str, content_type: str) -> Json:
-    """The payload of an event (JSON), of a press (a form with JSON in it) or of a slash command (a form)."""
+    """The payload of an event (JSON), a press (JSON in a form) or a slash command (a form)."""
     form = {} if content_type == "application/json" else dict(parse_qsl(body, keep_blank_values=True))
     plain = "command" in form or "ssl_check" in form
     payload = form if plain else json.loads(form.get("payload", body))

@@ -1,4 +1,4 @@
-"""Looks up a person's conversations and the permalinks of messages."""
+"""The conversations of a person, and permalinks of messages."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from bot.contracts.archive import ArchiveLine
 from bot.contracts.channel import MembershipAnswer
 from bot.contracts.identity import ChatKey
 from channels.slack import address
+from channels.slack.web_client import has_more, pages
 
 PAGE = 200
 PAGES = 25
+"""Max pages of a person's conversations that are read."""
 _KINDS = "public_channel,private_channel,mpim"
 _TS = re.compile(r"(\d{1,12})\.(\d{6})")
 
@@ -22,32 +24,27 @@ _TS = re.compile(r"(\d{1,12})\.(\d{6})")
 async def chats_of(
     client: AsyncWebClient, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool
 ) -> MembershipAnswer:
-    """The chatKeys that lie in conversations of which Slack says now that the person is a member. Beyond the pages that
-    are read, membership stays unknown.
-    """
+    """The chatKeys of conversations that the person is a member of now. `unanswered`: they may be on pages that are not read."""
+    types = f"{_KINDS},im" if direct else _KINDS
+    answer = await client.users_conversations(user=user_id, types=types, limit=PAGE)
     found: set[str] = set()
-    cursor: str | None = None
-    for _ in range(PAGES):
-        answer = await client.users_conversations(
-            user=user_id, types=f"{_KINDS},im" if direct else _KINDS, limit=PAGE, cursor=cursor
-        )
+    async for page in pages(answer, PAGES):
         found.update(
             one["id"]
-            for one in answer.get("channels") or ()
-            # A direct message is between the bot and one person, who must be the one that asks.
+            for one in page.get("channels") or ()
+            # The bot's direct chats with other people are listed too.
             if not address.is_direct(one["id"]) or (direct and one.get("user") == user_id)
         )
-        cursor = (answer.get("response_metadata") or {}).get("next_cursor")
-        if not cursor:
-            break
     places = {key: place for key in chat_keys if (place := _channel(key)) is not None}
     others = [key for key, place in places.items() if place not in found]
-    unread = [key for key in others if direct or not address.is_direct(places[key])] if cursor else []
+    unread = (
+        [key for key in others if direct or not address.is_direct(places[key])] if has_more(answer) else []
+    )
     return MembershipAnswer([key for key, place in places.items() if place in found], unanswered=unread)
 
 
 def permalink(site: str, line: ArchiveLine) -> str | None:
-    """The address of a message in a workspace, whose own address `auth.test` gives."""
+    """The permalink of a message. `site`: the workspace's URL."""
     ts = _TS.fullmatch(line.message_id or "")
     channel = _channel(line.chat_key)
     if ts is None or channel is None or urlsplit(site).scheme != "https":

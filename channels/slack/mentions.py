@@ -1,4 +1,4 @@
-"""Slack's `<…>` in a text as people read it: names of people, addresses behind their words."""
+"""Slack's markup `<…>` for mentions, channels and links, as people read it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bot import text
 from bot.contracts.outbound import Outbound
 
 Names = Callable[[str], str | None]
-"""The name of a person, where it is known."""
+"""The name of a person by their id; None if it is not known."""
 _MARK = re.compile(r"<([@#!a-z][^<>|\n]{0,3000})(?:\|([^<>\n]{0,1000}))?>", re.IGNORECASE)
 _PERSON = re.compile(r"[UW][A-Z0-9]{1,20}")
 _CHANNEL = re.compile(r"[CG][A-Z0-9]{1,20}")
@@ -20,13 +20,12 @@ _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 
 
 def nobody(_: str) -> None:
-    """As `Names`: no name is known."""
+    """`Names` without any."""
 
 
 def readable(source: str, names: Names, me: str = "") -> str:
-    """A text of Slack as people read it: `@Name (U…)` is a person whose name is known, `@Name` the bot (`me`), `#name (C…)` a
-    channel that Slack names, and `words (https://…)` a link. Anything else, what was typed out with brackets too, is as it
-    was typed.
+    """A text without markup: `@Name (U…)` for a person with a known name, `@Name` for the bot (`me`), `#name (C…)` for a
+    channel with a label, `words (https://…)` for a link. Other text stays as it was typed, brackets included.
     """
     parts, end = [], 0
     for found in _MARK.finditer(source):
@@ -36,12 +35,12 @@ def readable(source: str, names: Names, me: str = "") -> str:
 
 
 def nameless(source: str) -> str:
-    """A text of Slack that mentions by ids alone."""
+    """A text whose mentions have no labels."""
     return _NAMED.sub(r"<\1\2>", source)
 
 
 def named(source: str, names: Names, me: str) -> dict[str, str]:
-    """The names of those whom a text of Slack mentions beside the bot, as far as they are known, by how its `nameless` form reads then."""
+    """The known names of people, groups and channels that a text mentions, by the mention in its `nameless` form."""
     found: dict[str, str] = {}
     for mark in _NAMED.finditer(source):
         sign, who, label = mark.groups(default="")
@@ -52,7 +51,7 @@ def named(source: str, names: Names, me: str) -> dict[str, str]:
 
 
 def answered(message: Outbound, names: Names) -> Outbound:
-    """An answer in which people whom it mentions by id have the names that are known."""
+    """An answer with known names in place of the ids that it mentions."""
 
     def shown(mark: re.Match[str]) -> str:
         return f"@{called}" if (called := text.name(names(mark[1]) or "")) else mark[0]
@@ -61,19 +60,19 @@ def answered(message: Outbound, names: Names) -> Outbound:
 
 
 def begins_with_other(source: str, me: str) -> bool:
-    """True where a text of Slack mentions a person first who is not the bot."""
+    """True if a text begins with a mention of another person."""
     found = _MARK.match(source.lstrip())
     return found is not None and found[1][0] == "@" and found[1][1:] != me
 
 
 def without_address(source: str, me: str) -> str:
-    """A text of Slack without the mention of the bot that it begins with; one that is nothing else stays as it is."""
+    """A text without a leading mention of the bot. A text that is only the mention stays."""
     rest = re.sub(rf"^\s*<@{re.escape(me)}(?:\|[^<>\n]*)?>[\s:,]*", "", source)
     return rest if rest.strip() else source
 
 
 def unescape(escaped: str) -> str:
-    """The text as typed, with Slack's three entities decoded."""
+    """Decode Slack's three entities."""
     return escaped.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 
 

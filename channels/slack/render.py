@@ -1,4 +1,4 @@
-"""Renders the model's Markdown as Slack Markdown in which no mention notifies and no image loads."""
+"""Makes the model's Markdown safe for Slack: no mention notifies, no image loads, no link hides its host."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from bot import text
 
 LIMIT = 11_500
-"""Characters of one message; Slack refuses more than 12,000."""
+"""Max characters of one message; Slack refuses more than 12,000."""
 
 _ZERO_WIDTH = "\u200b"
 _DEFINITION = re.compile(r"^[ >]*\[[^\]\n]+\]:", re.MULTILINE)
@@ -28,14 +28,14 @@ _EVERYONE = re.compile(
 
 
 def render(markdown: str) -> str:
-    """One part of an answer as it goes out: images are links, mentions are plain words."""
+    """One part of an answer. Images become links, mentions plain words."""
     inert = _with_hosts(_without_images(text.clean(markdown)))
     inert = _MENTION.sub("<" + _ZERO_WIDTH, inert)
     return _EVERYONE.sub("@" + _ZERO_WIDTH, inert)
 
 
 def size(markdown: str) -> int:
-    """At most this many characters come out of `render`; cheap, because `split` asks often."""
+    """An upper bound of the length after `render`. Cheap, because `split` calls it often."""
     return (
         len(markdown)
         + markdown.count("<!")
@@ -47,13 +47,13 @@ def size(markdown: str) -> int:
 
 
 def split(markdown: str) -> list[str]:
-    """An answer as parts that each fit one message."""
+    """Split an answer into parts that fit one message each."""
     return text.split(markdown, LIMIT, size)
 
 
 def _with_hosts(markdown: str) -> str:
-    """The host beside each link whose words hide it: of a link, of one that is defined elsewhere, of Slack's own form. What is
-    shown in code is looked at too; no parser is asked.
+    """Append the host to each link whose label looks like another host: inline links, reference links and Slack's `<…|…>`. Not a
+    parser, so links in code count too.
     """
     if "](" not in markdown and "][" not in markdown and "|" not in markdown and "]:" not in markdown:
         return markdown
@@ -64,7 +64,7 @@ def _with_hosts(markdown: str) -> str:
         name = match["name"]
         url = match["url"] or match["address"] or defined.get((name or label).casefold(), "")
         words = _words(label)
-        # A sign of emphasis or a part of a name: where one of both looks like another host, the host is shown.
+        # `_` may be emphasis or part of a name.
         host = text.real_host(words, url) or text.real_host(words.replace("_", ""), url)
         whole = text.without_direction(match[0]) if url else match[0]
         return whole if host is None else f"{whole} ({host})"
@@ -73,15 +73,15 @@ def _with_hosts(markdown: str) -> str:
 
 
 def _words(label: str) -> str:
-    """The words of a link as they are shown: without marks, escapes and entities."""
+    """The label of a link as it is shown: without emphasis, escapes and entities."""
     return text.unescaped(_ESCAPED.sub(r"\1", label.translate(_MARKS)))
 
 
 def _without_images(markdown: str) -> str:
-    """Take the `!` from what may be an image. Code that only looks like one keeps it where no link follows.
+    """Remove the `!` of what may be an image.
 
-    An image needs `](` or `][` in the same paragraph, or a link definition anywhere. Deciding this without
-    a parser errs on the safe side, whatever Slack's own parser makes of brackets and backticks.
+    An image needs `](` or `][` in the same paragraph, or a link definition anywhere. Decided without a parser, this errs on
+    the safe side, whatever Slack's parser makes of brackets and backticks.
     """
     if "![" not in markdown:
         return markdown
@@ -93,6 +93,6 @@ def _without_images(markdown: str) -> str:
 
 
 def _defused(match: re.Match[str]) -> str:
-    # After another "!" or a backslash the mark must stay, or a new image or a new escape would come about.
+    # After another "!" or a backslash its removal would make a new image or a new escape.
     before = match.group("before")
     return f"{before}!{_ZERO_WIDTH}" if before else ""

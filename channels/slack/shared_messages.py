@@ -1,4 +1,4 @@
-"""Reads messages that a person shares, and Slack's previews of links: words of others, with their files."""
+"""Messages that a person shares and previews of links: words of others, with their files."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from bot.contracts.inbound import Attachment, Origin, Quoted
 from channels.slack import blocks, files, mentions
 from channels.slack.blocks import word
 
-MOST = 20
-"""Shared messages and previews that are read of one message."""
+MAX_SHARES = 20
+"""Max shared messages and previews of one message."""
 _MESSAGES = ("is_share", "is_msg_unfurl", "is_reply_unfurl")
 _TS = re.compile(r"[0-9]{1,12}\.[0-9]{1,9}")
 
 
 @dataclass(frozen=True, slots=True)
 class SharedMessage:
-    """One attachment of a message: the quote and its files."""
+    """One attachment of a message."""
 
     quoted: Quoted
     files: tuple[Attachment, ...] = ()
@@ -28,8 +28,8 @@ class SharedMessage:
 def read(
     found: Any, *, by: str | None, channel: str | None, ours: frozenset[str]
 ) -> tuple[SharedMessage, ...]:
-    """The shares of a message that `by` has sent to `channel`; `ours` are the ids of the bot."""
-    return tuple(_share(one, by, channel, ours) for one in blocks.objects(found)[:MOST])
+    """The attachments of a message of `by` in `channel`. `ours`: the ids of the bot."""
+    return tuple(_share(one, by, channel, ours) for one in blocks.objects(found)[:MAX_SHARES])
 
 
 def _share(found: dict[str, Any], by: str | None, channel: str | None, ours: frozenset[str]) -> SharedMessage:
@@ -71,7 +71,7 @@ def _said(found: dict[str, Any]) -> str:
 
 
 def _in_blocks(found: dict[str, Any]) -> str:
-    """Of a message without a text Slack gives the blocks, each inside of the message that it was in."""
+    """The text of a shared message that consists of blocks."""
     messages = blocks.objects([one.get("message") for one in blocks.objects(found.get("message_blocks"))])
     parts = [blocks.text_of(one.get("blocks")) for one in messages]
     return "\n".join(filter(None, parts)) or blocks.text_of(found.get("blocks"))

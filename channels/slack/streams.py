@@ -1,5 +1,5 @@
-"""Slack's own streams: answers and progress that grow in a thread of a direct chat. In shared channels only the one person a stream
-is for would see it grow, so messages are edited there.
+"""Answers and progress as Slack's text streams, in threads of direct chats. In channels a stream is shown to one person only, so
+messages are edited there.
 """
 
 from __future__ import annotations
@@ -17,20 +17,18 @@ from bot.contracts.environment import Clock, Log
 from bot.contracts.outbound import Card, Outbound
 from channels.slack import address, failures, render
 
-MOST_A_MINUTE = 15
-"""Streams that are begun in a minute: Slack ends some twenty a minute in a workspace, and the end of one that it does not end would
-be waited for by all. Others are messages that are edited.
-"""
-LONGEST_SECONDS = 270.0
-"""Slack ends a stream after some five minutes; from here on its message is edited."""
+MAX_PER_MINUTE = 15
+"""Max streams that are started in a minute. `chat.stopStream` is limited to about twenty a minute per workspace."""
+MAX_SECONDS = 270.0
+"""Max age of a stream; after it the message is edited. Slack stops a stream after about five minutes."""
 _LINK = re.compile(r"\w://|\bwww\.", re.IGNORECASE)
-"""Of streams nobody can tell Slack not to fetch what links lead to."""
+"""Not streamed: a stream has no `unfurl_links=False`, so Slack would fetch the link."""
 _NO_WORDS = re.compile(r"\W|_")
 
 
 @dataclass(slots=True)
 class _Stream:
-    """A stream as far as Slack has it. `unsure`: an answer of Slack was lost, so it may have more."""
+    """What Slack has of an open stream. `unsure`: a response was lost, so it may have more."""
 
     channel: str
     ts: str
@@ -42,28 +40,29 @@ class _Stream:
 
 
 class Streams:
-    """The streams of this process that are open. One of an earlier process is found out by `failures.CONFLICT`. Methods raise what calls of
-    the SDK do (`failures.CALL_ERRORS`).
+    """Open streams of this process. Methods raise `failures.CALL_ERRORS`. Editing a stream of an earlier process fails
+    with `failures.CONFLICT`.
     """
 
     def __init__(self, clock: Clock, log: Log) -> None:
         self._clock = clock
         self._log = log
-        self._available = True
-        self._begun: deque[float] = deque(maxlen=MOST_A_MINUTE)
+        self._supported = True
+        self._started: deque[float] = deque(maxlen=MAX_PER_MINUTE)
         self._open: dict[tuple[str, str], _Stream] = {}
 
     async def begin(self, client: AsyncWebClient, message: Outbound) -> str | None:
-        """Create a live message as a stream; its `ts`, None where it is to be posted. Slack without streams is asked once."""
+        """Start a stream and return its `ts`; None if the message has to be posted. A workspace without streams is asked once."""
         target, words = message.target, render.render(message.sure)
         now = self._clock.monotonic()
-        full = len(self._begun) == MOST_A_MINUTE and now - self._begun[0] < 60.0
-        if full or not (self._available and message.goes_on and _may_stream(message)):
+        full = len(self._started) == MAX_PER_MINUTE and now - self._started[0] < 60.0
+        fits = message.goes_on and "thread_ts" in target and address.is_direct(target["channel"])
+        if full or not (self._supported and fits):
             return None
         content = _chunks(message) if message.cards else {"markdown_text": words}
         if not message.cards and (not words.strip() or _LINK.search(words)):
             return None
-        self._begun.append(now)
+        self._started.append(now)
         try:
             answer = await client.chat_startStream(
                 channel=target["channel"], thread_ts=target["thread_ts"], **content
@@ -71,7 +70,7 @@ class Streams:
         except failures.CALL_ERRORS as error:
             if failures.may_pass(error):
                 raise
-            self._available = failures.error_code(error) not in failures.UNSUPPORTED
+            self._supported = failures.error_code(error) not in failures.UNSUPPORTED
             self._log.write(
                 "delivery", "Slack does not take a stream", level="warn", error=failures.name(error)
             )
@@ -84,12 +83,12 @@ class Streams:
     async def show(
         self, client: AsyncWebClient, message: Outbound, markdown: str, place: tuple[str, str], ending: Json
     ) -> bool:
-        """Let a stream grow into a message, and end, with what `ending` has, where that is its last state. False where its place has to be edited."""
+        """Append to a stream, or stop it with the fields of `ending` if the message is final. False if the message has to be edited."""
         stream = self._open.get(place)
         if stream is None:
             return False
         words = render.render(message.sure) if message.goes_on else markdown
-        content = self._news(stream, message, words)
+        content = self._delta(stream, message, words)
         if content is None:
             await self.end(client, place)
             return False
@@ -113,19 +112,19 @@ class Streams:
         return (channel, ts) in self._open
 
     async def end(self, client: AsyncWebClient, place: tuple[str, str]) -> None:
-        """End a stream as it is, so that its message can be edited."""
+        """Stop a stream as it is, so that its message can be edited."""
         channel, ts = place
         try:
             await client.chat_stopStream(channel=channel, ts=ts)
         except failures.CALL_ERRORS as error:
-            # One that does not let itself be ended ends by itself: until then its edits conflict.
+            # One that cannot be stopped times out; edits fail with CONFLICT until then.
             if failures.may_pass(error):
                 raise
         self._open.pop(place, None)
 
-    def _news(self, stream: _Stream, message: Outbound, words: str) -> Json | None:
-        """Return the part that Slack lacks; {} where that is nothing, None where a stream cannot become the message."""
-        if stream.unsure or self._clock.monotonic() - stream.began > LONGEST_SECONDS:
+    def _delta(self, stream: _Stream, message: Outbound, words: str) -> Json | None:
+        """What Slack lacks, {} if nothing; None if the stream cannot become the message."""
+        if stream.unsure or self._clock.monotonic() - stream.began > MAX_SECONDS:
             return None
         if stream.cards:
             if not message.cards:
@@ -141,13 +140,8 @@ class Streams:
         return {"markdown_text": rest} if rest else {}
 
 
-def _may_stream(message: Outbound) -> bool:
-    target = message.target
-    return "thread_ts" in target and address.is_direct(target["channel"])
-
-
 def _chunks(message: Outbound, cards: Sequence[Card] | None = None, *, titled: bool = True) -> Json:
-    """The title and cards as chunks. Slack replaces a title, and adds to details, which have the time: they stand in the title."""
+    """Title and cards as chunks. The detail is part of a card's title: Slack replaces titles and appends to details."""
     chunks: list[Json] = [{"type": "plan_update", "title": message.title}] if titled else []
     chunks += [
         {
@@ -164,9 +158,7 @@ def _chunks(message: Outbound, cards: Sequence[Card] | None = None, *, titled: b
 
 
 def begun_as(message: Outbound, post: Json) -> bool:
-    """True if a message of the bot's is a stream that was begun for `message`: a stream has no metadata while it is open, so its first
-    words tell.
-    """
+    """True if a post of the bot is an open stream of `message`, by its first words: an open stream has no metadata."""
     shown, words = _words(text.unescaped(str(post.get("text") or ""))), _words(message.text)
     return "metadata" not in post and bool(shown) and (words.startswith(shown) or shown.startswith(words))
 

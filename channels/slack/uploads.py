@@ -1,4 +1,4 @@
-"""Sends files to conversations: Slack names an address, takes the bytes there, and shows the file once it is told to."""
+"""Sends files: `files.getUploadURLExternal` gives a URL for the bytes, `files.completeUploadExternal` shares the file."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from bot.contracts.environment import Clock
 from bot.contracts.outbound import Outbound, OutgoingFile, Sent
 from channels.slack import failures, files
 
-SECONDS = 200.0
-"""For the way of the bytes."""
-LONGEST_SHARE_WAIT = 16.0
-"""Before the last time that Slack is told to show a file: half a minute after the first."""
+UPLOAD_SECONDS = 200.0
+"""Timeout of the upload."""
+MAX_SHARE_WAIT = 16.0
+"""Max seconds before the last attempt to share a file, half a minute after the first."""
 SKEW = 60.0
-"""Seconds by which Slack's clock may be behind."""
-_TRY_AGAIN = frozenset({404, 408, 410, 429})
-"""Answers of an address that is not good any more; another one may be."""
+"""Max seconds by which Slack's clock may be behind."""
+_EXPIRED = frozenset({404, 408, 410, 429})
+"""Statuses of an upload URL that is no longer valid; a new one may be."""
 
 
 async def send(
@@ -31,8 +31,8 @@ async def send(
     file: OutgoingFile,
     clock: Clock,
 ) -> Sent:
-    """Up to the last call nothing is shown: whatever fails before it surely did not arrive. Where the answer of that is lost,
-    Slack is asked whether the file was shared, and told again. Raises as `Channel.send`.
+    """Upload and share a file. Before the last call nothing is visible, so its failures can be repeated. If the response of
+    the last call is lost, `files.info` says whether the file was shared. Raises as `Channel.send`.
     """
     with failures.raised_as(_not_shown):
         file_id = await _upload(client, session, file)
@@ -48,7 +48,7 @@ async def send(
                 )
             place = _place(answer.get("files"), message.target["channel"]) or file_id
         except errors.DeliveryUncertain:
-            if wait > LONGEST_SHARE_WAIT:
+            if wait > MAX_SHARE_WAIT:
                 raise errors.FileRefused("Slack does not share the file") from None
             await clock.sleep(wait)
             place, wait = await _shared(client, message.target["channel"], file_id), wait * 2
@@ -56,7 +56,7 @@ async def send(
 
 
 async def _shared(client: AsyncWebClient, channel: str, file_id: str) -> str | None:
-    """The message that shows a file; None where it surely is in none. Raises `errors.DeliveryUncertain` where Slack does not say."""
+    """The `ts` of the message that shows a file; None if there is none. Raises `errors.DeliveryUncertain` if Slack does not say."""
     try:
         return _place([(await client.files_info(file=file_id)).get("file")], channel)
     except failures.CALL_ERRORS as error:
@@ -66,8 +66,8 @@ async def _shared(client: AsyncWebClient, channel: str, file_id: str) -> str | N
 
 
 def is_in(post: Json, message: Outbound, file: OutgoingFile) -> bool:
-    """True of a post of ours that shows this file. Slack lets a file have no mark of ours, so it is known by its name, size and
-    time; neither the post nor its file is one that another row has.
+    """True if a post of the bot shows this file, by name, size and time: a file has no metadata. Posts and files of other
+    outbox rows do not count.
     """
     carried = [one for one in post.get("files") or () if isinstance(one, dict)]
     return may_be(post, message) and any(
@@ -78,7 +78,7 @@ def is_in(post: Json, message: Outbound, file: OutgoingFile) -> bool:
 
 
 def may_be(post: Json, message: Outbound) -> bool:
-    """True where a post came late enough to be this message, and is that of no other row."""
+    """True if a post is not older than this message, and not that of another outbox row."""
     return float(post["ts"]) >= message.meant_at - SKEW and str(post["ts"]) not in message.claimed
 
 
@@ -91,13 +91,13 @@ async def _upload(client: AsyncWebClient, session: aiohttp.ClientSession, file: 
     try:
         async with session.post(
             address,
-            data=io.BytesIO(file.data),  # goes in pieces; bytes would keep the loop
+            data=io.BytesIO(file.data),  # sent in chunks; bytes would block the event loop
             headers={"Content-Type": "application/octet-stream"},
             proxy=client.proxy,
             allow_redirects=False,
-            timeout=aiohttp.ClientTimeout(total=SECONDS),
+            timeout=aiohttp.ClientTimeout(total=UPLOAD_SECONDS),
         ) as answer:
-            if answer.status in _TRY_AGAIN or answer.status >= 500:
+            if answer.status in _EXPIRED or answer.status >= 500:
                 raise _broken(f"Slack did not take a file: status {answer.status}")
             if answer.status != 200:
                 raise errors.FileRefused(f"Slack: the upload was refused, status {answer.status}")
@@ -107,7 +107,6 @@ async def _upload(client: AsyncWebClient, session: aiohttp.ClientSession, file: 
 
 
 def _broken(words: str) -> errors.DeliveryThrottled:
-    """The bytes did not get there; they may at another time."""
     return errors.DeliveryThrottled(words, retry_after=1.0)
 
 
@@ -126,7 +125,7 @@ def _perhaps_shown(error: BaseException) -> errors.DeliveryFailed:
 
 
 def _place(files: Any, channel: str) -> str | None:
-    """The message that shows the file, where Slack has said so by now."""
+    """The `ts` of the message in a channel that shows a file, from the `shares` of the file."""
     for file in files if isinstance(files, list) else ():
         shares = file.get("shares") if isinstance(file, dict) else None
         for kind in shares.values() if isinstance(shares, dict) else ():

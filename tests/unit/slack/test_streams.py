@@ -363,9 +363,9 @@ async def test_work_that_ends_without_cards_is_edited(stage: Any, out: Any, aske
 
 
 async def test_more_streams_than_slack_ends_in_a_minute_are_messages(stage: Any, live: Any) -> None:
-    for _ in range(streams.MOST_A_MINUTE + 1):
+    for _ in range(streams.MAX_PER_MINUTE + 1):
         await stage.slack.send(live(STATES[0]))
-    assert calls(stage) == ["startStream"] * streams.MOST_A_MINUTE + ["postMessage"]
+    assert calls(stage) == ["startStream"] * streams.MAX_PER_MINUTE + ["postMessage"]
     await stage.clock.advance(60.0)
     await stage.slack.send(live(STATES[0]))
     assert calls(stage)[-1] == "startStream"
