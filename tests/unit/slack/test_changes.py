@@ -93,6 +93,16 @@ def test_what_is_no_edit_of_a_person_for_the_bot_is_passed_over(
     assert changed(after, before) is None
 
 
+def test_an_edit_that_removes_the_mention_is_still_for_the_bot() -> None:
+    edit = changed(post("never mind", **EDITED), post("<@U0SHIP> do it"))
+    assert (edit.addressed, edit.text) == ("mention", "never mind")
+
+
+def test_a_bots_edit_is_a_bots() -> None:
+    edit = changed(post("x", user=None, bot_id="B9", edited={"ts": LATER}), None)
+    assert (edit.from_bot, edit.user_id) == (True, "B9")
+
+
 def test_an_edit_is_known_even_where_slack_does_not_say_what_stood_there() -> None:
     assert changed(post("<@U0SHIP> hello", **EDITED), None).kind == "edit"
 

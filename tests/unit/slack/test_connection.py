@@ -13,15 +13,6 @@ from channels.slack import socket_mode
 from tests.timers import leap, leap_until_done
 
 
-async def test_start_returns_when_the_socket_has_said_hello(idle: Any) -> None:
-    assert not idle.slack.health().connected
-    await idle.slack.start(idle.intake)
-    health = idle.slack.health()
-    assert health.connected
-    assert health.last_heard == idle.clock.now()
-    assert idle.server.sockets == 1
-
-
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
@@ -37,13 +28,6 @@ async def test_a_token_that_slack_refuses_is_said_so(idle: Any, settings: dict[s
         await idle.make(**settings).start(idle.intake)
     assert "xapp" not in str(caught.value)
     assert "xoxb" not in str(caught.value)
-
-
-@pytest.mark.parametrize("code", ["account_inactive", "token_revoked", "missing_scope"])
-async def test_a_dead_account_is_refused(idle: Any, code: str) -> None:
-    idle.server.fail("auth.test", status=200, body={"ok": False, "error": code})
-    with pytest.raises(errors.ChannelRefused, match=code):
-        await idle.slack.start(idle.intake)
 
 
 async def test_a_token_of_a_person_is_refused(idle: Any) -> None:
@@ -184,28 +168,6 @@ async def test_every_try_takes_a_new_address(stage: Any) -> None:
     await stage.server.until(lambda: stage.server.sockets == 1)
 
 
-async def test_an_event_whose_socket_died_before_the_ack_is_taken_in_once(
-    stage: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begun, may_go_on = asyncio.Event(), asyncio.Event()
-    accept = stage.intake.accept
-
-    async def slow(inbound: Any) -> bool:
-        begun.set()
-        await may_go_on.wait()
-        return bool(await accept(inbound))
-
-    monkeypatch.setattr(stage.intake, "accept", slow)
-    await stage.server.say("hello", channel=stage.direct, user=stage.ada)
-    await begun.wait()
-    await stage.server.cut_sockets()
-    await stage.server.until(lambda: len(stage.server.called("apps.connections.open")) == 2)
-    may_go_on.set()
-    await stage.server.until(lambda: stage.server.sockets == 1)
-    await stage.clock.advance(3)
-    assert len(await stage.arrived()) == 1
-
-
 async def test_pings_of_slack_are_answered_and_count_as_signs_of_life(stage: Any) -> None:
     stage.clock.jump(100)
     await stage.server.ping()
@@ -222,19 +184,6 @@ async def test_answers_to_our_own_pings_are_no_signs_of_life(idle: Any) -> None:
     assert idle.slack.health().last_heard == greeted
     await idle.server.ping()
     await idle.until(lambda: idle.slack.health().last_heard == idle.clock.now())
-
-
-async def test_pause_takes_nothing_in_and_still_sends(stage: Any, out: Any) -> None:
-    ts = await stage.server.say("hello", channel=stage.direct, user=stage.ada)
-    await stage.arrived()
-    await stage.slack.pause()
-    await stage.server.until(lambda: stage.server.sockets == 0)
-    assert not stage.slack.health().connected
-    await stage.server.say("too late", channel=stage.direct, user=stage.ada)
-    await stage.slack.send(out("answer", stage.direct, ts))
-    assert [m.text for m in stage.server.replies(stage.direct, ts)] == ["answer"]
-    assert len(stage.intake.accepted) == 1
-    assert len(stage.server.called("apps.connections.open")) == 1
 
 
 async def test_pause_waits_for_what_is_being_taken_in(stage: Any, monkeypatch: pytest.MonkeyPatch) -> None:

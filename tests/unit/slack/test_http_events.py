@@ -130,17 +130,6 @@ async def test_signed_nonsense_is_a_dead_letter_and_confirmed(door: Door, body: 
     assert "malformed" in kept.reason
 
 
-async def test_what_cannot_be_written_down_is_not_confirmed(door: Door) -> None:
-    stage = door.stage
-    stage.intake.broken = 2
-    await stage.server.say("keep me", channel=stage.direct, user=stage.ada)
-    await stage.intake.offers(2)
-    assert not stage.intake.accepted
-    await stage.until(lambda: stage.clock.sleeping > 0)
-    await stage.clock.advance(60)
-    assert [one.text for one in await stage.arrived()] == ["keep me"]
-
-
 async def test_a_pause_waits_for_what_is_being_taken_in_and_takes_no_more(door: Door) -> None:
     stage = door.stage
     go_on, begun = asyncio.Event(), asyncio.Event()

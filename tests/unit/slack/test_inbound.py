@@ -57,16 +57,6 @@ def test_where_a_message_stands_makes_its_chat(
     assert not whole.opens
 
 
-def test_edits_and_deletions_are_in_the_conversation_of_their_message() -> None:
-    changed = post(edited={"ts": LATER}, thread_ts=TS)
-    event = {"subtype": "message_changed", "channel": "D1AA", "message": changed}
-    gone = {"subtype": "message_deleted", "channel": "D1AA", "deleted_ts": TS, "previous_message": post()}
-    for told in (event, gone):
-        found = inbound.read_event(body(**told), ME)
-        assert found is not None
-        assert found.chat_key == ChatKey.parse(f"slack:chat:D1AA:thread:{TS}")
-
-
 def test_a_command_in_a_direct_chat_is_about_the_chat_unless_it_stands_in_a_thread() -> None:
     for thread_ts, key in {None: "slack:chat:D1AA", TS: f"slack:chat:D1AA:thread:{TS}"}.items():
         said = post(text="!new", channel="D1AA", ts=LATER, thread_ts=thread_ts)
@@ -180,24 +170,6 @@ def test_edits_and_deletions_of_chatter_speak_to_nobody() -> None:
         found = inbound.read_event(body(**event), ME)
         assert found is not None
         assert found.addressed == "chat"
-
-
-def test_an_edit_in_a_thread_is_passed_on_as_such() -> None:
-    message = post(edited={"ts": LATER}, thread_ts="1600000000.000001")
-    found = inbound.read_event(body(subtype="message_changed", channel="C1AA", message=message), ME)
-    assert found is not None
-    assert (found.kind, found.addressed, found.ts) == ("edit", "thread", 1_700_000_001_500)
-
-
-def test_a_deletion_that_does_not_say_of_what_is_nothing() -> None:
-    assert inbound.read_event(body(subtype="message_deleted", channel="D1AA", deleted_ts=TS), ME) is None
-
-
-def test_a_bots_edit_is_a_bots() -> None:
-    message = {"ts": TS, "text": "x", "bot_id": "B9", "edited": {"ts": LATER}}
-    found = inbound.read_event(body(subtype="message_changed", channel="D1AA", message=message), ME)
-    assert found is not None
-    assert (found.from_bot, found.user_id) == (True, "B9")
 
 
 def test_a_thread_is_read_in_order_and_without_what_is_no_message() -> None:

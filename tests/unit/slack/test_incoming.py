@@ -43,34 +43,6 @@ async def test_nothing_is_acked_before_it_is_written(stage: Any, monkeypatch: py
     await stage.server.until(lambda: not stage.server.unacked())
 
 
-async def test_what_could_not_be_written_is_not_acked_and_comes_again(stage: Any) -> None:
-    stage.intake.broken = 1
-    await stage.server.say("hello", channel=stage.direct, user=stage.ada)
-    await stage.server.until(lambda: stage.intake.tries == 1)
-    assert stage.server.unacked()
-    assert not stage.intake.accepted
-    await stage.clock.advance(3)
-    assert len(await stage.arrived()) == 1
-    assert stage.server.deliveries[0].attempts == 2
-
-
-async def test_the_third_redelivery_is_taken_too(stage: Any) -> None:
-    stage.intake.broken = 3
-    await stage.server.say("hello", channel=stage.direct, user=stage.ada)
-    for tries, wait in ((1, 3), (2, 63), (3, 303)):
-        await stage.server.until(lambda tries=tries: stage.intake.tries == tries)
-        await stage.clock.advance(wait)
-    assert len(await stage.arrived()) == 1
-    assert stage.server.deliveries[0].attempts == 4
-
-
-async def test_an_event_that_comes_twice_is_taken_in_once(stage: Any) -> None:
-    await stage.server.say("hello", channel=stage.direct, user=stage.ada)
-    await stage.server.envelope(stage.server.deliveries[0].payload)
-    assert len(await stage.arrived()) == 1
-    assert stage.intake.tries == 2
-
-
 async def test_a_mention_comes_as_two_events_and_is_one_message(stage: Any) -> None:
     await stage.server.say("<@U0SHIP> ship it", channel=stage.channel, user=stage.ada)
     (message,) = await stage.arrived()
@@ -103,27 +75,6 @@ async def test_a_thread_without_a_mention_is_passed_as_such(stage: Any) -> None:
     assert message.target == {"channel": stage.channel, "thread_ts": root}
 
 
-async def test_a_thread_in_direct_messages_has_a_chat_of_its_own(stage: Any) -> None:
-    root = await stage.server.say("first", channel=stage.direct, user=stage.ada)
-    await stage.arrived(1)
-    await stage.server.say("second", channel=stage.direct, user=stage.ada, thread_ts=root)
-    _, message = await stage.arrived(2)
-    assert str(message.chat_key) == f"slack:chat:{stage.direct}:thread:{root}"
-    assert (message.addressed, message.chat_type) == ("direct", "direct")
-
-
-async def test_the_bots_own_messages_and_edits_are_dropped(stage: Any, out: Any) -> None:
-    ts = await stage.server.say("hi", channel=stage.direct, user=stage.ada)
-    await stage.arrived(1)
-    sent = await stage.slack.send(out("answer", stage.direct, ts))
-    place = {"channel": stage.direct, "ts": sent.message_id}
-    await stage.server.api.call("chat.update", place | {"markdown_text": "better"})
-    await stage.server.api.call("chat.delete", place)
-    await stage.settled()
-    assert len(stage.server.deliveries) == 4
-    assert stage.intake.tries == 1
-
-
 @pytest.mark.parametrize("user", [None, "U0OTHERBOT"])
 async def test_other_bots_are_passed_on_as_bots(stage: Any, user: str | None) -> None:
     await stage.server.say(
@@ -132,19 +83,6 @@ async def test_other_bots_are_passed_on_as_bots(stage: Any, user: str | None) ->
     (message,) = await stage.arrived()
     assert message.from_bot
     assert message.user_id == (user or "B0OTHER")
-
-
-@pytest.mark.parametrize("subtype", ["channel_join", "channel_topic", "message_replied", "anything_new"])
-async def test_other_subtypes_are_no_messages(stage: Any, subtype: str) -> None:
-    await stage.server.say("joined <@U0SHIP>", channel=stage.direct, user=stage.ada, subtype=subtype)
-    await stage.settled()
-    assert stage.intake.tries == 0
-
-
-@pytest.mark.parametrize("subtype", ["thread_broadcast", "me_message"])
-async def test_some_subtypes_are_messages(stage: Any, subtype: str) -> None:
-    await stage.server.say("hello", channel=stage.direct, user=stage.ada, subtype=subtype)
-    assert [message.text for message in await stage.arrived()] == ["hello"]
 
 
 async def test_files_come_along_with_their_words(stage: Any) -> None:
@@ -161,61 +99,6 @@ async def test_files_come_along_with_their_words(stage: Any) -> None:
     assert message.attachments[0].name == "photogpj.exe"
     assert [a.size for a in message.attachments] == [12, None, None, None]
     assert [a.ref for a in message.attachments] == ["F1", "F2", "F3", None]
-
-
-async def test_an_edit_is_an_inbound_with_keys_of_its_own(stage: Any) -> None:
-    ts = await stage.server.say("helo", channel=stage.direct, user=stage.ada)
-    await stage.arrived(1)
-    await stage.server.edit(stage.direct, ts, "hello")
-    await stage.arrived(2)
-    await stage.server.edit(stage.direct, ts, "hello!")
-    first, second, third = await stage.arrived(3)
-    assert [(m.kind, m.text, m.message_id) for m in (second, third)] == [
-        ("edit", "hello", ts),
-        ("edit", "hello!", ts),
-    ]
-    assert second.chat_key == first.chat_key
-    assert not set(first.keys) & set(second.keys)
-    assert not set(second.keys) & set(third.keys)
-
-
-async def test_a_change_without_new_words_is_no_edit(stage: Any) -> None:
-    ts = await stage.server.say("see https://example.com", channel=stage.direct, user=stage.ada)
-    await stage.arrived(1)
-    await stage.server.edit(stage.direct, ts, "see https://example.com")
-    post = {"type": "message", "user": stage.ada, "ts": ts, "text": "see it"}
-    await stage.server.push(
-        {"type": "message", "subtype": "message_changed", "channel": stage.direct, "message": post, "ts": ts}
-    )
-    await stage.settled()
-    assert stage.intake.tries == 1
-
-
-async def test_an_edit_that_takes_the_mention_away_still_reaches_its_turn(stage: Any) -> None:
-    ts = await stage.server.say("<@U0SHIP> do it", channel=stage.channel, user=stage.ada)
-    await stage.arrived(1)
-    await stage.server.edit(stage.channel, ts, "never mind")
-    message = (await stage.arrived(2))[1]
-    assert (message.kind, message.addressed, message.text) == ("edit", "mention", "never mind")
-
-
-async def test_a_deletion_is_passed_on_without_words(stage: Any) -> None:
-    ts = await stage.server.say("oops", channel=stage.direct, user=stage.ada)
-    await stage.arrived(1)
-    await stage.server.delete(stage.direct, ts)
-    first, gone = await stage.arrived(2)
-    assert (gone.kind, gone.text, gone.message_id, gone.user_id) == ("delete", "", ts, stage.ada)
-    assert gone.chat_key == first.chat_key
-    assert gone.keys[1].endswith(":deleted")
-
-
-async def test_a_deleted_message_with_answers_is_a_deletion_too(stage: Any, out: Any) -> None:
-    ts = await stage.server.say("oops", channel=stage.direct, user=stage.ada)
-    await stage.arrived(1)
-    await stage.slack.send(out("answer", stage.direct, ts))
-    await stage.server.delete(stage.direct, ts)
-    gone = (await stage.arrived(2))[1]
-    assert (gone.kind, gone.user_id, gone.message_id) == ("delete", stage.ada, ts)
 
 
 @pytest.mark.parametrize(
@@ -359,15 +242,6 @@ async def test_the_first_message_has_the_name_of_its_author(stage: Any) -> None:
     await stage.server.say("two", channel=stage.direct, user=stage.ada)
     assert [message.user_name for message in await stage.arrived(2)] == ["Ada 🚢", "Ada 🚢"]
     assert len(stage.server.called("users.info")) == 1
-
-
-async def test_a_name_that_slack_does_not_give_is_not_asked_for_again(stage: Any) -> None:
-    stage.server.api.scopes.discard("users:read")
-    for text in ("one", "two"):
-        await stage.server.say(text, channel=stage.direct, user=stage.ada)
-        await stage.settled()
-    assert len(stage.server.called("users.info")) == 1
-    assert [message.user_name for message in stage.intake.accepted] == [None, None]
 
 
 async def test_whom_and_what_a_message_points_at_is_told_by_name_and_address(stage: Any) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from slack_sdk.web.async_client import AsyncWebClient
@@ -24,21 +23,6 @@ from channels.slack.settings import SlackSettings
 
 ids = st.from_regex(r"[CDG][A-Z0-9]{2,12}", fullmatch=True)
 stamps = st.from_regex(r"[0-9]{10}\.[0-9]{6}", fullmatch=True)
-
-
-@settings(derandomize=True, deadline=None)
-@given(ids, st.none() | stamps)
-def test_addresses_survive_the_way_there_and_back(channel: str, thread_ts: str | None) -> None:
-    parts = {"channel": channel} | ({"thread_ts": thread_ts} if thread_ts else {})
-    key = MANIFEST.encode(parts)
-    assert MANIFEST.decode(key) == parts
-    assert MANIFEST.encode(MANIFEST.decode(key)) == key
-
-
-def test_chat_keys_have_the_documented_form() -> None:
-    assert str(address.encode({"channel": "D1"})) == "slack:chat:D1"
-    key = address.encode({"channel": "C1", "thread_ts": "1.2"})
-    assert str(key) == "slack:chat:C1:thread:1.2"
 
 
 @pytest.mark.parametrize(

@@ -33,21 +33,6 @@ async def test_an_answer_is_one_message_in_the_thread_of_the_question(
     assert seen.metadata == {"event_type": "shipmate_message", "event_payload": payload}
 
 
-async def test_without_a_thread_the_answer_stands_in_the_conversation(stage: Any, out: Any) -> None:
-    await stage.slack.send(out("help", stage.channel))
-    (seen,) = stage.server.replies(stage.channel)
-    assert seen.thread_ts is None
-
-
-async def test_the_longest_parts_fit(stage: Any, out: Any, asked: str) -> None:
-    parts = stage.slack.split("<!channel> @here " * 3_000 + "🚢" * 20_000)
-    for part in parts:
-        await stage.slack.send(out(part, stage.direct, asked))
-    seen = stage.server.replies(stage.direct)
-    assert len(seen) == len(parts) > 5
-    assert all(len(message.text) <= 12_000 for message in seen)
-
-
 @pytest.mark.parametrize("named", ["by the file", "by the message"])
 async def test_a_file_that_another_row_has_is_not_taken_for_one_that_is_like_it(
     stage: Any, out: Any, asked: str, named: str
@@ -64,12 +49,6 @@ async def test_a_file_that_another_row_has_is_not_taken_for_one_that_is_like_it(
     assert (await again.find(replace(second, claimed=frozenset()))) is not None
 
 
-async def test_more_than_slack_takes_is_a_plain_failure(stage: Any, out: Any, asked: str) -> None:
-    with pytest.raises(errors.DeliveryFailed, match="msg_too_long") as caught:
-        await stage.slack.send(out("a" * 12_001, stage.direct, asked))
-    assert type(caught.value) is errors.DeliveryFailed
-
-
 @pytest.mark.parametrize(
     ("header", "seconds"),
     [("30", 30), ("0.5", 0.5), ("abc", 1), (None, 1), ("-5", 1), ("nan", 1), ("1e99", 3600)],
@@ -83,14 +62,6 @@ async def test_too_many_requests_say_how_long_to_wait(
     assert caught.value.retry_after == seconds
     assert not stage.server.replies(stage.direct)
     await stage.slack.send(out("answer", stage.direct, asked))
-
-
-async def test_a_lost_answer_is_uncertain_and_never_posted_again(stage: Any, out: Any, asked: str) -> None:
-    stage.server.fail("chat.postMessage", action="lose")
-    with pytest.raises(errors.DeliveryUncertain):
-        await stage.slack.send(out("answer", stage.direct, asked))
-    assert len(stage.server.replies(stage.direct)) == 1
-    assert len(stage.server.called("chat.postMessage")) == 1
 
 
 @pytest.mark.parametrize(
@@ -147,6 +118,7 @@ async def test_a_conversation_that_is_closed_to_the_bot_is_gone(stage: Any, out:
     [
         "token_revoked",
         "missing_scope",
+        "msg_too_long",
         "restricted_everything",
         # Of one thread, or of what stands outside of threads: the conversation goes on.
         "restricted_action_thread_locked",
@@ -165,18 +137,6 @@ async def test_an_empty_message_is_a_failure_and_asks_nobody(stage: Any, out: An
     with pytest.raises(errors.DeliveryFailed, match="empty"):
         await stage.slack.send(out(" \n", stage.direct))
     assert not stage.server.called("chat.postMessage")
-
-
-async def test_before_the_start_nothing_can_be_sent(idle: Any, out: Any) -> None:
-    with pytest.raises(errors.DeliveryFailed, match="not connected"):
-        await idle.slack.send(out("answer", idle.direct))
-
-
-async def test_one_connection_serves_many_messages(stage: Any, out: Any, asked: str) -> None:
-    for _ in range(3):
-        await stage.slack.send(out("answer", stage.direct, asked))
-    assert len(stage.slack._session.connector._conns) == 1
-    assert len(stage.server.replies(stage.direct)) == 3
 
 
 async def test_a_slash_command_is_answered_to_its_person_where_the_bot_may_not_write(
@@ -375,17 +335,6 @@ async def test_what_one_person_is_to_see_is_shown_to_them_alone(stage: Any, out:
     with pytest.raises(errors.DeliveryFailed, match="user_not_in_channel"):
         await stage.slack.send(stranger)
     assert stage.server.replies(stage.channel) == []
-
-
-async def test_a_slash_command_is_answered_to_its_person_where_the_bot_is_no_member(
-    stage: Any, out: Any
-) -> None:
-    stage.server.add_channel("C0OTHER", members=[stage.ada], bot=False)
-    await stage.server.command("hello", channel="C0OTHER", user=stage.ada)
-    (asked,) = await stage.arrived()
-    message = out("You have to be let in.", "C0OTHER")
-    await stage.slack.send(replace(message, target={**asked.target, "only_to": stage.ada, "about": ""}))
-    assert stage.server.ephemeral == ["You have to be let in."]
 
 
 async def test_a_person_is_written_to_by_their_id(stage: Any, out: Any) -> None:

@@ -166,13 +166,6 @@ async def test_without_the_right_answers_are_posted_and_slack_is_asked_once(
     assert "does not take a stream" in stage.log.text
 
 
-async def test_one_refusal_is_no_reason_not_to_ask_again(stage: Any, live: Any) -> None:
-    stage.server.fail("chat.startStream", status=200, body={"ok": False, "error": "invalid_thread_ts"})
-    await stage.slack.send(live(STATES[0]))
-    await stage.slack.send(live(STATES[0]))
-    assert calls(stage) == ["startStream", "postMessage", "startStream"]
-
-
 @pytest.mark.parametrize("where", ["channel", "no thread", "whole"])
 async def test_elsewhere_and_what_is_whole_is_posted(
     stage: Any, out: Any, asked: str, live: Any, where: str
@@ -216,19 +209,6 @@ async def test_a_stream_of_another_row_or_of_before_is_not_found_by_the_same_wor
     assert await again.find(sought) == before
     assert await again.find(replace(sought, claimed=frozenset({before.message_id}))) is None
     assert await again.find(replace(sought, meant_at=float(before.message_id) + uploads.SKEW + 1)) is None
-
-
-async def test_after_a_restart_a_stream_is_ended_and_edited(
-    stage: Any, out: Any, asked: str, live: Any
-) -> None:
-    sent = await stage.slack.send(live(STATES[0]))
-    await stage.slack.stop()
-    again = stage.make()
-    await again.start(stage.intake)
-    await again.edit(live(STATES[1]), sent.message_id)
-    assert texts(stage) == [STATES[1] + " …"]
-    await again.edit(out(FINAL, stage.direct, asked), sent.message_id)
-    assert texts(stage) == [FINAL]
 
 
 async def test_a_stream_that_cannot_be_ended_is_edited_once_it_has_ended_by_itself(

@@ -66,12 +66,6 @@ async def test_an_event_that_the_app_does_not_hear_is_told_to_operators(
     assert "Event Subscriptions" in stage.intake.lacking["agent_session_stopped"]
 
 
-async def test_other_trouble_with_a_title_is_reported(stage: Any, target: dict[str, str]) -> None:
-    stage.server.limit("assistant.threads.setTitle", "7")
-    with pytest.raises(errors.DeliveryThrottled):
-        await stage.slack.entitle(target, "Plans")
-
-
 async def test_while_a_person_is_waited_for_the_session_is_suspended(
     stage: Any, target: dict[str, str]
 ) -> None:
@@ -84,14 +78,6 @@ async def test_while_a_person_is_waited_for_the_session_is_suspended(
     await stage.slack.suspend(target)
     await stage.slack.suspend(target)
     assert len(stage.server.called(SESSION)) == 3, "where there is none it is tried once"
-
-
-async def test_a_sign_that_slack_does_not_take_now_is_a_failure_of_the_sign_alone(
-    stage: Any, target: dict[str, str]
-) -> None:
-    stage.server.limit(SESSION)
-    with pytest.raises(errors.DeliveryThrottled):
-        await stage.slack.suspend(target)
 
 
 async def test_there_is_no_sign_of_work_outside_threads(stage: Any) -> None:
@@ -170,15 +156,6 @@ async def test_a_stop_button_that_slack_keeps_is_a_line_in_the_log(
     await stage.until(lambda: "stop button was not taken away" in stage.log.text)
 
 
-async def test_a_channel_that_stops_waits_for_no_stop_button(stage: Any, target: dict[str, str]) -> None:
-    await stage.slack.indicate(target, working=True)
-    stage.server.fail(SESSION, action="hang")
-    await stage.server.press_stop(*target.values(), user=stage.ada)
-    await stage.server.until(lambda: len(stage.server.called(SESSION)) == 2)
-    await stage.slack.stop()
-    assert not stage.slack._signs._settling
-
-
 async def test_a_stop_that_is_pressed_twice_or_comes_twice_is_told_apart(
     stage: Any, target: dict[str, str]
 ) -> None:
@@ -190,44 +167,6 @@ async def test_a_stop_that_is_pressed_twice_or_comes_twice_is_told_apart(
     await stage.slack.indicate(target, working=True)
     await stage.server.press_stop(*target.values(), user=stage.ada)
     assert [inbound.kind for inbound in await stage.arrived(3)] == ["message", "stop", "stop"]
-
-
-async def test_a_server_shows_a_stop_button_only_where_work_is_done_and_the_app_listens(
-    stage: Any, target: dict[str, str]
-) -> None:
-    with pytest.raises(ValueError, match="no stop button"):
-        await stage.server.press_stop(*target.values(), user=stage.ada)
-    stage.server.subscriptions.discard("agent_session_stopped")
-    await stage.slack.indicate(target, working=True)
-    with pytest.raises(ValueError, match="no stop button"):
-        await stage.server.press_stop(*target.values(), user=stage.ada)
-
-
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        ({"status": "busy"}, "invalid_arguments"),
-        ({"thread_ts": None}, "invalid_arguments"),
-        ({"title": "x" * 201}, "invalid_arguments"),
-        ({"thread_ts": "1.000000"}, "invalid_thread_ts"),
-        ({"channel_id": "C0NONE"}, "channel_not_found"),
-    ],
-)
-async def test_the_server_checks_the_arguments_of_a_session(
-    stage: Any, target: dict[str, str], change: dict[str, Any], says: str
-) -> None:
-    given = {"channel_id": stage.direct, "thread_ts": target["thread_ts"], "status": "processing"} | change
-    with pytest.raises(Exception, match=says):
-        await stage.server.api.call(SESSION, given)
-
-
-async def test_the_server_warns_an_app_that_could_not_hear_of_a_stop(
-    stage: Any, target: dict[str, str]
-) -> None:
-    stage.server.subscriptions.discard("agent_session_stopped")
-    given = {"channel_id": stage.direct, "thread_ts": target["thread_ts"], "status": "processing"}
-    answer = await stage.server.api.call(SESSION, given)
-    assert answer["warning"] == "missing_agent_session_stopped_event_subscription"
 
 
 async def test_what_was_seen_has_one_reaction(stage: Any, target: dict[str, str]) -> None:
