@@ -118,20 +118,12 @@ class SlackChannel:
     # Slack renders tables and wraps their cells.
     reading_limits = ReadingLimits(characters=11_000, columns=200)
 
-    def __init__(
-        self,
-        settings: SlackSettings,
-        outside: ChannelDeps,
-        *,
-        call_seconds: float = CALL_SECONDS,
-        ping_seconds: float = PING_SECONDS,
-    ) -> None:
+    def __init__(self, settings: SlackSettings, outside: ChannelDeps) -> None:
         self.addresses: tuple[str, ...] = ()
         self._settings = settings
         self._outside = outside
         self._log = outside.log
-        self._call_seconds = call_seconds * outside.pace
-        self._ping_seconds = ping_seconds * outside.pace
+        self._call_seconds = CALL_SECONDS * outside.pace
         self._session: aiohttp.ClientSession | None = None
         self._started: _Workspace | None = None
         self._events: SocketConnection | HttpEvents | None = None
@@ -212,7 +204,7 @@ class SlackChannel:
             clock=self._outside.clock,
             rng=self._outside.rng,
             log=self._log,
-            ping_interval=self._ping_seconds,
+            ping_interval=PING_SECONDS * self._outside.pace,
             pace=self._outside.pace,
         )
 

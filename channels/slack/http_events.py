@@ -10,13 +10,11 @@ from urllib.parse import parse_qsl
 from aiohttp import web
 from slack_bolt.app.async_app import AsyncApp
 from slack_bolt.request.async_request import AsyncBoltRequest
-from slack_sdk.signature import Clock as VerifierClock
 from slack_sdk.signature import SignatureVerifier
 
 from bot import errors
 from bot.contracts.base import Json
 from bot.contracts.channel import ChannelDeps, Webhook
-from bot.contracts.environment import Clock
 from channels.webhook_server import RETRY, WebhookServer
 
 STAMP, SIGNATURE = "X-Slack-Request-Timestamp", "X-Slack-Signature"
@@ -43,7 +41,7 @@ class HttpEvents:
     ) -> None:
         self.trouble = ""
         self._app = app
-        self._verifier = SignatureVerifier(signing_secret, _WallClock(around.clock))
+        self._verifier = SignatureVerifier(signing_secret, around.clock)  # type: ignore[arg-type]
         self._keep_dead_letter = keep_dead_letter
         self._clock, self._log = around.clock, around.log
         self._server = WebhookServer("slack", webhook, around, admits=self._admits, take=self._receive)
@@ -119,11 +117,3 @@ def _payload(body: str, content_type: str) -> Json:
     if not isinstance(payload, dict):
         raise TypeError("not an object")
     return payload
-
-
-class _WallClock(VerifierClock):
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-
-    def now(self) -> float:
-        return self._clock.now()

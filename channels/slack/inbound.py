@@ -20,7 +20,6 @@ from channels.slack.files import attachments
 from channels.slack.mentions import Names, unescape
 
 Addressed = Literal["direct", "mention", "command", "thread", "chat"]
-Kind = Literal["message", "edit", "delete", "stop"]
 ChannelId = Annotated[str, Field(pattern=r"^[CDG][A-Z0-9]{2,}$")]
 UserId = Annotated[str, Field(pattern=r"^[UW][A-Z0-9]{2,}$")]
 Ts = Annotated[str, Field(pattern=r"^[0-9]{1,12}\.[0-9]{1,9}$")]
@@ -318,7 +317,7 @@ def _message(post: _New, event_key: str, me: BotIdentity, names: Names) -> Inbou
         addressed = "command"
     elif addressed != "chat" and typed is not None and _is_misspelt(typed):
         command = typed
-    found = _inbound(post.channel, post, tuple(keys), addressed, me, names=names, command=command)
+    found = _inbound(post.channel, post, me, names, keys=tuple(keys), addressed=addressed, command=command)
     about_chat = command is not None and (command.name == "stop" or address.is_direct(post.channel))
     if about_chat and post.thread is None:
         return found.model_copy(update={"chat_key": me.conversation(post.channel, None)})
@@ -365,7 +364,7 @@ def _change(event: _Changed, event_key: str, me: BotIdentity, names: Names) -> I
     addressed = _changed_place(event.channel, me, *([post] if before is None else [post, before]))
     keys = (event_key, f"slack:{me.team}:message:{event.channel}:{post.ts}:edited:{post.edited.ts}")
     ts = _milliseconds(post.edited.ts)
-    return _inbound(event.channel, post, keys, addressed, me, names=names, kind="edit", ts=ts)
+    return _inbound(event.channel, post, me, names, keys=keys, addressed=addressed, kind="edit", ts=ts)
 
 
 def _is_edit(post: _Post, edited: _Edited, before: _Post | None) -> bool:
@@ -383,7 +382,7 @@ def _delete(channel: str, post: _Post | None, event_key: str, me: BotIdentity) -
     if addressed == "chat" and post.thread_ts is not None:
         addressed = "thread"  # the root of a thread is context of mentions in it
     keys = (event_key, f"slack:{me.team}:message:{channel}:{post.ts}:deleted")
-    return _inbound(channel, post, keys, addressed, me, kind="delete")
+    return _inbound(channel, post, me, None, keys=keys, addressed=addressed, kind="delete")
 
 
 def _stop(event: _Stopped, event_key: str, me: BotIdentity) -> Inbound:
@@ -436,19 +435,8 @@ def _is_misspelt(typed: Command) -> bool:
     )
 
 
-def _inbound(
-    channel: str,
-    post: _Post,
-    keys: tuple[str, ...],
-    addressed: Addressed,
-    me: BotIdentity,
-    *,
-    names: Names | None = None,
-    kind: Kind = "message",
-    command: Command | None = None,
-    ts: int | None = None,
-) -> Inbound:
-    """`names` is None for a deletion, which has no content."""
+def _inbound(channel: str, post: _Post, me: BotIdentity, names: Names | None, **more: Any) -> Inbound:
+    """A message or its change. `names` is None for a deletion, which has no content. `more`: further fields."""
     root = post.thread_ts or post.ts
     content: dict[str, Any] = {}
     if names is not None:
@@ -464,41 +452,15 @@ def _inbound(
         channel,
         root,
         post.user or post.bot_id or "",
-        keys=keys,
-        ts=_milliseconds(post.ts) if ts is None else ts,
         target={"channel": channel, "thread_ts": root},
-        kind=kind,
-        addressed=addressed,
         to_others=mentions.begins_with_other(post.source, me.user),
-        command=command,
         message_id=post.ts,
         from_bot=_of_bot(post),
-        **content,
+        **{"ts": _milliseconds(post.ts)} | content | more,
     )
 
 
-_KEPT = frozenset(
-    [
-        "api_app_id",
-        "bot_id",
-        "channel",
-        "channel_id",
-        "channel_type",
-        "client_msg_id",
-        "deleted_ts",
-        "event_id",
-        "event_ts",
-        "subtype",
-        "team",
-        "team_id",
-        "thread_ts",
-        "trigger_id",
-        "ts",
-        "type",
-        "user",
-        "user_id",
-    ]
-)
+_KEPT = frozenset({"type", "subtype", "channel", "channel_id", "user", "user_id", "bot_id", "ts", "event_id"})
 
 
 def skeleton(body: Any) -> dict[str, str]:

@@ -131,9 +131,7 @@ async def idle(server: SlackServer, clock: FakeClock, tmp_path: Path) -> AsyncIt
             disk=SystemDisk(),
             serve=Connections(100, clock=SystemClock(), log=log).server,
         )
-        made.append(
-            SlackChannel(SlackSettings(**(given | settings)), outside, call_seconds=10.0, ping_seconds=10.0)
-        )
+        made.append(SlackChannel(SlackSettings(**(given | settings)), outside))
         return made[-1]
 
     yield Stage(server, clock, log, Intake(server), make(), make, f"D{ADA[1:]}", made)
