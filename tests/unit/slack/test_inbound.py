@@ -10,12 +10,18 @@ import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Quoted
+from bot.contracts.inbound import Command, Quoted
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from bot.testing.slack import SlackServer
 from channels.slack import inbound
 from channels.slack.user_names import MAX_AGE, PATIENCE, UserNames
+
+
+@pytest.fixture
+def client(server: SlackServer) -> AsyncWebClient:
+    return AsyncWebClient(token=server.bot_token, base_url=server.api_url, retry_handlers=[])
+
 
 ME = inbound.BotIdentity(team="T1", user="U0SHIP", bot="B0SHIP")
 TS, LATER = "1700000000.000100", "1700000001.500000"
@@ -75,6 +81,120 @@ def test_a_stop_outside_of_threads_is_about_the_channel_and_is_answered_below_it
     inside = inbound.read_event(body(**post(text=words, channel="C1AA", ts=LATER, thread_ts=TS)), ME)
     assert inside is not None
     assert inside.chat_key == ChatKey.parse(f"slack:chat:C1AA:thread:{TS}")
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "args"),
+    [
+        ("!new", "new", ""),
+        ("!History  two words ", "history", "two words"),
+        ("\u200b!stop", "stop", ""),
+        ("<@U0SHIP> !help me", "help", "me"),
+        ("<@U0SHIP|shipmate>: !help", "help", ""),
+        ("!deny 理由 🚫", "deny", "理由 🚫"),
+        ("!aprove W6AG6Q", "aprove", "W6AG6Q"),  # misspelt
+    ],
+)
+def test_a_command_begins_with_an_exclamation_mark(text: str, name: str, args: str) -> None:
+    found = inbound.read_event(body(**post(text=text, channel="D1AA")), ME)
+    assert found is not None
+    said = text[text.find("!") :] if text.startswith("<") else text
+    assert (found.command, found.text) == (Command(name=name, args=args), said)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "! no",
+        "!!wow",
+        "well !new",
+        "!ship/it",
+        "<@U0GRACE> !new",
+        "!important: read",
+        "!news of today, please",
+        "!重要",
+    ],
+)
+def test_other_exclamations_are_messages(text: str) -> None:
+    found = inbound.read_event(body(**post(text=text, channel="D1AA")), ME)
+    assert found is not None
+    assert found.command is None
+
+
+@pytest.mark.parametrize(
+    ("text", "thread_ts", "addressed", "name"),
+    [
+        ("!status", None, "command", "status"),
+        ("!aprove", None, "chat", None),
+        ("!important", None, "chat", None),
+        ("<@U0SHIP> !aprove", None, "mention", "aprove"),
+        ("<@U0SHIP> !important: read", None, "mention", None),
+        ("!stop", "1600000000.000001", "thread", "stop"),
+        ("!aprove", "1600000000.000001", "thread", "aprove"),
+    ],
+)
+def test_a_command_in_a_channel_needs_no_mention_and_a_misspelt_one_does(
+    text: str, thread_ts: str | None, addressed: str, name: str | None
+) -> None:
+    found = inbound.read_event(body(**post(text=text, channel="C1AA", thread_ts=thread_ts)), ME)
+    assert found is not None
+    assert (found.addressed, found.command.name if found.command else None) == (addressed, name)
+
+
+@pytest.mark.parametrize(
+    ("text", "command", "said"),
+    [
+        ("Forget  a &lt; b", Command(name="forget", args="a < b"), ""),
+        ("", Command(name="help"), ""),
+        ("/help", Command(name="help"), ""),
+        ("!HELP", Command(name="help"), ""),
+        ("aprove W6AG6Q", Command(name="aprove", args="W6AG6Q"), ""),
+        ("what is the time? a &lt; b", None, "what is the time? a < b"),
+        ("news of today, please", None, "news of today, please"),
+        ("重要な質問です", None, "重要な質問です"),
+    ],
+)
+@pytest.mark.parametrize("channel", ["C1AA", "D1AA"])
+def test_a_slash_command_is_about_the_chat_and_other_words_are_a_message(
+    channel: str, text: str, command: Command | None, said: str
+) -> None:
+    given = {
+        "command": "/shipmate",
+        "channel_id": channel,
+        "user_id": "U0ADA",
+        "trigger_id": "1.2",
+        "text": text,
+    }
+    found = inbound.read_command(given, ME, 1.5)
+    assert (found.command, found.text, found.addressed, found.ts) == (command, said, "command", 1500)
+    assert (found.chat_key, found.message_id) == (ChatKey("slack", channel), None)
+    assert found.target == {"channel": channel, "trigger": "1.2"}
+    assert found.keys == ("slack:T1:command:1.2",)
+
+
+@pytest.mark.parametrize("user", [None, "U0OTHERBOT"])
+def test_other_bots_are_bots(user: str | None) -> None:
+    said = post(text="<@U0SHIP> beep", channel="C1AA", user=user, bot_id="B0OTHER", subtype="bot_message")
+    found = inbound.read_event(body(**said), ME)
+    assert found is not None
+    assert (found.from_bot, found.user_id) == (True, user or "B0OTHER")
+
+
+def test_files_are_attachments_whatever_slack_says_of_them() -> None:
+    files = [
+        {"id": "F1", "name": "photo\u202egpj.exe", "mimetype": "image/png", "size": 12},
+        {"id": "F2", "name": "memo", "mimetype": "audio/mp4", "subtype": "slack_audio", "size": -1},
+        {"id": "F3", "mimetype": "video/mp4", "size": True},
+        "broken",
+    ]
+    found = inbound.read_event(body(**post(channel="D1AA", files=files)), ME)
+    assert found is not None
+    assert [(one.kind, one.name, one.size, one.ref) for one in found.attachments] == [
+        ("photo", "photogpj.exe", 12, "F1"),
+        ("voice", "memo", None, "F2"),
+        ("video", None, None, "F3"),
+        ("file", None, None, None),
+    ]
 
 
 def test_a_mention_may_carry_a_name_and_others_do_not_count() -> None:
@@ -192,8 +312,7 @@ def test_a_thread_is_read_in_order_and_without_what_is_no_message() -> None:
     assert inbound.read_thread("nothing", ME, "4.000000") == []
 
 
-async def test_names_are_kept_up_to_a_bound(server: SlackServer) -> None:
-    client = AsyncWebClient(token=server.bot_token, base_url=server.api_url, retry_handlers=[])
+async def test_names_are_kept_up_to_a_bound(server: SlackServer, client: AsyncWebClient) -> None:
     names = UserNames(MemoryLog(), FakeClock(), most=2)
 
     async def learn(user: str) -> None:
@@ -210,8 +329,9 @@ async def test_names_are_kept_up_to_a_bound(server: SlackServer) -> None:
 
 
 @pytest.mark.parametrize("user", [None, "x", {}, {"profile": 5}, {"profile": {"real_name": 5}}])
-async def test_a_person_without_a_name_is_remembered_as_such(server: SlackServer, user: Any) -> None:
-    client = AsyncWebClient(token=server.bot_token, base_url=server.api_url, retry_handlers=[])
+async def test_a_person_without_a_name_is_remembered_as_such(
+    server: SlackServer, client: AsyncWebClient, user: Any
+) -> None:
     server.fail("users.info", status=200, body={"ok": True, "user": user})
     names = UserNames(MemoryLog(), FakeClock())
     for _ in range(2):
@@ -220,8 +340,9 @@ async def test_a_person_without_a_name_is_remembered_as_such(server: SlackServer
     assert len(server.called("users.info")) == 1
 
 
-async def test_a_name_that_was_not_reached_is_asked_for_again(server: SlackServer) -> None:
-    client = AsyncWebClient(token=server.bot_token, base_url=server.api_url, retry_handlers=[])
+async def test_a_name_that_was_not_reached_is_asked_for_again(
+    server: SlackServer, client: AsyncWebClient
+) -> None:
     # Twice, for aiohttp itself asks again once.
     server.fail("users.info", action="cut", times=2)
     server.limit("users.info")
@@ -232,8 +353,7 @@ async def test_a_name_that_was_not_reached_is_asked_for_again(server: SlackServe
     assert names.get("U0ADA") == "Ada 🚢"
 
 
-async def test_closing_ends_what_is_asked(server: SlackServer) -> None:
-    client = AsyncWebClient(token=server.bot_token, base_url=server.api_url, retry_handlers=[])
+async def test_closing_ends_what_is_asked(server: SlackServer, client: AsyncWebClient) -> None:
     server.fail("users.info", action="hang")
     names = UserNames(MemoryLog(), FakeClock())
     waiting = asyncio.ensure_future(names.learn(["U0ADA"], client))
@@ -243,8 +363,9 @@ async def test_closing_ends_what_is_asked(server: SlackServer) -> None:
     assert names.get("U0ADA") is None
 
 
-async def test_only_the_first_message_waits_for_a_name_that_takes_long(server: SlackServer) -> None:
-    client = AsyncWebClient(token=server.bot_token, base_url=server.api_url, retry_handlers=[])
+async def test_only_the_first_message_waits_for_a_name_that_takes_long(
+    server: SlackServer, client: AsyncWebClient
+) -> None:
     server.fail("users.info", action="hang")
     clock = FakeClock()
     names = UserNames(MemoryLog(), clock)
@@ -259,9 +380,8 @@ async def test_only_the_first_message_waits_for_a_name_that_takes_long(server: S
 
 
 async def test_somebody_who_travels_is_looked_up_again_and_no_message_waits_for_that(
-    server: SlackServer,
+    server: SlackServer, client: AsyncWebClient
 ) -> None:
-    client = AsyncWebClient(token=server.bot_token, base_url=server.api_url, retry_handlers=[])
     clock = FakeClock()
     names = UserNames(MemoryLog(), clock)
     server.world.users["U0ADA"]["tz"] = "Europe/Berlin"
