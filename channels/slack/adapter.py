@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import json
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -33,6 +33,7 @@ from bot.contracts.channel import (
     MembershipAnswer,
     ReadingLimits,
 )
+from bot.contracts.environment import cancel_all
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Inbound, Quoted
 from bot.contracts.outbound import ABOUT, ONLY_TO, Outbound, Sent
@@ -53,7 +54,6 @@ from channels.slack import (
     inbound as incoming,
 )
 from channels.slack.duplicate_mentions import DuplicateMentions
-from channels.slack.home_tab import HomeTab
 from channels.slack.http_events import HttpEvents
 from channels.slack.mentions import Names
 from channels.slack.response_urls import ResponseUrls
@@ -128,7 +128,7 @@ class SlackChannel:
         self._started: _Workspace | None = None
         self._events: SocketConnection | HttpEvents | None = None
         self._names = UserNames(outside.log, outside.clock)
-        self._home = HomeTab(self._names, outside.log)
+        self._background: set[asyncio.Task[None]] = set()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """By channel: messages keep their order while a name is looked up."""
         self._response_urls = ResponseUrls()
@@ -214,9 +214,8 @@ class SlackChannel:
 
     async def stop(self) -> None:
         await self.pause()
-        await self._home.close()
+        await cancel_all(self._background)
         await self._names.close()
-        await self._signs.close()
         if self._session is not None:
             await self._session.close()
         self._events = self._started = self._session = None
@@ -245,7 +244,7 @@ class SlackChannel:
         client, intake, me = workspace.client, workspace.intake, workspace.me
         opened = home_tab.read(body, me, self._outside.clock.now())
         if opened is not None:
-            self._home.open(opened, intake, client)
+            self._spawn(home_tab.publish(opened, self._names, intake, client, self._log))
             return
         mentioned: dict[str, None] = {}
         message = self._read(body, me, mentioned.setdefault)
@@ -267,7 +266,12 @@ class SlackChannel:
         if not accepted and (rest := incoming.rest_of(message, me)) is not None:
             accepted = await intake.accept(rest)
         if accepted and message.kind == "stop" and not message.from_bot:
-            self._signs.remove_stop(client, message.target)
+            self._spawn(self._signs.remove_stop(client, message.target))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
 
     def _read(self, body: Json, me: incoming.BotIdentity, names: Names) -> Inbound | None:
         kind = body.get("type")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot import errors, text
 from bot.contracts.base import Json
 from bot.contracts.channel import HomeSection, Intake
-from bot.contracts.environment import Log, cancel_all
+from bot.contracts.environment import Log
 from bot.contracts.inbound import Inbound
 from channels.slack import failures
 from channels.slack.blocks import escape
@@ -36,36 +34,22 @@ def read(body: Json, me: BotIdentity, now: float) -> Inbound | None:
     return me.inbound(opened.channel, None, opened.user, keys=(), ts=int(now * 1000), target=target)
 
 
-class HomeTab:
-    """Publishes views in the background."""
-
-    def __init__(self, names: UserNames, log: Log) -> None:
-        self._names = names
-        self._log = log
-        self._publishing: set[asyncio.Task[None]] = set()
-
-    def open(self, opened: Inbound, intake: Intake, client: AsyncWebClient) -> None:
-        task = asyncio.create_task(self._publish(opened, intake, client))
-        self._publishing.add(task)
-        task.add_done_callback(self._publishing.discard)
-
-    async def close(self) -> None:
-        await cancel_all(self._publishing)
-
-    async def _publish(self, opened: Inbound, intake: Intake, client: AsyncWebClient) -> None:
-        user = opened.user_id
-        try:
-            await self._names.learn([user], client)
-            self._names.renew(user, client)
-            sections = await intake.home(self._names.named(opened))
-            await client.views_publish(user_id=user, view=view(sections))
-        except (*failures.CALL_ERRORS, errors.ShipmateError) as error:
-            self._log.write(
-                "channel",
-                f"Slack did not take the home of a person ({type(error).__name__})",
-                level="warn",
-                channel="slack",
-            )
+async def publish(
+    opened: Inbound, names: UserNames, intake: Intake, client: AsyncWebClient, log: Log
+) -> None:
+    """Publish the Home tab of the person who opened it. A failure is only logged."""
+    try:
+        await names.learn([opened.user_id], client)
+        names.renew(opened.user_id, client)
+        sections = await intake.home(names.named(opened))
+        await client.views_publish(user_id=opened.user_id, view=view(sections))
+    except (*failures.CALL_ERRORS, errors.ShipmateError) as error:
+        log.write(
+            "channel",
+            f"Slack did not take the home of a person ({type(error).__name__})",
+            level="warn",
+            channel="slack",
+        )
 
 
 def view(sections: tuple[HomeSection, ...]) -> Json:

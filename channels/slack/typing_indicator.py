@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal
 
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.contracts.environment import Log, cancel_all
+from bot.contracts.environment import Log
 from bot.words import say
 from channels.slack import failures
 
@@ -26,7 +25,6 @@ class TypingIndicator:
     def __init__(self, log: Log) -> None:
         self._log = log
         self._unsupported: set[str] = set()
-        self._settling: set[asyncio.Task[None]] = set()
 
     async def show(
         self,
@@ -56,23 +54,16 @@ class TypingIndicator:
             if failures.error_code(error) != "already_reacted":
                 raise
 
-    def remove_stop(self, client: AsyncWebClient, target: Mapping[str, str]) -> None:
-        """Remove the stop button in the background. Slack keeps it after a press, even if nothing was running."""
-        if _SESSIONS not in self._unsupported:
-            task = asyncio.create_task(self._settle(client, target))
-            self._settling.add(task)
-            task.add_done_callback(self._settling.discard)
-
-    async def _settle(self, client: AsyncWebClient, target: Mapping[str, str]) -> None:
+    async def remove_stop(self, client: AsyncWebClient, target: Mapping[str, str]) -> None:
+        """Remove the stop button. Slack keeps it after a press, even if nothing was running. A failure is only logged."""
+        if _SESSIONS in self._unsupported:
+            return
         try:
             await self.show(client, target, "active")
         except failures.CALL_ERRORS as error:
             self._log.write(
                 "delivery", "A stop button was not taken away", level="debug", error=failures.name(error)
             )
-
-    async def close(self) -> None:
-        await cancel_all(self._settling)
 
     async def _try(self, sign: str, call: Callable[..., Awaitable[Any]], **given: Any) -> None:
         if sign in self._unsupported:

@@ -139,45 +139,30 @@ async def test_an_empty_message_is_a_failure_and_asks_nobody(stage: Any, out: An
     assert not stage.server.called("chat.postMessage")
 
 
-async def test_a_slash_command_is_answered_to_its_person_where_the_bot_may_not_write(
-    stage: Any, out: Any
+@pytest.mark.parametrize(
+    ("where", "more", "refusal", "alone"),
+    [
+        ("C0OUT", {}, None, True),
+        ("C0TEAM", {}, "restricted_action_thread_only_channel", True),
+        ("C0TEAM", {"kind": "notice"}, None, True),
+        ("C0TEAM", {"kind": "notice", "buttons": QuestionButtons("A1")}, None, False),
+        ("C0TEAM", {"kind": "reply"}, None, False),
+        ("D0ADA", {"kind": "notice"}, None, False),
+    ],
+)
+async def test_a_slash_command_is_answered_to_its_author_alone_if_it_is_a_notice_or_cannot_be_posted(
+    stage: Any, out: Any, where: str, more: dict[str, Any], refusal: str | None, *, alone: bool
 ) -> None:
     stage.server.add_channel("C0OUT", members=[stage.ada], bot=False)
-    await stage.server.command("whoami", channel="C0OUT", user=stage.ada)
+    await stage.server.command("whoami", channel=where, user=stage.ada)
     (asked,) = await stage.arrived()
-    answer = replace(out("You are <@U0ADA> & @here 你好", "C0OUT"), target=asked.target)
-    sent = await stage.slack.send(answer)
-    assert sent.message_id == answer.id
-    assert stage.server.ephemeral == ["You are @Ada &amp; @\u200bhere 你好"]
-    assert "/commands/" not in str(asked), "the address lets anyone write who has it"
-
-
-async def test_only_who_gave_a_slash_command_in_a_channel_sees_what_it_says(stage: Any, out: Any) -> None:
-    await stage.server.command("whoami", channel=stage.channel, user=stage.ada)
-    (asked,) = await stage.arrived()
-    notice = replace(out("You are 你好", stage.channel), target=asked.target, kind="notice")
-    assert (await stage.slack.send(notice)).message_id == notice.id
-    assert stage.server.ephemeral == ["You are 你好"]
-    assert stage.server.replies(stage.channel) == []
-    assert not stage.server.called("chat.postMessage")
-
-
-@pytest.mark.parametrize("more", [{"kind": "reply"}, {"buttons": QuestionButtons("A1")}, {"direct": True}])
-async def test_answers_of_the_model_questions_and_direct_chats_are_for_all_who_are_there(
-    stage: Any, out: Any, more: dict[str, Any]
-) -> None:
-    where = stage.direct if more.get("direct") else stage.channel
-    await stage.server.command("what time is it?", channel=where, user=stage.ada)
-    (asked,) = await stage.arrived()
-    said = replace(
-        out("Noon.", where),
-        target=asked.target,
-        kind=more.get("kind", "notice"),
-        buttons=more.get("buttons"),
-    )
-    await stage.slack.send(said)
-    assert [seen.text for seen in stage.server.replies(where)] == ["Noon."]
-    assert stage.server.ephemeral == []
+    assert "/commands/" not in str(asked), "anyone who has the response_url can write"
+    if refusal is not None:
+        stage.server.fail("chat.postMessage", status=200, body={"ok": False, "error": refusal})
+    sent = await stage.slack.send(replace(out("You are <@U0ADA> 你好", where), target=asked.target, **more))
+    assert stage.server.ephemeral == (["You are @Ada 你好"] if alone else [])
+    assert len(stage.server.replies(where)) == (not alone)
+    assert (sent.message_id == "OUT1") is alone
 
 
 async def test_an_address_that_is_used_up_costs_no_answer(stage: Any, out: Any) -> None:
@@ -188,18 +173,6 @@ async def test_an_address_that_is_used_up_costs_no_answer(stage: Any, out: Any) 
         await stage.slack.send(notice)
     assert len(stage.server.ephemeral) == 5
     assert [seen.text for seen in stage.server.replies(stage.channel)] == ["You are 你好"]
-
-
-async def test_a_slash_command_is_answered_to_its_person_where_only_threads_may_be_written(
-    stage: Any, out: Any
-) -> None:
-    await stage.server.command("whoami", channel=stage.channel, user=stage.ada)
-    (asked,) = await stage.arrived()
-    refusal = {"ok": False, "error": "restricted_action_thread_only_channel"}
-    stage.server.fail("chat.postMessage", status=200, body=refusal)
-    answer = replace(out("You are 你好", stage.channel), target=asked.target)
-    assert (await stage.slack.send(answer)).message_id == answer.id
-    assert stage.server.ephemeral == ["You are 你好"]
 
 
 @pytest.mark.parametrize("trouble", ["expired", "unreachable", "unknown"])
@@ -230,13 +203,6 @@ async def test_a_message_whose_answer_was_lost_is_found_by_its_id(stage: Any, ou
     assert found.message_id == stage.server.replies(stage.direct, asked)[0].ts
 
 
-async def test_without_a_thread_the_newest_of_the_conversation_are_searched(stage: Any, out: Any) -> None:
-    message = out("help", stage.channel)
-    assert await stage.slack.find(message) is None
-    sent = await stage.slack.send(message)
-    assert await stage.slack.find(message) == sent
-
-
 @pytest.mark.parametrize("threaded", [True, False])
 async def test_where_there_is_more_than_can_be_looked_through_it_stays_open(
     stage: Any, out: Any, asked: str, monkeypatch: pytest.MonkeyPatch, *, threaded: bool
@@ -253,9 +219,7 @@ async def test_where_there_is_more_than_can_be_looked_through_it_stays_open(
         await stage.slack.find(message)
 
 
-async def test_a_slack_that_cannot_be_asked_now_is_to_be_asked_later(
-    stage: Any, out: Any, asked: str
-) -> None:
+async def test_a_search_that_fails_is_repeated_unless_slack_refuses(stage: Any, out: Any, asked: str) -> None:
     stage.server.limit("conversations.replies", "30")
     with pytest.raises(errors.DeliveryThrottled) as later:
         await stage.slack.find(out("answer", stage.direct, asked))
@@ -263,9 +227,6 @@ async def test_a_slack_that_cannot_be_asked_now_is_to_be_asked_later(
     stage.server.fail("conversations.replies", status=503)
     with pytest.raises(errors.DeliveryThrottled):
         await stage.slack.find(out("answer", stage.direct, asked))
-
-
-async def test_a_slack_that_refuses_to_tell_leaves_it_open(stage: Any, out: Any) -> None:
     with pytest.raises(errors.DeliveryUncertain):
         await stage.slack.find(out("answer", "C0NOWHERE"))
 

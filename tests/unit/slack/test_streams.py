@@ -322,24 +322,21 @@ async def test_work_in_progress_is_a_stream_of_tasks(stage: Any, out: Any, asked
     assert calls(stage) == ["startStream", "appendStream", "stopStream"]
 
 
-async def test_work_that_takes_long_goes_on_as_an_edited_plan(stage: Any, out: Any, asked: str) -> None:
+@pytest.mark.parametrize(
+    ("seconds", "last"),
+    [(280, {"text": "**Done**", "title": "Done"}), (0, {"text": "(interrupted)", "cards": ()})],
+)
+async def test_work_that_takes_long_or_ends_without_cards_is_edited(
+    stage: Any, out: Any, asked: str, seconds: float, last: dict[str, Any]
+) -> None:
     message = replace(
         out("**Working**", stage.direct, asked), kind="progress", title="Working", cards=CARDS, goes_on=True
     )
     sent = await stage.slack.send(message)
-    await stage.clock.advance(280)
-    await stage.slack.edit(replace(message, text="**Done**", title="Done", goes_on=False), sent.message_id)
-    assert texts(stage) == ["**Done**"]
+    await stage.clock.advance(seconds)
+    await stage.slack.edit(replace(message, **last, goes_on=False), sent.message_id)
+    assert texts(stage) == [last["text"]]
     assert calls(stage) == ["startStream", "stopStream", "update"]
-
-
-async def test_work_that_ends_without_cards_is_edited(stage: Any, out: Any, asked: str) -> None:
-    message = replace(
-        out("**Working**", stage.direct, asked), kind="progress", title="Working", cards=CARDS, goes_on=True
-    )
-    sent = await stage.slack.send(message)
-    await stage.slack.edit(replace(message, text="(interrupted)", cards=(), goes_on=False), sent.message_id)
-    assert texts(stage) == ["(interrupted)"]
 
 
 async def test_more_streams_than_slack_ends_in_a_minute_are_messages(stage: Any, live: Any) -> None:
