@@ -302,9 +302,7 @@ class Shell(StrictModel):
     """Commands that the model runs (`run_shell`)."""
 
     isolation: Literal["required", "off"] = "required"
-    """Commands run only where bubblewrap, or name spaces and Landlock, stand around them; `off`: as they are, with all that
-    Shipmate's user may do.
-    """
+    """`required`: commands run only in a sandbox (bubblewrap). `off`: commands run unsandboxed, with the rights of the gateway's user."""
     network: bool = False
     """Give commands the network of this machine."""
     limits: ShellLimits = ShellLimits()

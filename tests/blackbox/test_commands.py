@@ -7,12 +7,10 @@ import json
 import os
 from pathlib import Path
 
-import pytest
-
 from bot.contracts.base import Json
 from bot.testing.anthropic_script import Reply, reply, tool_use
 from tests.blackbox.conftest import PERSON, World, eventually
-from tests.unit.tools.walls import bubblewrap_works, landlock_works
+from tests.unit.tools.walls import isolated
 
 PLANTED = "PLANTED-BY-A-COMMAND"
 RULE = "Say that it holds."
@@ -30,9 +28,8 @@ def _running() -> bool:
     return False
 
 
+@isolated
 async def test_what_a_killed_command_made_is_not_ours_after_the_start(world: World) -> None:
-    if not (bubblewrap_works() or landlock_works(world.root)):
-        pytest.skip("no wall is to be had here")
     world.only("telegram")
     world.config["operators"] = [f"telegram:{PERSON}"]
     world.config["permissions"] = {"allow": ["run_shell"]}

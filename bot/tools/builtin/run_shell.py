@@ -12,12 +12,14 @@ from bot import errors
 from bot.contracts.tools import Effect, ToolInput
 from bot.tools import context, processes
 from bot.tools.file_provenance import FileProvenance, provenance_in_view
-from bot.tools.isolation import Isolation, described
+from bot.tools.isolation import Isolation
 from bot.tools.permissions import taint
 from bot.tools.registry import ToolPorts
 
 SECONDS = 60
 LONGEST = 600
+
+NO_OUTPUT = "It ended well and printed nothing."
 
 
 class RunShellInput(ToolInput):
@@ -54,7 +56,11 @@ class RunShell:
                 limit=seconds if ended.late else None,
                 over=ended.over,
             )
-        return described(ended)
+        stderr = f"stderr:\n{ended.stderr.rstrip()}" if ended.stderr.strip() else ""
+        return (
+            "\n".join(filter(None, (ended.stdout.rstrip("\n") if ended.stdout.strip() else "", stderr)))
+            or NO_OUTPUT
+        )
 
     async def _run(self, command: str, seconds: float) -> processes.CommandResult:
         """Run it, and record the provenance of what it may have printed and written: what it reads is not known."""

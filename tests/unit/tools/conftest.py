@@ -21,11 +21,10 @@ from bot.testing.model import tool_use
 from bot.tools.builtin import read_artifact
 from bot.tools.context import ToolExecutionContext, tool_scope
 from bot.tools.dispatch import Dispatcher
-from bot.tools.isolation import Isolation
 from bot.tools.registry import Registry, ToolPorts
 from tests.tool_calls import run_blocks
 
-from .walls import CANARY, Desk, bubblewrap_works, landlock_works
+from .walls import CANARY, Desk
 
 KEY = ChatKey.parse("telegram:chat:7:topic:2")
 
@@ -95,14 +94,7 @@ def tools(tmp_path: Path) -> Workbench:
 
 
 @pytest.fixture
-def desk(
-    tmp_path: Path, tools: Workbench, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> Desk:
-    wall = getattr(request, "param", None)
-    if (wall == "bubblewrap" and not bubblewrap_works()) or (
-        wall == "landlock" and not landlock_works(tmp_path)
-    ):
-        pytest.skip(f"{wall} is not to be had here")
+def desk(tmp_path: Path, tools: Workbench, monkeypatch: pytest.MonkeyPatch) -> Desk:
     monkeypatch.setenv("ANTHROPIC_API_KEY", CANARY)
     root = tmp_path / "project"
     for name in (
@@ -117,7 +109,4 @@ def desk(
         (root / name).write_text(CANARY)
     (root / "seen.txt").write_text("seen\n")
     (tmp_path / "outside.txt").write_text(CANARY)
-    made = Desk(root, tools)
-    if wall == "landlock":
-        made.isolation = Isolation(root, which=lambda _: None)
-    return made
+    return Desk(root, tools)

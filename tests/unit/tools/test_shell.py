@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from bot.tools import confine, isolation, processes
+from bot.tools import isolation, processes
 from bot.tools.builtin import run_shell
 from bot.tools.command_limits import CommandLimits
 from bot.tools.file_provenance import FileProvenance
 from bot.tools.isolation import ENVIRONMENT, Isolation
 from bot.tools.permissions.protected_code import ProtectedCode
 
-from .walls import CANARY, MARK, Desk, all_ended, confined, isolated, landlock_works
+from .walls import CANARY, MARK, Desk, all_ended, isolated
 
 
 @pytest.fixture
@@ -103,22 +103,6 @@ async def test_it_reaches_no_socket_of_the_machine(desk: Desk) -> None:
     assert heard == []
 
 
-def test_facts_that_are_kept_elsewhere_are_there_behind_landlock(
-    tmp_path: Path,
-) -> None:
-    if not landlock_works(tmp_path):
-        pytest.skip("landlock is not to be had here")
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
-        file, more = Path(folder) / "resolv.conf", Path(folder) / "certs"
-        more.mkdir()
-        for one in (file, more / "one.pem"):
-            one.write_text("a fact\n")
-        (link := tmp_path / "link").symlink_to(file)
-        (links := tmp_path / "links").symlink_to(more)
-        done = confined(tmp_path, ["cat", str(link), str(links / "one.pem")], read=[str(link), str(links)])
-    assert done.stdout == "a fact\na fact\n", done.stderr
-
-
 @isolated
 async def test_what_a_command_makes_of_ours_is_set_aside(desk: Desk) -> None:
     (desk.root / ".env").unlink()
@@ -160,11 +144,7 @@ async def test_a_bomb_of_processes_ends_at_the_limit(desk: Desk) -> None:
     await all_ended()
 
 
-async def test_without_isolation_nothing_runs_and_the_tool_says_how_to_get_it(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(isolation, "DEVICES", ("/dev/null", "/dev/not-there"))
-    monkeypatch.setattr(isolation, "CONFINE", str(desk.root / "seen.txt"))
+async def test_without_bubblewrap_nothing_runs_and_the_tool_says_how_to_install_it(desk: Desk) -> None:
     desk.isolation = Isolation(desk.root, which=lambda _: None)
     assert await desk.failed("touch made") == isolation.MISSING
     assert "apt install bubblewrap" in isolation.MISSING
@@ -175,12 +155,6 @@ async def test_without_isolation_nothing_runs_and_the_tool_says_how_to_get_it(
     desk.isolation = Isolation(desk.root, which=lambda _: str(broken))
     assert await desk.failed("touch made") == isolation.MISSING
     assert not (desk.root / "made").exists()
-
-
-async def test_what_stands_around_commands_has_a_name_without_bubblewrap_too(tmp_path: Path) -> None:
-    if not landlock_works(tmp_path):
-        pytest.skip("landlock is not to be had here")
-    assert await Isolation(tmp_path, which=lambda _: None).name() == "name spaces and Landlock"
 
 
 async def test_where_no_proc_may_be_mounted_it_goes_without(desk: Desk) -> None:
@@ -220,8 +194,8 @@ async def test_our_own_code_is_not_for_commands_to_change(desk: Desk) -> None:
 
 
 def test_network_is_given_only_where_it_is_granted(tmp_path: Path) -> None:
-    assert "--share-net" not in isolation.wall_of(tmp_path, CommandLimits(), network=False, parts=())
-    assert "--share-net" in isolation.wall_of(tmp_path, CommandLimits(), network=True, parts=())
+    assert "--share-net" not in isolation.arguments(tmp_path, CommandLimits(), network=False, parts=())
+    assert "--share-net" in isolation.arguments(tmp_path, CommandLimits(), network=True, parts=())
     assert "without network" in run_shell.RunShell(Isolation(tmp_path), FileProvenance(tmp_path)).description
     assert (
         "without network"
@@ -274,13 +248,6 @@ async def test_it_can_do_nothing_to_what_stands_around_it(desk: Desk) -> None:
     assert "alive" in said["content"] or said["is_error"]
     assert (desk.root / "seen.txt").read_text() == "seen\n"
     assert CANARY not in (await desk.call("umount .env; cat .env; mount"))["content"]
-
-
-def test_what_stands_in_for_bubblewrap_says_where_it_cannot(tmp_path: Path) -> None:
-    done = confined(tmp_path, ["touch", str(tmp_path / "made")], read=["/not-there"])
-    assert done.returncode == confine.CANNOT
-    assert "cannot be kept apart" in done.stderr
-    assert not (tmp_path / "made").exists()
 
 
 # ------------------------------------------------------------------ any process

@@ -1,4 +1,4 @@
-"""What a command tries against the machine, against other commands and against what it may not see, behind each wall."""
+"""What a command tries against the machine, against other commands and against what it may not see."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 from bot import config, hidden_paths
 from bot.tools import command_limits, seccomp
 from bot.tools.command_limits import CommandLimits
+from bot.tools.isolation import CROWDED
 from bot.tools.permissions.protected_code import RunningCode, protected_code
 
 from .walls import CANARY, MARK, Desk, all_ended, isolated
@@ -255,10 +256,8 @@ async def test_thousands_of_hidden_names_are_hidden(desk: Desk) -> None:
     """Bubblewrap takes 9,000 arguments."""
     for number in range(5_000):
         (desk.root / f".env_{number}").write_text(CANARY)
-    said = await desk.call("cat .env_* seen.txt; echo new > new.txt")
-    assert CANARY not in said["content"]
-    assert "seen" in said["content"]
-    assert (desk.root / "new.txt").read_text() == "new\n"
+    assert await desk.failed("cat .env_* seen.txt; echo new > new.txt") == CROWDED
+    assert not (desk.root / "new.txt").exists()
     (desk.root / "many").mkdir()
     for number in range(5_000):
         (desk.root / f".env_{number}").rename(desk.root / f"many/.env_{number}")
