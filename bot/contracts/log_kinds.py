@@ -397,7 +397,6 @@ KINDS: Mapping[str, LogKind] = {
         {
             "open": "integer: connections",
             "most": "integer: that there may be",
-            "cut": "integer: connections that were closed",
         },
     ),
     "cluster": LogKind(

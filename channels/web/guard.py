@@ -224,7 +224,7 @@ class Guard:
 
 class LoginThrottle:
     """Slows the tries of a network after wrong tokens: eight a second, in the order in which they came. Nobody is refused, since
-    others may be behind the same address; how many wait is bounded by the connections that one network may have.
+    others may be behind the same address; the cap of connections bounds how many wait.
     """
 
     def __init__(self, clock: Clock) -> None:

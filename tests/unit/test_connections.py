@@ -1,4 +1,4 @@
-"""Who makes room where there are too many connections."""
+"""Limits of connections to the HTTP servers."""
 
 from __future__ import annotations
 
@@ -6,23 +6,15 @@ import asyncio
 import contextlib
 import errno
 import socket
-from typing import cast
+from collections.abc import AsyncIterator
 
 import pytest
 from aiohttp import web
 
-from bot.connections import HEAD_SECONDS, Connection, Connections
+from bot.connections import Connections
 from bot.system import SystemClock
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
-
-
-class Held:
-    def __init__(self) -> None:
-        self.aborted = False
-
-    def abort(self) -> None:
-        self.aborted = True
 
 
 @pytest.fixture
@@ -35,66 +27,57 @@ def log() -> MemoryLog:
     return MemoryLog()
 
 
-def come(connections: Connections, count: int, address: str = "127.0.0.1") -> list[Held]:
-    made = [Held() for _ in range(count)]
-    for one in made:
-        connections.made(cast("Connection", one), address)
-    return made
+@contextlib.asynccontextmanager
+async def request(port: int) -> AsyncIterator[bytes]:
+    """A request on a connection that stays open in the block: the first line of its answer, or nothing."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        answer = b""
+        with contextlib.suppress(ConnectionError):
+            answer = await reader.readline()
+        yield answer
+    finally:
+        writer.transport.abort()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
 
 
-async def test_the_one_that_has_been_quiet_the_longest_makes_room(clock: FakeClock, log: MemoryLog) -> None:
-    connections = Connections(4, clock=clock, log=log)
-    first = come(connections, 4)
-    connections.busy(cast("Connection", first[0]))
-    later = come(connections, 2)
-    assert [one.aborted for one in (*first, *later)] == [False, True, True, False, False, False]
-    assert len(log.of("connections")) == 1
-    await clock.advance(60)
-    come(connections, 1)
-    said = log.of("connections")
-    assert [line.details["cut"] for line in said] == [1, 2]
-
-
-async def test_where_all_are_at_work_the_new_one_goes(clock: FakeClock, log: MemoryLog) -> None:
+async def test_one_cap_bounds_the_connections_of_all_servers(clock: FakeClock, log: MemoryLog) -> None:
     connections = Connections(2, clock=clock, log=log)
-    first = come(connections, 2)
-    for one in first:
-        connections.busy(cast("Connection", one))
-    connections.quiet(cast("Connection", first[1]))
-    connections.busy(cast("Connection", first[1]))
-    (new,) = come(connections, 1)
-    assert [one.aborted for one in (*first, new)] == [False, False, True]
-
-
-async def test_one_network_elsewhere_has_a_quarter(clock: FakeClock, log: MemoryLog) -> None:
-    connections = Connections(8, clock=clock, log=log)
-    others = come(connections, 1, "192.0.2.1")
-    crowd = [come(connections, 1, f"2001:db8::{number}")[0] for number in range(4)]
-    assert [one.aborted for one in (*others, *crowd)] == [False, True, True, False, False]
-    mapped = come(connections, 3, "::ffff:127.0.0.1")
-    assert not any(one.aborted for one in mapped)
-
-
-async def test_quiet_ones_are_cut_in_time(clock: FakeClock, log: MemoryLog) -> None:
-    connections = Connections(8, clock=clock, log=log)
-    (quiet, busy, asks) = come(connections, 3)
-    connections.busy(cast("Connection", busy))
-    await clock.advance(HEAD_SECONDS - 1)
-    connections.quiet(cast("Connection", asks))
-    await clock.advance(1)
-    connections.sweep()
-    assert [one.aborted for one in (quiet, busy, asks)] == [True, False, False]
-    connections.lost(cast("Connection", quiet))
-    connections.quiet(cast("Connection", quiet))
-    connections.sweep()
+    servers = [connections.server() for _ in range(2)]
+    first, second = [await one.start(web.Application(), "127.0.0.1", 0, grace=0) for one in servers]
+    async with asyncio.timeout(90), request(first) as one:
+        async with request(second) as two:
+            assert b" 404 " in one
+            assert b" 404 " in two
+            for _ in range(2):
+                async with request(second) as refused:
+                    assert refused == b""
+            assert [line.details["open"] for line in log.of("connections")] == [2], "once a minute"
+            await clock.advance(60)
+            async with request(first) as refused:
+                assert refused == b""
+            assert len(log.of("connections")) == 2
+        answer = b""
+        while not answer:  # until the server has noticed that one is closed
+            async with request(second) as answer:
+                pass
+    for server in servers:
+        await server.stop()
+    assert not connections.servers
 
 
 async def read_it(request: web.Request) -> web.Response:
     return web.Response(text=await request.text())
 
 
-async def test_who_does_not_say_what_they_want_is_cut(clock: FakeClock, log: MemoryLog) -> None:
-    server = Connections(8, clock=clock, log=log, body_seconds=0.01).server()
+async def test_a_request_that_does_not_arrive_in_time_is_cut(
+    clock: FakeClock, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bot.connections.HEAD_SECONDS", 0.1)
+    monkeypatch.setattr("bot.connections.BODY_SECONDS", 0.01)
+    server = Connections(8, clock=clock, log=log).server()
     app = web.Application()
     app.router.add_post("/", read_it)
     port = await server.start(app, "127.0.0.1", 0, grace=0)
@@ -105,7 +88,6 @@ async def test_who_does_not_say_what_they_want_is_cut(clock: FakeClock, log: Mem
         second.write(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n{")
         async with asyncio.timeout(90):
             assert b" 408 " in await body.readline()
-            await clock.advance(HEAD_SECONDS)
             with contextlib.suppress(ConnectionError):
                 assert await head.read() == b""
         for writer in (first, second):

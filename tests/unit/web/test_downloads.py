@@ -11,7 +11,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from bot.connections import HEAD_SECONDS, Connection, Connections
+from bot.connections import Connections
 from bot.contracts.channel import Channel
 from bot.contracts.outbound import OutgoingFile
 from bot.testing.clock import FakeClock
@@ -26,24 +26,14 @@ from tests.contracts.web_rig import Browser
 BYTES = bytes(range(256)) * 80_000
 
 
-class Watched(Connections):
-    def __init__(self, clock: FakeClock) -> None:
-        super().__init__(8, clock=clock, log=MemoryLog())
-        self.ended = asyncio.Event()
-
-    def lost(self, connection: Connection) -> None:
-        super().lost(connection)
-        self.ended.set()
-
-
 @pytest.fixture
-def connections(clock: FakeClock) -> Watched:
-    return Watched(clock)
+def connections(clock: FakeClock) -> Connections:
+    return Connections(8, clock=clock, log=MemoryLog())
 
 
 @pytest.fixture
 async def channel(
-    tmp_path: Path, clock: FakeClock, intake: RecordingIntake, connections: Watched
+    tmp_path: Path, clock: FakeClock, intake: RecordingIntake, connections: Connections
 ) -> AsyncIterator[Channel]:
     """A channel whose server goes by `clock`."""
     around = replace(surroundings(tmp_path, clock), serve=connections.server)
@@ -62,11 +52,9 @@ async def place(channel: Channel, browser: Browser, intake: RecordingIntake) -> 
     return f"{browser.url}/api/files/{sent.message_id}"
 
 
-async def test_who_reads_slowly_gets_all_of_it(browser: Browser, clock: FakeClock, place: str) -> None:
+async def test_who_reads_slowly_gets_all_of_it(browser: Browser, place: str) -> None:
     async with browser.http.get(place) as answer:
         first = await answer.content.read(1_000)
-        for _ in range(3):
-            await clock.advance(HEAD_SECONDS)
         assert first + await answer.read() == BYTES
 
 
@@ -82,13 +70,13 @@ async def test_little_of_it_is_in_memory(browser: Browser, place: str) -> None:
 
 
 async def test_who_takes_nothing_is_given_up(
-    browser: Browser, place: str, connections: Watched, monkeypatch: pytest.MonkeyPatch
+    browser: Browser, place: str, connections: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(routes, "STALLED_SECONDS", 0.05)
     async with asyncio.timeout(90):
-        connections.ended.clear()
         answer = await browser.http.get(place)
-        await connections.ended.wait()
+        while connections.count:  # noqa: ASYNC110 - until the server has closed it
+            await asyncio.sleep(0)
         with pytest.raises(aiohttp.ClientError):
             await answer.read()
 
