@@ -428,7 +428,7 @@ def build_agent(
             redact=services.redact,
             **settings.prompt.sources(settings.root),
             has_files=not FILE_TOOLS.isdisjoint(registry.names()),
-            others=ports.origins.named,
+            others=ports.origins.foreign_names,
             vetting=services.vetting,
         ),
         vetting=services.vetting,

@@ -7,7 +7,6 @@ Only names and text are read. Names are compared folded, so that case and form o
 from __future__ import annotations
 
 import collections
-import enum
 import hashlib
 import os
 import re
@@ -37,8 +36,6 @@ _NAMES = frozenset({"agent.md", "skill.md"})
 _SKIPPED = frozenset({".git", ".ship"})
 LARGEST = 256 * 1024
 """Bytes of a file that are looked at for what it names."""
-HASHED = 1024 * 1024
-"""Bytes of a file that tell it from another one: no more of it is followed."""
 MOST = 2_000
 """Files that are followed."""
 VISITS = 500_000
@@ -49,42 +46,27 @@ _READ: dict[bytes, Sequence[tuple[str, bool]]] = {}
 """The names that texts include or link to, by their hash: a second is spent on 256 KB, and each command asks."""
 
 
-class TrustState(enum.Enum):
-    """Trust in a file's text: followed; not followed and closed to commands (`KEPT`); not followed and open to them
-    (`LOOSE`).
-    """
-
-    FOLLOWED = "followed"
-    KEPT = "kept"
-    LOOSE = "loose"
-
-
-@dataclass(frozen=True, slots=True)
-class FileVersion:
-    """The hash of a file's text, the time it was saved, and whether it is read as an instruction or only linked to."""
-
-    digest: str
-    saved: int
-    read: bool
-
-
-Judge = Callable[[Path, FileVersion], TrustState]
+Judge = Callable[[Path, int], bool]
+"""True if a file is followed, given the name under which it is read and when it was changed (`changed_at`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class InstructionFileSet:
-    """The folded paths of these files, in parts from `/` on, and device and inode of those that are there."""
+    """The folded paths of instruction files, in parts from `/` on, also of missing ones."""
 
     paths: frozenset[Parts] = frozenset()
     nodes: frozenset[tuple[int, int]] = frozenset()
+    """Device and inode of each file."""
     linked: frozenset[tuple[int, int]] = frozenset()
-    """Nodes with other names too (hard links)."""
+    """Those of followed files with several hard links."""
     files: tuple[str, ...] = ()
-    """Files that exist in the project, behind every link, and are not loose."""
-    said: Mapping[Path, FileVersion] = field(default_factory=dict)
-    """By the name under which each is read."""
+    """Followed files in the project, links resolved."""
+    changed: Mapping[Path, int] = field(default_factory=dict)
+    """When each file was changed (`changed_at`), by the name under which it is read."""
+    read: frozenset[Path] = frozenset()
+    """The names of those that are instructions by name or inclusion; to the others they only link."""
     cut: bool = False
-    """There is more than was looked at."""
+    """The search was stopped by a limit."""
 
     def holds(self, path: Path) -> bool:
         """True if a path is one of them, by any of its names. Blocking."""
@@ -98,10 +80,10 @@ def find_instruction_files(
     root: Path,
     more: Iterable[Path] = (),
     skills: Iterable[Path] = (),
-    judge: Judge = lambda _name, _said: TrustState.FOLLOWED,
+    followed: Judge = lambda _path, _changed: True,
 ) -> InstructionFileSet:
-    """The instruction files of a project; `more` are instruction files elsewhere, `skills` folders of skills. A file
-    that is not followed adds no further ones. Blocking.
+    """The instruction files of a project; `more` are instruction files elsewhere, `skills` folders of skills. What a file names
+    that is not followed does not count. Blocking.
     """
     real = Path(os.path.realpath(root))
     begin, cut = _begin(real)
@@ -110,12 +92,13 @@ def find_instruction_files(
     paths: set[Parts] = set()
     nodes: set[tuple[int, int]] = set()
     linked: set[tuple[int, int]] = set()
-    said: dict[Path, FileVersion] = {}
+    changed: dict[Path, int] = {}
+    reads: set[Path] = set()
     seen: set[str] = set()
     files: set[str] = set()
     while left:
         path, read = left.popleft()
-        if path in said and (said[path].read or not read):
+        if path in reads or (path in changed and not read):
             continue
         end = Path(os.path.realpath(path))
         paths |= {_parts(path), _parts(Path(os.path.normpath(path))), _parts(end)}
@@ -124,15 +107,16 @@ def find_instruction_files(
             continue
         found, raw = looked
         nodes.add(node := (found.st_dev, found.st_ino))
-        said[path] = FileVersion(digest(raw), found.st_mtime_ns, read)
-        standing = judge(path, said[path])
-        if standing is TrustState.LOOSE:
+        changed[path] = changed_at(path, found)
+        if read:
+            reads.add(path)
+        if not followed(path, changed[path]):
             continue
         if found.st_nlink > 1:
             linked.add(node)
         if end.is_relative_to(real):
             files.add(str(end))
-        if standing is TrustState.KEPT or (str(end) in seen and not read):
+        if str(end) in seen and not read:
             continue
         if len(seen) >= MOST:
             cut = True
@@ -140,8 +124,22 @@ def find_instruction_files(
         seen.add(str(end))
         left += [(target, read and included) for target, included in _named(real, end, raw)]
     return InstructionFileSet(
-        frozenset(paths), frozenset(nodes), frozenset(linked), tuple(sorted(files)), said, cut
+        frozenset(paths),
+        frozenset(nodes),
+        frozenset(linked),
+        tuple(sorted(files)),
+        changed,
+        frozenset(reads),
+        cut,
     )
+
+
+def changed_at(path: Path, found: os.stat_result) -> int:
+    """When a file of this state, or the link that leads to it at a path, was changed last (ctime, ns)."""
+    try:
+        return max(found.st_ctime_ns, path.lstat().st_ctime_ns)
+    except OSError:
+        return found.st_ctime_ns
 
 
 def _named(root: Path, path: Path, raw: bytes) -> Iterator[tuple[Path, bool]]:
@@ -149,7 +147,7 @@ def _named(root: Path, path: Path, raw: bytes) -> Iterator[tuple[Path, bool]]:
     a chat.
     """
     folder = root if hidden(root, path.parent) else path.parent
-    for named, included in _targets(raw[:LARGEST]):
+    for named, included in _targets(raw):
         # A link that begins with a slash counts from the project's folder on, as the pages of a repository show it.
         rooted = [root / named.lstrip("/")] if named.startswith("/") and not included else []
         for target in (folder / named, *rooted):
@@ -157,10 +155,6 @@ def _named(root: Path, path: Path, raw: bytes) -> Iterator[tuple[Path, bool]]:
                 Path(one).is_relative_to(root) for one in (os.path.normpath(target), os.path.realpath(target))
             ):
                 yield target, included
-
-
-def digest(raw: bytes) -> str:
-    return hashlib.sha256(raw[:HASHED]).hexdigest()
 
 
 def prose(raw: bytes) -> str:
@@ -223,7 +217,7 @@ def _look(path: Path) -> tuple[os.stat_result, bytes] | None:
         return None
     try:
         with open(path, "rb", opener=regular_files.opener) as file:
-            return os.fstat(file.fileno()), file.read(HASHED)
+            return os.fstat(file.fileno()), file.read(LARGEST)
     except OSError:
         return found, b""  # not to be read
 

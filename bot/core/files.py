@@ -12,7 +12,7 @@ from pathlib import Path
 from bot import errors, regular_files
 from bot.contracts.environment import Log
 from bot.hidden_paths import hidden
-from bot.instruction_files import HASHED, INCLUDE, LARGEST, prose
+from bot.instruction_files import INCLUDE, LARGEST, prose
 from bot.vetting import NotVetted, Vetting
 
 FILE_LIMIT = LARGEST
@@ -59,14 +59,13 @@ def _beginning(raw: bytes, most: int) -> bytes:
     return raw if len(raw) <= most else cut[: cut.rfind(b"\n") + 1] or cut.decode(errors="ignore").encode()
 
 
-def _raw(path: Path) -> tuple[bytes, int]:
-    """Return the content of a file and its modification time."""
+def _raw(path: Path) -> tuple[bytes, os.stat_result]:
+    """The content of a file as far as it is used, with a byte more, and its state."""
     try:
         if not stat.S_ISREG(os.lstat(path).st_mode):
             raise Unreadable("it is no file")
         with open(path, "rb", opener=_opener) as file:
-            # The hash needs only enough characters to be distinct.
-            return file.read(HASHED), os.fstat(file.fileno()).st_mtime_ns
+            return file.read(FILE_LIMIT + 1), os.fstat(file.fileno())
     except (FileNotFoundError, NotADirectoryError):
         raise _Missing from None
     except (OSError, ValueError) as error:

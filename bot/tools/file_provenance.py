@@ -1,9 +1,9 @@
-"""Provenance of project files that Shipmate has written: text written while foreign text was in view comes back as
-foreign, not as the project's own.
+"""Provenance of project files that Shipmate has written: text written while foreign text was in view is read back as foreign,
+not as the project's own.
 
-A file is recognised by its path, or by its inode under another name, until it changes: a change from outside of
-Shipmate makes it the project's own. A command's reads and writes are not known: while it runs with foreign text in
-view, with a network, or beside such files, everything it changes counts as foreign. Everything here is blocking.
+A file is marked by its path. The mark holds until the file is written whole with nothing foreign in view, or saved on the machine. What a
+command reads is not known: if it runs with foreign text in view, with a network, or with marked files in its reach, everything that
+it changes is marked. Everything here is blocking.
 """
 
 from __future__ import annotations
@@ -27,32 +27,24 @@ from bot.tools import context
 from bot.tools.permissions import taint
 
 MOST = 2_000
-"""Files that are known one by one; where there are more, their folders are, with all that is in them."""
+"""Max files that are marked one by one; beyond that their top-level folders are, or the whole project."""
 VISITS = 500_000
-"""Entries of the project that are looked at after a command."""
-SLACK = 50_000_000
-"""Nanoseconds by which a file may seem older than it is: the kernel's clock for files is a coarse one."""
-_V, _FILES, _FOLDERS, _BEGUN = "v", "files", "folders", "begun"
+"""Max entries of the project that are searched after a command; beyond that the whole project is marked."""
+_SLACK = 50_000_000
+"""Nanoseconds that the kernel's clock for files may lag behind."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """Provenance of a file, the channel of its people's ids, and the state of the file."""
+    """Provenance of a file's text, the channel of its people's ids, and when the file was saved (mtime, ns)."""
 
     origin: Provenance
     channel: str
-    inode: int
-    mtime: int
-    size: int
-
-    def fits(self, found: os.stat_result) -> bool:
-        return (self.mtime, self.size) == (found.st_mtime_ns, found.st_size)
+    saved: int
 
 
 class FileProvenance:
-    """The marks of one project, kept in `file`; without one, in memory alone. The words of `operators`
-    need no mark.
-    """
+    """The marks of one project, kept in `file`; without one, in memory alone. The words of `operators` need no mark."""
 
     def __init__(
         self,
@@ -66,100 +58,94 @@ class FileProvenance:
         self._file = file
         self._operators = operators
         self._lock = threading.RLock()
-        self._files: dict[str, _Mark] = {}
+        self._marks: dict[str, _Mark] = {}
         self._folders: set[str] = set()
-        self._begun: dict[str, int] = {}
+        """Marked folders, with everything in them; "" is the project."""
+        self._running: dict[str, int] = {}
+        """When each command or write began that has to be marked."""
+        self._inodes: dict[int, _Mark] = {}
+        """Of the files that were marked when the newest command began: it may move a folder with one."""
         self._loaded = False
 
-    def of(self, path: str, channel: str | None, found: os.stat_result | None = None) -> Provenance:
-        """Provenance of a file, or of a folder's name, by its path below the project's folder."""
+    def of(self, path: str, channel: str | None) -> Provenance:
+        """Provenance of a file by its path below the project's folder."""
         with self._ready():
             if any(one in {"", path} or path.startswith(f"{one}/") for one in self._folders):
                 return ANYBODYS
-            if found is None:
-                found = self._stat(path)
-            marks = [
-                mark for mark in self._files.values() if found is not None and mark.inode == found.st_ino
-            ]
-            if path in self._files:
-                marks.append(self._files[path])
-            return _united([mark for mark in marks if found is not None and mark.fits(found)], channel)
+            return _united([self._marks[path]] if self._holds(path) else [], channel)
 
     def under(self, path: str, channel: str | None) -> Provenance:
-        """Provenance of the names on this path and below it."""
+        """Provenance of the names at a path and below it."""
         with self._ready():
             inner = f"{path}/" if path not in {"", "."} else ""
             if self._folders:
                 return ANYBODYS
-            names = [name for name in self._files if name.startswith(inner) and self._stat(name) is not None]
-            return _united([self._files[name] for name in names], channel)
+            named = [
+                one for one in self._marks if one.startswith(inner) and os.path.lexists(self._root / one)
+            ]
+            return _united([self._marks[one] for one in named], channel)
 
     def whole(self, channel: str | None) -> Provenance:
-        """Provenance of all files that are unchanged since they were written."""
+        """Provenance of all files together."""
         with self._ready():
-            if self._folders or self._begun:
+            if self._folders or self._running:
                 return ANYBODYS
-            known = ((mark, self._stat(path)) for path, mark in self._files.items())
-            return _united([mark for mark, found in known if found is not None and mark.fits(found)], channel)
+            return _united([mark for path, mark in self._marks.items() if self._holds(path)], channel)
 
-    def named(self) -> frozenset[str] | None:
-        """The paths whose names may be words of others: files that are still as they were left, and folders in which nothing
-        else is. None where that may be any.
+    def foreign_names(self) -> frozenset[str] | None:
+        """The names in the project's folder itself that may be words of others: marked files, and folders that hold nothing else.
+        None if any name may be.
         """
         with self._ready():
-            if "" in self._folders or self._begun:
+            if "" in self._folders or self._running:
                 return None
-            found = ((path, mark, self._stat(path)) for path, mark in self._files.items())
-            theirs = {path for path, mark, state in found if state is not None and mark.fits(state)}
-            theirs |= self._folders
-            around = {str(one) for path in theirs for one in Path(path).parents} - {"."}
-            for folder in sorted(around, key=lambda one: -one.count("/")):
-                with contextlib.suppress(OSError), os.scandir(self._root / folder) as entries:
-                    if all(f"{folder}/{entry.name}" in theirs for entry in entries):
-                        theirs.add(folder)
-            return frozenset(theirs)
+            marked = {path for path in self._marks if self._holds(path)} | self._folders
+            tops = {path.partition("/")[0] for path in marked}
+            return frozenset(top for top in tops if all(path in marked for path in self._files(top)))
 
     @contextlib.contextmanager
     def writing(self, path: str, origin: Provenance, channel: str | None, *, whole: bool) -> Iterator[None]:
-        """Record that the block writes a file with words of this origin; `whole`: it replaces the file. After a crash
-        within the block the file counts as anybody's. Raises OSError.
+        """Mark a file that the block writes, `whole` or in part, if the provenance calls for it. After a crash in the block the file
+        counts as anybody's. Raises OSError.
         """
         with self._ready():
-            if not whole and (old := self._files.get(path)) is not None:
-                origin |= old.origin if old.channel == (channel or "") else ANYBODYS
+            if not whole and (old := self._marks.get(path)) is not None:
+                origin |= _united([old], channel)
             self.begin(path, origin, channel)
+            marked = path in self._running
             try:
                 yield
-                found = self._stat(path)
-                if self._clean(origin, channel) or found is None:
-                    self._files.pop(path, None)
-                else:
-                    self._files[path] = _mark(origin, channel, found)
+                self._marks.pop(path, None)
+                if marked:
+                    self._marks[path] = _Mark(origin, channel or "", (self._root / path).stat().st_mtime_ns)
             finally:
-                if self._begun.pop(path, None) is not None or self._files:
+                self._running.pop(path, None)
+                if marked or self._marks:
                     self._save()
 
     def begin(self, name: str, origin: Provenance, channel: str | None) -> None:
-        """A command of this name begins; what it changes has words of this origin. Raises OSError."""
+        """Record that a command begins which may write text of this provenance. Raises OSError."""
         with self._ready():
-            if not self._clean(origin, channel):
-                # The time as files have it.
-                self._begun[name] = self._save()
-                self._save()
+            others = {one for one in origin.people if UserRef(channel or "", one) not in self._operators}
+            if origin.taint < Taint.FOREIGN and not others:
+                return
+            for path, mark in self._marks.items():
+                if (state := self._state(path)) is not None and state.st_mtime_ns == mark.saved:
+                    self._inodes[state.st_ino] = mark
+            self._running[name] = time.time_ns() - _SLACK
+            self._save()
 
     def end(self, name: str, origin: Provenance, channel: str | None) -> None:
-        """It has ended. Raises OSError."""
+        """Record that the command has ended, and mark what it changed. Raises OSError."""
         with self._ready():
-            if name in self._begun:
-                self._sweep(self._begun[name], origin, channel)
-                del self._begun[name]
+            if name in self._running:
+                self._sweep(self._running[name], origin, channel)
+                del self._running[name]
+                if not self._running:
+                    self._inodes.clear()
                 self._save()
 
     # ------------------------------------------------------------ inside
-
-    def _clean(self, origin: Provenance, channel: str | None) -> bool:
-        others = {one for one in origin.people if UserRef(channel or "", one) not in self._operators}
-        return origin.taint < Taint.FOREIGN and not others
 
     @contextlib.contextmanager
     def _ready(self) -> Iterator[None]:
@@ -169,85 +155,86 @@ class FileProvenance:
                 self._loaded = True
             yield
 
-    def _stat(self, path: str) -> os.stat_result | None:
+    def _holds(self, path: str) -> bool:
+        """True if a path is marked, and nobody has saved another file there."""
+        mark, state = self._marks.get(path), self._state(path)
+        return mark is not None and state is not None and mark.saved == state.st_mtime_ns
+
+    def _state(self, path: str) -> os.stat_result | None:
         try:
             return (self._root / path).lstat()
         except OSError:
             return None
 
     def _sweep(self, since: int, origin: Provenance, channel: str | None) -> None:
-        """Mark what was changed since then, or has another name now."""
-        moved = {mark.inode: mark for mark in self._files.values()}
+        """Mark what was changed since then, or is a marked file under another name."""
         found: dict[str, _Mark] = {}
-        folders: set[str] = set()
-        for path, facts in self._walk():
-            if facts.st_ctime_ns >= since - SLACK:
-                found[path] = _mark(origin, channel, facts)
-            elif facts.st_ino in moved and moved[facts.st_ino].fits(facts):
-                found[path] = moved[facts.st_ino]
+        for count, path in enumerate(self._files("")):
+            if count > VISITS:
+                self._folders.add("")
+                break
+            state = self._state(path)
+            if state is not None and state.st_ctime_ns >= since:
+                found[path] = _Mark(origin, channel or "", state.st_mtime_ns)
+            elif state is not None and state.st_ino in self._inodes:
+                found[path] = self._inodes[state.st_ino]
             if len(found) > MOST:
-                folders |= {name.partition("/")[0] if "/" in name else "" for name in found}
+                self._folders |= {one.partition("/")[0] if "/" in one else "" for one in found}
                 found.clear()
-        self._files = {path: mark for path, mark in self._files.items() if self._stat(path) is not None}
-        self._files |= found
-        if len(self._files) > MOST:
-            folders.add("")
-        self._folders |= folders
+        self._marks = {path: mark for path, mark in self._marks.items() if os.path.lexists(self._root / path)}
+        self._marks |= found
+        if len(self._marks) > MOST:
+            self._folders.add("")
 
-    def _walk(self) -> Iterator[tuple[str, os.stat_result]]:
-        left, seen = [""], 0
+    def _files(self, path: str) -> Iterator[str]:
+        """The file at a path, or all files below a folder; an empty folder counts as one, since only its name is there."""
+        left = [path]
         while left:
-            folder = left.pop()
+            here = left.pop()
             try:
-                with os.scandir(self._root / folder) as found:
-                    entries = list(found)
-                if not entries and folder:
-                    # Its name is all that there is of it; any other stands in the paths below it.
-                    yield folder, (self._root / folder).lstat()
+                with os.scandir(self._root / here) as found:
+                    entries = [entry for entry in found if not is_hidden(entry.name)]
+            except NotADirectoryError:
+                entries = []
             except OSError:
-                continue  # gone meanwhile, or not to be read
+                continue
+            if not entries and here:
+                yield here
             for entry in entries:
-                seen += 1
-                if is_hidden(entry.name):
-                    continue
-                path = f"{folder}/{entry.name}" if folder else entry.name
-                if seen > VISITS:
-                    self._folders.add("")
-                    return
-                with contextlib.suppress(OSError):
-                    if entry.is_dir(follow_symlinks=False):
-                        left.append(path)
-                    else:
-                        yield path, entry.stat(follow_symlinks=False)
+                inner = f"{here}/{entry.name}" if here else entry.name
+                if entry.is_dir(follow_symlinks=False):
+                    left.append(inner)
+                else:
+                    yield inner
 
     def _load(self) -> None:
         try:
             raw = self._disk.read(self._file) if self._file is not None else b""
-            about: Json = json.loads(raw) if raw else {}
-            self._files = {path: _read(facts) for path, facts in about.get(_FILES, {}).items()}
-            self._folders = set(map(str, about.get(_FOLDERS, ())))
-            begun = list(map(int, about.get(_BEGUN, ())))
-        except (OSError, ValueError, TypeError, KeyError, AttributeError, IndexError):
+            state: Json = json.loads(raw) if raw else {}
+            self._marks = {path: _read(mark) for path, mark in state.get("files", {}).items()}
+            self._folders = set(map(str, state.get("folders", ())))
+            running = list(map(int, state.get("begun", ())))
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
             # Nobody knows any more what was written: all of it may be anybody's.
             self._folders = {""}
             return
-        if begun:
+        if running:
             # A command was cut off.
-            self._sweep(min(begun), ANYBODYS, "")
+            self._sweep(min(running), ANYBODYS, "")
             self._save()
 
-    def _save(self) -> int:
-        """Write the marks down; when that was, as the disk has it."""
-        if self._file is None:
-            return time.time_ns()
-        about = {
-            _V: 1,
-            _FILES: {path: _written(mark) for path, mark in sorted(self._files.items())},
-            _FOLDERS: sorted(self._folders),
-            _BEGUN: sorted(self._begun.values()),
-        }
-        self._disk.replace(self._file, json.dumps(about, ensure_ascii=False).encode() + b"\n")
-        return self._file.stat().st_ctime_ns
+    def _save(self) -> None:
+        if self._file is not None:
+            state = {
+                "v": 1,
+                "files": {
+                    path: {"origin": mark.origin.packed(), "channel": mark.channel, "saved": mark.saved}
+                    for path, mark in sorted(self._marks.items())
+                },
+                "folders": sorted(self._folders),
+                "begun": sorted(self._running.values()),
+            }
+            self._disk.replace(self._file, json.dumps(state, ensure_ascii=False).encode() + b"\n")
 
 
 def provenance_in_view() -> Provenance:
@@ -255,29 +242,13 @@ def provenance_in_view() -> Provenance:
     return taint.seen(context.view())
 
 
-def _mark(origin: Provenance, channel: str | None, found: os.stat_result) -> _Mark:
-    return _Mark(origin, channel or "", found.st_ino, found.st_mtime_ns, found.st_size)
-
-
 def _united(marks: list[_Mark], channel: str | None) -> Provenance:
-    """Their words together; ids of another channel say nothing here."""
+    """Provenance of marks together; ids of another channel mean nothing here."""
     origin = NOBODYS
     for mark in marks:
         origin |= mark.origin if mark.channel == (channel or "") else ANYBODYS
     return origin
 
 
-def _written(mark: _Mark) -> Json:
-    return {
-        "origin": mark.origin.packed(),
-        "channel": mark.channel,
-        "state": [mark.inode, mark.mtime, mark.size],
-    }
-
-
-def _read(facts: Mapping[str, object]) -> _Mark:
-    state = facts["state"]
-    if not isinstance(state, list):
-        raise TypeError("no state")
-    inode, mtime, size = map(int, state)
-    return _Mark(unpacked(facts["origin"]), str(facts["channel"]), inode, mtime, size)
+def _read(mark: Mapping[str, object]) -> _Mark:
+    return _Mark(unpacked(mark["origin"]), str(mark["channel"]), int(str(mark["saved"])))

@@ -112,8 +112,8 @@ class SkillFolder:
             changes = self._vetting.changes
             async with aiofiles.open(file, "rb", opener=regular_files.opener) as handle:
                 raw = await handle.read(FILE_LIMIT)
-                saved = os.fstat(handle.fileno()).st_mtime_ns
-            await asyncio.to_thread(self._vetting.hold, file, raw, saved)
+                found = os.fstat(handle.fileno())
+            await asyncio.to_thread(self._vetting.must_be_followed, file, found)
             if changes == self._vetting.changes:  # else a command has begun or ended meanwhile
                 return raw
 

@@ -62,7 +62,7 @@ class EditFile:
         changed, line = replaced(words, args.old_str, args.new_str)
         data, real = changed.encode(name), self._project.root.joinpath(*place.parts)
         with (
-            self._vetting.writing(real, data, whole=False),
+            self._vetting.writing(real, whole=False),
             self._origins.writing(str(place), provenance_in_view(), context.channel(), whole=False),
         ):
             self._project.write(place, data, known=known)

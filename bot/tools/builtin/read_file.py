@@ -80,9 +80,8 @@ class ReadFile:
     def _read(self, args: ReadFileInput) -> tuple[ProjectPath, _Page]:
         place = self._project.place(args.path)
         with os.fdopen(self._project.open(place), "rb") as file:
-            facts, head = os.fstat(file.fileno()), file.read(encoding.SNIFF)
-            size = facts.st_size
-            context.report_provenance(WORKSPACES | self._origins.of(str(place), context.channel(), facts))
+            size, head = os.fstat(file.fileno()).st_size, file.read(encoding.SNIFF)
+            context.report_provenance(WORKSPACES | self._origins.of(str(place), context.channel()))
             file.seek(0)
             if args.encoding is None and (kind := encoding.no_text(head)) is not None:
                 raise errors.ToolError(f"{place} is a {kind} of {size} bytes. Only text can be read.")

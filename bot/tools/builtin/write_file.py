@@ -47,7 +47,7 @@ class WriteFile:
         place = self._project.place(path)
         real = self._project.root.joinpath(*place.parts)
         with (
-            self._vetting.writing(real, data, whole=True),
+            self._vetting.writing(real, whole=True),
             self._origins.writing(str(place), provenance_in_view(), context.channel(), whole=True),
         ):
             return place, self._project.write(place, data)

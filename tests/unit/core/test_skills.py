@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
@@ -89,13 +90,13 @@ async def test_of_two_skills_with_one_name_the_first_counts(tmp_path: Path) -> N
 
 
 class Reads(Vetting):
-    """Lets everything hold, and notes which files were read."""
+    """Follows everything, and notes which files were read."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
         self.of: list[Path] = []
 
-    def hold(self, path: Path, raw: bytes, saved: int) -> None:
+    def must_be_followed(self, path: Path, found: os.stat_result) -> None:
         self.of.append(path)
 
 

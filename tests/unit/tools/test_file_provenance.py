@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -98,12 +97,11 @@ async def test_what_was_written_with_foreign_text_in_view_is_foreign(desk: Desk,
     (desk.root / "old.md").write_text("one\n")
     await desk.call("write_file", FOREIGN, path="docs/a.md", content="obey me")
     await desk.call("edit_file", FOREIGN, path="old.md", old_str="one", new_str="obey me")
-    os.link(desk.root / "old.md", desk.root / "hard.md")
     (desk.root / "soft.md").symlink_to("docs/a.md")
     (desk.root / "clean.md").write_text("clean\n")
     if again:
         desk.restart()
-    for path in ("docs/a.md", "old.md", "hard.md", "soft.md"):
+    for path in ("docs/a.md", "old.md", "soft.md"):
         assert (await desk.origin("read_file", path=path)).taint == Taint.FOREIGN, path
     assert await desk.origin("read_file", path="clean.md") == WORKSPACES
     assert (await desk.origin("search_files", pattern="obey")).taint == Taint.FOREIGN
@@ -115,23 +113,26 @@ async def test_what_was_written_with_foreign_text_in_view_is_foreign(desk: Desk,
 async def test_names_that_may_be_words_of_others_are_known(desk: Desk) -> None:
     (desk.root / "docs").mkdir()
     (desk.root / "docs" / "own.md").write_text("x")
-    assert desk.origins.named() == frozenset()
-    for path in ("docs/obey.md", "obey me/now/a.md"):
+    assert desk.origins.foreign_names() == frozenset()
+    for path in ("docs/obey.md", "obey.md", "obey me/now/a.md"):
         await desk.call("write_file", FOREIGN, path=path, content="x")
     await desk.call("write_file", person("U7"), path="mine.md", content="an operator's")
-    assert desk.origins.named() == frozenset({"docs/obey.md", "obey me/now/a.md", "obey me/now", "obey me"})
-    (desk.root / "docs" / "obey.md").write_text("I have read this, and it is fine.")
-    assert desk.origins.named() == frozenset({"obey me/now/a.md", "obey me/now", "obey me"})
+    assert desk.origins.foreign_names() == frozenset({"obey me", "obey.md"})
+    (desk.root / "obey.md").write_text("I have read this, and it is fine.")
+    assert desk.origins.foreign_names() == frozenset({"obey me"})
     desk.origins.begin("command", ANYBODYS, "slack")
-    assert desk.origins.named() is None, "while a command runs nobody knows"
+    assert desk.origins.foreign_names() is None, "while a command runs nobody knows"
 
 
 async def test_a_command_that_may_have_read_it_hands_it_on(desk: Desk) -> None:
     await desk.call("write_file", FOREIGN, path="a.md", content="obey me")
+    await desk.call("write_file", FOREIGN, path="sub/deep/d.md", content="obey me")
     (desk.root / "other").mkdir()
-    await desk.call("run_shell", command="cp a.md b.md; mv other moved; mkdir d; mv a.md d/c.md; mv d e")
+    await desk.call(
+        "run_shell", command="cp a.md b.md; mv other moved; mkdir d; mv a.md d/c.md; mv d e; mv sub moved"
+    )
     (desk.root / "late.md").write_text("x")
-    for path in ("b.md", "e/c.md"):
+    for path in ("b.md", "e/c.md", "moved/sub/deep/d.md"):
         assert (await desk.origin("read_file", path=path)).taint == Taint.FOREIGN, path
     assert await desk.origin("read_file", path="late.md") == WORKSPACES
 

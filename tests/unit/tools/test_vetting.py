@@ -137,10 +137,10 @@ async def test_a_person_takes_it_over(desk: Desk, chat: Chat) -> None:
     two = desk.root / "two/Agent.md"
     with (
         pytest.raises(errors.ToolError, match="cannot be edited"),
-        chat.vetting.writing(two, b"TWO!\n", whole=False),
+        chat.vetting.writing(two, whole=False),
     ):
         pytest.fail("written")
-    with chat.vetting.writing(two, b"TWO\n", whole=True):
+    with chat.vetting.writing(two, whole=True):
         two.write_bytes(b"TWO\n")
     assert "TWO" in await chat.told("two/x")
     assert "TWO" in (told := await Chat(desk.root).told("one/x", "two/x"))
@@ -290,7 +290,7 @@ async def test_where_there_is_too_much_to_look_at_a_person_takes_over_what_is_me
     await desk.call("mkdir pkg; echo PLANTED > pkg/Agent.md")
     (desk.root / "one/Agent.md").touch()
     two = desk.root / "two/Agent.md"
-    with chat.vetting.writing(two, b"TWO\n", whole=True):
+    with chat.vetting.writing(two, whole=True):
         two.write_bytes(b"TWO\n")
     for one in (chat, Chat(desk.root)):
         told = await one.told("one/x", "two/x", "pkg/x")
