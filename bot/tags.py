@@ -21,13 +21,12 @@ CONTEXT = "turn_context"
 FILES = "attached_files"
 HISTORY = "loaded_history"
 NOTES = "memory_notes"
-ORIGIN = "origin"
 QUOTES = "quoted_messages"
 REATTACHED = "reattached"
 SERVERS = "mcp_servers"
 SUMMARY = "conversation_summary"
 
-_NAMES = f"{CONTEXT}|{FILES}|{HISTORY}|{NOTES}|{ORIGIN}|{QUOTES}|{REATTACHED}|{SERVERS}|{SUMMARY}"
+_NAMES = f"{CONTEXT}|{FILES}|{HISTORY}|{NOTES}|{QUOTES}|{REATTACHED}|{SERVERS}|{SUMMARY}"
 _SHAPE = re.compile(
     rf'<(?P<name>{_NAMES})(?:-(?P<nonce>[0-9a-f]{{8}}))?(?: note="(?P<note>[^"<>\r\n]*)")?>'
     r"(?P<words>.*)</(?P=name)(?(nonce)-(?P=nonce))>",

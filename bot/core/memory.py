@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from bot import tags, text
 from bot.contracts.base import Json, Message
-from bot.contracts.provenance import ANYBODYS, ORIGIN
+from bot.contracts.provenance import ANYBODYS, ORIGIN, Provenance
 from bot.core import estimate, found_tools
 
 HAPPENED, FACTS, DECISIONS, PREFERENCES, WHERE_WE_ARE, OPEN_TASKS = (
@@ -359,7 +359,7 @@ def head(
     summary: str,
     *,
     nonce: str,
-    origin: str = "",
+    origin: Provenance = ANYBODYS,
     block: Json | None = None,
     put_back: found_tools.PutBack | None = None,
 ) -> Message:
@@ -371,8 +371,6 @@ def head(
     if any(put_back.names.values()):
         first = first | {found_tools.WORKED_WITH: put_back.names}
     content = [first]
-    if origin:
-        content.append(tags.Tag(tags.ORIGIN, origin, nonce=nonce).block)
     for words, about in put_back.texts:
         content.append(tags.Tag(tags.REATTACHED, f"\n{tags.harmless(words)}\n", nonce=nonce).block | about)
     if put_back.said:
@@ -383,7 +381,7 @@ def head(
         )
         more = {ORIGIN: ANYBODYS.packed(), found_tools.TOOLS: tools}
         content.append(tags.Tag(tags.REATTACHED, words, nonce=nonce).block | more)
-    return {"role": "user", "content": content}
+    return {"role": "user", "content": content, ORIGIN: origin.packed()}
 
 
 def condensed(message: Message | None) -> bool:

@@ -144,7 +144,6 @@ def _job(due: Due) -> Json:
         "id": due.job,
         "plan": due.plan,
         "due": quotes.iso(int(due.at * 1000)),
-        "wordsOf": due.origin.packed(),
         "note": system_role.DUE,
     }
     if due.late >= LATE:
@@ -192,9 +191,10 @@ def user_message(
         facts |= _facts(inbound, changed, attached)
     if wrong:
         facts["recentErrors"] = list(wrong)
+    own, origin = _origin(inbound, attached=bool(attached))
     content = [tags.Tag(tags.CONTEXT, tags.dumped(facts), nonce=nonce).block]
     if instructions is not None:
-        content.append(replace(instructions, nonce=nonce).block)
+        content.append(replace(instructions, nonce=nonce).block | own)
     content += notes
     quoted = (*request.context, *(inbound.quoted if inbound is not None else ()))
     content += quotes.blocks(quoted, quotes.iso, nonce)
@@ -202,8 +202,21 @@ def user_message(
         content.append(file_words.preview(attached, nonce).block)
         content += [blocks.attached(seen.shown) for _, seen in attached if seen.shown is not None]
     if words.strip():
-        content.append(_block(words))
-    return {"role": "user", "content": content}
+        content.append(_block(words) | own)
+    return {"role": "user", "content": content} | origin
+
+
+def _origin(inbound: Inbound | None, *, attached: bool) -> tuple[Json, Json]:
+    """What the person's own words and what their message states of its provenance. Files, and their names, are words of whoever
+    made them.
+    """
+    if inbound is None:
+        return {}, {}
+    origin = Provenance(frozenset({inbound.user_id}))
+    if inbound.due is not None:
+        origin |= inbound.due.origin  # a model wrote what the job is to do
+    own = {ORIGIN: origin.packed()}
+    return (own, {ORIGIN: ANYBODYS.packed()}) if attached else ({}, own)
 
 
 def _facts(inbound: Inbound, changed: int | None, attached: Sequence[tuple[Attachment, SeenFile]]) -> Json:

@@ -61,7 +61,7 @@ def blocks(quoted: Sequence[Quoted], time: Callable[[int], str], nonce: str) -> 
 def _block(quoted: Sequence[Quoted], time: Callable[[int], str], nonce: str, note: str) -> Json:
     told = _tag([_row(message, time) for message in quoted], nonce, note).block
     origin = functools.reduce(operator.or_, (one.provenance for one in quoted))
-    return told if origin.taint is Taint.FOREIGN else told | {ORIGIN: origin.packed()}
+    return told | {ORIGIN: origin.packed()}
 
 
 def _tag(rows: list[Json], nonce: str, note: str) -> tags.Tag:

@@ -19,7 +19,7 @@ from bot import errors, tags
 from bot.contracts.base import Message
 from bot.contracts.environment import Clock, Ids, Log, OperatorNotices, ends_within
 from bot.contracts.identity import ChatKey
-from bot.contracts.provenance import NOBODYS, unpacked
+from bot.contracts.provenance import NOBODYS, Provenance, unpacked
 from bot.core import compaction, events, forks, memory
 from bot.core.chat import Chat
 from bot.core.compaction import CompactResult
@@ -267,7 +267,7 @@ class Summaries:
         kept = _messages(chat, {*compaction.names(_named(chat))} - {*dropped})
         left = _room(fit) - fit.measure(kept) - fit.models.estimator.text(fit.models.name, words)
         again = await self.put_back(chat, [*before, *_messages(chat, dropped)], kept, max(0.0, left))
-        origin = taint.summed(self._origin(chat, context.view()))
+        origin = self._origin(chat, context.view())
         nonce = tags.nonce(self.ids.ulid())
         head = memory.head(words, nonce=nonce, origin=origin, block=block, put_back=again)
         return events.Cut(tuple(dropped), head, reason)
@@ -350,7 +350,7 @@ class Summaries:
     def _knows(self, chat: Chat, dropped: Sequence[int]) -> bool:
         return len(self._known(chat, dropped)) == len(dropped)
 
-    def _origin(self, chat: Chat, messages: Iterable[Message]) -> Any:
+    def _origin(self, chat: Chat, messages: Iterable[Message]) -> Provenance:
         """Return the sources of the words in a summary of these messages and in the memory."""
         before = chat.context.memory
         origin = unpacked(before.origin) if before is not None else NOBODYS

@@ -195,7 +195,7 @@ class Dispatcher:
             tool_use_id=call.id,
             failure=cause,
         )
-        return ToolResult(call.id, UNRECORDED, failed=True)
+        return ToolResult(call.id, UNRECORDED, failed=True, origin=NOBODYS)
 
     def _effects(self, call: ToolCall) -> frozenset[Effect]:
         """Effects of a call; none for an unknown tool."""
@@ -257,6 +257,8 @@ class Dispatcher:
         )
         clean = [json.loads(self._redact(json.dumps(one, ensure_ascii=False))) for one in found.definitions]
         content = [{"type": "tool_reference", "tool_name": one["name"], "definition": one} for one in clean]
+        if any(one["name"].startswith(MCP) for one in clean):
+            origin = ANYBODYS  # servers chose these words
         said = {server: text.clean(self._redact(words)) for server, words in found.instructions.items()}
         return ToolResult(call.id, content, origin=origin, instructions=said)
 

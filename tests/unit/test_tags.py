@@ -42,15 +42,12 @@ FORGED = (
             "loaded_history",
             "conversation_summary",
             "mcp_servers",
-            "origin",
         )
         for mark in ("", f"-{STALE}")
     ]
 )
 OWN = prompt.for_person("Obey.")
-names = st.sampled_from(
-    [tags.CONTEXT, tags.FILES, tags.HISTORY, tags.ORIGIN, tags.QUOTES, tags.SERVERS, tags.SUMMARY]
-)
+names = st.sampled_from([tags.CONTEXT, tags.FILES, tags.HISTORY, tags.QUOTES, tags.SERVERS, tags.SUMMARY])
 nonces = st.from_regex(r"[0-9a-f]{8}", fullmatch=True) | st.just("")
 notes = st.text(st.characters(exclude_characters='"<>\r\n'))
 
@@ -158,7 +155,7 @@ def test_names_files_and_quotes_hold_no_tag(words: str) -> None:
         tags.FILES,
     ]
     assert tags.facts(message)["userName"] == words[:120]
-    assert own == text("x")
+    assert own == text("x") | {"origin": ["U1"]}
 
 
 @pytest.mark.parametrize("words", FORGED)

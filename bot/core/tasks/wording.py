@@ -68,7 +68,10 @@ def loaded(count: int) -> Message:
 
 def placeholders(calls: Iterable[ToolCall]) -> Message:
     """Return a step's results as forks see them."""
-    return {"role": "user", "content": [ToolResult(call.id, PLACEHOLDER).block for call in calls]}
+    return {
+        "role": "user",
+        "content": [ToolResult(call.id, PLACEHOLDER).block for call in calls],
+    }
 
 
 def label(description: str, prompt: str) -> str:

@@ -10,10 +10,14 @@ from typing import cast
 
 import pytest
 
-from bot.contracts.tools import FoundTools, Tool
+from bot.contracts.provenance import ANYBODYS
+from bot.contracts.tools import FoundTools, Tool, ToolCall
+from bot.testing.clock import FakeClock
+from bot.testing.log import MemoryLog
 from bot.tools.builtin.tool_search import AT_ONCE, ToolSearch, ToolSearchInput
 from bot.tools.catalog import ToolOffer, rank_offers, words_of
-from bot.tools.registry import ToolPorts
+from bot.tools.dispatch import Dispatcher
+from bot.tools.registry import Registry, ToolPorts
 
 
 def offer(server: str, title: str, words: str, *fields: str) -> ToolOffer:
@@ -140,3 +144,10 @@ async def test_where_nothing_fits_the_model_hears_what_there_is() -> None:
     assert "mcp__git__create_issue" in said
     assert "mail: not running" in said
     assert await search([], {}).run(ToolSearchInput(query="zebra")) == "There are no more tools."
+
+
+async def test_what_a_server_says_of_its_tools_is_foreign() -> None:
+    tools = Registry([search(OFFERS, {"git": "ready"})])
+    dispatcher = Dispatcher(tools, clock=FakeClock(), log=MemoryLog())
+    (result,) = await dispatcher.run([ToolCall("c", "tool_search", {"query": "issue"})])
+    assert result.origin == ANYBODYS

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from bot import errors
-from bot.contracts.base import Json, Message
+from bot.contracts.base import Json
 from bot.contracts.provenance import ANYBODYS, NOBODYS, Provenance
 from bot.testing.model import tool_use
 from bot.tools import project
 from bot.tools.permissions.display import in_words, visible
 from bot.tools.permissions.protected_code import ProtectedCode
 
-from .test_policy import Asks, Bench, said, step
+from .test_policy import Asks, Bench, said, step, told
 
 
 @pytest.mark.parametrize(
@@ -85,18 +84,6 @@ def test_what_runs_as_ourselves_is_not_written(tmp_path: Path) -> None:
     assert here.write(here.place("environment"), b"x") is False
 
 
-def viewed(origin: Provenance, *, older: bool) -> list[Message]:
-    call, result = step("memory")
-    assert not isinstance(result["content"], str)
-    words = "/memories/chat/a, lines 1 to 1 of 1:\n    1\twords"
-    if older:
-        people = sorted(origin.people) if origin != ANYBODYS else None
-        result["content"][0]["content"] = f"<origin>{json.dumps(people)}</origin>\n{words}"
-    else:
-        result["content"][0] |= {"content": words, "origin": origin.packed()}
-    return [said("x", "U7"), call, result]
-
-
 @pytest.mark.parametrize(
     ("origin", "asked"),
     [
@@ -107,13 +94,14 @@ def viewed(origin: Provenance, *, older: bool) -> list[Message]:
         (NOBODYS, 0),
     ],
 )
-@pytest.mark.parametrize("older", [False, True])
 async def test_words_in_memory_have_the_rights_of_who_wrote_them(
-    tmp_path: Path, origin: Provenance, asked: int, *, older: bool
+    tmp_path: Path, origin: Provenance, asked: int
 ) -> None:
     asks = Asks("denied")
     bench = Bench(tmp_path, asks, allow=["run_shell(make, role operator)"])
-    await bench.run(tool_use("run_shell", command="make"), user="U7", view=viewed(origin, older=older))
+    await bench.run(
+        tool_use("run_shell", command="make"), user="U7", view=[said("x", "U7"), *told("memory", origin)]
+    )
     assert len(asks.asked) == asked
 
 

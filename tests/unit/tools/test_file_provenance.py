@@ -31,8 +31,7 @@ FOREIGN: list[Message] = [{"role": "user", "content": "anybody's"}]
 
 
 def person(user: str) -> list[Message]:
-    facts = f'<turn_context>{{"userId": "{user}"}}</turn_context>'
-    return [{"role": "user", "content": [{"type": "text", "text": facts}, {"type": "text", "text": "go"}]}]
+    return [{"role": "user", "content": [{"type": "text", "text": "go"}], ORIGIN: [user]}]
 
 
 class Desk:

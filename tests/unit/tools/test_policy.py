@@ -424,15 +424,6 @@ def told(name: str, origin: Provenance) -> list[Message]:
     return [call, result]
 
 
-def found(name: str) -> list[Message]:
-    """A step in which a tool of this name was found."""
-    call, result = told("tool_search", NOBODYS)
-    result["content"][0]["content"] = [
-        {"type": "tool_reference", "tool_name": name, "definition": {"name": name}}
-    ]
-    return [call, result]
-
-
 def named_file() -> Message:
     """A message with a picture that has a name, of somebody who may run it."""
     inbound = Inbound(
@@ -493,14 +484,14 @@ LOADED = prompt.loaded_messages(
     [ArchiveLine(ts=1, channel="slack", chat_id="C1", chat_key=KEY, user_id="U1", role="user", text="x")],
     "0a1b2c3d",
 )
-CLEAN = memory.head("words", nonce="0a1b2c3d", origin=taint.summed(Provenance(frozenset({"U1"}))))
+CLEAN = memory.head("words", nonce="0a1b2c3d", origin=Provenance(frozenset({"U1"})))
 
 
 @pytest.mark.parametrize(
     ("view", "tainted"),
     [
         ([said("hello")], False),
-        ([said("hello"), *step("chat_send"), *step("memory")], False),
+        ([said("hello"), *told("chat_send", NOBODYS), *told("memory", NOBODYS)], False),
         ([said("run it", "U7")], False),
         ([said("hello", "U2")], True),
         ([said("hello", "U1", "quoted")], True),
@@ -510,14 +501,7 @@ CLEAN = memory.head("words", nonce="0a1b2c3d", origin=taint.summed(Provenance(fr
         ([said("x"), step("web_fetch")[0]], False),
         ([memory.head("words", nonce="0a1b2c3d")], True),
         ([CLEAN, said("x")], False),
-        (
-            [
-                memory.head(
-                    "words", nonce="0a1b2c3d", origin=taint.summed(Provenance(frozenset({"U1", "U2"})))
-                )
-            ],
-            True,
-        ),
+        ([memory.head("words", nonce="0a1b2c3d", origin=Provenance(frozenset({"U1", "U2"})))], True),
         ([ADOPTED], True),
         (LOADED, True),
         ([{"role": "user", "content": [{"type": "image"}]}], True),
@@ -530,8 +514,6 @@ CLEAN = memory.head("words", nonce="0a1b2c3d", origin=taint.summed(Provenance(fr
         ([said("x"), *told("task", NOBODYS)], False),
         ([said("x"), *told("memory", Provenance(frozenset({"U2"})))], True),
         ([said("x"), *told("memory", ANYBODYS)], True),
-        ([said("x"), *found("mcp__a__b")], True),
-        ([said("x"), *found("own")], False),
         ([named_file()], True),
         ([said("x"), NESTED], False),
         ([said("x"), *step("web_fetch"), NESTED], True),
@@ -611,7 +593,7 @@ async def test_what_was_allowed_for_a_tool_of_a_server_is_bound_to_how_that_defi
 
 def test_the_origin_of_a_summary_is_read_back() -> None:
     assert taint.seen([CLEAN]) == Provenance(frozenset({"U1"}))
-    both = taint.summed(Provenance(frozenset({"U1", "U2"}), Taint.WORKSPACE))
+    both = Provenance(frozenset({"U1", "U2"}), Taint.WORKSPACE)
     assert taint.seen(
         [memory.head("x", nonce="0a1b2c3d", origin=both, put_back=PutBack([("skill", {})])), said("y", "U3")]
     ) == Provenance(frozenset({"U1", "U2", "U3"}), Taint.WORKSPACE)
