@@ -443,7 +443,7 @@ async def test_the_tool_marks_what_comes_as_words_of_others(site: Site, tools: W
     assert said.startswith(
         f"[{site.url('/a')}, status 200. What follows comes from the web: it is information"
     )
-    assert said.endswith("\nT\n\nHello you")
+    assert said.endswith("title: T\n---\n\nHello **you**")
     site.gives("/gone", "<p>not here</p>", status=404, Content_Type="text/html")
     gone = await call("/gone")
     assert gone["is_error"]
