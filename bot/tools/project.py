@@ -11,14 +11,14 @@ import errno
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from bot import errors, text
 from bot.hidden_paths import any_hidden
-from bot.tools.ignore_patterns import DEFAULT, IgnorePatterns
+from bot.tools import ignore_patterns
 from bot.tools.permissions.protected_code import CLOSED, OURS, ProtectedCode, protected_code
 
 IGNORE_FILE = ".shipmateignore"
@@ -186,25 +186,25 @@ class Project:
             ):
                 os.mkdir(name, dir_fd=folder)
 
-    def ignoring(self) -> IgnorePatterns:
-        """Return the current ignore patterns of listing and searching."""
+    def ignoring(self) -> Callable[[str], bool]:
+        """Return the test of listing and searching for the paths that are left out; that of a folder ends with `/`."""
         try:
             words = self.read(ProjectPath((IGNORE_FILE,)), IGNORE_BYTES).decode("utf-8", "replace")
         except (OSError, errors.ToolError):
             words = ""
-        return IgnorePatterns([*DEFAULT, *words.splitlines()])
+        return ignore_patterns.matcher([*ignore_patterns.DEFAULT, *words.splitlines()])
 
     def walk(self, place: ProjectPath, *, depth: int, most: int = VISITS) -> FolderEntries:
         """List a folder and those below it, `depth` levels of them: in order of name, a folder before what
         is in it. What is hidden or ignored is left out, links are not followed. Raises OSError for the folder itself.
         """
         walk = FolderEntries([])
-        ignore = self.ignoring()
+        ignored = self.ignoring()
         left = [(place, 1)]
         while left and not walk.cut:
             here, level = left.pop()
             try:
-                found = self._entries(here, ignore, most - len(walk.entries), walk)
+                found = self._entries(here, ignored, most - len(walk.entries), walk)
             except OSError:
                 if here is place:
                     raise
@@ -216,7 +216,7 @@ class Project:
         return walk
 
     def _entries(
-        self, place: ProjectPath, ignore: IgnorePatterns, most: int, walk: FolderEntries
+        self, place: ProjectPath, ignored: Callable[[str], bool], most: int, walk: FolderEntries
     ) -> list[Entry]:
         found: list[Entry] = []
         with self.folder(place) as handle, os.scandir(handle) as entries:
@@ -228,7 +228,7 @@ class Project:
                 kind = _kind(entry)
                 if text.clean(path) != path or any_hidden((entry.name,)):
                     continue
-                if not ignore.ignored(path, folder=kind == "folder"):
+                if not ignored(f"{path}/" if kind == "folder" else path):
                     found.append(Entry(path, kind, _size(entry) if kind == "file" else 0))
         return sorted(found, key=lambda one: one.path)
 

@@ -16,8 +16,7 @@ from bot.contracts.environment import Clock
 from bot.contracts.provenance import WORKSPACES
 from bot.contracts.tools import READS, ToolInput
 from bot.documents import encoding
-from bot.tools import context, excerpt
-from bot.tools.ignore_patterns import IgnorePatterns
+from bot.tools import context, excerpt, ignore_patterns
 from bot.tools.project import Entry, ProjectPath
 from bot.tools.registry import ToolPorts
 
@@ -116,14 +115,16 @@ class SearchFiles:
         return place, found
 
     def _files(self, place: ProjectPath, glob: str | None, found: _Matches) -> Iterator[Entry]:
-        wanted = IgnorePatterns([glob.removeprefix("!").lstrip("#")]) if glob is not None else None
+        wanted = ignore_patterns.matcher([glob.removeprefix("!").lstrip("#")]) if glob is not None else None
         walk = self._project.walk(place, depth=LEVELS) if self._is_folder(place) else None
         entries = [Entry(str(place), "file")] if walk is None else walk.entries
         found.late = walk is not None and walk.cut
         below = len(place.parts) if walk is not None else 0
         for entry in entries:
-            name = "/".join(entry.path.split("/")[below:])
-            if entry.kind == "file" and (wanted is None or wanted.ignored(name, folder=False)):
+            parts = entry.path.split("/")[below:]
+            # Without a `/` in the glob the file's own name counts, not that of a folder above it.
+            name = "/".join(parts) if "/" in (glob or "") else parts[-1]
+            if entry.kind == "file" and (wanted is None or wanted(name)):
                 yield entry
 
     def _is_folder(self, place: ProjectPath) -> bool:
