@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import hashlib
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import ClassVar
 
 from bot import errors, ulids
-from bot.batch import Batcher
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Ids, Log, Redact
 from bot.contracts.identity import ChatKey
@@ -34,56 +36,76 @@ DAYS = 90
 _DAY = 86_400.0
 _NO_JSON = (ValueError, TypeError, RecursionError)
 
+GATHER = 0.25
+"""Interval in seconds in which records are collected for one transaction: each hop to a thread takes the interpreter from turns."""
+
 Work = Callable[[RecordedRequests], object]
 
 
 class Recorder:
-    """Writes records in order. What the disk refuses is dropped, and operators are told."""
+    """Writes requests to a file in the order of the calls, many in one transaction. What the disk refuses is dropped and reported to
+    operators.
+    """
 
     def __init__(self, path: Path, *, log: Log) -> None:
         self._path = path
         self._log = log
         self._file: RecordedRequests | None = None
-        self._waiting = 0
+        self._waiting: list[Work] = []
+        self._thread = ThreadPoolExecutor(1, "requests")
+        self._timer: asyncio.Task[None] | None = None
         self._refused = False
-        self._writer: Batcher[Work, int] = Batcher("requests", self._carry_out, patient=True)
 
     def put(self, work: Work) -> None:
-        """Queue work unless too much waits."""
-        if self._waiting >= MOST_WAITING:
+        """Carry this out within `GATHER` seconds, unless too much waits."""
+        if len(self._waiting) >= MOST_WAITING:
             self._refuse("the disk takes too long")
             return
-        self._waiting += 1
-        self._writer.put(work, hurry=False).add_done_callback(self._taken)
+        self._waiting.append(work)
+        if self._timer is None or self._timer.done():
+            self._timer = asyncio.create_task(self._gather(), name="requests")
 
     async def run(self, work: Work) -> None:
-        """Run work after everything queued. Raises `errors.StorageError`."""
-        await self._writer.put(work, hurry=False)
+        """Carry this out after all that waits. Raises `errors.StorageError`."""
+        self._waiting.append(work)
+        await self._write()
 
     async def close(self) -> None:
-        await self._writer.close()
+        if self._timer is not None:
+            self._timer.cancel()
+        with contextlib.suppress(errors.StorageError):
+            await self._write()
         if self._file is not None:
             self._file.close()
             self._file = None
 
-    def _taken(self, _: object) -> None:
-        self._waiting -= 1
+    async def _gather(self) -> None:
+        while self._waiting:
+            await asyncio.sleep(GATHER)
+            with contextlib.suppress(errors.StorageError):
+                await self._write()
+
+    async def _write(self) -> None:
+        batch, self._waiting = self._waiting, []
+        # Also without anything to write it waits for the batch before.
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._carry_out, batch)
 
     def _refuse(self, cause: str) -> None:
         if not self._refused:
             self._log.write("storage", "what the model is asked is not recorded", level="error", cause=cause)
         self._refused = True
 
-    def _carry_out(self, batch: list[Work]) -> Sequence[int | errors.ShipmateError]:
-        """Run all of these in one transaction, on the writer's thread."""
+    def _carry_out(self, batch: Sequence[Work]) -> None:
+        """Carry these out in one transaction, on the writer's thread. Raises `errors.StorageError`."""
+        if not batch:
+            return
         try:
             file = self._file = self._file or RecordedRequests(self._path)
             file.transaction(lambda: [work(file) for work in batch])
         except TROUBLE as error:
             self._refuse(str(error))
-            return [errors.StorageError(f"requests cannot be recorded: {error}")] * len(batch)
+            raise errors.StorageError(f"requests cannot be recorded: {error}") from error
         self._refused = False
-        return [0] * len(batch)
 
 
 class RecordedModel(ModelWrapper):
