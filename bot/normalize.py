@@ -1,4 +1,4 @@
-"""Converts any object to a JSON value of bounded size; a placeholder stands for values that do not fit or say nothing."""
+"""Converts any object to a JSON value of bounded size. Placeholders replace what does not fit or cannot be shown."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from bot.sizes import fair_cap
 
 NULL, CIRCULAR, UNREADABLE = "[null]", "[Circular]", "[Error accessing property]"
 MORE = "..."
-"""The key that says how many properties were left out."""
+"""Key whose value says how many properties were omitted."""
 KEY = 200
-"""Characters of a key."""
+"""Max characters of a key."""
 LEAST = 120
-"""Bytes to which strings are cut before the depth is lowered instead."""
+"""Min bytes to which strings are cut; below it the depth is lowered instead."""
 _LARGEST = 64
-"""Bits of the largest number that is written as one."""
+"""Max bits of an integer that stays a number."""
 _SPELLED = 1_000
-"""Bits of the largest number that is spelled out."""
-# What reading a foreign object may raise; what raises anything else has no business in a log or a result.
+"""Max bits of an integer that is written out."""
+# Errors that reading an attribute of a foreign object may raise.
 _ODD = (AttributeError, LookupError, TypeError, ValueError, ArithmeticError, RuntimeError, OSError)
 
 to_camel = lru_cache(maxsize=4_096)(
@@ -46,8 +46,8 @@ to_camel = lru_cache(maxsize=4_096)(
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Limits of the conversion. `values` counts everything in the object; strings longer than `characters` are cut
-    (None: shared uncut). `null` replaces None.
+    """Limits of the conversion. `values` is the total number of values. Strings longer than `characters` are cut; None: strings are
+    shared uncut. `null` replaces None.
     """
 
     depth: int = 3
@@ -59,17 +59,17 @@ class Bounds:
 
 
 def plain_details(details: Mapping[str, Any], bounds: Bounds) -> dict[str, Any]:
-    """A copy of named values as JSON that later changes of the originals do not reach, within bounds together; none of
-    them is left out. Names of fields become camelCase, keys of mappings stay. Nothing of a foreign object is called.
+    """Copy named values as JSON, bounded together; no name is omitted. Field names become camelCase, keys of mappings stay. No method
+    of a foreign object is called.
     """
     walk = _Walk(bounds)
     return {to_camel(name): walk.value(value, 1) for name, value in details.items()}
 
 
 def normalize_to_size(value: Any, max_bytes: int = 100_000, bounds: Bounds = Bounds()) -> Any:
-    """A copy as a JSON value that takes `max_bytes` (2 or more) at the most, as compact JSON in UTF-8.
+    """Copy as a JSON value of at most `max_bytes` (2 or more) as compact JSON in UTF-8.
 
-    Long strings give first, the longest before the others; then the depth is lowered until the rest fits.
+    Long strings are cut first, the longest most; then the depth is lowered until the rest fits.
     """
     if max_bytes < 2:
         raise ValueError("no JSON value but a digit has less than two bytes")
@@ -84,12 +84,12 @@ def normalize_to_size(value: Any, max_bytes: int = 100_000, bounds: Bounds = Bou
 
 
 def size(value: Any) -> int:
-    """Bytes of a JSON value, written compactly in UTF-8."""
+    """Bytes of a value as compact JSON in UTF-8."""
     return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode())
 
 
 def describe(error: BaseException) -> str:
-    """Type and text of an error, with the causes that are errors of their own."""
+    """Type and text of an error and of up to four of its causes."""
     parts: list[str] = []
     seen: set[int] = set()
     cause: BaseException | None = error
@@ -104,7 +104,7 @@ def describe(error: BaseException) -> str:
 
 
 class _Walk:
-    """One copy being made: what is open above the value being copied, and how much more may be looked at."""
+    """One conversion: the containers above the current value, and how many values may still be visited."""
 
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
@@ -190,7 +190,7 @@ class _Walk:
 
 
 class _Missing:
-    """Stands for a field that an object does not have."""
+    """Marks a field that an object does not have."""
 
 
 def _fields(value: Any) -> list[tuple[str, Any]]:
@@ -216,7 +216,7 @@ _LEAVES: tuple[tuple[tuple[type, ...], Callable[[Any], str]], ...] = (
 
 
 def _leaf(value: Any) -> str | None:
-    """A value without parts, in words; None for a container."""
+    """A value without parts as text; None for a container."""
     if isinstance(value, dict | list | tuple):
         return None
     for kinds, words in _LEAVES:
@@ -235,7 +235,7 @@ def _placeholder(value: Any) -> str:
 
 
 def _free(key: str, taken: Mapping[str, Any]) -> str:
-    """A key that is not taken yet: what was cut may be the beginning of several."""
+    """A key that is not taken yet: several cut keys may begin alike."""
     number, free = 1, key
     while free in taken:
         number += 1
@@ -244,7 +244,7 @@ def _free(key: str, taken: Mapping[str, Any]) -> str:
 
 
 def _shrunk(made: Any, room: int) -> tuple[Any] | None:
-    """A JSON value with its strings cut so that it fits; None where that would leave too little of them."""
+    """A JSON value with its strings cut to fit; None if that would cut them below `LEAST` bytes."""
     total = size(made)
     if total <= room:
         return (made,)
@@ -278,7 +278,7 @@ def _with_cut(made: Any, most: int) -> Any:
 
 
 def _cut(words: str, most: int) -> str:
-    """A string that takes `most` bytes in JSON at the most, cut in its middle between graphemes."""
+    """Cut the middle out of a string until it takes at most `most` bytes as JSON."""
     shown, characters = words, len(words)
     while (taken := size(shown)) > most:
         characters = min(characters * most // taken, characters - 1)
@@ -291,5 +291,5 @@ def _digits(value: int, bits: int) -> str:
 
 
 def _word(arg: object) -> str:
-    # Whatever else an error carries may fail when it is asked to speak.
+    # `str` of any other object may fail.
     return f"{arg}" if isinstance(arg, str | int | float) else f"<{type(arg).__name__}>"

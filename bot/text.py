@@ -19,30 +19,28 @@ from urllib.parse import urlsplit
 import regex
 
 _GRAPHEME = regex.compile(r"[\U0001F1E6-\U0001F1FF]{2}(?![\p{GCB=Extend}\p{GCB=ZWJ}\p{GCB=SpacingMark}])|\X")
-"""A flag by itself: for one of many, the library would count all that stand before it."""
+"""A flag is matched first: `\\X` counts all flags before it, which is quadratic in a row of flags."""
 _APART = regex.compile(r"(?![\p{M}\p{Cf}\p{Grapheme_Extend}])\X\X")
-"""Two characters between which there is a border whatever stands before them. It depends on that only where the first one is a mark
-or a sign for formatting.
-"""
+"""Two characters with a grapheme border between them, whatever precedes: only after a mark or a format character that matters."""
 _FENCE = regex.compile(r"^ {0,3}(```+|~~~+)[ \t]*([^\s`]*)[^\n]*$", regex.MULTILINE)
 _SENTENCE_END = regex.compile(r"[.!?。！？؟।]['\"”’」』)]*(?:\s|(?<=[。！？」』]))")
 _HEADING = regex.compile(r"\n(?=#{1,6} \S)")
 
 REACH = 1_024
-"""Characters before a place that are looked at to find the border of a grapheme."""
+"""Max characters searched backwards for a grapheme border."""
 NAME = 32
-"""Characters of the longest word that is looked at for the name that it means."""
+"""Max characters of a word that is compared with names."""
 ALIKE = 0.7
 """Min similarity to a name (`difflib`): `hlep` is for `help`, `deploy` not for `deny`."""
 FENCE_ROOM = 48
-"""Characters kept free in a part so that a code fence can be closed in it and opened in the next."""
+"""Characters reserved in a part for closing a code fence and opening it in the next part."""
 
 
 def clean(text: str) -> str:
-    """The text in characters that UTF-8 can carry: surrogate pairs joined, lone surrogates replaced by U+FFFD."""
+    """Make a text encodable as UTF-8: join surrogate pairs, replace lone surrogates by U+FFFD."""
     if text.isascii():
         return text
-    # Asked of every string that is written: a regex search would let go of the interpreter and wait to get it back.
+    # Called for every string that is written. A regex search would release the interpreter and wait to get it back.
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -51,12 +49,12 @@ def clean(text: str) -> str:
 
 
 def literal(words: str) -> str:
-    """Words that mean nothing to Markdown."""
+    """Escape Markdown."""
     return re.sub(r"([\\`*_\[\]<>~|#!])", r"\\\1", words)
 
 
 def deep(value: Any, change: Callable[[str], str]) -> Any:
-    """A JSON value with each of its strings and keys changed, at every depth."""
+    """Apply `change` to every string and key of a JSON value."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):
@@ -67,7 +65,7 @@ def deep(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def strings(value: Any) -> list[str]:
-    """All strings and keys of a JSON value, in no order."""
+    """All strings and keys of a JSON value, unordered."""
     found: list[str] = []
     open_ = [value]
     while open_:
@@ -86,32 +84,32 @@ INVISIBLE = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f"
     "\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
-"""Characters beyond ASCII that no reader sees, as ranges for a class of a regular expression: those that Unicode calls
-default ignorable, marks of direction, line separators and annotation marks.
+"""Invisible characters beyond ASCII as ranges for a regex class: default ignorable ones, direction marks, line separators,
+annotation marks.
 """
 _VISIBLE = regex.compile(f"[^\\s{INVISIBLE}\u2800\ufffc]")
 _BIDI = regex.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _STRINGS = regex.compile(
     r"(?r)(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c]{0,4096}(?:\x07|\x1b\\|\x9c)"
 )
-"""Strings for the terminal, looked for from their ends: of beginnings there may be any number that nothing ends, and each would be
-followed as far as a string may reach.
+"""Terminal control strings (OSC, DCS and the like). Searched backwards: any number of unterminated beginnings would make a forward
+search quadratic.
 """
 ESCAPES = regex.compile(r"(?:\x1b\[|\x9b)[0-?]{0,64}[ -/]{0,8}[@-~]|\x1b[ -/]{0,4}[0-~]")
-"""Other sequences that a terminal obeys and does not show."""
+"""Other terminal escape sequences."""
 _CONTROLS = regex.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _BREAKS = {"\u2028": "\\u2028", "\u2029": "\\u2029", "\x85": "\\u0085"}
 
 
 def strict_json(raw: str, parse_float: Callable[[str], float] | None = None) -> Any:
-    """A JSON document without `NaN` and keys that stand twice. Raises ValueError, and RecursionError where it is nested too deeply."""
+    """Parse JSON, refusing `NaN` and duplicate keys. Raises ValueError, and RecursionError if it is nested too deeply."""
     return json.loads(raw, object_pairs_hook=_unique, parse_constant=_refuse, parse_float=parse_float)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) < len(pairs):
-        raise ValueError("a key stands twice")
+        raise ValueError("duplicate key")
     return value
 
 
@@ -120,8 +118,8 @@ def _refuse(constant: str) -> Any:
 
 
 def without_escapes(words: str) -> str:
-    """Words without the sequences that a terminal obeys and does not show."""
-    # A sign that ends any sequence in their place, so that what stood around one does not become another.
+    """Remove terminal escape sequences."""
+    # CAN (0x18) ends any sequence: what surrounds a removed one cannot form another.
     return ESCAPES.sub("", _STRINGS.sub("\x18", words)).replace("\x18", "")
 
 
@@ -129,15 +127,13 @@ _NUMBERED = re.compile("&#0*([0-9]+)")
 
 
 def unescaped(words: str) -> str:
-    """Words with the entities of HTML as the characters that they stand for. Of a number as many digits are read as a character may
-    have: the interpreter refuses to read thousands.
-    """
+    """Decode HTML entities. Numbers are cut to 8 digits: the interpreter refuses to parse thousands."""
     return html.unescape(_NUMBERED.sub(lambda found: f"&#{found[1][:8]}", words))
 
 
 def for_terminal(words: str) -> str:
-    """Words of others, safe to print: sequences that a terminal obeys and marks that turn the order of a line around are
-    left out, other control characters replaced; tabs and line breaks stay.
+    """Make foreign text safe to print: escape sequences and bidirectional marks are removed, other control characters replaced; tabs
+    and line breaks stay.
     """
     if words.isascii() and words.isprintable():
         return words
@@ -147,7 +143,7 @@ def for_terminal(words: str) -> str:
 
 
 def one_line(dumped: str) -> str:
-    """JSON in which no string has a character that some readers take for the end of a line."""
+    """Escape the characters in JSON that some readers take for line ends."""
     if not dumped.isascii():
         for sign, escaped in _BREAKS.items():
             if sign in dumped:
@@ -160,67 +156,26 @@ _HOST = regex.compile(
     r"|(?<![\p{L}\p{N}._-])(?:localhost|(?:\p{N}{1,3}\.){3}\p{N}{1,3})(?![\p{L}\p{N}_-]|\.\p{N})",
     regex.IGNORECASE,
 )
-_NO_TOP = frozenset(
-    [
-        "c",
-        "cfg",
-        "conf",
-        "css",
-        "csv",
-        "cpp",
-        "dart",
-        "exe",
-        "gif",
-        "go",
-        "h",
-        "hpp",
-        "htm",
-        "html",
-        "ini",
-        "java",
-        "jpeg",
-        "jpg",
-        "js",
-        "json",
-        "jsonl",
-        "jsx",
-        "kt",
-        "lock",
-        "log",
-        "pdf",
-        "php",
-        "png",
-        "ts",
-        "tsx",
-        "txt",
-        "toml",
-        "tmp",
-        "svg",
-        "sql",
-        "wasm",
-        "xml",
-        "yaml",
-        "yml",
-    ]
+_EXTENSION = re.compile(
+    "c|cfg|conf|css|csv|cpp|dart|exe|gif|go|h|hpp|htm|html|ini|java|jpeg|jpg|js|json|jsonl|jsx|kt|"
+    "lock|log|pdf|php|png|ts|tsx|txt|toml|tmp|svg|sql|wasm|xml|yaml|yml"
 )
-"""Endings of file names that no host has."""
+"""File name extensions, which are no top-level domains."""
 _ALIKE = regex.compile(r"[\p{Cyrillic}\p{Greek}\p{Armenian}\p{Cherokee}]")
 _UNSEEN = regex.compile(f"[{INVISIBLE}]")
 _MARKS = r"[\p{M}\uff9e\uff9f]"
 _CROWDED = regex.compile(f"({_MARKS}{{32}}){_MARKS}+")
-"""More marks over one letter than any script has."""
+"""More than 32 marks over one letter; no script has that many."""
 
 
 def normalized(words: str) -> str:
-    """Words in the plain form of their characters (NFKC), of the marks over one letter the first 32: to put marks in order takes the
-    square of their number.
-    """
+    """Apply NFKC, keeping 32 marks over one letter at most: sorting marks takes quadratic time."""
     return words if words.isascii() else unicodedata.normalize("NFKC", _CROWDED.sub(r"\1", words))
 
 
 def real_host(label: str, url: str) -> str | None:
-    """The host of a link that is to be shown beside its words; None where they do not hide it. They do where they look like
-    an address elsewhere, and where it is easily taken for another one: with a name before it, or in letters that look alike.
+    """The host of a link if its label hides it, to be shown beside the label; else None. A label hides the host if it names another
+    one; a host counts as hidden if it has a user name before it or is written in lookalike letters.
     """
     try:
         parts = urlsplit(url)
@@ -236,8 +191,12 @@ def real_host(label: str, url: str) -> str | None:
     if "@" in parts.netloc or _looks_alike(host):
         return shown
     seen = _UNSEEN.sub("", normalized(label)).casefold()
-    named = [found[0].replace("\u3002", ".") for found in _HOST.finditer(seen) if found["top"] not in _NO_TOP]
-    # Of an address the host alone counts, not what stands in its path.
+    named = [
+        found[0].replace("\u3002", ".")
+        for found in _HOST.finditer(seen)
+        if not _EXTENSION.fullmatch(found["top"])
+    ]
+    # Only the host of an address counts, not names in its path.
     if seen.strip() in {url.casefold(), url.casefold().rstrip("/")}:
         return None
     hosts = {host.casefold(), _written(host).casefold()}
@@ -245,15 +204,15 @@ def real_host(label: str, url: str) -> str | None:
 
 
 def _within(host: str, named: str) -> bool:
-    """True if a host is the named one, or inside of it."""
+    """True for the named host and its subdomains."""
     named = named.removeprefix("www.")
     return host in {named, f"www.{named}"} or host.endswith(f".{named}")
 
 
 def _looks_alike(host: str) -> bool:
-    """True if a host, as it is shown, can be mistaken for one in Latin letters."""
+    """True if a host can be mistaken for one in Latin letters."""
     top = host.rpartition(".")[2]
-    # Where its end is written in the same letters, nobody takes it for another one.
+    # A top-level domain in the same script gives it away.
     return top.isascii() and not top.startswith("xn--") and _ALIKE.search(_written(host)) is not None
 
 
@@ -264,18 +223,18 @@ def _written(host: str) -> str:
 
 
 def visible(words: str) -> bool:
-    """True if a text has a character that a reader sees."""
+    """True if a text has a visible character."""
     first = words[:1]
     return (first.isascii() and first.isalnum()) or _VISIBLE.search(words) is not None
 
 
 def without_direction(words: str) -> str:
-    """Words without marks that turn their order around."""
+    """Remove bidirectional marks."""
     return words if words.isascii() else _BIDI.sub("", words)
 
 
 def name(words: str) -> str:
-    """Reduce words to what can be the name of a person, a channel or a group: a few words of letters. Whoever bears it has chosen it."""
+    """Reduce a self-chosen name of a person, channel or group to at most four words and 30 characters, without symbols."""
     return head(" ".join(regex.sub(r"[^\p{L}\p{M}\p{N}.'’_-]+", " ", words).split()[:4]), 30)
 
 
@@ -285,12 +244,12 @@ def utf16_len(text: str) -> int:
 
 
 def graphemes(text: str) -> list[str]:
-    """The characters that a reader sees."""
+    """Split into grapheme clusters."""
     return _GRAPHEME.findall(text)
 
 
 def width(text: str) -> int:
-    """Cells of a terminal that a text takes: a wide character takes two."""
+    """Terminal cells of a text: wide characters take two."""
     if text.isascii():
         return len(text)
     return sum(2 if _is_wide(shown) else 1 for shown in graphemes(text))
@@ -301,29 +260,27 @@ def _is_wide(shown: str) -> bool:
 
 
 def dollars(usd: float) -> str:
-    """A sum of money, with two digits that say something however small it is: `$12.35`, `$0.012`."""
+    """Format US dollars with two significant digits at least: `$12.35`, `$0.012`."""
     decimals = 2 if usd >= 0.1 or usd <= 0 else 1 - math.floor(math.log10(usd))
     return f"${usd:,.{decimals}f}"
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The one of these names that a misspelt word probably means; None where none is like it."""
+    """The known name most similar to a misspelt word; None if none is similar."""
     if len(word) > NAME:
         return None
     return next(iter(difflib.get_close_matches(word, known, n=1, cutoff=ALIKE)), None)
 
 
 def head(text: str, limit: int) -> str:
-    """The first `limit` characters at the most, not ending inside a grapheme."""
+    """At most `limit` characters of the beginning, cut between graphemes."""
     if len(text) <= limit:
         return text
     return text[: border(text, limit) or limit]
 
 
 def border(text: str, at: int) -> int:
-    """The last grapheme border that is not behind `at`. Only the neighbourhood is looked at, so that this costs the
-    same in a text of any size; a grapheme of more than `REACH` characters has borders inside.
-    """
+    """The last grapheme border at or before `at`. Constant time: a grapheme of more than `REACH` characters is split."""
     if at >= len(text):
         return len(text)
     if at <= 0 or _APART.fullmatch(text, at - 1, at + 1):
@@ -336,14 +293,14 @@ def border(text: str, at: int) -> int:
 
 
 def border_after(text: str, at: int) -> int:
-    """The first grapheme border that is not before `at`."""
+    """The first grapheme border at or after `at`."""
     while at < len(text) and border(text, at) != at:
         at += 1
     return min(at, len(text))
 
 
 def preview(text: str, limit: int = 200) -> str:
-    """One line for a log or a list: white space folded, cut with `…` where it is longer."""
+    """One line of at most `limit` characters: white space folded, the rest replaced by `…`."""
     folded = " ".join(text[: limit * 4].split())
     if len(folded) <= limit and len(text) <= limit * 4:
         return folded
@@ -351,7 +308,7 @@ def preview(text: str, limit: int = 200) -> str:
 
 
 def shorten_middle(text: str, limit: int) -> str:
-    """Head and tail of a text with a note of what was left out between; at most `limit` characters."""
+    """Cut the middle out, with a note in its place; at most `limit` characters."""
     if len(text) <= limit:
         return text
     note = f"\n[… {len(text) - limit:,} characters left out …]\n"
@@ -363,8 +320,8 @@ def shorten_middle(text: str, limit: int) -> str:
 
 
 def _soft_border(text: str, start: int, end: int, prefix: str) -> int:
-    """The best place to cut in the second half of text[start:end]: heading, paragraph, line, sentence, word. `prefix` opens the
-    code that it begins in.
+    """The best cut in the second half of text[start:end]: before a heading, else after a paragraph, line, sentence or word. `prefix`
+    opens the code block that the text begins in.
     """
     floor = start + (end - start) // 2
     if headings := [m.end() for m in _HEADING.finditer(text, floor, end)]:
@@ -393,7 +350,7 @@ def has_sentence(text: str, end: int) -> bool:
 
 
 def _fit(prefix: str, text: str, start: int, limit: int, size: Callable[[str], int]) -> int:
-    """The largest end for which size(prefix + text[start:end]) <= limit, at least one character on."""
+    """The largest end with size(prefix + text[start:end]) <= limit; at least start + 1."""
     end = min(len(text), start + limit)
     if size(prefix + text[start:end]) <= limit:
         return end
@@ -402,15 +359,15 @@ def _fit(prefix: str, text: str, start: int, limit: int, size: Callable[[str], i
 
 
 OF_WORD = r"[\p{Latin}\p{Greek}\p{Cyrillic}\p{N}]"
-"""A number, or a letter of a script with spaces between words, for a regular expression."""
+"""Regex class: numbers, and letters of scripts that separate words by spaces."""
 _OF_WORD = regex.compile(OF_WORD)
 _NAME_WITH_MARKS = re.compile(r"__[a-z][a-z0-9_]*__")
-"""`__init__`: a program's name, though the rules of Markdown make it bold."""
+"""`__init__` and the like, which Markdown would make bold."""
 
 
 def emphasis(source: str, start: int, end: int) -> tuple[bool, bool]:
-    """True, True if the marks source[start:end] may open emphasis, and close it. As in CommonMark, but for three things: inside of a
-    word or a sum, and around a program's name, they are no marks, and scripts without spaces between words need none.
+    """Whether the marks source[start:end] may open emphasis, and may close it. Differs from CommonMark in three cases: marks inside a
+    word or number and around a dunder name are plain text, and scripts that use no spaces need none around marks.
     """
     before, after = source[start - 1 : start] or " ", source[end : end + 1] or " "
     if _OF_WORD.fullmatch(before) and _OF_WORD.fullmatch(after):
@@ -435,15 +392,15 @@ _INLINE = re.compile(
     r"|(?P<mark>\*+|_+|~~|\|\|)",
     re.DOTALL,
 )
-"""Beginnings that no part of a message may end in, and the marks that can be closed there and opened again."""
+"""Spans that must not be cut (escapes, inline code, links), and emphasis marks, which are closed at a cut and reopened."""
 _BLOCK = re.compile(r"\n(?=[ \t>]*(?:\n|[-+*][ \t]|\d{1,9}[.)][ \t]|#{1,6}[ \t]|\||```|~~~))")
 _AHEAD = 16_384
-"""Characters behind a cut in which the end of an open mark is looked for."""
+"""Max characters searched for the end of an open mark."""
 _OPEN = 20
 
 
 def _cut(window: str, at: int) -> tuple[int, str]:
-    """A cut at `at`, or before what must not be cut there, and the marks of emphasis that are open at it and close behind it."""
+    """Move a cut before a span that must not be cut, and find the emphasis marks that are open there and closed later."""
     begin = max((found.end() for found in _BLOCK.finditer(window, 0, at)), default=0)
     behind = _BLOCK.search(window, at - 1)
     opened: list[re.Match[str]] = []
@@ -463,18 +420,15 @@ def _cut(window: str, at: int) -> tuple[int, str]:
 
 
 def split(text: str, limit: int, size: Callable[[str], int] = len) -> list[str]:
-    """Markdown text as parts of at most `limit` (measured by `size`), cut at the best border there is.
+    """Split Markdown into parts of at most `limit`, measured by `size`, which is never less than the number of characters.
 
-    `size` of a text is never less than its number of characters.
-
-    No part begins or ends inside a grapheme (unless one alone is over the limit), or inside a link or the code of a line; a code
-    fence that is cut is closed in one part and opened again, with its language, in the next, and so are marks of emphasis;
-    in each part there is something to see.
+    Graphemes (unless one alone exceeds the limit), links and inline code are never cut. Code fences and emphasis are closed at the end
+    of a part and reopened, with the language, in the next. Parts without a visible character are dropped.
     """
     parts: list[str] = []
     start, prefix = 0, ""
     while start < len(text):
-        # Measured only where it can fit: measuring all that is left for each part would be quadratic.
+        # Measured only if it can fit: measuring the whole rest for each part would be quadratic.
         if len(prefix) + len(text) - start <= limit and size(prefix + text[start:]) <= limit:
             parts.append(prefix + text[start:])
             break
@@ -498,13 +452,13 @@ def split(text: str, limit: int, size: Callable[[str], int] = len) -> list[str]:
 
 
 def with_code_closed(text: str) -> str:
-    """A text in which the code at its end is closed, so that more can follow."""
+    """Close a code fence that is open at the end of a text."""
     fence = _open_fence(text)
     return text if fence is None else f"{text.rstrip()}\n{fence[0]}"
 
 
 def _open_fence(text: str) -> tuple[str, str] | None:
-    """Mark and language of the code fence that is still open at the end of a text."""
+    """Mark and language of the code fence that is open at the end of a text."""
     fence = None
     for _, fence in _fences(text):  # noqa: B007 - the last one counts
         pass
@@ -512,7 +466,7 @@ def _open_fence(text: str) -> tuple[str, str] | None:
 
 
 def _fences(text: str) -> Iterator[tuple[int, tuple[str, str] | None]]:
-    """The place of each fence, with what is open behind it."""
+    """Yield the position of each fence mark and the fence that is open after it."""
     fence: tuple[str, str] | None = None
     for match in _FENCE.finditer(text):
         mark, language = match.group(1), match.group(2)
@@ -524,14 +478,14 @@ def _fences(text: str) -> Iterator[tuple[int, tuple[str, str] | None]]:
 
 
 def encodings(secret: str) -> set[str]:
-    """A secret as it may appear elsewhere: plain, URL-encoded, base64 (inside a longer text too), hex."""
+    """Forms in which a secret may appear: plain, URL-encoded, base64 (also inside longer text), hex."""
     from urllib.parse import quote, quote_plus
 
     raw = secret.encode("utf-8", "replace")
     found = {secret, quote(secret, safe=""), quote_plus(secret), raw.hex(), raw.hex().upper()}
     for lead in range(3):
-        # Inside a longer text the secret starts at one of three bit offsets: the whole characters between
-        # its first and last full groups are the same whatever stands around it.
+        # Inside longer text the secret starts at one of three bit offsets. The characters between its first and last full
+        # groups do not depend on the surrounding text.
         padded = base64.b64encode(b"\0" * lead + raw).decode("ascii")
         begin = (0, 2, 3)[lead]
         stop = (len(raw) + lead) * 8 // 6

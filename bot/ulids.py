@@ -1,4 +1,4 @@
-"""ULIDs (github.com/ulid/spec): 48 bits of milliseconds and 80 others, in 26 digits that sort as they were made."""
+"""ULIDs (github.com/ulid/spec): 48 bits of milliseconds and 80 random bits, in 26 digits that sort by time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def written(number: int) -> str:
 
 
 def number_of(digits: str) -> int | None:
-    """The number of a ULID, or of its beginning; None where there are other signs than digits in it."""
+    """The number of a ULID or of its beginning; None if it has other characters."""
     number = 0
     for digit in digits:
         value = DIGITS.find(digit)
@@ -26,5 +26,5 @@ def number_of(digits: str) -> int | None:
 
 
 def made_at(ulid: str) -> float:
-    """The time at which a ULID was made, in seconds since the epoch; 0.0 where it is none."""
+    """The time of a ULID in seconds since the epoch; 0.0 if it is none."""
     return (number_of(ulid[:10]) or 0) / 1000

@@ -1,4 +1,4 @@
-"""Tools that no request declares until the model has found them, and the ranking by which they are found."""
+"""The catalog of tools that a request declares only once the model has found them, and its search ranking."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from bot.contracts.base import Json
 from bot.contracts.tools import Tool
 
 NAME, WORDS, FIELD = 3.0, 1.0, 0.5
-"""Weights of a word in the name of a tool, in its description and in the name of an argument."""
+"""Weights of a word in the tool's name, its description and an argument's name."""
 ALIKE = 0.6
-"""Weight of a word that only begins alike: `issue` and `issues`."""
+"""Factor for words that share only their beginning: `issue` and `issues`."""
 BEGINS = 4
-"""Characters that two words must share for that."""
+"""Min characters of that beginning."""
 LONGEST_QUERY = 60
-"""Words of a query that are looked at."""
+"""Max words of a query."""
 
 # Scripts without spaces between words, and those whose words change at their ends, are compared in pairs of characters.
 _RUNS = regex.compile(
@@ -35,8 +35,8 @@ _HUMP = regex.compile(r"(?<=[\p{Ll}\p{N}])(?=\p{Lu})")
 
 @dataclass(frozen=True, slots=True)
 class ToolOffer:
-    """A tool that may be found: its definition for the model, and its source's own words. `server` is the MCP server
-    that offers it; `instructions` are that server's notes on using its tools.
+    """A tool that can be found: its definition for the model, and its source's own title and description. `server` is the MCP server
+    that offers it, `instructions` are that server's notes on its tools.
     """
 
     definition: Json
@@ -53,16 +53,14 @@ class ToolOffer:
 
 @runtime_checkable
 class ExternallyDefined(Protocol):
-    """A tool that an outside server defines and may redefine at any moment. `defined` is a digest of the server and of
-    all that it says of the tool.
-    """
+    """A tool that an MCP server defines and may redefine at any time. `defined` is a digest of the server and the definition."""
 
     @property
     def defined(self) -> str: ...
 
 
 class ToolCatalog(Protocol):
-    """Tools beside those that every request declares. They may come and go at any moment."""
+    """Tools beside those that every request declares. They may change at any time."""
 
     def get(self, name: str) -> Tool | None:
         """A tool by the name in its definition."""
@@ -93,7 +91,7 @@ NOTHING: ToolCatalog = _Nothing()
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text in any script, as they are compared: `createIssue` has two, 天気予報 three pairs."""
+    """Split text in any script into words for comparison: `createIssue` has two, 天気予報 three pairs."""
     found: list[str] = []
     for run in _RUNS.findall(_HUMP.sub(" ", unicodedata.normalize("NFKC", text))):
         folded = run.casefold()
@@ -105,9 +103,7 @@ def words_of(text: str) -> list[str]:
 
 
 def rank_offers(query: str, offers: Iterable[ToolOffer], limit: int) -> list[ToolOffer]:
-    """The offers that fit a query best, the best first; those that share no word with it are left out. One whose very
-    name the query has stands before all others.
-    """
+    """The offers that match a query, best first. A tool that the query names exactly comes before all others."""
     known = list(offers)
     places: dict[str, list[tuple[int, float]]] = {}
     for at, offer in enumerate(known):
@@ -133,7 +129,7 @@ def _weights(offer: ToolOffer) -> Mapping[str, float]:
     found: Counter[str] = Counter()
     for text, weight in ((offer.title, NAME), (offer.words, WORDS), *((one, FIELD) for one in offer.fields)):
         for word in words_of(text):
-            # Once said is enough: a description cannot buy a place by repetition.
+            # Repetition in a description does not raise its rank.
             found[word] = max(found[word], weight)  # type: ignore[assignment]
     return found
 
@@ -141,7 +137,7 @@ def _weights(offer: ToolOffer) -> Mapping[str, float]:
 def _hits(
     word: str, vocabulary: Sequence[str], places: Mapping[str, Sequence[tuple[int, float]]]
 ) -> dict[int, float]:
-    """The score of a word in each offer that has it, or else in those with a word that begins alike."""
+    """The score of a word in each offer that has it or a word with the same beginning."""
     found: dict[int, float] = {}
     for other in _alike(word, vocabulary, places):
         for at, weight in places[other]:
@@ -150,7 +146,7 @@ def _hits(
 
 
 def _alike(word: str, vocabulary: Sequence[str], known: Container[str]) -> Iterator[str]:
-    """The words of a sorted vocabulary that begin with a word, and those with which it begins."""
+    """Words of a sorted vocabulary that have this word as a prefix or are a prefix of it."""
     if len(word) < BEGINS:
         return
     longer = itertools.islice(vocabulary, bisect.bisect_left(vocabulary, word), None)

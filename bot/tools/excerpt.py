@@ -1,8 +1,4 @@
-"""Shortens results that are too large for the model: head, tail, and a pointer to the whole.
-
-Sizes are counted in weight, a rough measure of tokens that needs nothing but the text. All of it is pure: the same
-text, room and artifact give the same bytes.
-"""
+"""Shortens large tool results to head, tail and a pointer to the whole. Sizes are weights, an estimate of tokens from the text alone."""
 
 from __future__ import annotations
 
@@ -13,24 +9,24 @@ from bot import text
 from bot.contracts.tools import Omission
 
 READER = "read_artifact"
-"""The tool that reads what was put away."""
+"""Name of the tool that reads artifacts."""
 TOKEN = 33
 """Weight of one token: 3.3 ASCII characters, one CJK character, and in between for other scripts."""
 ROOM = 2_500 * TOKEN
-"""Weight of one result in the view at the most."""
+"""Max weight of one result in the view."""
 _ASCII, _OTHER, _WIDE = 10, 20, TOKEN
 _NARROW_BYTES, _WIDE_BYTES = bytes(range(0x80)), bytes(range(0xE3, 0xF5))
 _FIRST_WIDE = re.compile(rb"\xe2[\xba-\xbf]")
-"""The characters from U+2E80 on, where the wide ones begin, whose first byte others have too."""
+"""Wide characters from U+2E80 whose first UTF-8 byte narrow ones share."""
 _HEAD = 0.6
-"""The part of the room that the head gets."""
+"""Share of the room for the head."""
 
 
 def weight(words: str) -> int:
     """The weight of a text."""
     if words.isascii():
         return len(words) * _ASCII
-    # By the first byte of each character in UTF-8: several times as fast as a look at the characters.
+    # Counting first bytes in UTF-8 is several times faster than examining characters.
     data = words.encode("utf-8", "surrogatepass")
     narrow = len(data) - len(data.translate(None, _NARROW_BYTES))
     wide = len(data) - len(data.translate(None, _WIDE_BYTES)) + len(_FIRST_WIDE.findall(data))
@@ -38,20 +34,18 @@ def weight(words: str) -> int:
 
 
 def over(words: str, room: int) -> bool:
-    """True if a text weighs more than `room`; quick for texts of any size."""
+    """True if a text weighs more than `room`. Fast for texts of any size."""
     return len(words) * _ASCII > room or weight(words) > room
 
 
 def fitting(words: str, room: int) -> int:
-    """Return how many characters of the beginning of a text weigh `room` at the most."""
+    """The number of leading characters that weigh at most `room`."""
     return _count(words[: max(0, room) // _ASCII], room)
 
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """Head and tail of a text, and how many characters and line ends stood between. `artifact` is None where the
-    whole could not be kept.
-    """
+    """Head and tail of a text, and the number of omitted characters and line ends. `artifact` is None if the whole was not stored."""
 
     head: str
     tail: str
@@ -70,7 +64,7 @@ class Excerpt:
 
     @property
     def shown(self) -> tuple[str, Omission | None]:
-        """The text that stands for the whole, and what is not in it where that is kept."""
+        """The shortened text, and what it omits if the whole is stored."""
         content = str(self)
         if self.artifact is None:
             return content, None
@@ -78,19 +72,17 @@ class Excerpt:
         return content, Omission(self.artifact, self.lines, self.characters, len(self.head), end)
 
     def within(self, room: int) -> Excerpt:
-        """The same with less of head and tail, so that it weighs `room`; where that is too little even for the note,
-        the note alone.
-        """
+        """Cut head and tail further to weigh at most `room`; the note always stays."""
         excess = weight(str(self)) - room
         if excess <= 0:
             return self
-        # The note may grow: each number by as many digits as what is left out now can add.
+        # The note may grow by the digits of its two numbers.
         rest = weight(self.head) + weight(self.tail) - excess - 12 * _ASCII
         return _cut(self.head, self.tail, rest, self)
 
 
 def excerpt(words: str, room: int, artifact: str | None) -> Excerpt:
-    """A text as head, note and tail, weighing `room` at the most (or the note alone)."""
+    """Shorten a text to head, note and tail of at most `room`; the note always stays."""
     most = max(1, room // _ASCII)
     if len(words) <= 2 * most:
         half = text.border(words, len(words) // 2)
@@ -101,7 +93,7 @@ def excerpt(words: str, room: int, artifact: str | None) -> Excerpt:
 
 
 def shown_by(content: str, left_out: Omission | None) -> Excerpt | None:
-    """Return the excerpt that a text shows; None if it shows the whole."""
+    """Parse a shortened text; None if it is whole."""
     if left_out is None:
         return None
     head, tail = content[: left_out.begin], content[left_out.end :]
@@ -109,7 +101,7 @@ def shown_by(content: str, left_out: Omission | None) -> Excerpt | None:
 
 
 def _cut(head: str, tail: str, rest: int, old: Excerpt) -> Excerpt:
-    """Head and tail cut until they weigh `rest` together."""
+    """Cut head and tail to `rest` together."""
     first = text.border(head, fitting(head, int(rest * _HEAD)))
     behind = _count(tail[-max(1, max(0, rest) // _ASCII) :][::-1], rest - weight(head[:first]))
     last = text.border_after(tail, len(tail) - behind)
