@@ -194,7 +194,7 @@ def real_host(label: str, url: str) -> str | None:
     named = [
         found[0].replace("\u3002", ".")
         for found in _HOST.finditer(seen)
-        if not _EXTENSION.fullmatch(found["top"])
+        if not _EXTENSION.fullmatch(found["top"] or "")
     ]
     # Only the host of an address counts, not names in its path.
     if seen.strip() in {url.casefold(), url.casefold().rstrip("/")}:

@@ -1,7 +1,7 @@
-"""The one client with which tools ask the web. Nothing else in `bot.tools` opens a connection.
+"""The HTTP client of tools; beside the MCP servers the only code in `bot.tools` that opens connections.
 
-A name is resolved once for each hop, every address it has must be public, and the connection goes to one of them:
-what the name leads to a moment later makes no difference. Proxies of the environment are not used, cookies not kept.
+Each hop resolves its host once, all addresses must be public, and the connection goes to one of them, so DNS rebinding has no
+effect. Proxies of the environment are not used, cookies are not kept.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _CLOSED = tuple(
             "203.0.113.0/24",
             "224.0.0.0/4",
             "240.0.0.0/4",
-            "168.63.129.16/32",  # a cloud's own service, at a public address
+            "168.63.129.16/32",  # a public address of Azure's internal services
             "::/8",
             "64:ff9b:1::/48",
             "100::/64",
@@ -61,16 +61,16 @@ _CLOSED = tuple(
         ),
     )
 )
-"""Networks that are private, of this machine, of this network, reserved, for many at once or carry an address of IPv4 (mapped,
-6to4, Teredo). Listed, so that it is the same with every version of the interpreter.
+"""Private, loopback, link-local, reserved and multicast networks, and those that embed IPv4 addresses (mapped, 6to4, Teredo). Listed
+here because `ipaddress` differs between versions of Python.
 """
 _TRANSLATED = ipaddress.IPv6Network("64:ff9b::/96")
-"""Prefix by which networks with IPv6 alone reach IPv4."""
+"""NAT64: IPv6 addresses that embed IPv4 ones."""
 _ISATAP = frozenset({0x00005EFE, 0x02005EFE})
 
 
 def public(words: str) -> bool:
-    """True if this is a public address, in the form in which a resolver gives it."""
+    """True for a public IP address as a resolver returns it."""
     try:
         address = ipaddress.ip_address(words)
     except ValueError:
@@ -86,12 +86,12 @@ def public(words: str) -> bool:
 
 
 SECONDS = 20.0
-"""For everything: names, redirects and the whole answer."""
+"""Timeout in seconds of a whole fetch: name resolution, redirects and the response."""
 HOPS = 5
 BYTES = 2_000_000
-"""Of an answer, as it comes and unpacked; what follows is left out."""
+"""Max bytes of a response, compressed and decompressed; the rest is left out."""
 HEAD_BYTES = 16_384
-"""Of its lines of header, each."""
+"""Max bytes of a header line."""
 _AGENT = "Shipmate (a chat agent, fetching one page for a person)"
 _PORTS = {"http": 80, "https": 443}
 _HOST = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*|[0-9a-f.]*:[0-9a-f:.]*")
@@ -102,14 +102,14 @@ _TEXTUAL = re.compile(
 )
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
-"""The addresses of a host. Raises OSError."""
+"""Resolves host and port to IP addresses. Raises OSError."""
 Headers = Iterable[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The answer of an address: the address it came from in the end, its status, its kind and its text. `elsewhere` is
-    where it leads on to, at another host.
+    """A response: final address, status, MIME type and text. `elsewhere` is the target of a redirect to another host, which is not
+    followed.
     """
 
     address: str
@@ -121,13 +121,13 @@ class Page:
 
 
 async def system_resolve(host: str, port: int) -> list[str]:
-    """Resolve a name by this machine's resolver."""
+    """Resolve a host with the system's resolver."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
 class Web:
-    """Fetches pages. `public` judges an address; another one than the default is for addresses of operators and for tests."""
+    """Fetches pages. `public` decides which IP addresses are allowed; only addresses set by operators and tests replace it."""
 
     def __init__(
         self, sent: Headers = (), *, resolve: Resolve = system_resolve, public: Callable[[str], bool] = public
@@ -137,7 +137,7 @@ class Web:
         self._headers = dict(sent) | {"Accept-Encoding": "gzip"}
 
     async def fetch(self, address: str) -> Page:
-        """Ask with GET; redirects are followed as long as they stay at the host. Raises `errors.ToolError`."""
+        """GET an address, following redirects within its host. Raises `errors.ToolError`."""
         try:
             async with asyncio.timeout(SECONDS):
                 return await self._follow(address)
@@ -148,7 +148,7 @@ class Web:
                 "The server's certificate is not valid; the page was not fetched."
             ) from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            # What an answer of the network says in detail would be a map of it.
+            # Details would let the model map the network.
             kind = (
                 "certificate" if isinstance(error, aiohttp.ClientConnectorCertificateError) else "connection"
             )
@@ -169,7 +169,7 @@ class Web:
         raise errors.ToolError(f"The address leads on more than {HOPS} times; nothing was fetched.")
 
     async def _hop(self, address: str, here: urls.Url) -> tuple[Page, str | None]:
-        """Ask once; the answer, or where it leads on to."""
+        """Send one request; the response, or the location of a redirect."""
         pinned = _Pinned(await self._checked(here))
         connector = aiohttp.TCPConnector(resolver=pinned, use_dns_cache=False, force_close=True, limit=1)
         async with (
@@ -199,7 +199,7 @@ class Web:
             return Page(address, answer.status, kind, _decoded(raw, answer.charset), cut), None
 
     async def _checked(self, here: urls.Url) -> Sequence[str]:
-        """The addresses of a host, all of them public."""
+        """Resolve a host. Raises `errors.ToolError` unless all its addresses are public."""
         try:
             found = await self._resolve(here.host, here.port)
         except (OSError, UnicodeError):
@@ -212,7 +212,7 @@ class Web:
 
 
 class _Pinned(AbstractResolver):
-    """Says of every name what was checked before."""
+    """Resolves every name to the addresses that were checked."""
 
     def __init__(self, found: Sequence[str]) -> None:
         self._found = found
@@ -234,7 +234,7 @@ class _Pinned(AbstractResolver):
         ]
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Nothing to close."""
 
 
 def _read(address: str) -> urls.Url:
@@ -249,14 +249,12 @@ def _read(address: str) -> urls.Url:
 
 
 def _target(here: urls.Url) -> str:
-    """The address as it is requested, built from the parts that were judged, so that no parser can read another host
-    out of it.
-    """
+    """The URL to request, built from the parts that were checked, so that no parser can find another host in it."""
     return f"{here.scheme}://{f'[{here.host}]' if ':' in here.host else here.host}:{here.port}{here.path}"
 
 
 def _site(here: urls.Url) -> tuple[str, int | None]:
-    """Host, with or without www, and port: a redirect may not leave them."""
+    """Host without `www.`, and port: redirects stay within them."""
     return here.host.removeprefix("www."), None if here.port == _PORTS[here.scheme] else here.port
 
 
@@ -265,7 +263,7 @@ def _shown(url: urls.Url) -> str:
 
 
 async def _body(answer: aiohttp.ClientResponse) -> tuple[bytes, bool]:
-    """The bytes of an answer, unpacked, and whether there are more."""
+    """The decompressed body, and whether it was cut."""
     packing = answer.headers.get("Content-Encoding", "identity").strip().lower()
     if packing not in {"identity", "", "gzip", "x-gzip"}:
         raise errors.ToolError("The answer is packed in a way that was not asked for; it is not read.")
@@ -283,7 +281,7 @@ async def _body(answer: aiohttp.ClientResponse) -> tuple[bytes, bool]:
 
 
 def _decoded(raw: bytes, named: str | None) -> str:
-    """Bytes as text: by the mark at their beginning, by what the header or the page says, else as UTF-8."""
+    """Decode by the byte order mark, else the header, else the page's own declaration, else as UTF-8."""
     found = _CHARSET.search(raw[:4_096])
     names = (encoding.marked(raw), named, found[1].decode("ascii") if found is not None else None)
     known = next((name for one in names if one is not None and (name := encoding.python_name(one))), "utf-8")

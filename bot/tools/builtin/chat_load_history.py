@@ -1,4 +1,4 @@
-"""`chat_load_history`: older turns, of this chat or of the asking person's others, injected before the current message."""
+"""`chat_load_history`: injects older messages of this chat, or of the asking person's other chats, before the current message."""
 
 from __future__ import annotations
 
@@ -22,19 +22,13 @@ from bot.tools.ports import Hit, RecallQuery
 from bot.tools.registry import ToolPorts
 
 BYTES = 75_000
-"""Of all that one call loads, so that what is ranked low is left out before what is old: a turn takes in about as much
-in any script.
-"""
-
-
+"""Max bytes loaded by one ranked call, about what a turn accepts: low-ranked messages are dropped here, before the turn drops old ones."""
 FARTHEST = 5_000
-"""Highest offset when chats are searched together: all lines before it are kept until their order is known."""
+"""Max offset in a search of several chats, which holds all messages before it in memory."""
 MOST_CHATS = 200
-"""Other chats of a person that one call searches, those last spoken in."""
+"""Max other chats of a person in one search, the most recent ones."""
 MOST_ARTIFACTS = 5
-"""Artifacts named of one turn, the newest."""
-
-
+"""Max artifacts listed for one turn, the newest."""
 Phrasing = Annotated[str, Field(max_length=4_000)]
 
 
@@ -46,7 +40,7 @@ class LoadHistoryInput(ToolInput):
         max_length=200,
         description="Literal text the messages contain, any case.",
     )
-    # Earlier versions declared it: calls that are run again have it, and so have those that a model sees and repeats.
+    # Not declared any more, but in calls that the model sees in its history and repeats.
     query: SkipJsonSchema[str | None] = Field(default=None, max_length=4_000)
     queries: list[Phrasing] = Field(
         default=[],
@@ -66,13 +60,13 @@ class LoadHistoryInput(ToolInput):
 
     @property
     def phrasings(self) -> tuple[str, ...]:
-        """Return each phrasing once; none if the newest lines are wanted."""
+        """Each phrasing once; none asks for the newest messages."""
         return tuple(dict.fromkeys(filter(None, [self.query, *self.queries])))
 
 
 @dataclass(frozen=True, slots=True)
 class _FoundLines:
-    """`lines` in time order, the `hits` among them of `total` that there are, or of more where not all were `counted`."""
+    """`lines` in time order, the matches among them, and the `total` of matches, or a lower bound if not all were `counted`."""
 
     lines: list[ArchiveLine]
     hits: list[ArchiveLine]
@@ -82,7 +76,7 @@ class _FoundLines:
 
 
 class ChatLoadHistory:
-    """Finds lines in the archive and hands them to the turn's injection."""
+    """Finds messages in the archive and injects them into the turn."""
 
     name = "chat_load_history"
     description = (
@@ -91,7 +85,7 @@ class ChatLoadHistory:
         "know exactly."
     )
     input = LoadHistoryInput
-    # It reads, but what it injects depends on the order: two calls must not run side by side.
+    # WRITES keeps two calls from running concurrently: what is injected depends on their order.
     effects = READS | WRITES
     timeout_seconds = 60.0
     ages = False
@@ -128,7 +122,7 @@ class ChatLoadHistory:
         return told + read + left_out
 
     async def _sibling_chats(self, turn: ToolExecutionContext) -> list[ChatKey]:
-        """The other conversations of a direct chat whose threads are conversations. Topics are kept apart."""
+        """The other threads of a direct chat in which each thread is a conversation. Topics are not included."""
         chat = turn.chat_key.chat
         if not turn.private or turn.chat_key.thread is None or turn.chat_key.kind != THREAD:
             return []
@@ -138,7 +132,7 @@ class ChatLoadHistory:
         )
 
     async def _others(self, turn: ToolExecutionContext) -> MembershipAnswer:
-        """The other chats of the person who asks; where others read along, not what was said in private."""
+        """The other chats of the asking person; direct chats only if this is one."""
         recall, membership = self._ports.recall, self._ports.membership
         if recall is None or membership is None or turn.channel is None or turn.user_id is None:
             raise errors.ToolError('Only this chat can be searched here. Use scope "chat".')
@@ -174,8 +168,8 @@ class ChatLoadHistory:
             raise errors.ToolError(
                 f'With scope "mine" an offset goes to {FARTHEST:,}. Use `before` for what is older. Nothing was loaded.'
             )
-        # How many there are in all is told where it is known without reading all lines; else whether there is one more.
-        # Of several chats the newest together are wanted.
+        # One more than there is room for shows that there are more, where counting would read all lines. Of several chats the
+        # newest of all are merged.
         window = HistoryQuery(
             limit=room + 1 + (0 if len(chats) == 1 else args.offset),
             offset=args.offset if len(chats) == 1 else 0,
@@ -200,9 +194,7 @@ class ChatLoadHistory:
         return _FoundLines(lines, lines, total, counted=counted)
 
     async def _made(self, lines: Sequence[ArchiveLine], chat_key: ChatKey) -> dict[int, list[Json]]:
-        """Artifacts of the turns of these lines (results, transcripts of tasks), by the index of each turn's last line.
-        Only those of this chat can be read in it.
-        """
+        """Artifacts of the turns of these lines by the index of each turn's last line. Only artifacts of this chat are readable."""
         places = {line.request_id: place for place, line in enumerate(lines) if line.chat_key == chat_key}
         places.pop("", None)
         if not places:
@@ -210,14 +202,14 @@ class ChatLoadHistory:
         try:
             made = await self._ports.artifacts.made(chat_key, places)
         except errors.StorageError:
-            return {}  # what was said is found all the same
+            return {}  # the messages are loaded without them
         return {
             places[request]: [{"id": name, "tool": tool} for name, tool in found[-MOST_ARTIFACTS:]]
             for request, found in made.items()
         }
 
     def _marked(self, line: ArchiveLine, turn: ToolExecutionContext, made: Sequence[Json]) -> ArchiveLine:
-        """With where it is from, as far as that says something."""
+        """Add chat, link and artifacts to a line's metadata."""
         where = {
             "chat": str(line.chat_key) if line.chat_key != turn.chat_key else None,
             "link": self._ports.permalink(line),
@@ -229,7 +221,7 @@ class ChatLoadHistory:
 def _with_neighbours(
     hits: Sequence[Hit], turn: ToolExecutionContext, room: int
 ) -> tuple[list[ArchiveLine], list[ArchiveLine]]:
-    """The best hits with what was said around them, in time order, as many as there is room for; and the hits alone."""
+    """The best hits with their neighbours in time order, as many as there is room for; and the hits alone."""
     taken: dict[tuple[ChatKey, int, str, str], ArchiveLine] = {}
     found: list[ArchiveLine] = []
     taken_bytes = 0

@@ -27,7 +27,7 @@ UNFOUNDED = (
 
 
 BYTES = 50_000_000
-"""Bytes of all files of one message."""
+"""Max bytes of all files of one message."""
 MOST_FILES = 10
 UNCERTAIN = "The platform did not confirm the message; it may have arrived. Do not send it again."
 
@@ -41,7 +41,7 @@ _NAMED: Json = {
     "type": ["string", "object"],
     "properties": {"name": {"type": "string"}, "content": {"type": "string"}},
 }
-"""The schema of a path or a `NewFile`: in one place, as models read it best."""
+"""Schema of a path or a `NewFile`, inline, since models read references less well."""
 
 
 class ChatSendInput(ToolInput):
@@ -58,7 +58,7 @@ class ChatSendInput(ToolInput):
 
 
 class ChatSend:
-    """Delivers to the chat that asked, always; tells the model whether it arrived."""
+    """Delivers to the asking chat only; the result says whether the message arrived."""
 
     name = "chat_send"
     description = (
@@ -118,7 +118,7 @@ class ChatSend:
             ) from error
 
     def _files(self, named: Sequence[str | NewFile]) -> list[OutgoingFile]:
-        """These files, each read whole. Raises `errors.ToolError` and OSError."""
+        """Read the files. Raises `errors.ToolError` and OSError."""
         files, left = list[OutgoingFile](), BYTES
         for one in named:
             name, path, data = (
@@ -134,7 +134,7 @@ class ChatSend:
         return files
 
     def _read(self, path: str, most: int) -> tuple[str, str, bytes]:
-        """Name, place and bytes of a file of the project; of a larger one there is one byte more than `most`."""
+        """Name, path and bytes of a file of the project, cut to one byte more than `most`."""
         place = self._project.place(path)
         with os.fdopen(self._project.open(place), "rb") as file:
             before = stamp(os.fstat(file.fileno()))
@@ -147,7 +147,7 @@ class ChatSend:
 
 
 def promises_more(arguments: Json) -> bool:
-    """True if a call with these says that another message will come."""
+    """True if a call with these arguments announces another message."""
     try:
         return ChatSendInput.model_validate(arguments).more
     except ValidationError:
@@ -155,19 +155,19 @@ def promises_more(arguments: Json) -> bool:
 
 
 def without_files(arguments: Json) -> Json:
-    """The arguments of a call whose message is on its way, with its files."""
+    """The arguments of a delivered call without the files."""
     return {name: value for name, value in arguments.items() if name != "attachments"}
 
 
 def partly_delivered_words(sent: int, parts: int) -> str:
-    """Return the result for a message of which only the beginning arrived."""
+    """The result for a message of which only the first parts arrived."""
     return (
         f"Only the first {sent} of {parts} parts were delivered; people see them. Send only what is missing."
     )
 
 
 def delivered_words(ids: Sequence[str]) -> str:
-    """Return the result for a message that arrived."""
+    """The result for a message that arrived."""
     if not ids:
         return "Nothing was sent, as you wanted."
     parts = f" in {len(ids)} parts" if len(ids) > 1 else ""

@@ -16,7 +16,7 @@ from bot.tools.project import ProjectPath, stamp
 from bot.tools.registry import ToolPorts
 
 LARGEST = 4 * 1024 * 1024
-"""Bytes of a file that is edited."""
+"""Max bytes of a file."""
 
 
 class EditFileInput(ToolInput):
@@ -26,7 +26,7 @@ class EditFileInput(ToolInput):
 
 
 class EditFile:
-    """Replaces a text that occurs exactly once. Encoding, line ends and mode of the file stay."""
+    """Replaces a text that occurs exactly once. Keeps encoding, line ends and mode of the file."""
 
     name = "edit_file"
     description = "Replace a passage of a text file of the project."
@@ -70,9 +70,7 @@ class EditFile:
 
 
 def replaced(words: str, old: str, new: str) -> tuple[str, int]:
-    """A text with one passage replaced, and the line that it begins in. Line ends are those that the text has. Raises
-    `errors.ToolError`.
-    """
+    """Replace one passage, keeping the text's line ends; also return its line number. Raises `errors.ToolError`."""
     windows = "\r\n" in words and words.count("\n") == words.count("\r\n")
     if windows:
         words, old, new = (one.replace("\r\n", "\n") for one in (words, old, new))

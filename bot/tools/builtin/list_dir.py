@@ -14,7 +14,7 @@ from bot.tools.registry import ToolPorts
 
 MOST = 500
 ROOM = excerpt.ROOM - 3_000
-"""Weight of the entries at the most; the line before them needs the rest."""
+"""Max weight of the entries; the rest of the room is for the line above them."""
 _MARKS = {"folder": "/", "link": " (a link)", "other": " (no file)"}
 
 
@@ -24,7 +24,7 @@ class ListDirInput(ToolInput):
 
 
 class ListDir:
-    """Lists what exists for the model and is not ignored."""
+    """Lists entries that are neither hidden nor ignored."""
 
     name = "list_dir"
     description = "List files and folders of the project."

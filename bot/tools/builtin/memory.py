@@ -1,6 +1,6 @@
-"""`memory`: files in which the model keeps what it may need later, of this chat and of the person it talks with.
+"""`memory`: text files in which the model keeps notes about this chat and, in direct chats, about the person.
 
-The files of a person exist in direct chats alone: words said in private are never shown to a group.
+Files of a person are available in direct chats only, so that nothing said in private reaches a group.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ from bot.tools.permissions import taint
 from bot.tools.registry import ToolPorts
 
 _LONGEST = 20_000
-"""Characters of a message that are looked at."""
+"""Max characters of a message that are compared."""
 _SHARE = 3
-"""One of so many words of the shorter of two has to be in the other."""
-_SHORTEST = 3  # letters; with a digit in it any word says something
+"""Two texts share a source if one in so many words of the shorter is in the other."""
+_SHORTEST = 3
+"""Min letters of a word that is compared; words with a digit may be shorter."""
 _COMMON = frozenset(
     re.findall(
         r"\w+",
@@ -39,7 +40,7 @@ _COMMON = frozenset(
 
 
 class NoteSources:
-    """The messages of a view by what they say; `own` is the requestId of the turn that writes."""
+    """Finds the messages in a view that a note may come from. `own` is the requestId of the writing turn."""
 
     def __init__(self, view: Iterable[Message], own: str) -> None:
         said = [(facts, _words(text)) for facts, text in map(_read, view) if facts]
@@ -47,7 +48,7 @@ class NoteSources:
         self._said = [(facts, words - self._own) for facts, words in said if facts["requestId"] != own]
 
     def of(self, line: str) -> Iterator[tuple[str, str | None]]:
-        """The requestIds of the messages that a line may come from, and who said them."""
+        """Yield requestId and author of the messages that a line may come from."""
         new = _words(line) - self._own
         for facts, words in self._said:
             shared = len(new & words)
@@ -57,7 +58,7 @@ class NoteSources:
 
 
 def _read(message: Message) -> tuple[Json, str]:
-    """The gateway's facts of a person's message, and its words; nothing for any other message."""
+    """The gateway's facts about a person's message, and its text; nothing for other messages."""
     facts = tags.facts(message)
     if not isinstance(facts.get("requestId"), str) or isinstance(message["content"], str):
         return {}, ""
@@ -66,7 +67,7 @@ def _read(message: Message) -> tuple[Json, str]:
 
 
 def _words(text: str) -> set[str]:
-    """The words that say something; of scripts without spaces every two characters."""
+    """The significant words; in scripts without spaces, pairs of characters."""
     return {word for word in words_of(text[:_LONGEST]) if word not in _COMMON and _says(word)}
 
 
@@ -75,7 +76,7 @@ def _says(word: str) -> bool:
 
 
 SESSION = "session.md"
-"""The conversation's own memory, written by the agent."""
+"""The conversation's memory, written by the agent."""
 ROOT, CHAT, ME = "/memories", "/memories/chat", "/memories/me"
 _NEEDS = {
     "view": ("path",),
@@ -101,7 +102,7 @@ class MemoryInput(ToolInput):
 
 
 class MemoryTool:
-    """Views and changes memory files. Who asks, and where, decides which there are; a path cannot name any other."""
+    """Views and changes memory files. The asking person and chat decide which exist; paths cannot reach others."""
 
     name = "memory"
     description = (
@@ -149,7 +150,7 @@ class MemoryTool:
         sizes = await self._files.sizes(owner)
         found = [f"{root}/{path}  {size} B" for path, size in sizes.items() if path.startswith(folder)]
         for path in sizes:
-            # A name is words too.
+            # File names are text of people too.
             if path.startswith(folder) and path != SESSION and (file := await self._files.read(owner, path)):
                 context.report_provenance(origin_of(file))
         if name and not found:
@@ -172,7 +173,7 @@ class MemoryTool:
         return f"{path} is written: {file.text.count(chr(10)) + 1} lines."
 
     def _by(self, turn: ToolExecutionContext) -> Written:
-        """The turn as the source of a line, with the taint of what it has in view."""
+        """The current turn as the source of a line, with the taint of its view."""
         ts, taints = int(self._clock.now() * 1000), taint.seen(turn.view()).taint
         return Written(ts, turn.request_id, turn.chat_key, turn.user_id, taints)
 
@@ -200,14 +201,14 @@ def _roots(turn: ToolExecutionContext) -> list[str]:
 
 
 def _person(turn: ToolExecutionContext) -> MemoryOwner | None:
-    """The person whose files a turn may reach beside its chat's: the one who caused it, in a direct chat; else None."""
+    """The person whose files a turn may use: in a direct chat the one who caused it, else None."""
     if not turn.private or turn.user_id is None:
         return None
     return MemoryOwner("person", f"{turn.channel}:{turn.user_id}")
 
 
 def _place(turn: ToolExecutionContext, path: str) -> tuple[MemoryOwner, str]:
-    """The owner of a path, and the path below its root; "" for the root itself."""
+    """The owner of a path, and the path relative to its root, "" for the root itself."""
     for root in (CHAT, ME):
         if path == root or path.startswith(f"{root}/"):
             owner = MemoryOwner("chat", str(turn.chat_key)) if root == CHAT else _person(turn)
@@ -261,8 +262,8 @@ def _shown(path: str, file: MemoryFile, asked: tuple[int, int] | None) -> str:
 
 
 def origin_of(file: MemoryFile) -> Provenance:
-    """Provenance of a file: the people whose turns wrote its lines, and the taint of what these turns had in view.
-    `ANYBODYS` where a source is unknown.
+    """Provenance of a file: the people whose turns wrote its lines, and the highest taint of these turns. `ANYBODYS` if a source is
+    unknown.
     """
     people = {by.user_id for written in file.written for by in written}
     known = len(file.written) == file.text.count("\n") + 1 and all(file.written)

@@ -11,9 +11,9 @@ from bot.tools import context, excerpt
 from bot.tools.registry import ToolPorts
 
 PAGE = 8_000
-"""Characters of one page, where they do not weigh too much."""
+"""Max characters of one page."""
 ROOM = excerpt.ROOM - 3_000
-"""Weight of a page at the most; the line before it needs the rest."""
+"""Max weight of a page; the rest of the room is for the line above it."""
 
 
 class ReadArtifactInput(ToolInput):
@@ -26,7 +26,7 @@ class ReadArtifactInput(ToolInput):
 
 
 class ReadArtifact:
-    """Reads artifacts of the chat that asks. Its own results are never put away: there is a next page instead."""
+    """Reads artifacts of the asking chat. Its results are never stored as artifacts themselves: they are paged."""
 
     name = excerpt.READER
     description = "Read or search a tool result or file that was put away as an artifact."

@@ -21,11 +21,11 @@ from bot.tools.registry import ToolPorts
 
 LINES = 2_000
 ROOM = excerpt.ROOM - 6_000
-"""Weight of the lines at the most; the line before them needs the rest."""
+"""Max weight of the lines; the rest of the room is for the line above them."""
 SCANNED = 64 * 1024 * 1024
-"""Characters that are passed over on the way to a line."""
+"""Max characters skipped before `offset`."""
 COUNTED = 4 * 1024 * 1024
-"""Bytes of a file whose lines are counted to the end."""
+"""Max bytes of a file whose lines are all counted."""
 _STEP = 64 * 1024
 
 
@@ -38,7 +38,7 @@ class ReadFileInput(ToolInput):
 
 @dataclass(slots=True)
 class _Page:
-    """Lines of a file. `last` is the number of the last one shown, `total` that of all where they were counted."""
+    """Lines of a file. `last` is the number of the last one shown, `total` the number of all if counted."""
 
     lines: list[str]
     last: int
@@ -48,7 +48,7 @@ class _Page:
 
 
 class ReadFile:
-    """Reads a page of a file: what does not fit is the next page's."""
+    """Reads one page of a file; the result names the offset of the next."""
 
     name = "read_file"
     description = "Read lines of a text file of the project."
@@ -123,7 +123,7 @@ def _page(words: TextIO, args: ReadFileInput, *, counted: bool) -> _Page:
 
 
 def _lines(words: TextIO) -> Iterator[tuple[str, int]]:
-    """Each line's beginning, without its end, and how many characters of it follow."""
+    """Yield the beginning of each line, and the number of its remaining characters."""
     while line := words.readline(_STEP):
         left = 0
         ended = line.endswith("\n")

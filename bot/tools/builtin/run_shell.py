@@ -1,4 +1,4 @@
-"""`run_shell`: runs a command in the project's folder, isolated from the rest of the machine."""
+"""`run_shell`: runs a command in the project's folder, in the sandbox."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class RunShellInput(ToolInput):
 
 
 class RunShell:
-    """Runs a command to its end or its limit, and tells how it ended with what it printed."""
+    """Runs a command until it ends or times out; the result is its exit status and output."""
 
     name = "run_shell"
     input = RunShellInput
@@ -63,7 +63,7 @@ class RunShell:
         )
 
     async def _run(self, command: str, seconds: float) -> processes.CommandResult:
-        """Run it, and record the provenance of what it may have printed and written: what it reads is not known."""
+        """Run it and record the provenance of its output and of files it may have written: those of all files it could read."""
         channel, name = context.channel(), secrets.token_hex(6)
         printed = taint.usual(self.name, self.effects) | await asyncio.to_thread(self._origins.whole, channel)
         context.report_provenance(printed)

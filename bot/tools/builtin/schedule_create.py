@@ -1,4 +1,4 @@
-"""`schedule_create`: plans a job in this chat."""
+"""`schedule_create`: creates a job in this chat."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ScheduleCreateInput(ToolInput):
 
 
 class ScheduleCreate:
-    """Plans a job; place and rights are those of the message that asks for it."""
+    """Creates a job with the chat and the rights of the message that asks for it."""
 
     name = "schedule_create"
     description = "Do the prompt later, in this chat."
@@ -41,7 +41,7 @@ class ScheduleCreate:
 
 
 def asked_in(jobs: Jobs | None) -> tuple[Jobs, Inbound]:
-    """The jobs and the message that asks. Raises `errors.ToolError` where no chat does."""
+    """The jobs and the asking message. Raises `errors.ToolError` outside of a chat."""
     inbound = context.current().inbound
     if jobs is None or inbound is None:
         raise errors.ToolError(UNPLACED)

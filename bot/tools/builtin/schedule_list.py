@@ -10,7 +10,7 @@ from bot.tools.registry import ToolPorts
 
 
 class ScheduleList:
-    """Shows the jobs of the place that asks."""
+    """Lists the jobs of the asking chat."""
 
     name = "schedule_list"
     description = "The jobs of this chat."

@@ -1,8 +1,9 @@
-"""`search_files`: finds lines of the project's files by text or expression, or files by name."""
+"""`search_files`: finds lines in the project's files by text or regular expression, or files by name."""
 
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -22,22 +23,22 @@ from bot.tools.registry import ToolPorts
 
 SECONDS = 15.0
 FILE = 4 * 1024 * 1024
-"""Bytes of a file that are searched."""
+"""Max bytes of a file that is searched."""
 LINE = 10_000
-"""Characters of a line that are searched, and of these so many are shown:"""
+"""Max characters of a line that are searched."""
 SHOWN = 200
 MOST = 200
 LEVELS = 50
 ROOM = excerpt.ROOM - 6_000
-"""Weight of the lines found at the most; the line before them needs the rest."""
+"""Max weight of the matches; the rest of the room is for the line above them."""
 LARGEST = 1_000_000
-"""Size of an expression at the most, with its repeats written out."""
-_REPEAT = re.compile(r"(?s)(.?)\{([^},]*)")
+"""Max length of a regular expression times its repeat counts."""
+_REPEAT = re.compile(r"\{([^},]*)")
 _ODD = re.compile(r"\(\?(?:#|[A-Za-z0-9-]*x)")
-"""Comments, and the mode that has more of them: they would hide what repeats what."""
+"""Comments and verbose mode, which could hide repeat counts."""
 
 Find = Callable[[str], int | None]
-"""Returns the position of a match in a line; None if there is none. Raises TimeoutError."""
+"""Returns the position of a match in a line, or None. Raises TimeoutError."""
 
 
 class SearchFilesInput(ToolInput):
@@ -57,7 +58,7 @@ class _Matches:
     room: int = ROOM
 
     def add(self, row: str, path: str) -> bool:
-        """Take a row of a file, where there is room for it."""
+        """Add a row; False if there is no room."""
         self.paths.add(path)
         self.room -= excerpt.weight(row) + excerpt.weight("\n")
         if len(self.rows) == MOST or self.room < 0:
@@ -68,7 +69,7 @@ class _Matches:
 
 
 class SearchFiles:
-    """Searches what exists for the model and is not ignored, within bounds of time and size."""
+    """Searches files that are neither hidden nor ignored, within limits of time and size."""
 
     name = "search_files"
     description = "Search lines in the project's files; without a pattern, find files by glob."
@@ -135,12 +136,12 @@ class SearchFiles:
             return False
 
     def _look(self, entry: Entry, find: Find, found: _Matches) -> bool:
-        """Search one file; False where no more fits."""
+        """Search one file; False once there is no room for more."""
         try:
             with os.fdopen(self._project.open(ProjectPath(tuple(entry.path.split("/")))), "rb") as file:
                 raw = file.read(FILE + 1)
         except (OSError, errors.ToolError):
-            found.skipped += 1  # gone meanwhile, or not to be read
+            found.skipped += 1  # removed meanwhile, or unreadable
             return True
         if len(raw) > FILE or encoding.no_text(raw[: encoding.SNIFF]) is not None:
             found.skipped += 1
@@ -164,7 +165,7 @@ def _finder(args: SearchFilesInput, clock: Clock, until: float) -> Find:
             return min(at, len(line)) if at >= 0 else None
 
         return literal
-    if _ODD.search(pattern) or _written_out(pattern) > LARGEST:
+    if _is_too_large(pattern):
         raise errors.ToolError("This expression is too large. Repeat less, and leave out comments.")
     try:
         compiled = regex.compile(pattern)
@@ -172,26 +173,18 @@ def _finder(args: SearchFilesInput, clock: Clock, until: float) -> Find:
         raise errors.ToolError(f"This is no regular expression: {text.preview(str(error))}.") from None
 
     def matching(line: str) -> int | None:
-        # The match lets go of the interpreter, so that nobody else waits for it.
+        # `concurrent` releases the interpreter.
         match = compiled.search(line, timeout=max(0.01, until - clock.monotonic()), concurrent=True)
         return match.start() if match is not None else None
 
     return matching
 
 
-def _written_out(pattern: str) -> int:
-    """About how large an expression becomes when it is compiled, never too little: that is done without a limit, and a
-    group that is repeated is written out as often as it must occur.
-    """
-    groups, single = 1, 1
-    for before, least in _REPEAT.findall(pattern):
-        digits = re.sub(r"[^0-9]", "", least)
-        times = max(1, int(digits or 1))
-        if before and before in ")}":
-            groups *= times
-        else:
-            single = max(single, times)
-    return groups * single * len(pattern)
+def _is_too_large(pattern: str) -> bool:
+    """True if compiling may take long: each repeated group is written out as often as it must occur."""
+    counts = (re.sub(r"[^0-9]", "", least)[:9] for least in _REPEAT.findall(pattern))
+    size = math.prod((max(1, int(count or 1)) for count in counts), start=len(pattern))
+    return size > LARGEST or _ODD.search(pattern) is not None
 
 
 def _around(line: str, at: int) -> str:

@@ -7,7 +7,7 @@ from bot.tools.registry import ToolPorts
 
 
 class SkillsList:
-    """The overview, as it is now."""
+    """Lists the current skills."""
 
     name = "skills_list"
     description = "List the skills that can be loaded, with what each is for."

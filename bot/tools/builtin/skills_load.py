@@ -13,7 +13,7 @@ class SkillsLoadInput(ToolInput):
 
 
 class SkillsLoad:
-    """The instructions of one skill, which an operator put into the project."""
+    """Returns the instructions of one skill, which operators put into the project."""
 
     name = "skills_load"
     description = "Load the instructions of one skill by its exact name."

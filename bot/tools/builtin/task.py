@@ -1,4 +1,4 @@
-"""`task`: runs a piece of work in a conversation of its own; only its summary comes back."""
+"""`task`: runs work in a separate conversation and returns its summary."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bot.tools.context import TaskMode
 from bot.tools.registry import ToolPorts
 
 LONGEST = 7 * 86_400.0
-"""Seconds: limits of its own end a task long before, but a person may be waited for in it again and again."""
+"""Timeout in seconds. Limits of its own end a task earlier, except while it waits for a person."""
 
 
 class TaskInput(ToolInput):
@@ -23,7 +23,7 @@ class TaskInput(ToolInput):
 
 
 class Task:
-    """Gives work to `bot.core.tasks`, through the turn that it runs in."""
+    """Starts a task (`bot.core.tasks`) of the current turn."""
 
     name = "task"
     description = (

@@ -1,4 +1,4 @@
-"""`tool_search`: finds tools that requests do not declare from the beginning."""
+"""`tool_search`: finds tools that requests do not declare from the start."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from bot.tools.catalog import ToolOffer, rank_offers
 from bot.tools.registry import ToolPorts
 
 AT_ONCE = 5
-"""Tools that one search gives."""
+"""Max tools in one result."""
 SHOWN = 40
-"""Names that are told where nothing fits."""
+"""Max names listed if nothing matches."""
 
 
 class ToolSearchInput(ToolInput):
@@ -24,7 +24,7 @@ class ToolSearchInput(ToolInput):
 
 
 class ToolSearch:
-    """Gives the model the definitions of the tools that fit best; it can call them from then on."""
+    """Returns the definitions of the best matches; the model can call them from then on."""
 
     name = "tool_search"
     input = ToolSearchInput
@@ -35,19 +35,19 @@ class ToolSearch:
     def __init__(self, ports: ToolPorts) -> None:
         self._catalog = ports.catalog
         servers = ", ".join(sorted(self._catalog.sources()))
-        # The names come from ship.json, so this stays the same while the process lives.
+        # The names come from ship.json, so the description is constant while the process runs.
         self.description = "Find more tools to call" + (
             f", of the MCP servers: {servers}." if servers else "."
         )
 
     async def run(self, args: ToolSearchInput) -> str | FoundTools:
-        # What a small window has no room for is found like what other servers offer.
+        # Built-in tools that a small context window has no room for can be found too.
         own = [ToolOffer(one, one["name"], one["description"]) for one in context.undeclared()]
         offers = self._catalog.offers()
         if offers:
-            # Names and descriptions are a server's words.
+            # Names and descriptions are written by servers.
             context.report_provenance(ANYBODYS)
-        # How many there are, and how much is said of them, is for others to decide.
+        # Servers decide how many offers there are and how long: off the event loop.
         best = await asyncio.to_thread(rank_offers, args.query, itertools.chain(own, offers), AT_ONCE)
         if best:
             said = {offer.server: offer.instructions for offer in best if offer.instructions}
