@@ -1,3 +1,3 @@
-"""Tools of MCP servers (Model Context Protocol). What a server says of itself and of its tools is its word, and no more:
-it is bounded, marked and grants nothing. The library is imported only where a server is configured.
+"""Tools of MCP servers. What servers say is untrusted: bounded, marked, and it grants nothing. The SDK is imported only if a server is
+configured.
 """

@@ -1,7 +1,6 @@
-"""Turns a server's tool definitions into ones that a request may declare; validates arguments against a server's schema.
+"""Converts tool definitions of servers into ones that a request can declare; validates arguments against their schemas.
 
-A request with one definition that the provider refuses fails as a whole, so a tool that cannot be declared safely is
-left out.
+The provider refuses a whole request for one invalid definition, so a tool that cannot be declared safely is omitted.
 """
 
 from __future__ import annotations
@@ -26,32 +25,30 @@ from bot.tools.permissions.display import HIDING
 
 LONGEST_NAME = 128
 WORDS = 1_000
-"""Characters of a description."""
+"""Max characters of a description."""
 INSTRUCTIONS = 2_000
-"""Characters of what a server says of all its tools."""
+"""Max characters of a server's instructions."""
 INNER_WORDS = 400
-"""Characters of a description inside a schema."""
+"""Max characters of a description inside a schema."""
 SCHEMA = 24_000
-"""Characters of a schema, written as JSON."""
+"""Max characters of a schema as JSON."""
 DEPTH = 24
 PROBLEMS = 20
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _PROPERTY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _BRANCHES = ("allOf", "anyOf", "oneOf")
-"""Refused at the top of a schema; the server holds arguments against them itself."""
+"""The provider refuses them at the top of a schema. Servers validate arguments themselves."""
 _JOINERS = frozenset("\u200c\u200d")
-"""They hide nothing: Persian and emoji need them."""
+"""Invisible, but Persian and emoji need them."""
 
 
 class UndeclarableTool(ValueError):
-    """A tool that no request can declare; the text says why."""
+    """The tool cannot be declared; the text says why."""
 
 
 def name_of(server: str, tool: str) -> str:
-    """`mcp__<server>__<tool>`, as the provider takes it. A name that has to be changed for that gets a digest of the
-    whole, so that two never become one.
-    """
+    """`mcp__<server>__<tool>`. A name that the provider would refuse is changed and gets a digest, so that names stay unique."""
     whole = f"{MCP}{server}__{tool}"
     if _NAME.fullmatch(tool) and len(whole) <= LONGEST_NAME:
         return whole
@@ -61,7 +58,7 @@ def name_of(server: str, tool: str) -> str:
 
 
 def line(words: str, limit: int) -> str:
-    """Return foreign text as one line of visible characters."""
+    """Reduce foreign text to one line of visible characters."""
     seen = (
         sign if sign in _JOINERS or unicodedata.category(sign) not in HIDING else " "
         for sign in words[: limit * 4]
@@ -70,14 +67,14 @@ def line(words: str, limit: int) -> str:
 
 
 def lines(words: str, limit: int) -> str:
-    """Return foreign text as lines of visible characters, cut with `…` if it is longer."""
+    """Reduce foreign text to lines of visible characters, cut with `…`."""
     looked = words[: limit * 4]
     seen = "\n".join(filter(None, (line(one, limit) for one in looked.splitlines())))
     return seen if len(seen) <= limit and looked == words else f"{text.head(seen, limit - 1)}…"
 
 
 def offer(server: str, tool: str, words: str, schema: Any, instructions: str = "") -> ToolOffer:
-    """A tool as it may be found. `instructions` is what its server says of them all. Raises `UndeclarableTool`."""
+    """Build the catalog entry of a tool. `instructions` are its server's notes. Raises `UndeclarableTool`."""
     if not tool:
         raise UndeclarableTool("it has no name")
     shown = _schema(schema)
@@ -93,7 +90,7 @@ def offer(server: str, tool: str, words: str, schema: Any, instructions: str = "
 
 
 def declared(tool: Any) -> Json:
-    """The parts of a server's definition of a tool that are used, mended where that is harmless. Raises `UndeclarableTool`."""
+    """The used parts of a server's definition, repaired where that is harmless. Raises `UndeclarableTool`."""
     if not isinstance(tool, dict) or not isinstance(tool.get("name"), str):
         raise UndeclarableTool("name: it has none")
     kept = {key: tool[key] for key in ("name", "title", "description") if isinstance(tool.get(key), str)}
@@ -101,7 +98,7 @@ def declared(tool: Any) -> Json:
 
 
 def _merged(schema: Any, whole: Json | None = None, depth: int = 0) -> Json:
-    """A schema as an object's, its branches merged into it: it has the fields of all, and needs what each of them needs."""
+    """Merge the branches of an object schema: it has the fields of all branches and requires what each of them requires."""
     if not _is_object(schema) or depth > DEPTH:
         raise UndeclarableTool("inputSchema.type: its arguments are no object")
     top = {"type": "object"} | {key: value for key, value in schema.items() if key not in _BRANCHES}
@@ -147,7 +144,7 @@ def _schema(schema: Any) -> Json:
 
 
 def _tidied(value: Any, words: int, depth: int, count: Iterator[int]) -> Any:
-    """A schema with its descriptions in one line each; without them where `words` is 0. `count` is of its parts."""
+    """Reduce descriptions in a schema to `words` characters; 0 removes them. `count` counts the parts."""
     if depth > DEPTH:
         raise UndeclarableTool("its schema is nested too deeply")
     if next(count) > SCHEMA:
@@ -171,8 +168,8 @@ def _tidied(value: Any, words: int, depth: int, count: Iterator[int]) -> Any:
 
 
 def _check(schema: Json) -> None:
-    """Raises `UndeclarableTool` for what is no JSON Schema. Patterns are not compiled and nothing is fetched."""
-    import jsonschema  # comes with the library
+    """Raises `UndeclarableTool` for an invalid JSON Schema. No pattern is compiled, nothing is fetched."""
+    import jsonschema  # installed with the SDK
 
     try:
         jsonschema.Draft202012Validator.check_schema(schema)
@@ -187,7 +184,7 @@ def _check(schema: Json) -> None:
 
 
 def arguments(schema: Json) -> type[pydantic.BaseModel]:
-    """A model that takes the arguments that fit a schema, and keeps them as they came."""
+    """A model that accepts arguments matching a schema, unchanged."""
 
     class Arguments(pydantic.RootModel[Json]):
         @classmethod
@@ -208,8 +205,8 @@ def arguments(schema: Json) -> type[pydantic.BaseModel]:
 
 
 def problems(schema: Json, value: Any) -> Iterator[Any]:
-    """Yield the errors of `jsonschema` where a value surely breaks a schema that has been checked. The rest of it (patterns, which
-    may never end, alternatives, references) is the server's to check.
+    """Yield the errors of `jsonschema` for keywords that are cheap to check. Patterns (which may never end), alternatives and references
+    are left to the server.
     """
     yield from _judge()(schema).iter_errors(value)
 

@@ -1,4 +1,4 @@
-"""Puts questions that a server asks during a tool call (elicitation) to the person of the turn."""
+"""Elicitation: asks the person of the turn what a server wants to know during a tool call."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 TRIES = 3
 WORDS = 3_000
-"""Characters of a question."""
+"""Max characters of a question."""
 SKIP = frozenset({"skip", "/skip", "跳过"})
 CANCEL = frozenset({"cancel", "/cancel", "取消"})
 YES = frozenset(
@@ -40,12 +40,12 @@ NO = frozenset(
 
 
 class Unanswered(errors.ShipmateError):
-    """A form got no answer, and why; nobody has declined it."""
+    """A form got no answer, without being declined; the text says why."""
 
 
 @dataclass(eq=False)
 class _Call:
-    """A call that runs, in its turn; `limit` is how long it may take, which stands still while a person is waited for."""
+    """A running call. Its time `limit` is suspended while a person is asked."""
 
     tool: str
     turn: ToolExecutionContext
@@ -58,7 +58,7 @@ class _Call:
 
 
 class Elicitations:
-    """The questions of one server. While several of its calls run, a question belongs to no known turn."""
+    """The questions of one server. While several calls run, a question cannot be attributed to a turn and is not asked."""
 
     def __init__(self, server: str, questions: Questions, log: Log) -> None:
         self._log = log
@@ -68,7 +68,7 @@ class Elicitations:
 
     @contextlib.contextmanager
     def during(self, tool: str, limit: asyncio.Timeout, seconds: float) -> Iterator[list[str]]:
-        """A call runs for the block; with it ends what it asked. Gives what the model is told of it."""
+        """Register a running call; its open questions end with the block. Yields notes for the model."""
         try:
             turn = current()
         except errors.ToolError:
@@ -84,7 +84,7 @@ class Elicitations:
                 task.cancel()
 
     async def elicit(self, context: object, params: Any) -> ElicitResult:
-        """The library's callback."""
+        """The SDK's callback."""
         del context
         from mcp_types import ElicitResult
 
@@ -112,7 +112,7 @@ class Elicitations:
             raise Unanswered(f"its field {odd[0]} cannot be asked for in a chat")
         content: Json = {}
         message = f"{params.message} {getattr(params, 'url', '')}".strip()
-        # Nothing to fill in: a yes is what is wanted.
+        # A form without fields asks for a yes.
         for number, (name, one) in enumerate((fields or {"": {"type": "boolean"}}).items(), 1):
             place = f"{number}/{len(fields)} " if len(fields) > 1 else ""
             how = OPTIONAL if fields and name not in needed else "question.how"
@@ -173,19 +173,19 @@ class Elicitations:
 
 
 def _literal(words: str, limit: int = 80) -> str:
-    """Words of a server as they stand: no formatting, and links that show whole."""
+    """Text of a server without formatting and with visible links."""
     return text.literal(visible(definitions.line(words, limit)))
 
 
 def _default(one: Json) -> str:
-    """The default of a field as a person would answer it."""
+    """The default of a field as a person would write it."""
     given = one["default"] if isinstance(one["default"], list) else [one["default"]]
     labels = [label for label, value in _choices(one) if value in given]
     return ", ".join(labels or (one if isinstance(one, str) else json.dumps(one) for one in given))
 
 
 def kind(one: Json) -> str:
-    """Return the kind of answer wanted, in words for the person."""
+    """The expected kind of answer, in words for the person."""
     if choices := _choices(one):
         shown = ", ".join(f"{number}. {_literal(label)}" for number, (label, _) in enumerate(choices[:20], 1))
         return say("question.some_of" if "items" in one else "question.one_of", choices=shown)
@@ -194,7 +194,7 @@ def kind(one: Json) -> str:
 
 
 def read(one: Json, words: str) -> Any:
-    """A person's words as the value of a field; None where they are none."""
+    """Parse a person's words as the value of a field; None if they are none."""
     if "items" in one:
         values = [read(one["items"], part.strip()) for part in re.split("[,，、]", words)]
         return values if None not in values else None
@@ -215,7 +215,7 @@ def read(one: Json, words: str) -> Any:
 
 
 def _choices(one: Json) -> list[tuple[str, Any]]:
-    """Label and value of each choice; [] where there are none."""
+    """Label and value of each choice."""
     one = one["items"] if isinstance(one.get("items"), dict) else one
     listed = one.get("oneOf") or one.get("anyOf")
     if isinstance(listed, list):

@@ -1,7 +1,7 @@
-"""Finds, in the command and the environment of an MCP server, places of the project from which it would run code.
+"""Finds paths in the project from which an MCP server would run code.
 
-A server runs as ourselves, outside of the walls of commands. So no file of the project may be named to it, and no place
-there at which nothing stands yet; a folder only behind the name of the server, as what that works on.
+A server runs with the gateway's rights, outside of the sandbox. Its command and environment may not name files of the project or
+paths where files could be created; a folder may follow the name of the server, as its data.
 """
 
 from __future__ import annotations
@@ -14,25 +14,23 @@ from pathlib import Path
 from bot.tools.permissions.protected_code import ProtectedCode
 
 _BETWEEN = re.compile(r"[\s=:,;|&<>()'\"]+")
-"""Signs between the paths of one word, as in `--path=/a:/b` or the text of a script."""
+"""Separators of paths within one word, as in `--path=/a:/b` or a script."""
 _VERBS = frozenset({"dlx", "exec", "run", "start", "tool", "x"})
-"""Words of launchers that name no server."""
+"""Subcommands of launchers."""
 _SWITCHES = frozenset({"-c", "-e", "-i", "-m", "-q", "-y", "--", "--quiet", "--rm", "--yes"})
-"""Options behind which the server may be named; behind any other stands a value of its own."""
-
-
+"""Options that may be followed by the server's name; other options take a value."""
 _ROOTS = frozenset({"-C", "-f", "--directory", "--prefix", "--project", "--cwd", "--file", "--makefile"})
-"""Options of launchers, anywhere in a command, behind which stands the folder or file that they run code out of."""
+"""Options of launchers that name the folder or file to run code from."""
 
 
 def placed(root: Path, word: str) -> str:
-    """An argument that begins with `.` or `..` as a path counts from the project's folder on."""
+    """Resolve an argument that begins with `.` or `..` against the project's folder."""
     dots = word.partition("/")[0] in {".", ".."}
     return os.path.normpath(root / word) if dots else word
 
 
 def fixed_environment(env: Mapping[str, str], ours: ProtectedCode, folder: Path) -> dict[str, str]:
-    """Inherited variables, without places that a chat can change: many programs run code out of their user's home."""
+    """The inherited variables that name no path a chat can change. Programs run code from HOME, so that becomes `folder`."""
     kept = {name: value for name, value in env.items() if name == "PATH" or not any(_changeable(value, ours))}
     return kept if "HOME" in kept or "HOME" not in env else kept | {"HOME": str(folder)}
 
@@ -40,8 +38,8 @@ def fixed_environment(env: Mapping[str, str], ours: ProtectedCode, folder: Path)
 def changeable_code(
     args: Sequence[str], values: Iterable[str], ours: ProtectedCode, env: Mapping[str, str]
 ) -> str | None:
-    """The first of these arguments and values of variables out of which a server would run what a chat can change; None
-    if there is none. `env` is the environment that it gets, out of which a shell fills in names. Blocking.
+    """The first argument or variable from which the server would run code that a chat can change, or None. `env` is the server's
+    environment, with which names are expanded. Blocking.
     """
     named, before = False, ""
     for word in args:
@@ -57,13 +55,13 @@ def changeable_code(
 
 
 def _filled_in(word: str, env: Mapping[str, str]) -> str:
-    """A word as a shell reads it: `~` and `$NAME` filled in."""
+    """Expand `~` and `$NAME` as a shell does."""
     words = re.sub(r"(?<![^\s=:'\"])~(?=/|\s|$)", lambda _: env.get("HOME", "~"), word)
     return re.sub(r"\$(?:\{(\w+)\}|(\w+))", lambda name: env.get(name[1] or name[2], name[0]), words)
 
 
 def _changeable(word: str, ours: ProtectedCode) -> Iterator[Path]:
-    """The places that a word names and that a tool or a command can change."""
+    """Yield the paths in a word that a tool or a command can change."""
     for part in dict.fromkeys((word, word.partition("=")[2], *_BETWEEN.split(word))):
         path = placed(ours.root, part)
         if os.path.isabs(path) and "\0" not in path and ours.changeable(Path(path)):  # noqa: PTH117 - a text

@@ -1,4 +1,4 @@
-"""Connection to one MCP server: starts it, lists its tools, calls them, and restarts it when it is gone."""
+"""Connection to one MCP server: starts it, lists and calls its tools, and restarts it after failures."""
 
 from __future__ import annotations
 
@@ -32,35 +32,35 @@ if TYPE_CHECKING:
     from mcp import Client
 
 START_SECONDS = 30.0
-"""For a connection and the list of tools."""
+"""Timeout in seconds for connecting and listing the tools."""
 LONGEST_PAUSE = 300.0
 SOUND_SECONDS = 60.0
-"""After so long a connection was a good one: the pauses begin anew."""
+"""Seconds after which a connection counts as successful and resets the pause before a restart."""
 MOST_TOOLS = 500
 MOST_PAGES = 50
 MOST_HUNG = 3
-"""Calls in a row that were not answered in time, before the connection is given up."""
+"""Max consecutive calls without an answer before the connection is closed."""
 LOOK_SECONDS = 10.0
 LAST_WORDS = 2_000
-"""Characters of stderr that are kept for operators."""
+"""Max characters of stderr kept for operators."""
 State = Literal["starting", "ready", "down"]
 
 
 class ServerLost(errors.ShipmateError):
-    """The connection is over, and why."""
+    """The connection ended; the text says why."""
 
 
 def _cause(error: BaseException | None) -> str:
-    """The cause of an end in words for operators."""
+    """Why the connection ended, for operators."""
     if isinstance(error, OSError):
         return errors.connection_reason(error)
-    if isinstance(error, ValueError):  # of the library, for what is no message
+    if isinstance(error, ValueError):  # the SDK's, for an invalid message
         return "it breaks the protocol"
     return "it ended" if error is None else str(error) or type(error).__name__
 
 
 class Server:
-    """Lives as long as `run` does. Its tools stay known while it is down, and say so when they are called."""
+    """Connected while `run` runs. Its tools remain known while it is down; calls fail then."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class Server:
         self._hung = 0
         self._since: float | None = None
         self.settled = asyncio.Event()
-        """Set once it was ready, or could not be started."""
+        """Set after the first successful or failed start."""
 
     @property
     def timeout_seconds(self) -> float:
@@ -102,11 +102,11 @@ class Server:
 
     @property
     def away(self) -> float:
-        """Seconds for which it has been down."""
+        """Seconds since it went down."""
         return 0.0 if self._since is None else self._clock.monotonic() - self._since
 
     async def run(self) -> None:
-        """Keep it going until cancelled: after each end a pause, twice as long as the one before."""
+        """Connect until cancelled, with exponentially growing pauses between attempts."""
         failures = 0
         while True:
             began = self._clock.monotonic()
@@ -119,9 +119,7 @@ class Server:
             await self._clock.sleep(pause)
 
     async def _outcome(self, task: asyncio.Task[None]) -> BaseException | None:
-        """The exception that ended a connection, None where it was cancelled. Errors of the library and the server end
-        here.
-        """
+        """The exception that ended a connection; None if it was cancelled. Errors of the SDK and the server end here."""
         try:
             await asyncio.wait([task])
         finally:
@@ -146,12 +144,12 @@ class Server:
     # ------------------------------------------------------------ a connection
 
     async def _connection(self) -> None:
-        """One connection, from its beginning to its end. Raises what ended it."""
+        """Connect and serve until the connection ends. Raises the cause."""
         self._closed.clear()
         self._changed.clear()
         self._why = self._stderr = ""
         self._hung = 0
-        # Seconds of work, which others need not wait for.
+        # Takes seconds.
         await asyncio.to_thread(importlib.import_module, "mcp")
         from mcp import Client
         from mcp_types import Implementation
@@ -165,7 +163,7 @@ class Server:
             cache=None,
         )
         async with contextlib.AsyncExitStack() as stack:
-            # Servers of one age refuse the greeting of the other: next time the other one, unless this one goes through.
+            # Old and new servers refuse each other's handshake: the next attempt uses the other one unless this one succeeds.
             used = self._handshake
             self._handshake = "auto" if used == "legacy" else "legacy"
             async with asyncio.timeout(START_SECONDS):
@@ -177,7 +175,7 @@ class Server:
                 await self._serve(client)
             finally:
                 follow.cancel()
-                # One that does not tell of changes is as good as one without any.
+                # Errors are ignored: a server need not announce changes.
                 await asyncio.gather(follow, return_exceptions=True)
 
     async def _serve(self, client: Client) -> None:
@@ -191,7 +189,7 @@ class Server:
                 self._changed.clear()
                 async with asyncio.timeout(START_SECONDS):
                     await self._list(client)
-                # However often it says so, it is asked once a second at the most.
+                # At most one list a second, however many changes the server announces.
                 await self._clock.sleep(1.0)
         finally:
             self._client = None
@@ -204,8 +202,8 @@ class Server:
 
     @contextlib.asynccontextmanager
     async def _process(self, words: list[str]) -> AsyncIterator[Any]:
-        # It runs as ourselves. Programs such as npx, uvx and Python run what lies in the folder they are started in, or
-        # above it, and the project's is one in which a chat may write.
+        # npx, uvx and Python run code from the working folder or above it, and chats may write to the project: the server
+        # gets an empty folder.
         async with contextlib.AsyncExitStack() as stack:
             try:
                 folder = Path(
@@ -223,7 +221,7 @@ class Server:
             yield streams
 
     def _command(self, words: list[str], folder: Path) -> tuple[list[str], dict[str, str]]:
-        """The command and its environment: nothing that it runs can be changed by a tool or a command. Blocking."""
+        """The command and its environment. Raises `ServerLost` if a tool or a command could change what it runs. Blocking."""
         ours = protected_code(self._root)
         env = fixed_environment(transports.inherited_environment(), ours, folder) | self._settings.env
         env["PATH"] = ours.fixed(env.get("PATH", os.defpath))
@@ -254,7 +252,7 @@ class Server:
             self._changed.set()
 
     async def _follow(self, client: Client) -> None:
-        """Follow changes of the tools: older servers tell of them unasked, newer ones after a subscription."""
+        """Subscribe to changes of the tools. Older servers announce them without a subscription."""
         from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
         if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
@@ -263,7 +261,7 @@ class Server:
                     self._changed.set()
 
     async def _list(self, client: Client) -> None:
-        """Take in what tools there are now."""
+        """Update the tools from the server."""
         from mcp_types import PaginatedRequestParams
 
         tools: dict[str, ServerTool] = {}
@@ -275,7 +273,7 @@ class Server:
             page = await client.session.list_tools(params=params)
             left_out += (page.meta or {}).get(LEFT_OUT, ())
             for tool in page.tools:
-                # However much a server says of them, nobody else waits until it is read.
+                # A definition may be long: off the event loop.
                 await asyncio.to_thread(self._take, tools, left_out, tool, said)
             cursor = page.next_cursor
             if not cursor:
@@ -293,7 +291,7 @@ class Server:
         )
 
     def _instructions(self, words: str) -> str:
-        """The server's notes on all its tools. Redacted before it is cut: half a secret is not found any more."""
+        """The server's notes on its tools, redacted before they are cut: half a secret would not be found."""
         return definitions.lines(self._redact(words), definitions.INSTRUCTIONS)
 
     def _take(self, tools: dict[str, ServerTool], left_out: list[str], tool: Any, said: str) -> None:
@@ -314,19 +312,19 @@ class Server:
         tools[offer.name] = ServerTool(offer, self.call, self.timeout_seconds, tool.input_schema, whole)
 
     def _defined(self, *said: Any) -> str:
-        """A digest of what the server says of a tool, and of which server it is."""
+        """A digest of the server and its definition of a tool."""
         who = [self.name, self._settings.command, self._settings.args, self._settings.url]
         whole = json.dumps([who, said], sort_keys=True, default=str)
         return hashlib.sha256(whole.encode()).hexdigest()
 
     def offers(self) -> list[ToolOffer]:
-        """Return the tools that can be called now."""
+        """The tools that can be called now."""
         return [tool.offer for tool in self.tools.values()] if self.state == "ready" else []
 
     # ------------------------------------------------------------ calls
 
     async def call(self, tool: str, arguments: Json) -> Pictured:
-        """Have a tool run. Raises `errors.ToolError` with what the model can act on. Cancelled, the server is told so."""
+        """Call a tool. Raises `errors.ToolError`. If cancelled, the server is notified."""
         client = self._client
         if client is None:
             raise errors.ToolError(
@@ -390,7 +388,7 @@ class Server:
     async def _failed(self, client: Client, code: int, message: str) -> errors.ToolError:
         from mcp_types import CONNECTION_CLOSED
 
-        # The library's own error of a stream that ended: the code alone may be the server's.
+        # The SDK's error for an ended stream. The code alone may come from the server.
         cut = code == CONNECTION_CLOSED and message.startswith("SSE stream ")
         if self._closed.is_set() or cut or not await self._answers(client):
             return self._gone()
@@ -398,7 +396,7 @@ class Server:
         return errors.ToolError(f"The MCP server {self.name} refused: {definitions.line(message, 1_000)}")
 
     async def _answers(self, client: Client) -> bool:
-        """True if the connection still works, which an error does not tell where each call is a request of its own."""
+        """True if the connection works. Over HTTP an error of one call does not say."""
         if self._settings.url is None:
             return True
         look = asyncio.create_task(self._list(client))

@@ -1,4 +1,4 @@
-"""All MCP servers of an installation: their tools and their states."""
+"""All configured MCP servers."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from bot.tools.ports import Questions
 
 
 class McpServers:
-    """`tools.catalog.ToolCatalog` over the servers of ship.json. Nothing waits for them: they come when they come. By
-    `questions` their tools ask the person of the turn.
+    """`tools.catalog.ToolCatalog` of the servers in ship.json. Nothing waits for them. Their tools ask the person of the turn through
+    `questions`.
     """
 
     def __init__(
@@ -37,13 +37,13 @@ class McpServers:
         self._running: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Begin to start them, side by side."""
+        """Start connecting to all servers concurrently."""
         self._running = [
             asyncio.create_task(server.run(), name=f"mcp {name}") for name, server in self.servers.items()
         ]
 
     async def close(self) -> None:
-        """End them all. Safe to call twice and without `start`."""
+        """Stop all servers. Idempotent; also without `start`."""
         for task in self._running:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
@@ -59,11 +59,11 @@ class McpServers:
         return {name: _state(server) for name, server in self.servers.items()}
 
     def troubles(self) -> Mapping[str, str]:
-        """Return each server's trouble in words for operators; "" if it has none."""
+        """Each server's failure, for operators; "" if there is none."""
         return {name: server.trouble for name, server in self.servers.items()}
 
     def lasting(self, seconds: float) -> Mapping[str, str]:
-        """The same, where it has lasted so long."""
+        """Failures that have lasted `seconds`; "" for other servers."""
         return {
             name: server.trouble if server.away > seconds else "" for name, server in self.servers.items()
         }

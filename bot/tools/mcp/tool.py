@@ -1,4 +1,4 @@
-"""Wraps a tool of an MCP server as one that the model may call, and turns its results into text."""
+"""A tool of an MCP server as one that the model can call, and its results as text."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from bot.tools.mcp import definitions
 
 Run = Callable[[str, Json], Awaitable[Pictured]]
 LAST_RESORT = 2 * 3_600.0
-"""Seconds beyond its own limit, which the connection keeps and which stands still while a person is asked."""
+"""Seconds added to the tool's own limit, which the connection enforces and suspends while a person is asked."""
 
 
 class ServerTool:
-    """A tool of a server. Its effects are unknown, whatever it says of itself: it may do anything."""
+    """A tool of a server. Its effects are unknown, so it has all of them."""
 
     effects: ClassVar[frozenset[Effect]] = frozenset({"read", "write", "run", "network", "message"})
     ages = True
@@ -44,18 +44,18 @@ class ServerTool:
 
 
 LONGEST = 4_000_000
-"""Characters of a result that are looked at; what does not fit the view goes into an artifact."""
+"""Max characters of a result; what exceeds the view becomes an artifact."""
 MOST_PARTS = 1_000
-"""Parts of a result that are looked at."""
+"""Max parts of a result."""
 MOST_VALUES = 200_000
-"""Objects and lists of a message: to read more would hold everybody up."""
+"""Max objects and lists of a message: parsing more would block the event loop."""
 LEFT_OUT = "shipmate/leftOut"
-"""The key in the `_meta` of a list of tools: those that cannot be declared, and why."""
+"""Key in `_meta` of a list of tools: the tools that cannot be declared, with reasons."""
 
 
 def mended(raw: bytes) -> bytes:
-    """A message of a server, its tools and the parts of its results mended or left out one by one: the library refuses the whole for
-    one of them. Raises OverflowError for one with too many values.
+    """Repair or omit invalid tools and result parts of a server's message; the SDK would refuse the whole message. Raises OverflowError
+    for too many values.
     """
     words = raw.decode("utf-8", "replace")
     if words.count("{") + words.count("[") > MOST_VALUES:
@@ -80,7 +80,7 @@ def mended(raw: bytes) -> bytes:
 
 
 def _tools(defined: list[Any]) -> tuple[list[Json], list[str]]:
-    """The tools that can be declared, and which cannot and why."""
+    """The tools that can be declared, and why others cannot."""
     tools, left_out = [], []
     for one in defined:
         try:
@@ -92,7 +92,7 @@ def _tools(defined: list[Any]) -> tuple[list[Json], list[str]]:
 
 
 def words_of(result: Json) -> str:
-    """The text of a `CallToolResult`; what is no text is told of."""
+    """The text of a `CallToolResult`, with notes in place of other content."""
     parts = [words for part in result.get("content") or () if (words := _part(part))]
     structured = result.get("structuredContent")
     if structured is not None and not parts:

@@ -1,5 +1,5 @@
-"""Transports to MCP servers: to one that runs as a process, one message a line through its stdin and stdout, and to one at an address
-(streamable HTTP).
+"""Transports to MCP servers: stdio of a child process, and streamable HTTP. Unlike the SDK's, they bound messages and repair them
+(`tool.mended`).
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
     from mcp.shared.message import SessionMessage
 
-LONGEST_LINE = 8 * 2**20
-"""Bytes of one message."""
+LONGEST = 8 * 2**20
+"""Max bytes of one message, response or event."""
 MOST_NOISE = 200
-"""Lines that are no message, before a server counts as broken: some print what they do."""
+"""Max lines on stdout that are no messages; some servers print logs there."""
 GRACE = 0.3
-"""Seconds for a server to end by itself, and as many after it was told to."""
+"""Timeout in seconds for a server to exit after its stdin is closed, and again after SIGTERM."""
 INHERITED = ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
-"""All that a server gets of our environment: no secret is among it."""
+"""The variables of our environment that a server gets; none holds a secret."""
 
 Tell = Callable[[str], object]
 
 
 def inherited_environment() -> dict[str, str]:
-    """The part of our environment that a server gets."""
+    """The variables that a server inherits."""
     return {name: os.environ[name] for name in INHERITED if name in os.environ}
 
 
@@ -43,15 +43,15 @@ class _Streams(processes.ExitWatch, asyncio.subprocess.SubprocessStreamProtocol)
     """The streams of a server."""
 
     def __init__(self) -> None:
-        super().__init__(limit=LONGEST_LINE, loop=asyncio.get_running_loop())
+        super().__init__(limit=LONGEST, loop=asyncio.get_running_loop())
 
 
 @contextlib.asynccontextmanager
 async def process(
     words: Sequence[str], *, folder: Path, env: Mapping[str, str], said: Tell, ended: Tell
 ) -> AsyncIterator[TransportStreams]:
-    """Run a server for the block. `said` gets what it writes to stderr, `ended` why it can be heard no more. Of its whole
-    group nothing is left afterwards. Raises OSError where it cannot be started.
+    """Run a server for the block. `said` gets its stderr, `ended` the reason when its stdout ends. Afterwards its whole process group is
+    killed. Raises OSError if it cannot be started.
     """
     import anyio
 
@@ -73,7 +73,7 @@ async def process(
                 yield read, write
             finally:
                 write.close()
-                # What was said last still goes out: it may be that a call is cancelled.
+                # The last message may be a cancellation: let it be sent.
                 await asyncio.wait(tasks[1:2], timeout=GRACE)
                 await _end(transport, watch)
     finally:
@@ -117,9 +117,9 @@ async def _hear(watch: _Streams, heard: MemoryObjectSendStream[SessionMessage], 
                 continue
             await heard.send(SessionMessage(message))
     except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-        why = "it was let go"
+        why = "it was closed"
     except ValueError:
-        why = f"it wrote a line of more than {LONGEST_LINE:,} bytes"
+        why = f"it wrote a line of more than {LONGEST:,} bytes"
     finally:
         heard.close()
         ended(why)
@@ -133,7 +133,7 @@ async def _speak(watch: _Streams, spoken: MemoryObjectReceiveStream[SessionMessa
             watch.stdin.write(raw.encode() + b"\n")
             await watch.stdin.drain()
         except OSError:
-            return  # It has ended, which `_hear` tells.
+            return  # It has exited, which `_hear` reports.
 
 
 async def _listen(watch: _Streams, said: Tell) -> None:
@@ -142,22 +142,20 @@ async def _listen(watch: _Streams, said: Tell) -> None:
         said(piece.decode("utf-8", "replace"))
 
 
-LARGEST = 8 * 2**20
-"""Bytes of one answer, or of one event of a stream."""
 CONNECT_SECONDS = 10.0
 SILENCE_SECONDS = 300.0
 
 
 async def _mended(line: bytes) -> bytes:
-    """A message, or a line of a stream of them, mended; others go on while it is long."""
+    """Repair a message or a line of an event stream; long ones off the event loop."""
     data = b"data:" if line.startswith(b"data:") else b""
     return data + await off_loop(len(line), redaction.LONG, lambda: mended(line.removeprefix(data)))
 
 
 @contextlib.asynccontextmanager
 async def address(url: str, headers: Mapping[str, str]) -> AsyncIterator[TransportStreams]:
-    """Talk with a server for the block. Redirects leave its origin never, our headers neither; no proxy of the environment
-    is asked, and what is packed or too large is refused.
+    """Connect to a server for the block. Redirects to another origin are not followed, proxies of the environment are not used, and
+    compressed or too large responses are refused.
     """
     import httpx2
     from mcp.client.streamable_http import streamable_http_client
@@ -175,8 +173,8 @@ async def address(url: str, headers: Mapping[str, str]) -> AsyncIterator[Transpo
                     *lines, rest = rest.split(b"\n")
                     for line in lines:
                         yield await _mended(line) + b"\n"
-                if len(rest) > LARGEST:
-                    raise httpx2.ReadError(f"an answer of more than {LARGEST:,} bytes")
+                if len(rest) > LONGEST:
+                    raise httpx2.ReadError(f"an answer of more than {LONGEST:,} bytes")
             yield await _mended(rest)
 
         async def aclose(self) -> None:
@@ -187,7 +185,7 @@ async def address(url: str, headers: Mapping[str, str]) -> AsyncIterator[Transpo
             response = await super().handle_async_request(request)
             if response.headers.get("content-encoding", "identity").lower() != "identity":
                 await response.aclose()
-                raise httpx2.ReadError("a packed answer, which was not asked for")
+                raise httpx2.ReadError("a compressed answer, which was not asked for")
             kind = response.headers.get("content-type", "").lower()
             response.stream = Bounded(response.stream, events=kind.startswith("text/event-stream"))
             return response
@@ -196,6 +194,6 @@ async def address(url: str, headers: Mapping[str, str]) -> AsyncIterator[Transpo
     sent = {**headers, "accept-encoding": "identity"}
     async with (
         httpx2.AsyncClient(headers=sent, timeout=limits, trust_env=False, transport=Guarded()) as client,
-        streamable_http_client(url, http_client=client, max_sse_event_size=LARGEST) as streams,
+        streamable_http_client(url, http_client=client, max_sse_event_size=LONGEST) as streams,
     ):
         yield streams
