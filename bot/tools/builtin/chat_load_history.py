@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from typing import Annotated, Literal
 
 from pydantic import Field
-from pydantic.json_schema import SkipJsonSchema
 
 from bot import errors
 from bot.contracts.archive import ArchiveLine, HistoryQuery
@@ -40,8 +39,6 @@ class LoadHistoryInput(ToolInput):
         max_length=200,
         description="Literal text the messages contain, any case.",
     )
-    # Not declared any more, but in calls that the model sees in its history and repeats.
-    query: SkipJsonSchema[str | None] = Field(default=None, max_length=4_000)
     queries: list[Phrasing] = Field(
         default=[],
         max_length=4,
@@ -61,7 +58,7 @@ class LoadHistoryInput(ToolInput):
     @property
     def phrasings(self) -> tuple[str, ...]:
         """Each phrasing once; none asks for the newest messages."""
-        return tuple(dict.fromkeys(filter(None, [self.query, *self.queries])))
+        return tuple(dict.fromkeys(filter(None, self.queries)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from pydantic import ValidationError
 
 from bot import errors
 from bot.contracts.archive import ArchiveLine
@@ -143,7 +142,7 @@ async def test_a_question_brings_its_answer_in_time_order(bench: Bench) -> None:
     await bench.say("what was the name of the hotel?")
     await bench.say("It was the Grand Budapest", role="assistant")
     await bench.say("lunch was good", gap=10**7)
-    said = await bench.load(query="which hotels did we name?", limit=2)
+    said = await bench.load(queries=["which hotels did we name?"], limit=2)
     assert bench.texts == ["what was the name of the hotel?", "It was the Grand Budapest"]
     assert said.startswith("Loaded 2 older messages, ")
     assert "(2 matches and what was said around them)" in said
@@ -157,7 +156,7 @@ async def test_the_threads_of_a_direct_chat_are_searched_together_with_what_was_
     for place in (DIRECT, *threads, other):
         await bench.say(f"umbrella of {place}", place, gap=10**7)
     assert bench.members.asked == []
-    for asked in ({}, {"query": "umbrella"}):
+    for asked in ({}, {"queries": ["umbrella"]}):
         bench.here, bench.injected = threads[1], Injected()
         await bench.load(**asked)
         assert bench.texts == [f"umbrella of {place}" for place in (DIRECT, *threads)]
@@ -182,23 +181,15 @@ async def test_of_phrasings_that_say_nothing_the_others_are_left(bench: Bench) -
     assert bench.texts == ["the umbrella is red"]
 
 
-def test_the_model_is_told_of_one_way_to_ask() -> None:
-    assert "query" not in LoadHistoryInput.model_json_schema()["properties"]
-    asked = LoadHistoryInput.model_validate({"query": "hotel", "queries": ["hotel", "", "inn"]})
-    assert asked.phrasings == ("hotel", "inn")
-    with pytest.raises(ValidationError):
-        LoadHistoryInput.model_validate({"queries": ["a", "b", "c", "d", "e"]})
-
-
 async def test_what_is_in_view_is_not_loaded_again_and_the_same_offset_goes_on(bench: Bench) -> None:
     for number in range(6):
         await bench.say(f"umbrella number{number}", gap=10**7)
     bench.injected.seen.add("umbrella number5")
-    first = await bench.load(query="umbrella", limit=3)
+    first = await bench.load(queries=["umbrella"], limit=3)
     assert "2 more match: call again with offset 0" in first
-    await bench.load(query="umbrella", limit=3)
+    await bench.load(queries=["umbrella"], limit=3)
     assert sorted(bench.texts) == [f"umbrella number{number}" for number in range(5)]
-    assert await bench.load(query="umbrella") == (
+    assert await bench.load(queries=["umbrella"]) == (
         "Nothing matches that, beyond what you see already. Nothing was loaded."
     )
 
@@ -208,7 +199,7 @@ async def test_a_keyword_stays_literal_and_narrows_a_question(bench: Bench) -> N
     await bench.say("umbrellas are useful", gap=10**7)
     await bench.load(keyword="umbrella is")
     assert bench.texts == ["the umbrella is red"]
-    await bench.load(query="umbrella", keyword="USEFUL")
+    await bench.load(queries=["umbrella"], keyword="USEFUL")
     assert bench.texts[1:] == ["umbrellas are useful"]
 
 
@@ -216,7 +207,7 @@ async def test_the_other_chats_of_whoever_asks_come_with_their_names(bench: Benc
     await bench.say("the budget is 40", THERE, messageId="7")
     await bench.say("my secret budget", THEIRS)
     await bench.say("budget here")
-    said = await bench.load(query="budget", scope="mine")
+    said = await bench.load(queries=["budget"], scope="mine")
     assert bench.texts == ["the budget is 40", "budget here"]
     assert bench.members.asked == [("slack", "U1", (THEIRS, THERE), True)]
     shown = [
@@ -244,7 +235,7 @@ async def test_literal_searches_and_windows_reach_the_same_chats(bench: Bench) -
 async def test_where_others_read_along_the_membership_is_asked_without_direct_chats(bench: Bench) -> None:
     bench.private = False
     await bench.say("the budget is 40", THERE)
-    said = await bench.load(query="budget", scope="mine")
+    said = await bench.load(queries=["budget"], scope="mine")
     assert bench.members.asked[0][3] is False
     assert said.endswith("Others read this chat: repeat of other chats only what the person asks for.")
 
@@ -252,24 +243,26 @@ async def test_where_others_read_along_the_membership_is_asked_without_direct_ch
 async def test_the_receipt_says_what_could_not_be_asked_and_how_to_get_at_it(bench: Bench) -> None:
     await bench.say("the budget is 40", THERE)
     bench.members.unasked = [ChatKey("slack", f"C{number}") for number in range(1_200)]
-    said = await bench.load(query="budget", scope="mine")
+    said = await bench.load(queries=["budget"], scope="mine")
     assert bench.texts == ["the budget is 40"]
     assert "of 1,200 that were not spoken in lately" in said
     assert "The same call, made again now, goes on with the next of them." in said
     bench.members.unasked, bench.members.unanswered = [], [THEIRS]
-    said = await bench.load(query="nothing of that", scope="mine")
+    said = await bench.load(queries=["nothing of that"], scope="mine")
     assert said.startswith("Nothing matches that")
     assert "Of 1 more chats the platform did not say" in said
     assert "goes on" not in said
     bench.members.chats = ()
-    assert "only this one was searched. Try later." in await bench.load(query="nothing of that", scope="mine")
+    assert "only this one was searched. Try later." in await bench.load(
+        queries=["nothing of that"], scope="mine"
+    )
     bench.members.unanswered = []
-    assert "Try later" not in await bench.load(query="nothing of that", scope="mine")
+    assert "Try later" not in await bench.load(queries=["nothing of that"], scope="mine")
 
 
 async def test_this_chat_alone_is_searched_without_asking_anybody(bench: Bench) -> None:
     await bench.say("the budget is 40", THERE)
-    assert "Nothing matches" in await bench.load(query="budget")
+    assert "Nothing matches" in await bench.load(queries=["budget"])
     assert bench.members.asked == []
 
 
@@ -297,13 +290,13 @@ async def test_the_newest_come_with_the_word_that_there_are_more(bench: Bench) -
 async def test_a_full_turn_loads_no_more(bench: Bench) -> None:
     bench.injected = Injected(room=0)
     with pytest.raises(errors.ToolError, match="as much history"):
-        await bench.load(query="anything")
+        await bench.load(queries=["anything"])
 
 
 async def test_long_lines_leave_out_what_is_ranked_low(bench: Bench) -> None:
     for number in range(5):
         await bench.say(f"umbrella {number} " + "x" * 25_000, gap=10**7)
-    said = await bench.load(query="umbrella", limit=50)
+    said = await bench.load(queries=["umbrella"], limit=50)
     assert len(bench.texts) == 2
     assert "3 more match" in said
 
@@ -311,7 +304,7 @@ async def test_long_lines_leave_out_what_is_ranked_low(bench: Bench) -> None:
 async def test_long_lines_of_any_script_count_as_what_a_turn_takes_in(bench: Bench) -> None:
     for number in range(5):
         await bench.say(f"雨伞 {number} " + "长" * 10_000, gap=10**7)
-    said = await bench.load(query="雨伞", limit=50)
+    said = await bench.load(queries=["雨伞"], limit=50)
     assert "(2 matches " in said
     assert "3 more match" in said
 
@@ -320,7 +313,7 @@ async def test_the_receipt_tells_of_no_match_that_the_turn_did_not_take(bench: B
     bench.injected = Injected(most=1)
     for number in range(3):
         await bench.say(f"umbrella {number}", gap=10**7)
-    said = await bench.load(query="umbrella")
+    said = await bench.load(queries=["umbrella"])
     assert said.startswith("Loaded 1 older messages, ")
     assert "(1 matches " in said
     assert "2 more match" in said
@@ -341,7 +334,7 @@ async def test_what_a_turn_has_put_away_can_be_read_from_a_hit(bench: Bench) -> 
     await bench.say("more umbrellas here", key=THERE, meta={"requestId": "R2"})
     await bench.say("umbrellas with many results", meta={"requestId": "R3", "artifacts": ["forged"]})
     await bench.say("umbrellas with none", meta={"requestId": "R4"})
-    said = await bench.load(query="umbrellas", scope="mine", limit=50)
+    said = await bench.load(queries=["umbrellas"], scope="mine", limit=50)
     assert said.endswith("can be read with `read_artifact`.")
     told: dict[str, Any] = {line.text: (line.meta or {}).get("artifacts") for line in bench.injected.lines}
     expected = [{"id": made[0], "tool": "run_shell"}, {"id": made[1], "tool": "task"}]
@@ -359,7 +352,7 @@ async def test_what_a_turn_has_put_away_can_be_read_from_a_hit(bench: Bench) -> 
 async def test_a_disk_that_does_not_tell_of_artifacts_loses_no_messages(bench: Bench) -> None:
     await bench.say("the red umbrella", meta={"requestId": "R1"})
     bench.disk.fail(Failure("names", times=None))
-    assert "Loaded 1 older messages" in await bench.load(query="umbrella")
+    assert "Loaded 1 older messages" in await bench.load(queries=["umbrella"])
     with pytest.raises(errors.StorageError):
         await bench.artifacts.made(HERE, ["R1"])
 
@@ -372,7 +365,7 @@ async def test_a_line_whose_time_no_calendar_has_hides_no_other(bench: Bench, ts
     await bench.say("we go on Friday")
     assert "Loaded 2 older" in await bench.load()
     bench.injected.lines.clear()
-    for asked in ({"query": "which hotel?"}, {"keyword": "hotel"}):
+    for asked in ({"queries": ["which hotel?"]}, {"keyword": "hotel"}):
         await bench.load(**asked)
         assert "the hotel is the Budapest" in bench.texts
         bench.injected.lines.clear()
@@ -398,7 +391,7 @@ async def test_of_more_chats_than_are_searched_it_says_so(
     bench.members.chats = (THERE, ChatKey.parse("slack:chat:C3"))
     await bench.say("the old budget was 20", key=ChatKey.parse("slack:chat:C3"))
     await bench.say("the budget is 17", key=THERE)
-    for asked in ({"query": "budget"}, {"keyword": "budget"}, {"keyword": "nothing"}):
+    for asked in ({"queries": ["budget"]}, {"keyword": "budget"}, {"keyword": "nothing"}):
         said = await bench.load(scope="mine", **asked)
         assert said.endswith("(Of this person's 2 other chats the 1 last spoken in were searched.)")
     assert bench.texts == ["the budget is 17"]
