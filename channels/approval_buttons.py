@@ -1,4 +1,4 @@
-"""The buttons below a question: each is a command, pressed instead of typed."""
+"""The buttons below a question. The value of each is a command."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _VALUE = re.compile(
 
 
 def offered(buttons: QuestionButtons | None, language: str) -> dict[Choice, tuple[str, str]]:
-    """Label and value of each button of a message, by choice; {} where it asks for no approval, or no longer."""
+    """Label and value of each button of a message, by choice."""
     if buttons is None:
         return {}
     with speaking(language):
@@ -38,6 +38,6 @@ def offered(buttons: QuestionButtons | None, language: str) -> dict[Choice, tupl
 
 
 def command(value: str) -> Command | None:
-    """The command that a value is. It comes from the person's client, so only commands that buttons have are taken."""
+    """The command of a pressed button. Its value comes from the person's client, so only commands of buttons are accepted."""
     found = _VALUE.fullmatch(value)
     return Command(name=found["name"], args=found["args"]) if found is not None else None

@@ -1,4 +1,4 @@
-"""Says why a port cannot be listened on, and by whom it is held."""
+"""The error of a server whose port cannot be bound."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from bot import errors
 async def port_error(
     key: str, host: str, port: int, failure: OSError, holder: Callable[[int], int | None]
 ) -> errors.ShipmateError:
-    """The error of a server with the settings `key`: `errors.Unavailable` where another process holds the port, else an
-    `errors.ConfigError`.
-    """
+    """`errors.Unavailable` for a port in use, with its holder, else an `errors.ConfigError`. `key` is the settings section."""
     where = f"{key}.port: {port} on {host}"
     if failure.errno != errno.EADDRINUSE:
         return errors.ConfigError(f"{where} cannot be listened on ({failure.strerror}); set another one")

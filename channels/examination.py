@@ -1,4 +1,4 @@
-"""Asks a platform's API about credentials, without its library and without taking anything in."""
+"""Calls a platform's API to check credentials, without the platform's library."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-import aiohttp
-
 from bot import errors
 from bot.contracts.channel import LOOPBACK
 
 SECONDS = 10.0
+"""Timeout of a call in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApiAnswer:
-    """An answer of the service itself: an object, its status and headers, and the service's time."""
+    """A JSON response of the service. `time` is the service's clock, in epoch seconds."""
 
     status: int
     body: Mapping[str, Any]
@@ -28,7 +27,9 @@ class ApiAnswer:
 
 
 async def ask(address: str, *, token: str | None = None, form: Mapping[str, str] | None = None) -> ApiAnswer:
-    """POST to a method of the API. Raises `errors.ChannelUnreachable` where the service does not answer as itself."""
+    """POST to a method of the API. Raises `errors.ChannelUnreachable` for no answer, a 5xx, or one that is no JSON object."""
+    import aiohttp  # late: manifests import this module and have to be cheap
+
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     waits = aiohttp.ClientTimeout(total=SECONDS)
     direct = urlsplit(address).hostname in LOOPBACK

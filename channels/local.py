@@ -1,4 +1,4 @@
-"""Web and console share chatKeys of the form `<channel>:chat:<id>`, commands that begin with `/`, and who names their zone."""
+"""Shared by the web page and the terminal: chatKeys of the form `<channel>:chat:<id>`, `/` commands, and inbounds."""
 
 from __future__ import annotations
 
@@ -7,42 +7,64 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Command
+from bot.contracts.inbound import Attachment, Command, Inbound
 
 CHAT_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_COMMAND = re.compile(r"/([A-Za-z][A-Za-z0-9_-]{0,31})(?:\s+(.*))?", re.DOTALL)
-
-
 LONGEST_ZONE = 100
-
-
-def zone_of(said: object) -> str | None:
-    """The name of a time zone as a page or a terminal gives it; None for what can be none. The gateway knows which there are."""
-    return said if isinstance(said, str) and len(said) <= LONGEST_ZONE else None
+"""Max characters of the name of a time zone."""
+_COMMAND = re.compile(r"/([A-Za-z][A-Za-z0-9_-]{0,31})(?:\s+(.*))?", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class LocalKeys:
-    """Makes and reads the keys of one channel."""
+    """The chatKeys of one channel."""
 
     name: str
 
     def encode(self, address: Mapping[str, str]) -> ChatKey:
-        """The key of a chat; raises ValueError where its id is none."""
+        """The key of a chat. Raises ValueError for an invalid id."""
         if CHAT_ID.fullmatch(address["chat"]) is None:
             raise ValueError(f"not the id of a {self.name} chat")
         return ChatKey(self.name, address["chat"])
 
     def decode(self, chat_key: ChatKey) -> dict[str, str]:
-        """The inverse of `encode`; raises ValueError where the key is of another channel."""
+        """The inverse of `encode`. Raises ValueError for the key of another channel."""
         if chat_key != ChatKey(self.name, chat_key.chat_id) or CHAT_ID.fullmatch(chat_key.chat_id) is None:
             raise ValueError(f"not the key of a {self.name} chat")
         return {"chat": chat_key.chat_id}
+
+    def inbound(
+        self,
+        chat: str,
+        key: str,
+        said: str,
+        *,
+        user: str,
+        now: float,
+        language: str | None,
+        zone: object,
+        files: tuple[Attachment, ...] = (),
+    ) -> Inbound:
+        """A message of a chat. `key` is its id there; `zone` is the time zone as the client names it."""
+        return Inbound(
+            channel=self.name,
+            chat_id=chat,
+            chat_key=self.encode({"chat": chat}),
+            chat_type="direct",
+            user_id=user,
+            keys=(f"{self.name}:{chat}:{key}",),
+            ts=int(now * 1000),
+            target={"chat": chat},
+            text=said,
+            command=command(said),
+            message_id=key,
+            attachments=files,
+            language=language,
+            zone=zone if isinstance(zone, str) and len(zone) <= LONGEST_ZONE else None,
+        )
 
 
 def command(said: str) -> Command | None:
     """The command that a text is; None for `/usr/bin` and all other text."""
     match = _COMMAND.fullmatch(said.strip())
-    if match is None:
-        return None
-    return Command(name=match[1].lower(), args=(match[2] or "").strip())
+    return Command(name=match[1].lower(), args=(match[2] or "").strip()) if match is not None else None

@@ -1,8 +1,8 @@
-"""Parses Markdown for channels that give it a form of their own, within limits of time and depth.
+"""Parses Markdown for channels that render it themselves, within limits of time and depth.
 
-Cells of a table beyond its columns stay, in the last one; the parser would drop them, though a model that forgets to escape a `|` means
-them to be read. The rules of emphasis are those of `bot.text.emphasis`: by CommonMark's, `2*3*4` and `__init__.py` would lose their signs, and
-`**重要：**请看` would show its marks. `<https://…|label>`, which Slack has taught to models, is a link.
+Differences from CommonMark: cells beyond the columns of a table stay in the last one, since models forget to escape `|`. Emphasis follows
+`bot.text.emphasis`, so that `2*3*4` and `__init__.py` keep their signs and `**重要：**请看` loses its. `<https://…|label>`, Slack's
+syntax, is a link.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Rule = Callable[[StateInline, bool], bool]
 
 
 def relaxed(parser: MarkdownIt) -> MarkdownIt:
-    """The parser, with the marks that `bot.text.emphasis` takes for such."""
+    """The parser with the emphasis rules of `bot.text.emphasis`."""
     parser.inline.ruler.at("emphasis", _relaxed(emphasis.tokenize))
     parser.inline.ruler.at("strikethrough", _relaxed(strikethrough.tokenize))
     return parser
@@ -66,7 +66,7 @@ def _whole_table(state: StateBlock, first: int, last: int, silent: bool) -> bool
             row.append(at)
         elif token.type == "tr_close":
             cell = state.tokens[row[-1]]
-            assert cell.map is not None  # noqa: S101 - the line that it stands in
+            assert cell.map is not None  # noqa: S101 - its line
             cells = _cells(getLine(state, cell.map[0]))
             if len(cells) > len(row):
                 state.tokens[row[-1]] = cell.copy(content=" | ".join(cells[len(row) - 1 :]))
@@ -74,24 +74,24 @@ def _whole_table(state: StateBlock, first: int, last: int, silent: bool) -> bool
 
 
 def _cells(line: str) -> list[str]:
-    """The cells of a row, as the parser counts them."""
+    """The cells of a row, split as the parser does."""
     cells = escapedSplit(line.strip(" \t\n"))
     begins, ends = cells[0] == "", len(cells) > 1 and cells[-1] == ""
     return [cell.strip() for cell in cells[begins : len(cells) - ends]]
 
 
 PARSED = 16_384
-"""Characters that are parsed at the most. Longer text is shown as it is."""
+"""Max characters that are parsed. Longer text stays plain."""
 BRACKETS = 800
-"""`[` that are parsed at the most: the parser's work grows with their square."""
+"""Max `[` that are parsed: the parser's time is quadratic in them."""
 CELLS = 20_000
-"""Cells that tables may come to: the parser fills up each row to the width of its table."""
+"""Max cells of tables: the parser fills up each row to the width of its table."""
 DEEPEST = 60
-"""Levels of nesting. Below its own limit the parser drops text, so a text that comes near it stays plain."""
+"""Max levels of nesting: the parser drops text beyond them, so text near the limit stays plain."""
 
 
 class _References(dict[str, Any]):
-    """Link definitions that remember which of them are in use."""
+    """Link definitions that record which of them are used."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -108,7 +108,7 @@ def _parser(*, references: bool) -> MarkdownIt:
     )
     parser.inline.ruler.before("autolink", "slack_link", _slack_link)
     parser.block.ruler.at("table", _whole_table, {"alt": ["paragraph", "reference"]})
-    # Addresses that are no links are still shown: whoever writes the tokens decides, not the parser.
+    # The renderer decides which addresses are links, not the parser.
     parser.validateLink = lambda url: True  # type: ignore[method-assign]  # noqa: ARG005
     return relaxed(parser if references else parser.disable("reference"))
 
@@ -118,19 +118,19 @@ _WITHOUT_REFERENCES = _parser(references=False)
 
 
 def parse(said: str, *, most: int = PARSED) -> list[Token] | None:
-    """The tokens of a text; None where parsing would take too long or lose something, so that it is to be shown as it is."""
+    """The tokens of a text; None where parsing would take too long or lose text, so that it has to be shown plain."""
     if len(said) > most or said.count("[") > BRACKETS or _most_cells(said) > CELLS:
         return None
     references = _References()
     env: dict[str, Any] = {"references": references}
     tokens = _WITH_REFERENCES.parse(said, env)
     if not references.keys() <= references.used or "duplicate_refs" in env:
-        # A definition that nothing refers to would vanish.
+        # An unused definition would vanish.
         tokens = _WITHOUT_REFERENCES.parse(said)
     return None if any(token.level > DEEPEST - 4 for token in tokens) else tokens
 
 
 def _most_cells(said: str) -> int:
-    """The most cells that a text can come to: each line counts as a row of the widest table."""
+    """Upper limit of the cells of a text: each line counts as a row of its widest table."""
     widths = (line.count("|") + 1 for line in said.split("\n") if "-" in line and not line.strip(" \t\r>|:-"))
     return max(widths, default=0) * (said.count("\n") + 1)

@@ -10,21 +10,21 @@ from bot.contracts.channel import ChannelDeps, HttpServer, Webhook
 from channels.busy_port import port_error
 
 LARGEST = 1_000_000
-"""Bytes of one request."""
+"""Max bytes of a request."""
 DRAIN_SECONDS = 0.8
-"""Seconds that a stop waits for requests which are being taken in; the platform posts again what was not confirmed."""
+"""Timeout in seconds for running requests at a stop; the platform posts again what was not confirmed."""
 RETRY = {"Retry-After": "1"}
-"""Headers of an answer to what could not be taken in: the platform is to post it again soon."""
+"""Headers of a 503: the platform posts the event again."""
 
 Take = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Admits = Callable[[Mapping[str, str]], bool]
 
 
 class WebhookServer:
-    """Hands each post to `take`, if `admits` says of its headers that it may be the platform's; else it is answered 401 and its body
-    is not read. A GET of the same path answers 200, for load balancers and for whoever wants to see that it is reached.
+    """Passes each post to `take` where `admits` accepts its headers; else responds 401 without reading the body. A GET of the same path
+    responds 200, for health checks.
 
-    Each answer closes its connection: a load balancer that keeps one for longer than Shipmate does would lose posts.
+    Each response closes its connection: a load balancer that reuses one which Shipmate has closed would lose posts.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class WebhookServer:
         return self._server is not None
 
     async def start(self) -> None:
-        """Raises `errors.Unavailable` where the port is taken, `errors.ConfigError` where it cannot be listened on at all."""
+        """Raises `errors.Unavailable` for a port in use, `errors.ConfigError` for one that cannot be bound."""
         app = web.Application(middlewares=[self._guarded], client_max_size=LARGEST)
         app.router.add_post(self._webhook.path, self._take)
         app.router.add_get(self._webhook.path, _reached)
@@ -62,7 +62,7 @@ class WebhookServer:
         )
 
     async def stop(self) -> None:
-        """Take no more, and wait for what is being taken in. Safe to call twice and without `start`."""
+        """Stop listening and drain running requests. Safe to call twice and without `start`."""
         server, self._server = self._server, None
         if server is not None:
             await server.stop()

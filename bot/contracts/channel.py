@@ -491,12 +491,9 @@ class KnowsZones(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MembershipAnswer:
-    """The chats whose member the person is. `unasked`: chats above the limit of one call, looked up by the next call; `unanswered`:
-    the platform gave no answer.
-    """
+    """The chats whose member the person is. `unanswered`: the platform gave no answer, or they are above the limit of one call."""
 
     chats: list[ChatKey]
-    unasked: list[ChatKey] = field(default_factory=list)
     unanswered: list[ChatKey] = field(default_factory=list)
 
 

@@ -66,8 +66,8 @@ class Memberships:
             known = set(keys)
             return [key for key in asked if key in known]
 
-        # Only people that were asked about.
-        return MembershipAnswer(of(found.chats), of(found.unasked), of(found.unanswered))
+        # Only chats that were asked about.
+        return MembershipAnswer(of(found.chats), of(found.unanswered))
 
     def same_chat(self, channel: str, chat_id: str) -> frozenset[str]:
         """Return every id under which the channel knows this chat."""

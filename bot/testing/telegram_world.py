@@ -222,7 +222,6 @@ FORWARDED = (
     "contact",
     "poll",
     "dice",
-    "rich_message",
     "checklist",
     "game",
     "story",

@@ -7,8 +7,8 @@
                          {"message": {"id": "…", "kind": "reply", "text": "…", "asks": false}}
                          {"working": true}   {"pong": 1}
 
-A message is confirmed once the intake has it. What is sent to a chat without a terminal waits for the next one; what `asks` wants a
-decision, and a turn waits for it.
+A message is confirmed once the intake has it. Messages to a chat without a terminal wait for the next one. A message that `asks`
+needs a decision, for which a turn waits.
 """
 
 from __future__ import annotations
@@ -30,18 +30,21 @@ from bot.contracts.outbound import Outbound, Sent
 from bot.words import DEFAULT, language_of, say, speaking
 from channels.console import socket_file
 from channels.console.settings import KEYS, NAME
-from channels.local import CHAT_ID, command, zone_of
+from channels.local import CHAT_ID
 
 PART = 32_000
-"""Characters of one message; a terminal takes any number, people do not."""
+"""Max characters of one message, for people; a terminal has no limit."""
 LINE = 1 << 20
-"""Bytes of one line of the protocol."""
+"""Max bytes of a line of the protocol."""
 ABSENT = 10.0
-"""Seconds for which a message waits that has no terminal while the gateway ends, which takes less: it goes out at the next start."""
+"""Retry delay in seconds of a message without a terminal while the gateway stops. The stop is shorter, so it is sent after the
+next start.
+"""
 _HELD = 200
+"""Max messages that a chat without a terminal keeps for the next one."""
 _CHATS = 100
 _BACKLOG = 4 << 20
-"""Bytes that may wait for a terminal that does not read; then it is cut off."""
+"""Max bytes that wait for a terminal that does not read; then its connection is aborted."""
 
 
 @dataclass(slots=True)
@@ -79,7 +82,7 @@ class ConsoleChannel:
                 "make the folder writable or set channels.console.enabled to false"
             ) from failure
         self._intake = intake
-        # In two steps: a start that is cancelled would leave behind a server that nothing closes.
+        # In two steps, so that a start that is cancelled leaves no listening server behind.
         self._server = await asyncio.start_unix_server(
             self._attached, sock=listener, limit=LINE, start_serving=False
         )
@@ -109,19 +112,18 @@ class ConsoleChannel:
         if CHAT_ID.fullmatch(chat_id) is None:
             raise errors.TargetGone("The target names no console chat.")
         chat = self._chat(chat_id)
-        # Nobody comes any more, and what is held here ends with the process.
+        # No terminal can attach any more, and held messages would be lost with the process.
         if self._paused and not chat.terminals:
             raise errors.DeliveryThrottled("No terminal is there.", retry_after=ABSENT)
         words = text.clean(message.text)
         if message.file is not None:
             if not message.file.path:
-                raise errors.FileRefused("a terminal is told of files of the project alone")
+                raise errors.FileRefused("a terminal is shown files of the project alone")
             words = f"{words.strip()}\n📎 {self._around.root / message.file.path}".strip()
         asks = message.buttons is not None and "deny" in message.buttons.choices
         line = {"message": {"id": message.id, "kind": message.kind, "text": words, "asks": asks}}
-        if chat.terminals:
-            self._tell(chat, line)
-        else:
+        _tell(chat, line)
+        if not chat.terminals:
             chat.held.append(line)
         return Sent(message.id)
 
@@ -132,7 +134,7 @@ class ConsoleChannel:
         chat = self._chats.get(target.get("chat", ""))
         if chat is not None and chat.working != working:
             chat.working = working
-            self._tell(chat, {"working": working})
+            _tell(chat, {"working": working})
 
     async def context(self, inbound: Inbound) -> tuple[Quoted, ...]:  # noqa: ARG002  a terminal has no threads
         return ()
@@ -143,7 +145,7 @@ class ConsoleChannel:
         return Health(connected=True, last_heard=self._around.clock.now())
 
     async def heal(self) -> None:
-        """Nothing: there is no connection of ours that could have died."""
+        """Nothing: terminals connect, not we."""
 
     # -- one terminal ----------------------------------------------------------------------------------------
 
@@ -152,12 +154,12 @@ class ConsoleChannel:
         assert task is not None  # noqa: S101  a coroutine runs in a task
         self._sessions[task] = writer
         try:
-            if _user_of(writer) in {None, os.getuid()}:
+            if _peer(writer) in {None, os.getuid()}:
                 await self._session(reader, writer)
             else:
                 _write(writer, {"error": say("console.not_yours")})
         except ConnectionError:
-            pass  # The terminal went away; what is sent to its chat waits for the next one.
+            pass  # the terminal has disconnected
         except ValueError:
             _write(writer, {"error": say("console.too_long")})
         finally:
@@ -178,7 +180,7 @@ class ConsoleChannel:
             elif "hello" in said:
                 chat_id = self._hello(said["hello"], writer) or chat_id
                 hello = said["hello"] if isinstance(said["hello"], dict) else {}
-                language, zone = _language(hello), zone_of(hello.get("zone"))
+                language, zone = _language(hello), hello.get("zone")
             elif not chat_id:
                 _write(writer, {"error": "Say hello first."})
             else:
@@ -200,9 +202,9 @@ class ConsoleChannel:
         return chat_id
 
     async def _take(
-        self, chat_id: str, language: str | None, zone: str | None, said: dict[str, Any]
+        self, chat_id: str, language: str | None, zone: object, said: dict[str, Any]
     ) -> dict[str, Any]:
-        """Hand one message to the intake; the answer for the terminal."""
+        """Hand one message to the intake; the response for the terminal."""
         key, words = said.get("id"), said.get("text")
         if not isinstance(key, str) or CHAT_ID.fullmatch(key) is None or not isinstance(words, str):
             return {"error": "A message needs an id and a text."}
@@ -210,21 +212,9 @@ class ConsoleChannel:
             return _refusal("local.empty", key, language)
         if self._paused or self._intake is None:
             return _refusal("local.closing", key, language)
-        words = text.clean(words)
-        inbound = Inbound(
-            channel=self.name,
-            chat_id=chat_id,
-            chat_key=KEYS.encode({"chat": chat_id}),
-            chat_type="direct",
-            user_id=self._user,
-            keys=(f"{self.name}:{chat_id}:{key}",),
-            ts=int(self._around.clock.now() * 1000),
-            target={"chat": chat_id},
-            text=words,
-            command=command(words),
-            message_id=key,
-            language=language,
-            zone=zone,
+        now = self._around.clock.now()
+        inbound = KEYS.inbound(
+            chat_id, key, text.clean(words), user=self._user, now=now, language=language, zone=zone
         )
         try:
             taken = await self._intake.accept(inbound)
@@ -243,25 +233,27 @@ class ConsoleChannel:
             del self._chats[other]
         return chat
 
-    def _tell(self, chat: _Chat, line: dict[str, Any]) -> None:
-        for writer in chat.terminals:
-            _write(writer, line)
-            if writer.transport.get_write_buffer_size() > _BACKLOG:
-                writer.transport.abort()
+
+def _tell(chat: _Chat, line: dict[str, Any]) -> None:
+    for writer in chat.terminals:
+        _write(writer, line)
+        if writer.transport.get_write_buffer_size() > _BACKLOG:
+            writer.transport.abort()
 
 
-def _user_of(writer: asyncio.StreamWriter) -> int | None:
-    """The user at the other end; None where the system does not say: there the socket's rights alone hold."""
+def _peer(writer: asyncio.StreamWriter) -> int | None:
+    """The user of the client's process; None where the system does not say. There the mode of the socket protects it."""
     if not hasattr(socket, "SO_PEERCRED"):
         return None
+    form = "3i"
     peer = writer.get_extra_info("socket").getsockopt(
-        socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")
+        socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize(form)
     )
-    return int(struct.unpack("3i", peer)[1])
+    return int(struct.unpack(form, peer)[1])
 
 
 def _language(hello: dict[str, Any]) -> str | None:
-    """The language of a terminal that says hello; None where it names none."""
+    """The language that a terminal names, or None."""
     tag = hello.get("language")
     return language_of(tag) if isinstance(tag, str) else None
 

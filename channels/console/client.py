@@ -20,54 +20,52 @@ from bot.words import language, say
 from channels.console import socket_file
 
 PROMPT = "› "
+_WORKING = "… "
 _CLEAR = "\r\x1b[K"
+QUIET = 0.3
+"""Seconds without a further message after which an answer is complete, where no work is shown."""
+_LONGEST = 1_000_000
+"""Max bytes of a message."""
+_LINE = 1 << 22
+"""Max bytes of a line of the protocol."""
 
 
 class Screen:
-    """Prints messages; where a person types, also the prompt and the sign of work."""
+    """Prints messages and, where `interactive`, the prompt or the sign of work below them."""
 
     def __init__(self, stdout: TextIO, *, interactive: bool) -> None:
         self._out = stdout
-        self._interactive = interactive and stdout.isatty()
-        self._working = False
-
-    @property
-    def interactive(self) -> bool:
-        """True where a person types and reads; else a program reads, to which nothing but messages is said."""
-        return self._interactive
-
-    def ready(self) -> None:
-        """The cursor stands on a new line, after the person pressed return."""
-        self._write(self._sign())
+        self.interactive = interactive and stdout.isatty()
+        """True where a person types and reads; a program gets messages alone."""
+        self._below = PROMPT
 
     def working(self, *, on: bool) -> None:
-        self._working = on
-        self._write(_CLEAR + self._sign())
+        self._below = _WORKING if on else PROMPT
+        self.prompt(_CLEAR)
+
+    def prompt(self, before: str = "") -> None:
+        """Print the prompt or the sign of work on an empty line."""
+        if self.interactive:
+            self._write(before + self._below)
 
     def say(self, words: str) -> None:
-        """Print a message over the sign, and the sign again."""
-        self._write(_CLEAR)
-        self._put(text.for_terminal(words) + "\n")  # what a model writes must not steer the terminal
-        self._write(self._sign())
+        """Print a message above the prompt."""
+        clear, below = (_CLEAR, self._below) if self.interactive else ("", "")
+        shown = text.for_terminal(words)  # without control sequences
+        self._write(f"{clear}{shown}\n{below}")
 
     def leave(self) -> None:
-        self._write(_CLEAR)
+        if self.interactive:
+            self._write(_CLEAR)
 
-    def _sign(self) -> str:
-        return "… " if self._working else PROMPT
-
-    def _write(self, sign: str) -> None:
-        if self._interactive:
-            self._put(sign)
-
-    def _put(self, words: str) -> None:
+    def _write(self, words: str) -> None:
         encoding = self._out.encoding or "utf-8"
         self._out.write(words.encode(encoding, "replace").decode(encoding))
         self._out.flush()
 
 
 async def read_lines(stdin: TextIO) -> AsyncIterator[str]:
-    """Every line without its end. Reads the descriptor itself, so that no thread holds `stdin` at exit."""
+    """Every line without its end. Reads the descriptor itself, so that no thread blocks on `stdin` at exit."""
     try:
         descriptor = stdin.fileno()
     except (OSError, ValueError):  # in memory
@@ -98,14 +96,6 @@ async def _read(descriptor: int) -> bytes:
     return os.read(descriptor, 1 << 16)
 
 
-QUIET = 0.3
-"""Seconds without another message after which an answer counts as whole, where no work is shown."""
-
-_LONGEST = 1_000_000
-"""Bytes of one message."""
-_LINE = 1 << 22
-
-
 async def converse(
     home: Path,
     *,
@@ -115,11 +105,11 @@ async def converse(
     quiet: float = QUIET,
     outlived: bool = True,
 ) -> int:
-    """Talk with the gateway of `home` until the input ends; the exit code. The conversation is `outlived` by a gateway that
-    runs on after it.
+    """Connect standard input and output with the gateway of `home` until the input ends; the exit code. `outlived`: the gateway
+    keeps running afterwards.
 
-    On a terminal it greets; Ctrl-D leaves, Ctrl-C stops what runs, a second Ctrl-C leaves. From a pipe each line is a
-    message, and the next one goes out once the last is answered.
+    On a terminal it greets; Ctrl-D leaves, Ctrl-C stops the running turn, a second Ctrl-C leaves. From a pipe each line is a
+    message, sent once the one before it is answered.
     """
     screen = Screen(stdout, interactive=stdin.isatty())
     try:
@@ -128,24 +118,15 @@ async def converse(
     except OSError:
         screen.say(say("console.unreachable"))
         return 1
-    talk = _Conversation(writer, screen, quiet, home=home, outlived=outlived)
     try:
-        return await talk.run(reader, stdin, chat_id)
+        return await _Conversation(writer, screen, quiet, home, outlived=outlived).run(reader, stdin, chat_id)
     finally:
         writer.close()
 
 
-def _zone() -> str | None:
-    """The name of this machine's time zone; None where it has none, or two that differ."""
-    try:
-        return tzlocal.get_localzone_name()
-    except (OSError, ValueError, LookupError):
-        return None
-
-
 class _Conversation:
     def __init__(
-        self, writer: asyncio.StreamWriter, screen: Screen, quiet: float, *, home: Path, outlived: bool
+        self, writer: asyncio.StreamWriter, screen: Screen, quiet: float, home: Path, *, outlived: bool
     ) -> None:
         self._writer, self._screen, self._quiet = writer, screen, quiet
         self._home, self._outlived = home, outlived
@@ -154,15 +135,19 @@ class _Conversation:
         self._messages = 0
         self._working = False
         self._unanswered = False
-        """A message was sent, and nothing has come since."""
+        """A message was sent, and none received since."""
         self._asked = False
-        """A turn waits for a decision, and shows no work meanwhile."""
+        """A turn waits for a decision; it shows no work meanwhile."""
         self._failed = False
         self._interrupts = 0
         self._stopping = False
 
     async def run(self, reader: asyncio.StreamReader, stdin: TextIO, chat_id: str) -> int:
-        self._write({"hello": {"chat": chat_id, "language": language(), "zone": _zone()}})
+        try:
+            zone = tzlocal.get_localzone_name()
+        except (OSError, ValueError, LookupError):
+            zone = None  # none is configured, or two that differ
+        self._write({"hello": {"chat": chat_id, "language": language(), "zone": zone}})
         listening = asyncio.create_task(self._listen(reader))
         typing = asyncio.create_task(self._type(stdin))
         loop = asyncio.get_running_loop()
@@ -199,17 +184,17 @@ class _Conversation:
         else:
             self._screen.say(say("console.leaving"))
 
-    # -- what the person says --------------------------------------------------------------------------------
+    # -- from the person -------------------------------------------------------------------------------------
 
     async def _type(self, stdin: TextIO) -> None:
         async for line in read_lines(stdin):
-            self._screen.ready()
+            self._screen.prompt()
             self._interrupts = 0
             self._stopping = False
             if not line.strip():
                 continue
             if len(line.encode("utf-8", "replace")) > _LONGEST:
-                self._refused(say("console.too_long"))
+                self._fail(say("console.too_long"))
                 continue
             before = self._messages
             self._unanswered, self._asked = True, False
@@ -218,14 +203,14 @@ class _Conversation:
                 await self._answered(before)
 
     def _post(self, words: str) -> asyncio.Future[bool]:
-        """Send a message; the future says whether it was taken in."""
+        """Send a message; the future tells whether it was taken in."""
         key = secrets.token_hex(16)
         confirmed = self._confirmations[key] = asyncio.get_running_loop().create_future()
         self._write({"id": key, "text": words})
         return confirmed
 
     async def _answered(self, before: int) -> None:
-        """Wait until a message has come, no work is shown and no further one comes for a moment."""
+        """Wait until a message was received, no work is shown, and none follows for `quiet` seconds."""
         async with self._changed:
             seen = before
             while self._working or self._messages > seen or seen == before:
@@ -239,7 +224,7 @@ class _Conversation:
         if not self._writer.is_closing():
             self._writer.write(json.dumps(line).encode("ascii") + b"\n")
 
-    # -- what the gateway says -------------------------------------------------------------------------------
+    # -- from the gateway ------------------------------------------------------------------------------------
 
     async def _listen(self, reader: asyncio.StreamReader) -> None:
         with contextlib.suppress(ConnectionError):
@@ -260,13 +245,13 @@ class _Conversation:
             self._working = bool(line["working"])
             self._screen.working(on=self._working)
         if "error" in line:
-            self._refused(line["error"])
+            self._fail(line["error"])
         confirmed = self._confirmations.pop(line.get("id", ""), None)
         if confirmed is not None and not confirmed.done():
             taken = bool(line.get("taken"))
             self._unanswered = self._unanswered and taken
             confirmed.set_result(taken)
 
-    def _refused(self, sentence: str) -> None:
+    def _fail(self, sentence: str) -> None:
         self._failed = True
         self._screen.say(sentence)

@@ -1,4 +1,4 @@
-"""The settings of the console channel, and how its conversations are named."""
+"""Settings and chatKeys of the console channel."""
 
 from __future__ import annotations
 

@@ -10,13 +10,12 @@ import tempfile
 from pathlib import Path
 
 LONGEST = 100
-"""Bytes that the path of a Unix socket may have everywhere (104 on macOS, 108 on Linux, with the final NUL)."""
-
+"""Max bytes of the path of a Unix socket on all systems (104 on macOS, 108 on Linux, with the final NUL)."""
 _FOLDER = "shipmate-console-"
 
 
 def socket_path(home: Path) -> Path:
-    """The socket of the gateway that runs, or last ran, on this `.ship`."""
+    """The path of the console's socket of this `.ship`."""
     with contextlib.suppress(FileNotFoundError):
         elsewhere = (home / "console.path").read_text(encoding="utf-8").strip()
         if elsewhere:
@@ -32,14 +31,14 @@ def is_listening(path: Path) -> bool:
         try:
             probe.connect(os.fspath(path))
         except BlockingIOError:
-            return True  # It listens, though it is too busy, or stopped, to take this one in.
+            return True  # its backlog is full
         except OSError:
             return False
     return True
 
 
 def open_socket(home: Path) -> tuple[socket.socket, Path]:
-    """A bound socket that only this user can connect to. Whatever a dead process left is replaced."""
+    """A bound socket for this user alone. Replaces that of a dead process."""
     remove_socket(home)
     path = home / "console.sock"
     if len(os.fsencode(path)) > LONGEST:
@@ -50,7 +49,7 @@ def open_socket(home: Path) -> tuple[socket.socket, Path]:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         listener.bind(os.fspath(path))
-        # Before `listen` nobody can connect, so there is no moment at which others could.
+        # Before `listen`, so that nobody else can connect in between.
         path.chmod(0o600)
         listener.setblocking(False)
     except OSError:
@@ -61,7 +60,7 @@ def open_socket(home: Path) -> tuple[socket.socket, Path]:
 
 
 def remove_socket(home: Path) -> None:
-    """Remove the socket and the note of where it is."""
+    """Remove the socket and `console.path`, which names a socket elsewhere."""
     folder = socket_path(home).parent
     if folder.name.startswith(_FOLDER):
         shutil.rmtree(folder, ignore_errors=True)

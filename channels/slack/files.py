@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import aiohttp
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot import errors, text
+from bot import errors
 from bot.contracts.inbound import Attachment
 from channels import file_download
 from channels.slack import failures
@@ -21,8 +21,6 @@ MAX_FILES = 50
 
 Kind = Literal["photo", "video", "audio", "voice", "file"]
 _KINDS: dict[str, Kind] = {"image": "photo", "video": "video", "audio": "audio"}
-# Control and bidirectional characters: `gpj.exe` must not read as `exe.jpg`.
-_MARKS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _ID = re.compile(r"F[A-Z0-9]{2,40}")
 _PAGE = "text/html"
 
@@ -45,7 +43,7 @@ def _attachment(file: dict[Any, Any]) -> Attachment:
 
 
 def _word(value: Any) -> str | None:
-    return text.head(_MARKS.sub("", text.clean(value)), 255) or None if isinstance(value, str) else None
+    return file_download.file_name(value) or None if isinstance(value, str) else None
 
 
 def hosts(base_url: str) -> tuple[str, ...]:

@@ -10,7 +10,6 @@ from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 
 from telegram import (
     BotCommand,
-    BotCommandScope,
     BotCommandScopeAllGroupChats,
     BotCommandScopeChat,
     ChatMemberRestricted,
@@ -20,9 +19,8 @@ from telegram.error import BadRequest, ChatMigrated, EndPointNotFound, InvalidTo
 from bot import errors, text
 from bot.contracts.approvals import EXAMPLES, QuestionButtons
 from bot.contracts.archive import ArchiveLine
-from bot.contracts.base import Json, Level
+from bot.contracts.base import Json
 from bot.contracts.channel import ChannelDeps, Health, Intake, Introduction, MembershipAnswer, ReadingLimits
-from bot.contracts.environment import Log
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Inbound, Quoted
 from bot.contracts.outbound import Outbound, Sent
@@ -32,18 +30,19 @@ from channels.telegram import address, bot_api, download, members, render
 from channels.telegram.group_migrations import GroupMigrations
 from channels.telegram.poll import UpdatePoller
 from channels.telegram.settings import TelegramSettings
-from channels.telegram.updates import ALBUM_WAIT, UpdateIntake
+from channels.telegram.updates import UpdateIntake
 from channels.telegram.webhook import UpdateWebhook
 
 LIMIT = 4096
-"""UTF-16 code units in one message."""
+"""Max UTF-16 code units of a message."""
 ENTITIES = 100
+"""Max entities of a message."""
 CAPTION = 512
-"""Characters below a file."""
-TOLD = 200
-"""UTF-16 code units of the answer to a press."""
+"""Max characters below a file."""
+PRESS_ANSWER = 200
+"""Max UTF-16 code units of the answer to a press."""
 GLANCE = 80
-"""Characters that are read in passing."""
+"""Max characters of an answer that passes over the chat; a longer one is a window that the person closes."""
 _ROWS = (
     ("once", "deny"),
     ("chat", "always"),
@@ -55,27 +54,26 @@ _ROWS = (
 )
 """Buttons below a message, row by row."""
 MEASURED = 32_768
-"""Characters of a text whose parts are rendered to see whether they fit; longer texts are cut by length."""
+"""Max characters of a text that is split by how its parts render; a longer text is split by its length."""
 SEEN = "👀"
-"""The reaction to a message that has joined what is being answered."""
+"""The reaction to a message that was seen."""
 SIGNS = 6
-"""Signs of work sent at once: fewer than there are connections, since messages must not wait behind them."""
+"""Max concurrent signs of work: fewer than connections, so that messages do not wait behind them."""
 GROUP_MENU = ("help", "new", "stop", "forget", "jobs", "listen", "language", "status", "approve", "deny")
-"""The commands that the window of a group offers."""
+"""Menu of groups."""
 MENU = tuple(name for name in names("help") if name not in {"allow", "block", "listen", "usage"})
-"""Those of a private chat: all but those of operators and groups."""
+"""Menu of private chats: all commands but those of operators and groups."""
 OPERATORS_MENU = tuple(name for name in names("help") if name not in {"listen", "usage"})
-"""Those of an operator's private chat."""
+"""Menu of an operator's private chat."""
 _LANGUAGES = {code: None if code == DEFAULT else code for code in CATALOGUES}
-"""The languages and their codes for Telegram: what has none there is for all that have no text of their own."""
-_OF_TEXT = frozenset({"text", "entities", "link_preview_options"})
+"""Telegram's code of each language; None for the texts of all languages without their own."""
 UNKNOWN_METHOD = (EndPointNotFound, InvalidToken)
-"""A service that does not know a method answers as it does to a wrong token."""
+"""Errors of a service that does not know a method: it answers as to a wrong token."""
 _TOKEN = re.compile(r"[0-9]+:[A-Za-z0-9_-]+")
 
 
 class TelegramChannel:
-    """`contracts.channel.Channel` of one bot. `patience` bounds each request, in seconds of the network's own time."""
+    """`contracts.channel.Channel` of one bot. `patience` is the timeout of each request, in seconds of network time."""
 
     name = "telegram"
     addresses: tuple[str, ...] = ()
@@ -85,19 +83,18 @@ class TelegramChannel:
     def __init__(self, settings: TelegramSettings, around: ChannelDeps, *, patience: float = 20.0) -> None:
         self._token = settings.bot_token or ""
         self._base_url = settings.base_url
-        self._around = around
+        self._webhook = settings.webhook
+        self._around, self._log = around, around.log
         self._patience = patience
         self._bot: bot_api.Bot | None = None
         self._intake: Intake | None = None
         self._verified = bot_api.VerifiedConnections(
             self._token, self._base_url, patience=patience, pace=around.pace
         )
-        self._webhook = settings.webhook
         self._updates: UpdatePoller | UpdateWebhook | None = None
         self._frozen: dict[str, float] = {}
+        """Ends of flood waits, by chat, on the monotonic clock."""
         self._migrations = GroupMigrations(around.home, around.disk, around.log)
-        self._membership = members.GroupMembership(around.clock, self._migrations)
-        self._failures = _FailureLog(around.log)
         self._signs = asyncio.Semaphore(SIGNS)
         self._drafts = True
 
@@ -114,19 +111,15 @@ class TelegramChannel:
             with _connecting():
                 await bot.initialize()
             await self._introduce(bot)
-            self._bot, self._updates = bot, self._source(bot, intake)
+            updates = UpdateIntake(bot, intake, self._around, self._migrations)
+            self._bot = bot
+            if self._webhook is not None:
+                self._updates = UpdateWebhook(bot, updates, self._around, self._webhook)
+            else:
+                self._updates = UpdatePoller(bot, updates, self._around, patience=self._patience)
             with _connecting():
                 await self._updates.start()
             undo.pop_all()
-
-    def _source(self, bot: bot_api.Bot, intake: Intake) -> UpdatePoller | UpdateWebhook:
-        """The webhook or the poller, not started, from which updates come."""
-        # Of an album by webhook, each item comes once the one before it was confirmed.
-        wait = ALBUM_WAIT if self._webhook is None else 0.0
-        updates = UpdateIntake(bot, intake, self._around, migrations=self._migrations, album_wait=wait)
-        if self._webhook is not None:
-            return UpdateWebhook(bot, updates, self._around, self._webhook)
-        return UpdatePoller(bot, updates, self._around, patience=self._patience)
 
     async def pause(self) -> None:
         if self._updates is not None:
@@ -148,14 +141,14 @@ class TelegramChannel:
             await self._updates.renew()
 
     async def context(self, inbound: Inbound) -> tuple[Quoted, ...]:  # noqa: ARG002
-        """Nothing: Telegram has no way for a bot to read what was said before."""
+        """Nothing: a Telegram bot cannot read earlier messages."""
         return ()
 
     async def chats_of(self, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool) -> MembershipAnswer:
         """As `contracts.channel.KnowsMembers`."""
         if self._bot is None:
             raise errors.ChannelUnreachable("Telegram is not connected")
-        return await self._membership.chats_of(self._bot, user_id, chat_keys, direct=direct)
+        return await members.chats_of(self._bot, self._migrations, user_id, chat_keys, direct=direct)
 
     def fetch(self, attachment: Attachment, *, most: int) -> AsyncGenerator[bytes]:
         """As `contracts.channel.Files`."""
@@ -167,27 +160,34 @@ class TelegramChannel:
         """As `contracts.channel.KnowsLinks`."""
         return members.permalink(line)
 
-    async def introduce(self, inbound: Inbound) -> Introduction:
-        """As `contracts.channel.Introduces`."""
-        bot = self._bot
-        if bot is None or len(self.same_chat(inbound.chat_id)) > 1:
-            return Introduction()  # a supergroup goes on as the group that it was
-        name, hears, why = bot.username, bool(bot.can_read_all_group_messages), None
-        try:
-            me = await bot.get_chat_member(_chat(inbound.target), bot.id)
-            hears = hears or me.status == "administrator"
-            if isinstance(me, ChatMemberRestricted) and not me.can_send_messages:
-                why = sentence("operators.mute_there")
-        except (TelegramError, *bot_api.GARBLED) as exc:
-            self._failures.write("channel", "Telegram does not say what the bot may do in a group", exc)
-        words = paragraph(say("telegram.hello", name=name), *([] if hears else [say("telegram.deaf")]))
-        return Introduction("" if why else words, why)
-
     def same_chat(self, chat_id: str) -> frozenset[str]:
         """As `contracts.channel.KnowsChatMigrations`."""
         return self._migrations.same(chat_id)
 
-    # -- going out -------------------------------------------------------------------------------------------
+    async def introduce(self, inbound: Inbound) -> Introduction:
+        """As `contracts.channel.Introduces`."""
+        bot = self._bot
+        if bot is None or len(self.same_chat(inbound.chat_id)) > 1:
+            return Introduction()  # a supergroup continues the conversation of its group
+        hears, hindrance = bool(bot.can_read_all_group_messages), None
+        try:
+            me = await bot.get_chat_member(_chat(inbound.target), bot.id)
+            hears = hears or me.status == "administrator"
+            if isinstance(me, ChatMemberRestricted) and not me.can_send_messages:
+                hindrance = sentence("operators.mute_there")
+        except (TelegramError, *bot_api.GARBLED) as exc:
+            self._log.write(
+                "channel",
+                f"Telegram does not say what the bot may do in a group ({bot_api.said(exc)})",
+                level="warn",
+                channel=self.name,
+            )
+        words = paragraph(
+            say("telegram.hello", name=bot.username), *([] if hears else [say("telegram.deaf")])
+        )
+        return Introduction("" if hindrance else words, hindrance)
+
+    # -- outbound --------------------------------------------------------------------------------------------
 
     def split(self, markdown: str) -> list[str]:
         size = _size if len(markdown) <= MEASURED else text.utf16_len
@@ -196,24 +196,23 @@ class TelegramChannel:
     async def send(self, message: Outbound) -> Sent:
         bot = self._connected()
         if message.repeat_of is None:
-            return await self._sent(bot, message)
+            return await self._send(bot, message)
         try:
             async with self._verified.open_verified() as verified:
-                return await self._sent(verified, message)
+                return await self._send(verified, message)
         except TelegramError as exc:
             raise self._undelivered(exc, message.target) from None
 
-    async def _sent(self, bot: bot_api.Bot, message: Outbound) -> Sent:
+    async def _send(self, bot: bot_api.Bot, message: Outbound) -> Sent:
         if "press" in message.target:
             return await self._answer_press(bot, message)
         shown, place = _shown(message), self._migrations.place(message.target)
         failure = self._undelivered if message.file is None else self._file_undelivered
-        # Three refusals, each of which says surely that nothing was sent, are answered by asking for less, once.
+        # After each of three refusals surely nothing was sent: the message is sent again without what was refused.
         while True:
             try:
                 return await self._post(bot, place, shown, message)
             except ChatMigrated as exc:
-                # Surely not sent. Telegram may say so here before it does in an update.
                 if self._migrations.now(place["chat_id"]) != place["chat_id"] or not await self._moved(
                     place, exc
                 ):
@@ -226,135 +225,28 @@ class TelegramChannel:
                     shown = render.without_markup(message.text)
                 else:
                     raise failure(exc, place) from None
-            except bot_api.GARBLED as exc:
-                raise errors.DeliveryUncertain(
-                    f"Telegram's answer makes no sense ({bot_api.said(exc)})"
-                ) from None
-
-    async def edit(self, message: Outbound, message_id: str) -> None:
-        """As `contracts.channel.Edits`."""
-        bot, shown = self._connected(), _shown(message)
-        place, number = self._own(message, message_id)
-        while True:
-            try:
-                keyboard = {"reply_markup": _keyboard(message.buttons, message.language)}
-                await bot.change(_content(place, shown) | keyboard | {"message_id": number})
-            except TelegramError as exc:
-                if "message is not modified" in exc.message.lower():
-                    return
-                if not _is_malformed(exc, shown):
-                    raise self._unchanged(exc, message.target) from None
-                shown = render.without_markup(message.text)
-            except bot_api.GARBLED as exc:
-                raise errors.DeliveryUncertain(
-                    f"Telegram's answer makes no sense ({bot_api.said(exc)})"
-                ) from None
-            else:
-                return
-
-    async def delete(self, message: Outbound, message_id: str) -> None:
-        """As `contracts.channel.Edits`."""
-        place, number = self._own(message, message_id)
-        try:
-            await self._connected().remove(_chat(place), number)
-        except TelegramError as exc:
-            raise self._unchanged(exc, message.target) from None
-
-    def _own(self, message: Outbound, message_id: str) -> tuple[dict[str, str], int]:
-        """The place and number of a message of the bot's that can be changed."""
-        place, number = self._migrations.place(message.target), message_id.rpartition("/")[2]
-        if not number.isdecimal():
-            raise errors.EditRefused("this is no message of Telegram's")
-        if self._migrations.named(place["chat_id"], number) != message_id:
-            raise errors.EditRefused("this is a message of a group that is a supergroup now")
-        return place, int(number)
-
-    async def draft(self, message: Outbound) -> bool:
-        """As `contracts.channel.Drafts`: in private chats, with a stop button."""
-        bot, place = self._connected(), message.target
-        if not self._drafts or _chat(place) < 0:
-            return False
-        shown = _shown(message)
-        content = {
-            name: one for name, one in _content(place, shown).items() if name != "link_preview_options"
-        }
-        content |= {
-            "draft_id": 1 + zlib.crc32(message.request_id.encode()),
-            "message_thread_id": _thread(place),
-            "can_stop": True,
-        }
-        try:
-            await bot.draft(content)
-        except bot_api.GARBLED as exc:
-            raise errors.DeliveryUncertain(
-                f"Telegram's answer makes no sense ({bot_api.said(exc)})"
-            ) from None
-        except TelegramError as exc:
-            failure = self._undelivered(exc, place)
-            if isinstance(failure, (errors.DeliveryThrottled, errors.DeliveryUncertain)):
-                raise failure from None
-            # A service that does not know the method; other refusals may concern these words, which a message shows too.
-            self._drafts = not isinstance(exc, UNKNOWN_METHOD)
-            self._failures.write("delivery", "Telegram does not take a draft", exc)
-            return False
-        return True
-
-    async def find(self, message: Outbound) -> Sent | None:
-        raise errors.DeliveryUncertain(f"Telegram cannot say whether {message.id} arrived")
-
-    async def indicate(self, target: Mapping[str, str], *, working: bool) -> None:
-        """Show `typing`, which ends by itself after five seconds or with the next message."""
-        target = self._migrations.place(target)
-        if not working or self._is_frozen(target["chat_id"]):
-            return
-        bot = self._connected()
-        try:
-            async with self._signs:
-                await bot.show_typing(_chat(target), _thread(target))
-        except TelegramError as exc:
-            raise self._undelivered(exc, target) from None
-
-    async def react(self, target: Mapping[str, str], message_id: str) -> None:
-        """As `contracts.channel.Reacts`."""
-        place, number = self._migrations.place(target), message_id.rpartition("/")[2]
-        gone = not number.isdecimal() or self._migrations.named(place["chat_id"], number) != message_id
-        if gone or self._is_frozen(place["chat_id"]):
-            return
-        bot = self._connected()
-        try:
-            async with self._signs:
-                await bot.react(SEEN, _chat(place), int(number))
-        except TelegramError as exc:
-            raise self._undelivered(exc, place) from None
 
     async def _post(
-        self,
-        bot: bot_api.Bot,
-        place: Mapping[str, str],
-        shown: render.Rendered,
-        message: Outbound,
+        self, bot: bot_api.Bot, place: Mapping[str, str], shown: render.Rendered, message: Outbound
     ) -> Sent:
-        content = _content(place, shown) | {
+        fields: Json = {
+            "chat_id": _chat(place),
             "message_thread_id": _thread(place),
             "reply_markup": _keyboard(message.buttons, message.language)
             or _examples(message.buttons, message.language),
         }
         if message.kind == "progress":
-            content["disable_notification"] = True  # the answer makes the sound
+            fields["disable_notification"] = True  # the answer makes the sound
         if (answered := place.get("reply_to", "")).isdecimal():
-            content["reply_parameters"] = {"message_id": int(answered), "allow_sending_without_reply": True}
+            fields["reply_parameters"] = {"message_id": int(answered), "allow_sending_without_reply": True}
         if message.file is None:
-            number = await bot.say(content)
+            number = await bot.send("sendMessage", fields | _words(shown))
         else:
-            content = {name: one for name, one in content.items() if name not in _OF_TEXT}
-            content |= {"caption": shown.text or None, "caption_entities": None}
-            number = await bot.send_file(content, message.file)
+            number = await bot.send_file(fields | {"caption": shown.text or None}, message.file)
         return Sent(self._migrations.named(place["chat_id"], str(number)))
 
     async def _moved(self, place: Mapping[str, str], exc: ChatMigrated) -> bool:
-        """True if the new id of a group is on disk. Raises `errors.DeliveryThrottled` where the disk refuses, so that
-        it is tried again.
-        """
+        """True if the new id of a group is on disk. Raises `errors.DeliveryThrottled` where it cannot be written now."""
         try:
             return await self._migrations.learn(_chat(place), exc.new_chat_id)
         except errors.StorageError as error:
@@ -364,14 +256,113 @@ class TelegramChannel:
         """Answer the person who pressed a button; no other person sees it."""
         if not text.visible(message.text):
             raise errors.DeliveryFailed("an answer to a button needs a text")
-        words, *_ = text.split(render.without_markup(message.text).text, TOLD, text.utf16_len)
+        words, *_ = text.split(render.without_markup(message.text).text, PRESS_ANSWER, text.utf16_len)
         try:
-            # What is short passes over the chat; a window that has to be closed is for what takes longer to read.
-            alert = len(words) > GLANCE
-            await bot.answer_callback_query(message.target["press"], words, show_alert=alert)
+            await bot.answer_callback_query(message.target["press"], words, show_alert=len(words) > GLANCE)
         except TelegramError as exc:
             raise self._undelivered(exc, message.target) from None
         return Sent(f"press:{message.target['press']}")
+
+    async def edit(self, message: Outbound, message_id: str) -> None:
+        """As `contracts.channel.Edits`."""
+        bot, shown = self._connected(), _shown(message)
+        place, number = self._own(message, message_id)
+        keyboard = _keyboard(message.buttons, message.language)
+        fields: Json = {"chat_id": _chat(place), "message_id": number, "reply_markup": keyboard}
+        try:
+            try:
+                await bot.call("editMessageText", fields | _words(shown))
+            except TelegramError as exc:
+                if not _is_malformed(exc, shown):
+                    raise
+                await bot.call("editMessageText", fields | _words(render.without_markup(message.text)))
+        except TelegramError as exc:
+            if "message is not modified" not in exc.message.lower():
+                raise self._unchanged(exc, message.target) from None
+
+    async def delete(self, message: Outbound, message_id: str) -> None:
+        """As `contracts.channel.Edits`."""
+        place, number = self._own(message, message_id)
+        try:
+            await self._connected().call("deleteMessage", {"chat_id": _chat(place), "message_id": number})
+        except TelegramError as exc:
+            raise self._unchanged(exc, message.target) from None
+
+    def _own(self, message: Outbound, message_id: str) -> tuple[dict[str, str], int]:
+        """The place and number of a message of the bot's that can be changed."""
+        place = self._migrations.place(message.target)
+        if (number := self._number(place, message_id)) is None:
+            raise errors.EditRefused(
+                "this is no message of this chat, or one from before it became a supergroup"
+            )
+        return place, number
+
+    def _number(self, place: Mapping[str, str], message_id: str) -> int | None:
+        """The number of a message in a chat; None where the chat has no such message, or has no more."""
+        number = message_id.rpartition("/")[2]
+        found = number.isdecimal() and self._migrations.named(place["chat_id"], number) == message_id
+        return int(number) if found else None
+
+    async def draft(self, message: Outbound) -> bool:
+        """As `contracts.channel.Drafts`: in private chats, with a stop button."""
+        bot, place = self._connected(), message.target
+        if not self._drafts or _chat(place) < 0:
+            return False
+        shown = _words(_shown(message))
+        fields = {
+            "chat_id": _chat(place),
+            "message_thread_id": _thread(place),
+            "text": shown["text"],
+            "entities": shown["entities"],
+            "draft_id": 1 + zlib.crc32(message.request_id.encode()),
+            "can_stop": True,
+        }
+        try:
+            await bot.call("sendMessageDraft", fields)
+        except TelegramError as exc:
+            failure = self._undelivered(exc, place)
+            if isinstance(failure, (errors.DeliveryThrottled, errors.DeliveryUncertain)):
+                raise failure from None
+            # Other refusals may be about this text alone, which is shown as a message then.
+            self._drafts = not isinstance(exc, UNKNOWN_METHOD)
+            self._log.write(
+                "delivery",
+                f"Telegram does not take a draft ({bot_api.said(exc)})",
+                level="warn",
+                channel=self.name,
+            )
+            return False
+        return True
+
+    async def find(self, message: Outbound) -> Sent | None:
+        raise errors.DeliveryUncertain(f"Telegram cannot say whether {message.id} arrived")
+
+    async def indicate(self, target: Mapping[str, str], *, working: bool) -> None:
+        """Show `typing`, which ends by itself after five seconds or with the next message."""
+        if working:
+            place = self._migrations.place(target)
+            fields: Json = {"action": "typing", "message_thread_id": _thread(place)}
+            await self._sign("sendChatAction", place, fields)
+
+    async def react(self, target: Mapping[str, str], message_id: str) -> None:
+        """As `contracts.channel.Reacts`."""
+        place = self._migrations.place(target)
+        if (number := self._number(place, message_id)) is not None:
+            fields = {"message_id": number, "reaction": [{"type": "emoji", "emoji": SEEN}]}
+            await self._sign("setMessageReaction", place, fields)
+
+    async def _sign(self, method: str, place: Mapping[str, str], fields: Json) -> None:
+        """Show a sign of work. During a flood wait none is shown, since calls prolong it."""
+        if self._frozen.get(place["chat_id"], 0.0) > self._around.clock.monotonic():
+            return
+        bot = self._connected()
+        try:
+            async with self._signs:
+                await bot.call(method, {"chat_id": _chat(place)} | fields)
+        except TelegramError as exc:
+            raise self._undelivered(exc, place) from None
+
+    # -- failures --------------------------------------------------------------------------------------------
 
     def _connected(self) -> bot_api.Bot:
         if self._bot is None:
@@ -379,31 +370,19 @@ class TelegramChannel:
         return self._bot
 
     def _undelivered(self, exc: TelegramError, target: Mapping[str, str]) -> errors.DeliveryFailed:
-        """The failure for the gateway. After a flood wait, signs of work stay off: they would prolong it."""
-        failure = bot_api.delivery_error(exc)
-        if bot_api.lacks_right(exc) and self._intake is not None:
-            chat = target["chat_id"]
-            self._intake.report_missing_right(
-                self.name,
-                f"write in {chat}",
-                sentence("operators.mute_telegram", chat=address.encode(target)),
-            )
+        """The failure of a call for the gateway. Operators are told of a right that is missing."""
+        if bot_api.lacks_right(exc):
+            self._report_missing_right("write in", "operators.mute_telegram", target)
         if isinstance(exc, bot_api.TooManyRequests):
             now = self._around.clock.monotonic()
             self._frozen = {chat: until for chat, until in self._frozen.items() if until > now}
             self._frozen[target["chat_id"]] = now + exc.wait
-        return failure
+        return bot_api.delivery_error(exc)
 
     def _file_undelivered(self, exc: TelegramError, target: Mapping[str, str]) -> errors.DeliveryFailed:
-        """The failure of a file: the rest of its message may be taken."""
+        """The failure of a file: the other messages of its reply may be accepted."""
         if bot_api.lacks_right(exc):
-            if self._intake is not None:
-                chat = target["chat_id"]
-                self._intake.report_missing_right(
-                    self.name,
-                    f"send files in {chat}",
-                    sentence("operators.fileless_telegram", chat=address.encode(target)),
-                )
+            self._report_missing_right("send files in", "operators.fileless_telegram", target)
             return errors.FileRefused(f"Telegram: {exc}", forbidden=True)
         failure = self._undelivered(exc, target)
         return errors.FileRefused(str(failure)) if type(failure) is errors.DeliveryFailed else failure
@@ -412,52 +391,52 @@ class TelegramChannel:
         failure = self._undelivered(exc, target)
         return errors.EditRefused(str(failure)) if type(failure) is errors.DeliveryFailed else failure
 
-    def _is_frozen(self, chat_id: str) -> bool:
-        return self._frozen.get(chat_id, 0.0) > self._around.clock.monotonic()
+    def _report_missing_right(self, right: str, words: str, target: Mapping[str, str]) -> None:
+        if self._intake is not None:
+            told = sentence(words, chat=address.encode(target))
+            self._intake.report_missing_right(self.name, f"{right} {target['chat_id']}", told)
+
+    # -- menus -----------------------------------------------------------------------------------------------
 
     async def _introduce(self, bot: bot_api.Bot) -> None:
-        """Give the bot its menus and descriptions in each language; it works without them."""
+        """Set the bot's menus and descriptions in each language. A refusal is logged: the bot works without them."""
         for code, told in _LANGUAGES.items():
             with speaking(code):
                 about, description = say("telegram.about"), say("telegram.description")
             try:
                 await bot.set_my_commands(_commands(MENU, code), language_code=told)
-                together = BotCommandScopeAllGroupChats()
-                await bot.set_my_commands(_commands(GROUP_MENU, code), scope=together, language_code=told)
+                groups = BotCommandScopeAllGroupChats()
+                await bot.set_my_commands(_commands(GROUP_MENU, code), scope=groups, language_code=told)
                 await bot.set_my_short_description(about, language_code=told)
                 await bot.set_my_description(description, language_code=told)
             except TelegramError as exc:
-                self._failures.write("channel", "Telegram did not take a menu or description", exc)
+                self._log.write(
+                    "channel",
+                    f"Telegram did not take a menu or description ({bot_api.said(exc)})",
+                    level="warn",
+                    channel=self.name,
+                )
                 return
         for operator in sorted(self._around.operators):
-            if operator.channel == self.name:
-                await self._offer_operators_menu(bot, int(operator.user_id))
-
-    async def _offer_operators_menu(self, bot: bot_api.Bot, user: int) -> None:
-        """Put the commands of operators into the menu of one. Telegram refuses it for who has never written to the bot."""
-        scope: BotCommandScope = BotCommandScopeChat(user)
-        try:
-            for code, told in _LANGUAGES.items():
-                await bot.set_my_commands(_commands(OPERATORS_MENU, code), scope=scope, language_code=told)
-        except TelegramError as exc:
-            self._failures.write(
-                "channel", "Telegram did not take the menu of an operator", exc, level="debug"
-            )
-
-
-class _FailureLog:
-    """The log of calls that failed, with what Telegram said."""
-
-    def __init__(self, log: Log) -> None:
-        self._log = log
-
-    def write(self, kind: str, what: str, exc: BaseException, level: Level = "warn") -> None:
-        self._log.write(kind, f"{what} ({bot_api.said(exc)})", level=level, channel="telegram")
+            if operator.channel != self.name:
+                continue
+            own = BotCommandScopeChat(int(operator.user_id))
+            try:
+                for code, told in _LANGUAGES.items():
+                    await bot.set_my_commands(_commands(OPERATORS_MENU, code), scope=own, language_code=told)
+            except TelegramError as exc:
+                # Telegram refuses it for a person who has never written to the bot.
+                self._log.write(
+                    "channel",
+                    f"Telegram did not take the menu of an operator ({bot_api.said(exc)})",
+                    level="debug",
+                    channel=self.name,
+                )
 
 
 @contextlib.contextmanager
 def _connecting() -> Iterator[None]:
-    """Raise what Telegram says to a start as an error of the channel."""
+    """Raise failures of a start as errors of the channel."""
     try:
         yield
     except InvalidToken:
@@ -472,7 +451,7 @@ def _commands(menu: Sequence[str], code: str) -> list[BotCommand]:
 
 
 def _size(part: str) -> int:
-    """Of a part, the length of its Markdown or of what it shows, whichever is longer; over `LIMIT` with too many entities."""
+    """The length of a part's Markdown or of its rendered text, whichever is longer; over `LIMIT` where it has too many entities."""
     length = text.utf16_len(part)
     if length > LIMIT:
         return length
@@ -482,7 +461,7 @@ def _size(part: str) -> int:
 
 
 def _shown(message: Outbound) -> render.Rendered:
-    """A message as people see it; of a file its caption. Raises `errors.DeliveryFailed` where there is nothing to see, or nowhere."""
+    """A rendered message; of a file its caption. Raises `errors.DeliveryFailed` for an empty text or an invalid chat."""
     if message.file is not None:
         return render.Rendered(text.head(message.text.strip(), CAPTION), ())
     shown = render.render(message.text, goes_on=message.goes_on)
@@ -494,28 +473,23 @@ def _shown(message: Outbound) -> render.Rendered:
 
 
 def _is_malformed(exc: TelegramError, shown: render.Rendered) -> bool:
-    """True where Telegram has refused the entities of a message."""
+    """True where Telegram rejects the entities of a message."""
     return isinstance(exc, BadRequest) and "entit" in exc.message.lower() and bool(shown.entities)
 
 
-def _content(place: Mapping[str, str], shown: render.Rendered) -> Json:
-    """The chat and the words of a message, in the names of the Bot API."""
+def _words(shown: render.Rendered) -> Json:
+    """The fields of `sendMessage` for a text."""
     entities = [
         {"type": entity.type, "offset": entity.offset, "length": entity.length}
         | ({"url": entity.url} if entity.url is not None else {})
         | ({"language": entity.language} if entity.language is not None else {})
         for entity in shown.entities[:ENTITIES]
     ]
-    return {
-        "chat_id": _chat(place),
-        "text": shown.text,
-        "entities": entities or None,
-        "link_preview_options": {"is_disabled": True},
-    }
+    return {"text": shown.text, "entities": entities or None, "link_preview_options": {"is_disabled": True}}
 
 
 def _keyboard(buttons: QuestionButtons | None, language: str) -> Json | None:
-    """The buttons of a message that asks for an approval; None where it does not."""
+    """The buttons of a question; None for a message without."""
     offered = approval_buttons.offered(buttons, language)
     rows = [
         [{"text": offered[one][0], "callback_data": offered[one][1]} for one in row if one in offered]
@@ -525,7 +499,7 @@ def _keyboard(buttons: QuestionButtons | None, language: str) -> Json | None:
 
 
 def _examples(buttons: QuestionButtons | None, language: str) -> Json | None:
-    """Keys in the place of the keyboard, until one of them is tapped: its words are then a message of the person."""
+    """Example messages as a one-time keyboard: a tapped one is sent as the person's message."""
     shown = [one for one in EXAMPLES if buttons is not None and one in buttons.choices]
     with speaking(language):
         rows = [[{"text": say(f"start.{one}")}] for one in shown]

@@ -12,7 +12,7 @@ _TOPIC = re.compile(r"[1-9][0-9]{0,18}")
 
 
 def encode(parts: Mapping[str, str]) -> ChatKey:
-    """`chat_id` and, in a topic, `message_thread_id` as a chatKey; other parts of a target do not count."""
+    """The chatKey of `chat_id` and, in a topic, `message_thread_id`; other parts of a target are ignored."""
     chat, topic = parts["chat_id"], parts.get("message_thread_id") or None
     if _ID.fullmatch(chat) is None or (topic is not None and _TOPIC.fullmatch(topic) is None):
         raise ValueError("a chat of Telegram is named by numbers")
@@ -20,7 +20,7 @@ def encode(parts: Mapping[str, str]) -> ChatKey:
 
 
 def decode(chat_key: ChatKey) -> dict[str, str]:
-    """The parts of a chatKey, which are a target to send to."""
+    """The parts of a chatKey, which are a target for messages."""
     parts = {"chat_id": chat_key.chat_id}
     if chat_key.thread is not None:
         parts["message_thread_id"] = chat_key.thread

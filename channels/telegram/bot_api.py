@@ -1,4 +1,4 @@
-"""Client of the Bot API: python-telegram-bot over an HTTP layer that tells requests that surely failed from those with
+"""Client of the Bot API: python-telegram-bot over an HTTP layer that separates requests which surely failed from those with
 an unknown outcome.
 """
 
@@ -40,13 +40,9 @@ GARBLED = (
     OSError,
     RecursionError,
 )
-"""Exceptions of the library for an object that is not what it claims to be."""
+"""Exceptions of the library when it parses an object of the wrong shape."""
 
-GONE = (
-    "chat not found",
-    "chat was deactivated",
-    "peer_id_invalid",
-)
+GONE = ("chat not found", "chat was deactivated", "peer_id_invalid")
 """Parts of a 400's description of a chat that cannot be reached."""
 NO_TOPIC = ("message thread not found", "topic_deleted", "topic_closed")
 """Parts of a 400's description where a topic is gone or closed. Its chat is open."""
@@ -54,22 +50,19 @@ NO_RIGHT = ("not enough rights", "have no rights", "chat_write_forbidden", "need
 """Parts of a 400's description where the bot lacks a right in a chat."""
 
 CONNECTIONS = 64
-"""Requests at once. The service takes some thirty messages a second of one bot; a file may take longer."""
-
+"""Max concurrent requests. The service takes some 30 messages a second of one bot; a file may take longer."""
 IDLE = 4.0
-"""Seconds after which a connection that was not used is not used again: a NAT, or a laptop that slept, may have
-forgotten it without telling, and what is sent on it then has an unknown outcome.
+"""Max seconds that a connection is kept unused: a NAT, or a laptop that slept, may have dropped it in silence, and what is sent
+on it then has an unknown outcome.
 """
 FILE_SECONDS = 180.0
-"""Seconds for the way of a file and its answer."""
+"""Timeout in seconds for the upload of a file and its answer."""
 PROOFS = 8
-"""Connections at once that are made for repeats."""
+"""Max concurrent new connections for repeats."""
 PROOF_SECONDS = 10.0
-"""Seconds a new connection gets to answer `getMe`."""
-
-JSON = {"Content-Type": "application/json"}
-
+"""Timeout in seconds for a new connection to answer `getMe`."""
 _LONGEST_WAIT = 24 * 3600.0
+"""Max seconds of a `retry_after` that is honoured."""
 
 
 class RequestNotSent(NetworkError):
@@ -89,8 +82,8 @@ class TooManyRequests(TelegramError):
 
 
 class HttpTransport(BaseRequest):
-    """One HTTP client for the library, several times faster than its own. Failures are classified as `RequestNotSent` or
-    `OutcomeUnknown` before the library sees them.
+    """HTTP client for the library, over aiohttp: several times faster than the library's own. Raises failures as `RequestNotSent` or
+    `OutcomeUnknown`. `patience` is the timeout of one request in seconds; `pace` scales every timeout.
     """
 
     def __init__(self, *, connections: int, patience: float, pace: float = 1.0, direct: bool) -> None:
@@ -112,8 +105,7 @@ class HttpTransport(BaseRequest):
                 ),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 headers={"User-Agent": self.USER_AGENT},
-                # No proxy stands before loopback.
-                trust_env=not self._direct,
+                trust_env=not self._direct,  # a loopback server is asked without a proxy
             )
 
     async def shutdown(self) -> None:
@@ -130,65 +122,50 @@ class HttpTransport(BaseRequest):
         *_: Any,
         **__: Any,
     ) -> tuple[int, bytes]:
+        answer_within = self._patience
+        if isinstance(read_timeout, int | float):
+            answer_within = float(read_timeout) * self._pace
+        body = _body(request_data)
         try:
-            status, payload = await self._exchange(
-                url, method, request_data, _seconds(read_timeout, self._pace, self._patience)
-            )
+            async with self._connected().request(
+                method,
+                url,
+                data=body,
+                headers={"Content-Type": "application/json"} if isinstance(body, bytes) else None,
+                timeout=self._timeout(answer_within, total=answer_within + 2 * self._patience),
+                allow_redirects=False,
+            ) as answer:
+                status, payload = answer.status, await answer.read()
         except NOT_SENT as exc:
             raise RequestNotSent(errors.connection_reason(exc)) from exc
         except OUTCOME_UNKNOWN as exc:
             raise OutcomeUnknown(errors.connection_reason(exc)) from exc
-        body = _json_object(payload)
-        if status >= 500 or (
-            status < 300 and (body is None or body.get("ok") is not True or "result" not in body)
-        ):
+        found = _json_object(payload)
+        if status >= 500 or (status < 300 and (found.get("ok") is not True or "result" not in found)):
             raise OutcomeUnknown(f"status {status} without an answer")
         if status == 429:
-            raise TooManyRequests(_wait(body or {}))
-        if status >= 300:
-            return status, json.dumps(_refusal(body or {})).encode()
-        return status, payload
+            raise TooManyRequests(_retry_after(found))
+        return status, payload if status < 300 else json.dumps(_refusal(found)).encode()
 
     def get(self, url: str) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
-        """A file, to be read a piece at a time: `patience` bounds each wait, not the whole."""
-        if self._session is None:
-            raise RequestNotSent("not connected")
-        waits = aiohttp.ClientTimeout(
-            total=None,
-            connect=1.5 * self._patience,
-            sock_connect=self._patience / 2,
-            sock_read=self._patience,
-        )
-        return self._session.get(
-            url, headers=file_download.HEADERS, timeout=waits, allow_redirects=False, auto_decompress=False
-        )
-
-    async def _exchange(
-        self, url: str, method: str, sent: RequestData | None, patience: float
-    ) -> tuple[int, bytes]:
-        if self._session is None:
-            raise RequestNotSent("not connected")
-        connecting = self._patience / 2
-        timeout = aiohttp.ClientTimeout(
-            total=patience + 2 * self._patience,
-            connect=self._patience + connecting,
-            sock_connect=connecting,
-            sock_read=patience,
-        )
-        body = _body(sent)
-        async with self._session.request(
-            method,
+        """The response for a file, to be read in pieces: `patience` bounds each read, not the whole."""
+        return self._connected().get(
             url,
-            data=body,
-            headers=JSON if isinstance(body, bytes) else None,
-            timeout=timeout,
+            headers=file_download.HEADERS,
+            timeout=self._timeout(self._patience, total=None),
             allow_redirects=False,
-        ) as answer:
-            return answer.status, await answer.read()
+            auto_decompress=False,
+        )
 
+    def _connected(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            raise RequestNotSent("not connected")
+        return self._session
 
-def _seconds(given: Any, pace: float, otherwise: float) -> float:
-    return float(given) * pace if isinstance(given, int | float) else otherwise
+    def _timeout(self, read: float, *, total: float | None) -> aiohttp.ClientTimeout:
+        """Half of `patience` for a connection, 1.5 times `patience` with the wait for a free one."""
+        half = self._patience / 2
+        return aiohttp.ClientTimeout(total, connect=self._patience + half, sock_connect=half, sock_read=read)
 
 
 def _body(sent: RequestData | None) -> aiohttp.FormData | bytes | None:
@@ -196,40 +173,36 @@ def _body(sent: RequestData | None) -> aiohttp.FormData | bytes | None:
         return None
     if not sent.contains_files:
         return sent.json_payload
-    # The service takes the name of a file as it stands there; percent signs would be shown.
+    # Telegram shows a file's name as it is sent: percent-encoding would be visible.
     form = aiohttp.FormData(sent.json_parameters, quote_fields=False)
     for name, (file_name, content, mime) in sent.multipart_data.items():
-        # It goes in pieces; bytes would keep the loop.
+        # A stream is sent in pieces; bytes would block the event loop.
         data = io.BytesIO(content) if isinstance(content, bytes) else content
         form.add_field(name, data, filename=file_name, content_type=mime)
     return form
 
 
-def _json_object(payload: bytes) -> Json | None:
+def _json_object(payload: bytes) -> Json:
+    """The object of an answer; {} where it is none."""
     try:
         body = json.loads(payload)
     except (ValueError, RecursionError):
-        return None
-    return body if isinstance(body, dict) else None
+        return {}
+    return body if isinstance(body, dict) else {}
 
 
 def _refusal(body: Json) -> Json:
-    """The parts of an error answer that the library reads, each of the type that it expects."""
-    parameters = body.get("parameters")
+    """The fields of an error answer that the library reads, each of the type that it expects."""
+    parameters, description = body.get("parameters"), body.get("description")
     moved = parameters.get("migrate_to_chat_id") if isinstance(parameters, dict) else None
+    reason = text.clean(description[:1_000]) if isinstance(description, str) else ""
     return {
-        "description": _short(body.get("description")),
+        "description": text.head(" ".join(reason.split()), 200),
         "parameters": {"migrate_to_chat_id": moved} if type(moved) is int else None,
     }
 
 
-def _short(description: object) -> str:
-    """A reason as it may stand in a log line; the service's own are much shorter."""
-    said = description if isinstance(description, str) else ""
-    return text.head(" ".join(text.clean(said[:1_000]).split()), 200)
-
-
-def _wait(body: Json) -> float:
+def _retry_after(body: Json) -> float:
     parameters = body.get("parameters")
     wait = parameters.get("retry_after") if isinstance(parameters, dict) else None
     if isinstance(wait, bool) or not isinstance(wait, (int, float)) or not wait > 0:
@@ -238,63 +211,36 @@ def _wait(body: Json) -> float:
 
 
 class Bot(telegram.Bot):
-    """The library's bot. Updates are raw JSON: one that cannot be decoded must not hide the others. Messages are sent as plain
-    objects: of the answer nothing is needed but the number, so the library's own objects would be made for nothing.
+    """The library's bot, plus calls with plain objects: one update that cannot be parsed must not hide the others, and of a sent
+    message only the number is needed. Every call raises a `TelegramError`.
     """
 
     async def shutdown(self) -> None:
-        """Close both clients. The library's own leaves them open where its `initialize` was cancelled before it ended."""
+        """Close both clients. The library's own leaves them open where its `initialize` was cancelled."""
         await super().shutdown()
         for request in self._request:
             await request.shutdown()
 
-    async def say(self, message: Json) -> int:
-        """Send a message with the fields of `sendMessage`; returns its number. Raises a `TelegramError`."""
-        return _number_of(await self._post("sendMessage", message), "sendMessage")
+    async def call(self, method: str, fields: Json, *, seconds: float | None = None) -> Any:
+        """Call a method of the Bot API; its result as JSON. `seconds` bounds the wait for the answer."""
+        return await self._post(method, fields, read_timeout=seconds)
+
+    async def send(self, method: str, message: Json, *, seconds: float | None = None) -> int:
+        """Call a method that creates a message; the number of that message."""
+        found = await self.call(method, message, seconds=seconds)
+        if not (isinstance(found, dict) and type(found.get("message_id")) is int and "chat" in found):
+            raise OutcomeUnknown(f"{method} answered without a message")
+        return int(found["message_id"])
 
     async def send_file(self, message: Json, file: OutgoingFile) -> int:
-        """Send a file with the fields of `sendDocument`; returns the message's number. Raises a `TelegramError`."""
+        """Send a file with the fields of `sendDocument`; the number of its message."""
         document = telegram.InputFile(file.data, filename=file.name)
         document.mimetype = file.mime_type
-        found = await self._post("sendDocument", {**message, "document": document}, read_timeout=FILE_SECONDS)
-        return _number_of(found, "sendDocument")
-
-    async def change(self, message: Json) -> None:
-        """Change a message, with the fields of `editMessageText`. Raises a `TelegramError`."""
-        await self._post("editMessageText", message)
-
-    async def remove(self, chat: int, message: int) -> None:
-        """Take a message away. Raises a `TelegramError`."""
-        await self._post("deleteMessage", {"chat_id": chat, "message_id": message})
-
-    async def draft(self, message: Json) -> None:
-        """Show a message as being written, with the fields of `sendMessageDraft`. Raises a `TelegramError`."""
-        await self._post("sendMessageDraft", message)
-
-    async def show_typing(self, chat: int, thread: int | None) -> None:
-        """Show that the bot writes. Raises a `TelegramError`."""
-        await self._post("sendChatAction", {"chat_id": chat, "action": "typing", "message_thread_id": thread})
-
-    async def react(self, emoji: str, chat: int, message: int) -> None:
-        """Put a reaction below a message. Raises a `TelegramError`."""
-        reaction = [{"type": "emoji", "emoji": emoji}]
-        await self._post("setMessageReaction", {"chat_id": chat, "message_id": message, "reaction": reaction})
-
-    async def raw_updates(
-        self, offset: int | None, *, hold: int, patience: float, kinds: list[str], limit: int = 100
-    ) -> list[Any]:
-        """The updates from `offset` on, which confirms those before it. With none, waits for `hold` seconds."""
-        data: Json = {"timeout": hold, "limit": limit, "allowed_updates": kinds, "offset": offset}
-        found = await self._post("getUpdates", data, read_timeout=hold + patience)
-        if not isinstance(found, list):
-            raise OutcomeUnknown("getUpdates answered without a list")
-        return found
+        return await self.send("sendDocument", {**message, "document": document}, seconds=FILE_SECONDS)
 
     async def file_path(self, file_id: str) -> tuple[str, int | None]:
-        """The path of a file below the service's address for files, valid for an hour, and its size. Raises a
-        `TelegramError`.
-        """
-        found = await self._post("getFile", {"file_id": file_id})
+        """The path of a file below the service's address for files, valid for an hour, and its size."""
+        found = await self.call("getFile", {"file_id": file_id})
         path = found.get("file_path") if isinstance(found, dict) else None
         if not isinstance(path, str):
             raise OutcomeUnknown("getFile answered without a path")
@@ -302,26 +248,18 @@ class Bot(telegram.Bot):
         return path, size if type(size) is int else None
 
     def download(self, path: str) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
-        """The file at a `file_path`."""
+        """The response for the file at a `file_path`."""
         return cast("HttpTransport", self._request[1]).get(f"{self._base_file_url}/{path}")
 
 
-def _number_of(found: Any, method: str) -> int:
-    if not (isinstance(found, dict) and type(found.get("message_id")) is int and "chat" in found):
-        raise OutcomeUnknown(f"{method} answered without a message")
-    return int(found["message_id"])
-
-
-def connect(token: str, base_url: str, patience: float, pace: float = 1.0) -> Bot:
-    """A bot that is not connected yet. Blocks for the certificates; call it off the loop."""
+def connect(
+    token: str, base_url: str, patience: float, pace: float = 1.0, connections: int = CONNECTIONS
+) -> Bot:
+    """A bot that is not connected yet. The first call reads certificates, which blocks."""
     # At INFO these loggers print addresses that hold the token, at DEBUG the library's own print messages.
     for name in ("httpx", "httpcore", "telegram"):
         logging.getLogger(name).setLevel(logging.WARNING)
     tls()
-    return _bot(token, base_url, CONNECTIONS, patience, pace)
-
-
-def _bot(token: str, base_url: str, connections: int, patience: float, pace: float) -> Bot:
     local = urlsplit(base_url).hostname in LOOPBACK
     return Bot(
         token,
@@ -333,8 +271,8 @@ def _bot(token: str, base_url: str, connections: int, patience: float, pace: flo
 
 
 class VerifiedConnections:
-    """Opens a new connection for each repeat of a message, and lets `getMe` prove it first. Where one fails, those that
-    wait for a slot fail at once: they would only find out the same.
+    """Opens a new connection for each repeat of a message and verifies it by `getMe`. When one fails, repeats that wait for a slot
+    fail at once.
     """
 
     def __init__(self, token: str, base_url: str, *, patience: float, pace: float) -> None:
@@ -342,27 +280,24 @@ class VerifiedConnections:
         self._base_url = base_url
         self._patience = patience
         self._pace = pace
-        self._places = asyncio.Semaphore(PROOFS)
+        self._slots = asyncio.Semaphore(PROOFS)
         self._failed = 0
 
     @contextlib.asynccontextmanager
     async def open_verified(self) -> AsyncIterator[Bot]:
-        """A bot with such a connection. Raises a `TelegramError` that says that nothing was sent."""
+        """A bot with such a connection. Raises `RequestNotSent`, or another `TelegramError` after which nothing was sent."""
         failed = self._failed
-        async with self._places:
+        async with self._slots:
             if failed != self._failed:
                 raise RequestNotSent("another new connection has just not answered")
-            bot = _bot(self._token, self._base_url, 1, self._patience, self._pace)
+            bot = connect(self._token, self._base_url, self._patience, self._pace, connections=1)
             try:
                 try:
                     async with asyncio.timeout(PROOF_SECONDS * self._pace):
                         await bot.initialize()
-                except (OutcomeUnknown, TimeoutError, *GARBLED):
+                except (RequestNotSent, OutcomeUnknown, TimeoutError, *GARBLED):
                     self._failed += 1
                     raise RequestNotSent("a new connection does not answer") from None
-                except RequestNotSent:
-                    self._failed += 1
-                    raise
                 yield bot
             finally:
                 await bot.shutdown()
@@ -370,7 +305,7 @@ class VerifiedConnections:
 
 @lru_cache(maxsize=1)
 def tls() -> ssl.SSLContext:
-    """One for all clients: reading the certificates takes tens of milliseconds."""
+    """The TLS context of all clients: reading the certificates takes tens of milliseconds."""
     return httpx.create_ssl_context()
 
 
@@ -385,14 +320,14 @@ def lacks_topic(exc: TelegramError) -> bool:
 
 
 def said(exc: BaseException) -> str:
-    """A failure in words, without those that may hold the token."""
+    """A failure in words. Messages of the library that may hold the token are left out."""
     if isinstance(exc, InvalidToken):
         return "the bot token is refused"
     return str(exc) if isinstance(exc, TelegramError) else "something else than Telegram answers"
 
 
 def delivery_error(exc: TelegramError) -> errors.DeliveryFailed:
-    """The failure of a send, which says how sure it is that nothing was sent."""
+    """The failure of a send: its class says whether nothing was sent for sure."""
     match exc:
         case TooManyRequests():
             return errors.DeliveryThrottled(f"Telegram: {exc}", retry_after=exc.wait)
@@ -401,8 +336,7 @@ def delivery_error(exc: TelegramError) -> errors.DeliveryFailed:
         case OutcomeUnknown():
             return errors.DeliveryUncertain(f"Telegram did not confirm: {exc}")
         case ChatMigrated():
-            sentence = f"the group became the supergroup {exc.new_chat_id}"
-            return errors.TargetGone(sentence)
+            return errors.TargetGone(f"the group became the supergroup {exc.new_chat_id}")
     said = exc.message.lower()
     if isinstance(exc, Forbidden) or lacks_right(exc) or any(part in said for part in GONE):
         return errors.TargetGone(f"Telegram: {exc}")

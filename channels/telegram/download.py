@@ -14,7 +14,7 @@ from channels import file_download
 from channels.telegram import bot_api
 
 _ELSEWHERE = {"", ".", ".."}
-"""Parts of a path that lead somewhere else; one on a machine's own disk begins with a slash."""
+"""Segments of a path that leaves the service's folder of files: relative ones, and "" of an absolute path."""
 
 
 async def fetch(bot: bot_api.Bot, attachment: Attachment, *, most: int) -> AsyncGenerator[bytes]:
@@ -28,8 +28,8 @@ async def fetch(bot: bot_api.Bot, attachment: Attachment, *, most: int) -> Async
                 async for piece in coming:
                     yield piece
     except (bot_api.RequestNotSent, *file_download.CONNECTION_ERRORS) as error:
-        # Neither the words of these nor their addresses: those hold the token.
-        raise errors.FileUnreachable(f"Telegram's file broke off: {type(error).__name__}") from None
+        # Their messages hold the address, and with it the token.
+        raise errors.FileUnreachable(f"the download from Telegram failed: {type(error).__name__}") from None
 
 
 async def _described(bot: bot_api.Bot, name: str) -> tuple[str, int | None]:
@@ -43,11 +43,11 @@ async def _described(bot: bot_api.Bot, name: str) -> tuple[str, int | None]:
         bot_api.TooManyRequests,
         *bot_api.GARBLED,
     ) as error:
-        raise errors.FileUnreachable(f"Telegram does not tell of the file: {type(error).__name__}") from None
+        raise errors.FileUnreachable(f"Telegram's getFile failed: {type(error).__name__}") from None
     except TelegramError as error:
         if "too big" in error.message.lower():
             raise errors.FileTooLarge(f"Telegram: {error}") from None
         raise errors.FileGone(f"Telegram: {error}") from None
     if not _ELSEWHERE.isdisjoint(path.split("/")):
-        raise errors.FileGone("Telegram names a place that is none of its own")
+        raise errors.FileGone("Telegram gives a path outside of its files")
     return quote(path), size

@@ -1,4 +1,4 @@
-"""Examines Telegram's token: whose it is, what it may do in groups, and whether something else takes its messages."""
+"""Checks Telegram's token for `shipmate doctor`: its bot, its rights in groups, and other consumers of its updates."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from channels.examination import ApiAnswer, ask
 from channels.telegram.settings import TelegramSettings
 
 MOST_GROUPS = 20
-"""Groups in which the rights of the bot are looked at."""
+"""Max groups in which the rights of the bot are checked."""
 
 
 async def examine(settings: TelegramSettings) -> Examination:
-    """Ask Telegram whose token it is. No update is fetched: that would take it from a running gateway."""
+    """Check the token. No update is fetched: that would take it from a running gateway."""
     root = f"{settings.base_url}/bot{settings.bot_token}"
     try:
         me = await ask(f"{root}/getMe")
@@ -61,7 +61,7 @@ def _of_webhook(own: str, hook: Mapping[str, Any]) -> Finding:
 
 
 def _of_groups(bot: Mapping[str, Any]) -> tuple[Finding, ...]:
-    """Findings about groups at large."""
+    """Findings about groups in general."""
     if bot.get("can_join_groups") is False:
         remedy = "allow it at @BotFather with /setjoingroups"
         return (Finding("telegram groups", "warn", "the bot may not be added to groups", remedy),)
@@ -76,7 +76,7 @@ def _of_groups(bot: Mapping[str, Any]) -> tuple[Finding, ...]:
 
 
 def _of_group(group: str, answer: ApiAnswer) -> tuple[Finding, ...]:
-    """Findings about a group that is let in."""
+    """Findings about an allowed group."""
     part, member = f"telegram group {group}", _object(answer.body.get("result"))
     if answer.status in {400, 403} or member.get("status") in {"left", "kicked"}:
         return (Finding(part, "warn", "the bot is not in it", "add the bot to the group"),)
@@ -97,7 +97,7 @@ async def invite(settings: TelegramSettings, code: str) -> str:
 
 
 async def look(settings: TelegramSettings, code: str) -> str | None:
-    """As `contracts.examination.Claim.look`. Without an offset nothing is confirmed, so nothing is lost."""
+    """As `contracts.examination.Claim.look`. Without an offset no update is confirmed, so none is lost."""
     found = (await _asked(settings, "getUpdates?timeout=3")).body.get("result")
     for update in found if isinstance(found, list) else ():
         message = update.get("message") if isinstance(update, dict) else None

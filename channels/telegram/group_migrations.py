@@ -1,7 +1,7 @@
-"""Remembers groups that became supergroups: Telegram gives them another id and numbers their messages anew.
+"""Maps groups that became supergroups: Telegram gives them another id and numbers their messages anew.
 
-The conversation keeps its name, which is that of the group: so history, jobs, memory, approvals and admission stay where they
-are. What comes from the supergroup is brought to that name, and what goes to the group goes to the supergroup.
+The conversation keeps the group's id in its chatKey, so history, jobs, memory, approvals and admission stay. Updates of the
+supergroup are mapped to that id, and messages to it are sent to the supergroup.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from bot.contracts.inbound import Inbound
 from channels.telegram import address
 
 FILE = "telegram-groups.json"
-_VERSION = 1
-_KEYS = ("message", "edited_message")
 
 
 class GroupMigrations:
@@ -29,112 +27,106 @@ class GroupMigrations:
         self._file = home / FILE
         self._disk = disk
         self._log = log
-        self._named: dict[str, str] = {}
+        self._groups: dict[str, str] = {}
         """The id of the group by that of its supergroup."""
-        self._now: dict[str, str] = {}
+        self._supergroups: dict[str, str] = {}
         self._learning = asyncio.Lock()
 
     async def load(self) -> None:
-        """Read what is on disk. What cannot be read is put aside, and said."""
+        """Read the file. One that cannot be read is renamed, which is logged."""
         self._know(await asyncio.to_thread(self._read))
 
     async def read(self, updates: Sequence[Json]) -> None:
-        """Learn what these updates tell of groups that have moved, in whichever of both chats it is told, before any of them
-        is looked at. Raises `errors.StorageError`.
-        """
+        """Learn the migrations that these updates report. Raises `errors.StorageError`."""
         for update in updates:
-            for told in (update.get(key) for key in _KEYS):
-                if isinstance(told, dict) and (move := _moved_ids(told)) is not None:
+            for message in (update.get("message"), update.get("edited_message")):
+                if isinstance(message, dict) and (move := _moved_ids(message)) is not None:
                     await self.learn(*move)
 
     async def learn(self, old: int, new: int) -> bool:
-        """Write down that a group has another id; whether it can be so. Raises `errors.StorageError`."""
+        """Write down that a group has become a supergroup; False for ids that cannot be these. Raises `errors.StorageError`."""
         group, supergroup = str(old), str(new)
-        if not old < 0 > new or group == supergroup or group in self._named:
+        if not old < 0 > new or group == supergroup or group in self._groups:
             return False
         async with self._learning:
-            if self._now.get(group) == supergroup:
+            if self._supergroups.get(group) == supergroup:
                 return True
-            named = {**self._named, supergroup: group}
+            groups = {**self._groups, supergroup: group}
+            data = json.dumps({"v": 1, "groups": groups}, indent=1) + "\n"
             try:
-                await asyncio.to_thread(self._write, named)
+                await asyncio.to_thread(self._disk.replace, self._file, data.encode())
             except OSError as error:
                 raise errors.StorageError(f"{FILE} cannot be written: {type(error).__name__}") from None
-            self._know(named)
+            self._know(groups)
         self._log.write("channel", "a Telegram group is a supergroup now", group=group, supergroup=supergroup)
         return True
 
     def same(self, chat: str) -> frozenset[str]:
         """All ids of a chat."""
-        group = self._named.get(chat, chat)
-        return frozenset({chat, group, self._now.get(group, group)})
+        group = self._groups.get(chat, chat)
+        return frozenset({chat, group, self.now(group)})
 
     def now(self, chat: str) -> str:
         """The id to which messages for this chat are sent."""
-        return self._now.get(chat, chat)
+        return self._supergroups.get(chat, chat)
 
     def named(self, chat: str, message: str) -> str:
-        """The name of a message: of a supergroup with its id, since the group may have had one of the same number."""
-        return f"{chat}/{message}" if chat in self._named else message
+        """The id of a message in its conversation: that of a supergroup's names the supergroup, since the group may have had the
+        same number.
+        """
+        return f"{chat}/{message}" if chat in self._groups else message
 
     def here(self, inbound: Inbound) -> Inbound:
-        """The same as something of the conversation that it belongs to."""
-        chat, group = inbound.chat_id, self._named.get(inbound.chat_id)
+        """An inbound of a supergroup as one of the group's conversation."""
+        chat, group = inbound.chat_id, self._groups.get(inbound.chat_id)
         if group is None:
             return inbound
 
-        def name(message: str | None) -> str | None:
+        def named(message: str | None) -> str | None:
             return self.named(chat, message) if message is not None else None
 
-        quoted = tuple(one.model_copy(update={"message_id": name(one.message_id)}) for one in inbound.quoted)
         return inbound.model_copy(
             update={
                 "chat_id": group,
                 "chat_key": address.encode({**address.decode(inbound.chat_key), "chat_id": group}),
-                "message_id": name(inbound.message_id),
-                "answers": name(inbound.answers),
-                "quoted": quoted,
-                "items": {self.named(chat, item): words for item, words in inbound.items.items()},
+                "message_id": named(inbound.message_id),
+                "answers": named(inbound.answers),
+                "quoted": tuple(
+                    one.model_copy(update={"message_id": named(one.message_id)}) for one in inbound.quoted
+                ),
             }
         )
 
     def place(self, target: Mapping[str, str]) -> dict[str, str]:
-        """A target as it is now. A message of the group cannot be answered in the supergroup."""
-        place, chat = dict(target), target.get("chat_id", "")
-        if (now := self._now.get(chat)) is not None:
-            place["chat_id"] = now
+        """A target with the id of the supergroup. Messages of the group cannot be answered there."""
+        place = dict(target)
+        if (chat := place.get("chat_id", "")) in self._supergroups:
+            place["chat_id"] = self._supergroups[chat]
             place.pop("reply_to", None)
         return place
 
-    def _know(self, named: Mapping[str, str]) -> None:
-        self._named = dict(named)
-        self._now = {group: supergroup for supergroup, group in named.items()}
+    def _know(self, groups: Mapping[str, str]) -> None:
+        self._groups = dict(groups)
+        self._supergroups = {group: supergroup for supergroup, group in groups.items()}
 
     def _read(self) -> dict[str, str]:
         try:
-            found = json.loads(self._file.read_text(encoding="utf-8"))
-            named = {str(new): str(old) for new, old in found["groups"].items()}
+            groups = json.loads(self._file.read_text(encoding="utf-8"))["groups"].items()
+            return {new: old for new, old in groups if address.valid_id(new) and address.valid_id(old)}
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-            aside = self._file.with_name(f"{FILE}.corrupt")
             self._log.write(
                 "error", f"{FILE} cannot be read and is put aside", level="error", error=type(error).__name__
             )
-            self._disk.rename(self._file, aside)
+            self._disk.rename(self._file, self._file.with_name(f"{FILE}.corrupt"))
             return {}
-        return {new: old for new, old in named.items() if address.valid_id(new) and address.valid_id(old)}
-
-    def _write(self, named: Mapping[str, str]) -> None:
-        words = json.dumps({"v": _VERSION, "groups": dict(named)}, indent=1) + "\n"
-        self._disk.replace(self._file, words.encode())
 
 
 def _moved_ids(message: Json) -> tuple[int, int] | None:
-    """The ids before and after, where a message tells of a move."""
+    """The ids before and after, where a message reports a migration in either chat."""
     chat = message.get("chat")
     here = chat.get("id") if isinstance(chat, dict) else None
     old, new = message.get("migrate_from_chat_id"), message.get("migrate_to_chat_id")
-    move = (here, new) if new is not None else (old, here)
-    first, second = move
+    first, second = (here, new) if new is not None else (old, here)
     return (first, second) if type(first) is int and type(second) is int else None

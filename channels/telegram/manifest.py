@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from bot.contracts.channel import Channel, ChannelDeps, EditPace, Manifest, Pace, TokenForm
-from bot.contracts.examination import Claim, Examination
+from bot.contracts.examination import Claim
 from bot.words import sentence
 from channels.telegram import address
+from channels.telegram.examination import examine, invite, look
 from channels.telegram.settings import TelegramSettings
 
 
@@ -13,24 +14,6 @@ def _build(settings: TelegramSettings, around: ChannelDeps) -> Channel:
     from channels.telegram.adapter import TelegramChannel
 
     return TelegramChannel(settings, around)
-
-
-async def _examine(settings: TelegramSettings) -> Examination:
-    from channels.telegram.examination import examine
-
-    return await examine(settings)
-
-
-async def _invite(settings: TelegramSettings, code: str) -> str:
-    from channels.telegram.examination import invite
-
-    return await invite(settings, code)
-
-
-async def _look(settings: TelegramSettings, code: str) -> str | None:
-    from channels.telegram.examination import look
-
-    return await look(settings, code)
 
 
 MANIFEST = Manifest(
@@ -44,7 +27,7 @@ MANIFEST = Manifest(
     token_forms={"bot_token": TokenForm(r"\d+:[\w-]+", "123456789:ABC…")},
     valid_id=address.valid_id,
     where_id=sentence("operators.id_telegram"),
-    # GroupAnonymousBot and Channel_Bot: whoever hides behind them cannot be told apart.
+    # GroupAnonymousBot and Channel_Bot stand for many people.
     never_admit=frozenset({"1087968824", "136817688"}),
     pace={"direct": Pace(burst=3, every=1.0), "group": Pace(burst=3, every=3.0)},
     total=Pace(burst=30, every=1 / 30),
@@ -54,10 +37,10 @@ MANIFEST = Manifest(
     files=True,
     # For Telegram Passport and for httpx's command line: 12 MB.
     unused=frozenset({"cryptography", "pygments", "rich"}),
-    silence=45.0,  # a poll is held for ten seconds, and is given up five seconds after that
+    silence=45.0,  # a poll takes 10 s, and times out 5 s later
     direct=lambda user: {"chat_id": user},
-    examine=_examine,
-    claim=Claim(_invite, _look),
+    examine=examine,
+    claim=Claim(invite, look),
     connect=lambda _name, _posts_to: (
         "For Telegram, write /newbot to @BotFather and take the token that it gives you."
     ),

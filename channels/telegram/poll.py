@@ -4,257 +4,181 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Literal
 
 from telegram.error import Conflict, InvalidToken, TelegramError
 
 from bot import errors
+from bot.contracts.base import Json
 from bot.contracts.channel import ChannelDeps, Health
 from channels.telegram import inbound
-from channels.telegram.bot_api import Bot, TooManyRequests
-from channels.telegram.updates import UNWRITTEN, UpdateIntake, has_id
+from channels.telegram.bot_api import Bot, OutcomeUnknown, TooManyRequests
+from channels.telegram.updates import NOT_WRITTEN, NotTaken, UpdateIntake, has_id
 
 HOLD = 10
-"""Seconds for which Telegram keeps a poll open while nothing happens. One that hangs is given up soon after that."""
+"""Seconds for which Telegram holds a poll open while nothing happens."""
 LATE = 5.0
-"""Seconds that the answer to a poll may take besides."""
+"""Timeout in seconds for the answer to a poll, beyond `HOLD`."""
 FAREWELL = 3.0
-"""Seconds for telling Telegram at the end what was taken in; without that it comes again, and is dropped."""
+"""Timeout in seconds for the last confirmation at a stop. What is not confirmed comes again, and is dropped as a duplicate."""
 LONGEST_PAUSE = 3.0
-"""Seconds between two polls in trouble: nothing comes in meanwhile, and a poll costs little."""
+"""Max seconds between two polls in trouble: no updates arrive meanwhile, and a poll costs little."""
 REFUSED_PAUSE = 30.0
-"""The same where the token is refused, which does not pass by itself."""
+"""The same while the token is refused."""
 DISK_PAUSE = 0.5
-"""Seconds of rest while what comes in cannot be written down: a stop is carried out all the same, and has to be heard."""
+"""The same while updates cannot be written: a stop works without the disk, so it must arrive."""
 LONGEST_RETRY_AFTER = 600.0
-"""Seconds for which the poll rests at most, whatever Telegram asks for: nothing comes in meanwhile."""
-CALM = 30
-"""Seconds without a conflict after which it is over: the other one rests at times too."""
+"""Upper limit in seconds for honouring Telegram's `retry_after`; no updates arrive while we wait."""
+CALM = 30.0
+"""Seconds without a conflict after which it is over: the other process pauses at times too."""
 CONTESTED = 30.0
-"""Seconds of conflict after which the channel no longer counts as connected; a restart beside us is over by then."""
+"""Seconds of conflict after which the channel counts as disconnected. The overlap of a restart is shorter."""
 CONFLICT = "another process polls with this bot's token (409)"
-AGAIN = 5.0
-"""Seconds before the loop restarts after an unexpected error."""
 
 
 @dataclass(slots=True)
 class _TokenConflict:
-    """Another process polls with our token: `began` on the monotonic clock, `since` in words, `calm_since` after the
-    last conflict.
-    """
+    """Another process polls with our token: times of the first and the last conflict, on the monotonic clock and in words."""
 
     began: float
+    last: float
     since: str
-    calm_since: float | None = None
 
 
 class UpdatePoller:
-    """From `start` to `stop`; `health` says how it goes."""
-
     def __init__(self, bot: Bot, updates: UpdateIntake, around: ChannelDeps, *, patience: float) -> None:
         self._bot = bot
         self._updates = updates
         self._clock, self._log, self._rng = around.clock, around.log, around.rng
-        self._patience = patience
+        self._patience = min(patience, LATE)
         self._connected = True
         self._heard = self._clock.now()
         self._trouble = ""
-        self._in_conflict = False
-        """True if that is another process that polls."""
         self._failures = 0
-        self._token_conflict: _TokenConflict | None = None
+        self._conflict: _TokenConflict | None = None
         self._offset: int | None = None
+        """The first update that is not taken in yet."""
         self._confirmed: int | None = None
+        """The offset of the last poll that Telegram has answered."""
         self._stopping = False
-        self._waiting = False
-        self._polling = False
+        self._step: Literal["poll", "take", "pause"] = "pause"
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Take a webhook down, which keeps what waited for it, and begin to poll. Raises `TelegramError`."""
+        """Remove a webhook, whose pending updates stay, and begin to poll. Raises `TelegramError`."""
         await self._bot.delete_webhook(drop_pending_updates=False)
-        self._begin()
-
-    def _begin(self) -> None:
         self._task = asyncio.create_task(self._run(), name="telegram poll")
-        self._task.add_done_callback(self._ended)
-
-    @property
-    def running(self) -> bool:
-        return self._task is not None and not self._task.done()
 
     def health(self) -> Health:
-        if not self.running:
+        if self._task is None or self._task.done():
             return Health(connected=False, last_heard=self._heard, detail="stopped")
-        conflict = self._token_conflict
+        conflict = self._conflict
         lost = conflict is not None and self._clock.monotonic() - conflict.began >= CONTESTED
         return Health(self._connected and not lost, self._heard, self._trouble)
 
     async def renew(self) -> None:
-        """Give up the poll that is open and begin another one; what is being taken in is not cut."""
+        """Replace the open poll by a new one. Updates that are being taken in are not cut off."""
         task = self._task
-        if task is None or not self._polling:
+        if task is None or not (self._step == "poll" or task.done()):
             return
         task.cancel()
         await asyncio.wait({task})
         if self._task is task and not self._stopping:
-            self._begin()
+            self._task = asyncio.create_task(self._run(), name="telegram poll")
 
     async def stop(self) -> None:
-        """End after the update that is being taken in, and confirm what was taken in."""
+        """Finish the updates that are being taken in, and confirm what was taken."""
         self._stopping = True
         self._updates.stop()
         task, self._task = self._task, None
         if task is None:
             return
-        if self._waiting:
+        if self._step != "take":
             task.cancel()
         await asyncio.wait({task})
         if self._offset != self._confirmed:
             with contextlib.suppress(TelegramError, TimeoutError):
                 async with asyncio.timeout(FAREWELL):
-                    await self._fetch(0, limit=1)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and (exc := task.exception()) is not None:
-            message = f"Telegram's poll loop ended: {type(exc).__name__}; it begins again"
-            self._log.write("error", message, level="error", channel="telegram")
-            self._connected = False
-            if not self._stopping:
-                self._task = asyncio.create_task(self._begin_again(), name="telegram poll")
-                self._task.add_done_callback(self._ended)
-
-    async def _begin_again(self) -> None:
-        with self._may_be_cut():
-            await self._clock.sleep(AGAIN)
-        await self._run()
-
-    # -- the loop --------------------------------------------------------------------------------------------
+                    await self._poll(0, limit=1)
 
     async def _run(self) -> None:
         while not self._stopping:
             try:
-                began = self._clock.monotonic()
-                pause = await self._round()
-                self._well(began)
-            except (TelegramError, errors.StorageError) as exc:
-                pause = self._failed(exc)
-            if pause and not self._stopping:
-                with self._may_be_cut():
+                await self._round()
+            except (TelegramError, errors.StorageError, NotTaken) as error:
+                pause = self._failed(error)
+                if not self._stopping:
+                    self._step = "pause"
                     await self._clock.sleep(pause)
+            else:
+                self._succeeded()
 
-    async def _round(self) -> float:
-        """One poll and what came of it; the seconds to wait before the next one."""
-        with self._may_be_cut():
-            self._polling = True
-            try:
-                raws = await self._fetch(self._hold())
-            finally:
-                self._polling = False
-        self._heard = self._clock.now()
-        self._connected = True
-        return await self._take(raws)
+    async def _round(self) -> None:
+        """One poll and what it brings."""
+        # After trouble an empty answer comes at once and ends it. After a conflict only a held poll shows that nobody else polls.
+        hold = 0 if self._trouble and self._conflict is None else HOLD
+        self._step = "poll"
+        updates = await self._poll(hold)
+        self._step = "take"
+        self._heard, self._connected = self._clock.now(), True
+        taken: set[int] = set()
+        try:
+            await self._updates.take(updates, taken)
+        finally:
+            for number in sorted(one["update_id"] for one in updates):
+                if number not in taken:
+                    break
+                self._offset = number + 1
 
-    def _hold(self) -> int:
-        """Seconds a poll waits at Telegram: 0 after trouble, so that its end shows at once. After a conflict a whole
-        poll is held, since only that proves that no other process polls any more.
-        """
-        return 0 if self._trouble and not self._in_conflict else HOLD
-
-    async def _fetch(self, hold: int, limit: int = 100) -> list[Any]:
+    async def _poll(self, hold: int, limit: int = 100) -> list[Json]:
         offset = self._offset
-        found = await self._bot.raw_updates(
-            offset,
-            hold=hold,
-            patience=min(self._patience, LATE),
-            kinds=list(inbound.HANDLED),
-            limit=limit,
-        )
+        fields = {"timeout": hold, "limit": limit, "allowed_updates": list(inbound.HANDLED), "offset": offset}
+        found = await self._bot.call("getUpdates", fields, seconds=hold + self._patience)
+        if not isinstance(found, list) or not all(map(has_id, found)):
+            raise OutcomeUnknown("getUpdates answered without a list of updates")
         self._confirmed = offset
         return found
 
-    @contextlib.contextmanager
-    def _may_be_cut(self) -> Iterator[None]:
-        """Mark an await in which `stop` may end the loop without losing anything."""
-        self._waiting = True
-        try:
-            yield
-        finally:
-            self._waiting = False
-
-    async def _take(self, raws: Sequence[Any]) -> float:
-        """Hand over what is whole, in order; the seconds to wait before the next poll."""
-        try:
-            return await self._updates.take(raws)
-        finally:
-            self._advance(sorted(raw["update_id"] for raw in raws if has_id(raw)))
-
-    def _advance(self, numbers: Sequence[int]) -> None:
-        """Move the offset behind what was taken in, up to the first update that was not."""
-        for number in numbers:
-            if number not in self._updates.taken:
-                break
-            self._offset = number + 1
-        self._updates.forget_before(self._offset)
-
-    # -- trouble ---------------------------------------------------------------------------------------------
-
-    def _failed(self, exc: TelegramError | errors.StorageError) -> float:
-        """Note what went wrong, once for as long as it lasts; the seconds to wait."""
-        self._in_conflict = isinstance(exc, Conflict)
-        if self._in_conflict:
-            trouble = self._conflict()
-        else:
-            trouble = _described(exc)
-            if not isinstance(exc, errors.StorageError):
-                self._connected = False
+    def _failed(self, error: TelegramError | errors.StorageError | NotTaken) -> float:
+        """Log what went wrong, once for as long as it lasts; the seconds until the next poll."""
+        longest = LONGEST_PAUSE
+        match error:
+            case Conflict():
+                trouble = self._contested()
+            case errors.StorageError():
+                trouble, longest = NOT_WRITTEN, DISK_PAUSE
+            case NotTaken():
+                trouble = str(error)
+            case InvalidToken():
+                trouble, longest = "the token is refused", REFUSED_PAUSE
+            case TooManyRequests():
+                trouble = "asked to poll less often"
+            case _:
+                trouble = f"cannot be reached ({error})"
+        if isinstance(error, TelegramError) and not isinstance(error, Conflict):
+            self._connected = False
         if trouble != self._trouble:
-            self._log.write("channel", f"Telegram: {trouble}", level="warn", channel="telegram")
+            level: Literal["error", "warn"] = "error" if isinstance(error, NotTaken) else "warn"
+            self._log.write("channel", f"Telegram: {trouble}", level=level, channel="telegram")
         self._trouble = trouble
         self._failures = min(self._failures + 1, 10)
-        longest = LONGEST_PAUSE
-        if isinstance(exc, errors.StorageError):
-            longest = DISK_PAUSE
-        elif isinstance(exc, InvalidToken):
-            longest = REFUSED_PAUSE
         pause = min(longest, 2.0 ** (self._failures - 1) * (1 + self._rng.random() / 4))
-        return max(pause, min(exc.wait, LONGEST_RETRY_AFTER)) if isinstance(exc, TooManyRequests) else pause
+        wait = min(error.wait, LONGEST_RETRY_AFTER) if isinstance(error, TooManyRequests) else 0.0
+        return max(pause, wait)
 
-    def _conflict(self) -> str:
-        """Note that another process polls: Telegram answers, and gives each update to one of the two."""
-        now = self._heard = self._clock.now()
-        if self._token_conflict is None:
-            self._token_conflict = _TokenConflict(
-                self._clock.monotonic(), f"{datetime.fromtimestamp(now, UTC):%F %T} UTC"
-            )
-        self._token_conflict.calm_since = None
-        return f"{CONFLICT} since {self._token_conflict.since}"
+    def _contested(self) -> str:
+        """Another process polls: Telegram answers, and gives each update to one of the two."""
+        now, self._heard = self._clock.monotonic(), self._clock.now()
+        if self._conflict is None:
+            self._conflict = _TokenConflict(now, now, f"{datetime.fromtimestamp(self._heard, UTC):%F %T} UTC")
+        self._conflict.last = now
+        return f"{CONFLICT} since {self._conflict.since}"
 
-    def _well(self, began: float) -> None:
-        """After a round without trouble that began at `began`. A conflict is over once nothing was seen of it for a
-        while: the other one rests at times too.
-        """
-        conflict = self._token_conflict
-        if conflict is not None:
-            conflict.calm_since = began if conflict.calm_since is None else conflict.calm_since
-            if self._clock.monotonic() - conflict.calm_since < CALM:
-                return
-            self._token_conflict = None
+    def _succeeded(self) -> None:
+        if self._conflict is not None and self._clock.monotonic() - self._conflict.last < CALM:
+            return
         if self._trouble:
             self._log.write("channel", "Telegram: all is well again", channel="telegram")
-        self._trouble, self._in_conflict = "", False
-        self._failures = 0
-
-
-def _described(exc: TelegramError | errors.StorageError) -> str:
-    match exc:
-        case errors.StorageError():
-            return UNWRITTEN
-        case InvalidToken():
-            return "the token is refused"
-        case TooManyRequests():
-            return "asked to poll less often"
-    return f"cannot be reached ({exc})"
+        self._trouble, self._conflict, self._failures = "", None, 0

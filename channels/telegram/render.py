@@ -1,4 +1,4 @@
-"""Renders Markdown as Telegram's text and entities. Nothing is sent as markup, so the server has nothing to parse."""
+"""Renders Markdown as Telegram's text and entities. No markup is sent, so Telegram parses nothing."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ RULE = "———"
 _LANGUAGE = re.compile(r"[\w+#.-]{1,32}")
 _LINK = re.compile(r"(?:https?|tg)://[^\s/?#]", re.IGNORECASE)
 WIDEST = 100
-"""Columns in cells; a wider table is not padded, since its lines would wrap anyway."""
+"""Max width of a table in terminal cells. The columns of a wider one are not padded, since its lines wrap anyway."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """A stretch of text, in UTF-16 code units, that Telegram shows in its own way."""
+    """A formatted span of text, in UTF-16 code units."""
 
     type: str
     offset: int
@@ -49,7 +49,7 @@ class Rendered:
 
 
 def sendable(said: str) -> str:
-    """The text as it is, but for what Telegram cannot carry."""
+    """The text with characters replaced that Telegram rejects."""
     return text.clean(said).replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")
 
 
@@ -60,8 +60,8 @@ def without_markup(said: str) -> Rendered:
 
 @lru_cache(maxsize=128)
 def render(markdown: str, *, goes_on: bool = False) -> Rendered:
-    """Render Markdown; as plain text where parsing would take too long or lose something. What is hidden in a text that `goes_on` is
-    hidden before its end is there.
+    """Render Markdown; as plain text where parsing would take too long or lose text. In a text that `goes_on`, a spoiler without an end
+    hides the rest.
     """
     bare = without_markup(markdown)
     if (tokens := parse(bare.text)) is None:
@@ -71,7 +71,7 @@ def render(markdown: str, *, goes_on: bool = False) -> Rendered:
 
 
 class _Writer:
-    """Goes through the parser's tokens once and writes text and entities."""
+    """Writes text and entities in one pass over the tokens."""
 
     def __init__(self, *, goes_on: bool) -> None:
         self._goes_on = goes_on
@@ -154,7 +154,7 @@ class _Writer:
     # -- blocks ----------------------------------------------------------------------------------------------
 
     def _start_line(self, token: Token, *, indent: bool = True) -> None:
-        """New lines as in the source (one blank line at the most), then bullet or indentation."""
+        """Write line breaks as in the source, at most one blank line, then the bullet or indentation."""
         first, last = token.map or (self._line, self._line)
         if self._pieces and self._line >= 0:
             self._put("\n\n" if first > self._line else "\n")
@@ -182,7 +182,7 @@ class _Writer:
             self._end(SPOILER)
 
     def _hide(self, content: str, marks: Sequence[int]) -> None:
-        """Write a text with marks at which what is hidden begins or ends."""
+        """Write a text with the offsets at which spoilers begin or end."""
         done, self._box = 4 if self._box else 0, ""
         for mark in marks:
             self._put(content[done:mark])
@@ -229,7 +229,7 @@ class _Writer:
         self._quotes += 1
         if self._quotes == 1:
             self._start_line(token, indent=False)
-            self._line = -1  # what follows stands on this line
+            self._line = -1  # its text starts on this line
             self._begin("blockquote")
 
     def _quote_close(self, _: Token) -> None:
@@ -290,7 +290,7 @@ class _Writer:
             if (host := text.real_host(label, url)) is not None:
                 self._put(f" ({host})")
         elif url and label != url.removeprefix("mailto:"):
-            # Telegram links to the web only: any other address is shown, and cannot be tapped.
+            # Telegram links to the web alone; other addresses are shown.
             self._put(" " if label else "")
             self._code(url)
 
@@ -303,7 +303,7 @@ class _Writer:
 
 
 def _words(tokens: Sequence[Token]) -> str:
-    """Inline tokens without any form; addresses stand behind what they belong to."""
+    """Inline tokens as plain text, with addresses behind their labels."""
     words: list[str] = []
     href = ""
     for token in tokens:
@@ -322,15 +322,15 @@ def _words(tokens: Sequence[Token]) -> str:
 
 
 def _task_box(tokens: Sequence[Token]) -> str:
-    """The box of a task, where an item of a list begins with one; else ""."""
+    """The checkbox of a task list item, or ""."""
     inline = tokens[2].children if len(tokens) > 2 and tokens[2].type == "inline" else None
     first = inline[0].content if inline and inline[0].type == "text" else ""
     return _BOXES.get(first[:4], "") if inline and (len(first) > 4 or len(inline) > 1) else ""
 
 
 def _spoilers(children: Sequence[Token], *, goes_on: bool) -> dict[int, list[int]]:
-    """The places of the marks around what is hidden, by the number of their piece: two at one level, the first before a word and
-    the second behind one, and none within others.
+    """Offsets of the `||` around spoilers, by index of their token. A pair is at one level of nesting, its first mark before a word and
+    its second behind one; pairs within pairs do not count.
     """
     pairs: list[tuple[tuple[int, int], ...]] = []
     begun: list[tuple[int, int] | None] = [None]
@@ -364,7 +364,7 @@ def _outermost(pairs: Sequence[tuple[tuple[int, int], ...]]) -> dict[int, list[i
 
 
 def _around(entity: Entity, holes: Sequence[Entity]) -> list[Entity]:
-    """The pieces of a style outside of code, in which Telegram shows no styles."""
+    """The parts of a style outside of code, which Telegram does not style."""
     pieces: list[Entity] = []
     start = entity.offset
     for hole in holes:
@@ -376,7 +376,7 @@ def _around(entity: Entity, holes: Sequence[Entity]) -> list[Entity]:
 
 
 def aligned(rows: list[list[str]], sides: Sequence[str] = ()) -> str:
-    """Rows of cells (the first is the head) with their columns under each other, each at its side: `right`, `center`, or left."""
+    """A table as text. The first row is its head; `sides` are the alignments of its columns."""
     columns = max(map(len, rows))
     rows = [row + [""] * (columns - len(row)) for row in rows]
     widths = [max(text.width(row[at]) for row in rows) for at in range(columns)]

@@ -11,7 +11,7 @@ from bot.contracts.channel import ChannelSettings, Streaming, Webhook
 
 PLATFORM = "https://api.telegram.org"
 PORTS = (443, 80, 88, 8443)
-"""To which Telegram posts."""
+"""Ports to which Telegram posts."""
 
 
 class TelegramSettings(ChannelSettings):

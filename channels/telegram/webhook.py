@@ -16,19 +16,18 @@ from bot import errors
 from bot.contracts.channel import ChannelDeps, Health, Webhook
 from channels.telegram import bot_api, inbound
 from channels.telegram.bot_api import GARBLED, Bot
-from channels.telegram.updates import UNWRITTEN, UpdateIntake
+from channels.telegram.updates import NOT_WRITTEN, NotTaken, UpdateIntake, has_id
 from channels.webhook_server import RETRY, WebhookServer
 
 LOOK_EVERY = 15.0
-"""Seconds between two questions to Telegram whether its posts arrive."""
+"""Interval in seconds at which Telegram is asked whether its posts arrive."""
 SECRET = "X-Telegram-Bot-Api-Secret-Token"  # noqa: S105  the name of a header
 
 
 class UpdateWebhook:
-    """From `start` to `stop`; `health` says how it goes. Telegram gives the messages of one chat one after the other, each once the
-    one before it was confirmed.
+    """Takes updates that Telegram posts. It posts the next message of a chat once the one before it is confirmed.
 
-    The secret is new at each start: of several hosts, the one that has started last is meant.
+    The secret is new at each start, so of several hosts only the one that started last accepts posts.
     """
 
     def __init__(self, bot: Bot, updates: UpdateIntake, around: ChannelDeps, webhook: Webhook) -> None:
@@ -40,13 +39,13 @@ class UpdateWebhook:
         self._server = WebhookServer("telegram", webhook, around, admits=self._admits, take=self._receive)
         self._connected = False
         self._heard = self._taken_at = self._clock.now()
-        """Times at which Telegram was last heard, and the last post was confirmed."""
+        """Times of Telegram's last answer or post, and of the last post that was confirmed."""
         self._trouble = ""
-        self._looking: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Raises `errors.ConfigError` where Telegram does not take the address, another `TelegramError` where it cannot be asked,
-        and what `WebhookServer.start` raises.
+        """Raises `errors.ConfigError` where Telegram rejects the address, a `TelegramError` where it cannot be asked, and what
+        `WebhookServer.start` raises.
         """
         await self._server.start()
         try:
@@ -62,21 +61,21 @@ class UpdateWebhook:
             await self._server.stop()
             raise
         self._connected = True
-        self._looking = asyncio.create_task(self._look(), name="telegram webhook")
+        self._watching = asyncio.create_task(self._watch(), name="telegram webhook")
 
     async def renew(self) -> None:
-        """Tell Telegram once more where to post, with another secret: what failed before is forgotten there."""
+        """Register the address again, with a new secret: Telegram then forgets earlier failures."""
         if self._server.up:
             with contextlib.suppress(TelegramError, *GARBLED):
                 await self._register()
 
     async def stop(self) -> None:
-        """Take no more. Telegram keeps what comes meanwhile for the next start."""
+        """Accept no more posts. Telegram keeps the updates for the next start."""
         self._updates.stop()
-        looking, self._looking = self._looking, None
-        if looking is not None:
-            looking.cancel()
-            await asyncio.wait({looking})
+        watching, self._watching = self._watching, None
+        if watching is not None:
+            watching.cancel()
+            await asyncio.wait({watching})
         await self._server.stop()
 
     def health(self) -> Health:
@@ -89,25 +88,25 @@ class UpdateWebhook:
             self._url, secret_token=self._secret, allowed_updates=list(inbound.HANDLED)
         )
 
-    async def _look(self) -> None:
+    async def _watch(self) -> None:
         while True:
             await self._clock.sleep(LOOK_EVERY)
             try:
                 info = await self._bot.get_webhook_info()
             except (TelegramError, *GARBLED) as error:
-                self._tell(f"cannot be reached ({bot_api.said(error)})", connected=False)
+                self._report(f"cannot be reached ({bot_api.said(error)})", connected=False)
                 continue
             self._heard = self._clock.now()
             failed = info.last_error_date.timestamp() if info.last_error_date is not None else 0.0
             if info.url != self._url:
-                self._tell("another program has taken this bot's updates", connected=False)
-            elif info.pending_update_count and failed > self._taken_at and self._trouble != UNWRITTEN:
+                self._report("another program has taken this bot's updates", connected=False)
+            elif info.pending_update_count and failed > self._taken_at and self._trouble != NOT_WRITTEN:
                 said = (info.last_error_message or "")[:200]
-                self._tell(f"its posts do not arrive at {self._url} ({said})", connected=False)
-            elif self._trouble != UNWRITTEN:
-                self._tell("", connected=True)
+                self._report(f"its posts do not arrive at {self._url} ({said})", connected=False)
+            elif self._trouble != NOT_WRITTEN:
+                self._report("", connected=True)
 
-    def _tell(self, trouble: str, *, connected: bool) -> None:
+    def _report(self, trouble: str, *, connected: bool) -> None:
         self._connected = connected
         if trouble != self._trouble:
             words = f"Telegram: {trouble or 'all is well again'}"
@@ -123,16 +122,20 @@ class UpdateWebhook:
         try:
             update = json.loads(body)
         except (ValueError, RecursionError):
-            update = body  # a dead letter
+            update = None
+        if not has_id(update):
+            self._log.write("channel", "Telegram posted no update", level="warn", channel="telegram")
+            return web.Response()  # posted again it would be the same
+        taken: set[int] = set()
         try:
-            await self._updates.take([update])
+            await self._updates.take([update], taken)
         except errors.StorageError:
-            self._tell(UNWRITTEN, connected=True)
-            return web.Response(status=503, headers=RETRY)
-        except TelegramError:
+            self._report(NOT_WRITTEN, connected=True)
+        except NotTaken as error:
+            self._log.write("channel", f"Telegram: {error}", level="error", channel="telegram")
+        if not taken:
             return web.Response(status=503, headers=RETRY)
         self._taken_at = self._clock.now()
-        self._updates.taken.clear()
-        if self._trouble == UNWRITTEN:
-            self._tell("", connected=True)
+        if self._trouble == NOT_WRITTEN:
+            self._report("", connected=True)
         return web.Response()

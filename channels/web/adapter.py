@@ -14,19 +14,19 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Inbound, Quoted
 from bot.contracts.outbound import Outbound, OutgoingFile, Sent
 from channels.busy_port import port_error
-from channels.local import CHAT_ID, command
+from channels.local import CHAT_ID
 from channels.web import guard, routes, state
 from channels.web.chat_files import OF_CHAT, RECEIVED, SENT, ChatFile, ChatFiles
 from channels.web.live_chats import HEARTBEAT, LiveChats, WebMessage
 from channels.web.markdown import nodes
 from channels.web.settings import KEYS, NAME, WebSettings
-from channels.web.uploads import Uploads, ref_id
+from channels.web.uploads import Uploads
 
 PART = 32_000
-"""Characters of one message; the page takes any number, people do not."""
+"""Max characters of one message, for people; the page has no limit."""
 T = TypeVar("T")
 _BEAT = 15.0
-"""Seconds between two signs of life on a stream."""
+"""Interval in seconds of heartbeats on event streams."""
 
 
 class WebChannel:
@@ -51,41 +51,38 @@ class WebChannel:
         self._received = ChatFiles(around.home, around.disk, RECEIVED, of_chat=OF_CHAT)
         self._uploads = Uploads(self._received, around.clock)
         self._routes: routes.WebRoutes | None = None
-        self._intake: Intake | None = None
         self._server: HttpServer | None = None
         self._beating: asyncio.Task[None] | None = None
 
     async def start(self, intake: Intake) -> None:
         around = self._around
-        doors = guard.Guard(
+        gatekeeper = guard.Guard(
             host=self._host,
             token=self._token,
             own=await self._kept(state.load),
-            clock=around.clock,
             operators=around.operators,
             user_of=around.user_of,
         )
-        # Before anybody can begin one.
         await self._kept(lambda _: self._received.drop_parts())
         server = around.serve()
         self._routes = routes.WebRoutes(
-            doors,
+            gatekeeper,
             self._chats,
             sent_files=self._sent_files,
             uploads=self._uploads,
             around=around,
-            take=self._take,
+            intake=intake,
             most=server.streams,
         )
-        # "localhost" can be two addresses, and a free port of one need not be free on the other.
+        # "localhost" may be two addresses, and a port that is free on one may be taken on the other.
         host = "127.0.0.1" if self._host.lower() == "localhost" else self._host
         try:
-            app = self._routes.app(intake)
+            app = self._routes.app()
             port = await server.start(app, host, self._port, grace=1.0, nearby=self._nearby)
         except OSError as failure:
             holder = around.holder
             raise await port_error(f"channels.{NAME}", self._host, self._port, failure, holder) from failure
-        self._server, self._intake = server, intake
+        self._server = server
         self.addresses = (f"http://{guard.for_url(self._host)}:{port}",)
         await self._kept(lambda home: state.save_address(home, self.addresses[0]))
         self._beating = asyncio.create_task(self._beat())
@@ -105,7 +102,7 @@ class WebChannel:
 
     async def pause(self) -> None:
         if self._routes is not None:
-            self._routes.refuse_messages()
+            self._routes.pause()
 
     async def stop(self) -> None:
         server, self._server = self._server, None
@@ -184,7 +181,7 @@ class WebChannel:
         return Health(connected=True, last_heard=self._around.clock.now())
 
     async def heal(self) -> None:
-        """Nothing: there is no connection of ours that could have died."""
+        """Nothing: browsers connect, not we."""
 
     async def fetch(self, attachment: Attachment, *, most: int) -> AsyncGenerator[bytes]:
         """As `contracts.channel.Files`."""
@@ -193,36 +190,6 @@ class WebChannel:
         async with contextlib.aclosing(self._uploads.fetch(attachment, most=most)) as pieces:
             async for piece in pieces:
                 yield piece
-
-    async def _take(self, said: routes.Said) -> bool:
-        """Hand one message to the intake. Raises `errors.StorageError` where it was not taken in."""
-        if self._intake is None:
-            raise errors.StorageError("The web channel is not started.")
-        chat, files = said.chat, tuple(said.files)
-        # The answer to a command may be sent before `accept` returns; the question stands above it.
-        number = self._chats.number()
-        inbound = Inbound(
-            channel=self.name,
-            chat_id=chat,
-            chat_key=KEYS.encode({"chat": chat}),
-            chat_type="direct",
-            user_id=chat,
-            keys=(f"{self.name}:{chat}:{said.key}",),
-            ts=self._now(),
-            target={"chat": chat},
-            text=said.words,
-            command=command(said.words),
-            message_id=said.key,
-            attachments=files,
-            language=said.language,
-            zone=said.zone,
-        )
-        taken = await self._intake.accept(inbound)
-        if taken:
-            shown = [ChatFile(ref_id(one), one.name or "", one.size or 0) for one in files]
-            message = WebMessage(number, said.key, "user", "message", said.words, inbound.ts, files=shown)
-            self._chats.say(chat, message)
-        return taken
 
     async def _beat(self) -> None:
         while True:

@@ -1,6 +1,5 @@
-"""Files of web chats: those that Shipmate has sent to browsers, kept for their links (`.ship/sent`), and those that people gave the
-page (`.ship/received`), until the gateway reads them and for their links. Each is `<chat>/<id>.bin`, a line of JSON and then the
-bytes. Everything here blocks and raises OSError.
+"""Files of web chats: those sent to browsers (`.ship/sent`) and those that people uploaded (`.ship/received`), kept for their links.
+Each is `<chat>/<id>.bin`: a line of JSON, then the bytes. Everything here blocks and raises OSError.
 """
 
 from __future__ import annotations
@@ -23,22 +22,22 @@ from bot.contracts.outbound import OutgoingFile
 SENT, RECEIVED = "sent", "received"
 ENDING = ".bin"
 TOTAL = 500_000_000
-"""Bytes of all files of a folder; the oldest go first."""
+"""Max bytes of all files of a folder; the oldest are removed first."""
 MOST, MOST_OF_CHAT = 10_000, 1_000
-"""Files of a folder, and of one chat: one of few bytes takes room too, and all are looked at to make some."""
+"""Max files of a folder, and of one chat: the search for the oldest reads them all."""
 OF_CHAT = 250_000_000
-"""Bytes of what people gave one chat; its oldest go first. The files of a message have room in it (`uploads`): each is kept before
-the message is sent.
+"""Max bytes of the uploads of one chat; its oldest are removed first. More than the files of one message (`uploads`), which are kept
+before the message is sent.
 """
 PARTS = Path("cache", "uploads")
-"""The folder of a file until all of it has come: what another host of a database has to know is not here."""
+"""The folder of incomplete files. They are not copied to other hosts."""
 _DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _ID = re.compile(r"[0-9A-Z]{26}")
 
 
 @dataclass(frozen=True, slots=True)
 class ChatFile:
-    """One of them, as browsers are told of it. `id` is "" where it is not kept any more."""
+    """A file as browsers see it. `id` is "" where it is not kept any more."""
 
     id: str
     name: str
@@ -49,7 +48,7 @@ class ChatFile:
 
 
 class ChatFiles:
-    """The files of all chats in one folder of `.ship`. A chat reaches its own alone."""
+    """The files of all chats in one folder of `.ship`. A chat can open only its own."""
 
     def __init__(self, home: Path, disk: Disk, folder: str, *, of_chat: int = TOTAL) -> None:
         self._folder = home / folder
@@ -58,10 +57,10 @@ class ChatFiles:
         self._of_chat = of_chat
         """Bytes of one chat."""
         self._keeping = threading.Lock()
-        """Held from making room for a file until it is there, so that each counts those before it."""
+        """Held from making room for a file until it is written, so that concurrent files count one another."""
 
     def put(self, chat: ChatKey, name: str, file: OutgoingFile) -> ChatFile:
-        """Keep the file of the message `name`; the same again changes nothing."""
+        """Keep the file of the message `name`. Idempotent."""
         path = self._path(chat, name)
         if path is None:
             raise OSError(0, "no name of a file")
@@ -70,7 +69,7 @@ class ChatFiles:
             self._disk.replace(path, _head(file.name, file.mime_type) + file.data)
         return ChatFile(name, file.name, len(file.data))
 
-    # ------------------------------------------------------------ one that comes in pieces
+    # -- files in pieces -------------------------------------------------------------------------------------
 
     def begin(self, id_: str, name: str, mime: str) -> None:
         """Begin a file that is kept once `finish` is called."""
@@ -80,7 +79,7 @@ class ChatFiles:
         self._disk.append(self._part(id_), data)
 
     def finish(self, chat: ChatKey, id_: str) -> None:
-        """Keep what came."""
+        """Keep a file whose pieces are complete."""
         part, path = self._part(id_), self._path(chat, id_)
         if path is None:
             raise OSError(0, "no name of a file")
@@ -91,45 +90,34 @@ class ChatFiles:
             self._disk.rename(part, path)
 
     def drop(self, id_: str) -> None:
-        """Let go what came of a file."""
+        """Remove an incomplete file."""
         self._disk.remove(self._part(id_))
 
     def remove(self, chat: ChatKey, id_: str) -> None:
-        """Let go of a file; nothing where there is none."""
+        """Remove a file, if it exists."""
         if (path := self._path(chat, id_)) is not None:
             self._disk.remove(path)
 
     def drop_parts(self) -> None:
-        """Let go what came of files that an earlier process has begun."""
+        """Remove the incomplete files of an earlier process."""
         for part in self._parts.glob(f"*{ENDING}"):
             self._disk.remove(part)
 
     def _part(self, id_: str) -> Path:
         return self._parts / f"{id_}{ENDING}"
 
-    # ------------------------------------------------------------ what is kept
+    # -- complete files --------------------------------------------------------------------------------------
 
-    def find(self, chat: ChatKey, name: str) -> ChatFile | None:
-        """The file of this name; None where there is none, or none any more."""
+    def find(self, chat: ChatKey, name: str) -> tuple[ChatFile, str] | None:
+        """A file and its MIME type; None where there is none, or none any more."""
         if (found := self.open(chat, name)) is None:
-            return None
-        found[1].close()
-        return found[0]
-
-    def about(self, chat: ChatKey, name: str) -> tuple[ChatFile, str] | None:
-        """The same with its MIME type, as it was told."""
-        if (found := self._open(chat, name)) is None:
             return None
         file, mime, data = found
         data.close()
         return file, mime
 
-    def open(self, chat: ChatKey, name: str) -> tuple[ChatFile, BinaryIO] | None:
-        """The same with what it holds, to be read; the caller closes that."""
-        found = self._open(chat, name)
-        return None if found is None else (found[0], found[2])
-
-    def _open(self, chat: ChatKey, name: str) -> tuple[ChatFile, str, BinaryIO] | None:
+    def open(self, chat: ChatKey, name: str) -> tuple[ChatFile, str, BinaryIO] | None:
+        """The same with its content, which the caller closes."""
         if (path := self._path(chat, name)) is None:
             return None
         with contextlib.ExitStack() as unless_whole:
@@ -137,8 +125,8 @@ class ChatFiles:
                 file = unless_whole.enter_context(path.open("rb"))
                 line = file.readline(4_096)
                 size = os.fstat(file.fileno()).st_size - len(line)
-                told = json.loads(line)
-                found, mime = ChatFile(name, str(told["name"]), size), str(told["mimeType"])
+                head = json.loads(line)
+                found, mime = ChatFile(name, str(head["name"]), size), str(head["mimeType"])
             except (FileNotFoundError, ValueError, KeyError, TypeError):
                 return None
             unless_whole.pop_all()
@@ -165,12 +153,12 @@ class ChatFiles:
 
     def _facts(self, pattern: str) -> Iterator[tuple[os.stat_result, Path]]:
         for path in self._folder.glob(pattern):
-            with contextlib.suppress(FileNotFoundError):  # removed meanwhile, as for another file that comes
+            with contextlib.suppress(FileNotFoundError):  # removed meanwhile
                 yield path.stat(), path
 
 
 def new_id(moment: float) -> str:
-    """The id of a file that somebody gives the page now: a ULID, by which it is told how old it is."""
+    """The id of an upload that begins now, a ULID."""
     number = (int(moment * 1000) << 80) | secrets.randbits(80)
     return "".join(_DIGITS[number >> shift & 31] for shift in range(125, -1, -5))
 

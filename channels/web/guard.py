@@ -1,9 +1,8 @@
-"""Decides who may use the web page: by the request's origin, the user of the asking program, the browser's cookie, the
-token.
+"""Decides who may use the web page: by the request's origin, the cookie, the token, and the user of the client's process.
 
-An address is no identity: with a token set, requests from this machine need it as all others do. Without one the page
-is for the user who started Shipmate: the kernel says whose program is at the other end of a connection, or the browser
-has opened a link that works once. Behind a proxy the other end is the proxy, so there a token is needed.
+An address is no identity: with a token set, requests from this machine need it like all others. Without one the page is for
+the user who started Shipmate: either the kernel names the user of the client's process, or the browser has opened a link that
+works once. Behind a proxy the client's process is the proxy, so a token is needed there.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import re
 import secrets
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -30,18 +29,26 @@ from channels.web.settings import NAME
 from channels.web.state import WebState
 
 COOKIE = "shipmate_web"
-_COOKIE = re.compile(r"([0-9a-f]{32})(?:\.(?:(\d{1,10}o?|-o?)\.)?([0-9a-f]{64}))?")
+"""Its value is `<secret>.<user>.<seal>`. The secret is the browser's; `user` is the id of the system user it holds for."""
+_COOKIE = re.compile(r"([0-9a-f]{32})\.(\d{1,10}o?|-o?)\.([0-9a-f]{64})")
 _ANYBODY = "-"
-"""In a cookie that counts for any user: it was given for the token, or where users cannot be told apart."""
+"""In place of the user: the cookie was given for the token, or the user was not known."""
 _APPOINTED = "o"
-"""Behind that in the cookie of a browser that has opened a link: only such a cookie is an operator's."""
+"""Suffix of the user where the browser has opened a link: only such a cookie is an operator's."""
 _AGE = 400 * 24 * 3600
-"""Seconds a browser keeps the cookie; no browser keeps one longer."""
+"""Lifetime of the cookie in seconds: the most that browsers allow."""
 _SHARED = frozenset({"localhost", "127.0.0.1", "[::1]"})
-"""Names under which every program of this machine can be asked."""
-_MOVES, _MOVE_SECONDS = 100, 60.0
-_FREE, _WINDOW, _WATCHED = 5, 60.0, 1000
-_SLOW, _AT_ONCE = 1.0, 8
+"""Host names of every server on this machine."""
+_WINDOW = 60.0
+"""Seconds for which a wrong token counts."""
+_FREE = 5
+"""Max wrong tokens of a network in that time before the next tries wait."""
+_DELAY = 1.0
+"""Seconds that such a try waits."""
+_AT_ONCE = 8
+"""Max tries of a network that wait at the same time; others queue."""
+_WATCHED = 1000
+"""Max networks whose wrong tokens are remembered."""
 
 
 def for_url(host: str) -> str:
@@ -49,15 +56,15 @@ def for_url(host: str) -> str:
 
 
 def name_of(request: web.Request) -> str:
-    """The host that a request asks for, without its port."""
+    """The host of a request, without its port."""
     host = request.headers.get("Host", "").lower()
     return host if host.endswith("]") else re.sub(r":\d*$", "", host)
 
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """One browser. `fresh` where its cookie is to be given (again); `admitted` where it may talk. `peer` is the user whose
-    program asks, None where that is not known. `appointed` where a link that works once was opened with it.
+    """One browser. `fresh` where it has no valid cookie yet; `admitted` where it may use the page. `peer` is the system user of
+    the client's process, where known. `appointed` where it has opened a link that works once.
     """
 
     secret: str
@@ -80,18 +87,15 @@ class Guard:
         host: str,
         token: str | None,
         own: WebState,
-        clock: Clock,
         operators: Collection[UserRef],
         user_of: Callable[[tuple[str, int], tuple[str, int]], int | None],
     ) -> None:
         self._token = token
         self._state = own
-        self._clock = clock
         self._operators = operators
         self._user_of = user_of
         self._me = os.getuid()
         self._peers: WeakKeyDictionary[asyncio.BaseTransport, int | None] = WeakKeyDictionary()
-        self._moves: OrderedDict[str, tuple[str, bool, float]] = OrderedDict()
         shared = for_url(host) in _SHARED
         self._name = own.name if shared else None
         self._names = {*_SHARED, own.name, for_url(host)} if is_loopback(host) else None
@@ -101,15 +105,13 @@ class Guard:
         return self._token is not None
 
     def knows_host(self, request: web.Request) -> bool:
-        """True if the request names a host that is ours. Any other name that leads to a loopback address is an
-        attacker's, pointed here to make a browser read this page for it.
-        """
+        """True if the request names a host of ours. Another name for a loopback address would be a DNS rebinding attack."""
         name = name_of(request)
         return bool(name) and (self._names is None or name in self._names)
 
     @staticmethod
     def same_origin(request: web.Request) -> bool:
-        """True if no other site's page caused the request, as far as the browser says."""
+        """True unless the browser says that a page of another site caused the request."""
         if request.headers.get("Sec-Fetch-Site", "none") not in {"none", "same-origin"}:
             return False
         origin = request.headers.get("Origin")
@@ -124,27 +126,20 @@ class Guard:
     async def visitor(self, request: web.Request) -> Visitor:
         peer = await self._peer(request)
         match = _COOKIE.fullmatch(request.cookies.get(COOKIE, ""))
+        if match is not None and hmac.compare_digest(match[3], self._seal(match[1], match[2])):
+            appointed, user = match[2].endswith(_APPOINTED), match[2].removesuffix(_APPOINTED)
+            # A program that knew the secret before the link was opened is no operator by it.
+            if appointed or not self._operates(match[1]):
+                admitted = user in {_ANYBODY, str(peer)}
+                return Visitor(match[1], fresh=False, admitted=admitted, peer=peer, appointed=appointed)
         ours = not self.wants_token and peer == self._me
-        if match is not None:
-            secret, who, proof = match[1], match[2], match[3]
-            sealed = proof is not None and hmac.compare_digest(proof, self._proof(secret, who))
-            if sealed and who is not None:
-                appointed, whose = who.endswith(_APPOINTED), who.removesuffix(_APPOINTED)
-                # A program of the same user that knew the secret before the link was opened is no operator by it.
-                if appointed or not self._operates(secret):
-                    admitted = whose in {_ANYBODY, str(peer)}
-                    return Visitor(secret, fresh=False, admitted=admitted, peer=peer, appointed=appointed)
-                return Visitor(secrets.token_hex(16), fresh=True, admitted=ours, peer=peer)
-            # Cookies of before had no seal, or one of the token alone. What is not sealed names a chat, and no operator.
-            if (sealed and self.wants_token) or (ours and not self._operates(secret)):
-                return Visitor(secret, fresh=True, admitted=True, peer=peer)
         return Visitor(secrets.token_hex(16), fresh=True, admitted=ours, peer=peer)
 
     def _operates(self, secret: str) -> bool:
         return UserRef(NAME, _user(secret)) in self._operators
 
     async def _peer(self, request: web.Request) -> int | None:
-        """The user whose program is at the other end, asked once of each connection."""
+        """The system user of the client's process, looked up once for each connection."""
         transport = request.transport
         if transport is None or any(name in request.headers for name in PROXY_HEADERS):
             return None
@@ -157,18 +152,18 @@ class Guard:
         return self._peers[transport]
 
     def fits(self, token: str) -> bool:
-        """Compare in constant time, the length included."""
+        """True if this is the token. Takes the same time for every input, whatever its length."""
         given, known = (
             hashlib.sha256(text.encode("utf-8", "replace")).digest() for text in (token, self._token or "")
         )
         return hmac.compare_digest(given, known) and self.wants_token
 
     def give_cookie(self, request: web.Request, response: web.StreamResponse, visitor: Visitor) -> None:
-        who = _ANYBODY if self.wants_token or visitor.peer is None else str(visitor.peer)
-        who += _APPOINTED if visitor.appointed else ""
+        user = _ANYBODY if self.wants_token or visitor.peer is None else str(visitor.peer)
+        user += _APPOINTED if visitor.appointed else ""
         response.set_cookie(
             COOKIE,
-            f"{visitor.secret}.{who}.{self._proof(visitor.secret, who)}",
+            f"{visitor.secret}.{user}.{self._seal(visitor.secret, user)}",
             max_age=_AGE,
             path="/",
             httponly=True,
@@ -176,19 +171,14 @@ class Guard:
             secure=request.headers.get("Origin", "").startswith("https://"),
         )
 
-    def _proof(self, secret: str, who: str | None) -> str:
-        """Shows that this browser was let in; void once the token changes."""
-        if who is None:
-            key = hashlib.sha256(f"shipmate web session\0{self._token}".encode("utf-8", "replace")).digest()
-            return hmac.new(key, secret.encode("ascii"), hashlib.sha256).hexdigest()
-        said = f"{secret}\0{who}\0{self._token or ''}".encode("utf-8", "replace")
-        return hmac.new(self._state.key, said, hashlib.sha256).hexdigest()
-
-    # -- the own name ----------------------------------------------------------------------------------------
+    def _seal(self, secret: str, user: str) -> str:
+        """The signature of a cookie, which a change of the token invalidates."""
+        signed = f"{secret}\0{user}\0{self._token or ''}".encode("utf-8", "replace")
+        return hmac.new(self._state.key, signed, hashlib.sha256).hexdigest()
 
     def better(self, request: web.Request, visitor: Visitor) -> str | None:
-        """The address to which a person's browser is redirected from a shared host name; None where it may stay.
-        Programs are left where they are, and so is Safari, which knows no names below `localhost`.
+        """The address with our own host name, to which a browser is redirected from a shared one: cookies of `localhost` go to every
+        server of this machine. None where it stays: for programs, and for Safari, which does not resolve names below `localhost`.
         """
         agent = request.headers.get("User-Agent", "")
         if (
@@ -200,31 +190,12 @@ class Guard:
         ):
             return None
         port = request.headers["Host"].lower().removeprefix(name_of(request))
-        path = request.path
-        known = request.cookies.get(COOKIE, "").startswith(visitor.secret)
-        if path == "/" and visitor.admitted and known:
-            path = f"/move/{self._move(visitor)}"
-        return f"http://{self._name}{port}{path}"
-
-    def _move(self, visitor: Visitor) -> str:
-        """A key by which a chat goes from a shared name to the own one."""
-        key = secrets.token_urlsafe(16)
-        self._moves[key] = (visitor.secret, visitor.appointed, self._clock.monotonic() + _MOVE_SECONDS)
-        while len(self._moves) > _MOVES:
-            self._moves.popitem(last=False)
-        return key
-
-    def moved(self, key: str, visitor: Visitor) -> Visitor:
-        """The browser that such a key was made for, once; the visitor where there is none."""
-        secret, appointed, until = self._moves.pop(key, ("", False, 0.0))
-        if until <= self._clock.monotonic():
-            return visitor
-        return replace(visitor, secret=secret, appointed=appointed)
+        return f"http://{self._name}{port}{request.path}"
 
 
 class LoginThrottle:
-    """Slows the tries of a network after wrong tokens: eight a second, in the order in which they came. Nobody is refused, since
-    others may be behind the same address; the cap of connections bounds how many wait.
+    """Slows down a network after wrong tokens, to eight tries a second in their order. None is refused, since others may use the
+    same address; the limit of connections bounds how many wait.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -233,9 +204,7 @@ class LoginThrottle:
         self._places: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     async def turn(self, address: str, waits: Callable[[], bool]) -> None:
-        """Return once a token from this address may be looked at: at once for five wrong ones a minute, then a second after it
-        got one of eight places. A place is not kept for one who no longer `waits`.
-        """
+        """Wait until a token from this address may be compared. A client that no longer `waits` frees its place at once."""
         network = _network(address)
         failed = self._failed.get(network, deque())
         while failed and failed[0] <= self._clock.monotonic() - _WINDOW:
@@ -245,7 +214,7 @@ class LoginThrottle:
         places = self._places.setdefault(network, asyncio.Semaphore(_AT_ONCE))
         async with places:
             if waits():
-                await self._clock.sleep(_SLOW)
+                await self._clock.sleep(_DELAY)
 
     def failed(self, address: str) -> None:
         network = _network(address)
@@ -260,7 +229,7 @@ def _user(secret: str) -> str:
 
 
 def _network(address: str) -> str:
-    """One household has one IPv4 address, and 2^64 of IPv6."""
+    """The network of an address: of IPv6 its /64, since a household has all of these."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:

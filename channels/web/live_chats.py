@@ -1,7 +1,7 @@
-"""The newest messages of each web chat, and the browsers that listen to it.
+"""The newest messages of each web chat, and the event streams of its browsers.
 
-A browser that was away for a moment is told what it missed. The archive is the truth; live chats are bounded in number,
-length and size, and dropped from the oldest.
+A browser that reconnects gets what it missed. The archive is the truth: live chats are limited in number, length and size, and
+dropped from the oldest.
 """
 
 from __future__ import annotations
@@ -19,22 +19,23 @@ from channels.web.chat_files import ChatFile
 from channels.web.markdown import Node
 
 MESSAGES = 200
-"""Messages kept in a room."""
+"""Max messages of a chat."""
 _SIZE = 1_000_000
-"""Characters kept in a room."""
+"""Max characters of a chat."""
 TOTAL = 16_000_000
-"""Characters kept in all rooms together."""
+"""Max characters of all chats."""
 MOST_CHATS = 256
 STREAMS = 20
-"""Browsers that may listen to one chat at a time."""
+"""Max open event streams of a chat."""
 _QUEUE = 300
+"""Max events that wait for a browser; then its connection is aborted."""
 
 HEARTBEAT = b": still here\n\n"
 
 
 @dataclass(frozen=True, slots=True)
 class WebMessage:
-    """One message as browsers get it. `number` is its place, and grows with each message of the whole channel."""
+    """One message as browsers get it. `number` orders it among all messages of the channel."""
 
     number: int
     id: str
@@ -43,14 +44,13 @@ class WebMessage:
     text: str
     ts: int
     nodes: Sequence[Node] | None = None
-    """Of what Shipmate says: its Markdown as nodes."""
+    """The Markdown of a message of Shipmate's, as nodes."""
     buttons: QuestionButtons | None = None
     restored: bool = False
-    """Said before this start."""
+    """Sent before this start."""
     files: Sequence[ChatFile] = ()
-    """Those that it is, or came with it."""
     changed: int = 0
-    """The number of its last change: it keeps its place, and browsers that were away are told."""
+    """The number of its last change, for browsers that reconnect; its place stays."""
 
     @property
     def newest(self) -> int:
@@ -77,7 +77,7 @@ class WebMessage:
 
 
 class BrowserStream:
-    """Queue of events for one browser. `abort` cuts the connection of one that does not read."""
+    """Queue of events for one browser. `abort` closes the connection of one that does not read."""
 
     def __init__(self, abort: Callable[[], None]) -> None:
         self._waiting: asyncio.Queue[bytes | None] = asyncio.Queue(_QUEUE)
@@ -97,7 +97,7 @@ class BrowserStream:
 @dataclass(slots=True)
 class LiveChat:
     floor: int
-    """Messages up to this number are not here: dropped, or said before the room was opened."""
+    """Messages up to this number are not here: they were dropped, or are older than this object."""
     said: deque[WebMessage] = field(default_factory=deque)
     size: int = 0
     streams: list[BrowserStream] = field(default_factory=list)
@@ -115,7 +115,7 @@ class LiveChat:
             self.floor = max(self.floor, dropped.newest)
 
     def taken(self, id_: str) -> WebMessage | None:
-        """A message that was kept, and is no more."""
+        """Remove a message and return it."""
         said = next((one for one in reversed(self.said) if one.id == id_), None)
         if said is not None:
             self.said.remove(said)
@@ -123,7 +123,7 @@ class LiveChat:
         return said
 
     def empty(self) -> None:
-        """Keep nothing: a browser that was away is shown the archive."""
+        """Drop all messages: a browser that reconnects gets the archive."""
         self.floor = max((self.floor, *(said.newest for said in self.said)))
         self.said.clear()
         self.size = 0
@@ -133,7 +133,7 @@ class LiveChat:
             stream.push(chunk)
 
     def end(self) -> None:
-        """End the streams of all its pages, which then ask for new ones."""
+        """End its streams; the pages open new ones."""
         for stream in self.streams:
             stream.push(None)
 
@@ -144,87 +144,87 @@ class LiveChats:
         self.boot = secrets.token_hex(4)
         self._number = 0
 
-    def room(self, chat: str) -> LiveChat:
-        """The room of a chat, which is now the one used last."""
-        room = self.chats.setdefault(chat, LiveChat(self._number))
+    def chat(self, chat: str) -> LiveChat:
+        """The live chat of a browser, which becomes the most recently used one."""
+        live = self.chats.setdefault(chat, LiveChat(self._number))
         self.chats.move_to_end(chat)
         empty = [other for other, known in self.chats.items() if not known.streams and other != chat]
         for other in empty[: max(0, len(self.chats) - MOST_CHATS)]:
             del self.chats[other]
-        return room
+        return live
 
     def number(self) -> int:
-        """The place of a message in the order of all."""
+        """The next number of a message."""
         self._number += 1
         return self._number
 
     def say(self, chat: str, said: WebMessage) -> None:
-        """Keep a message and tell everyone who listens."""
-        room = self.room(chat)
-        room.keep(said)
-        self._make_room(chat)
-        room.tell(self._message(said))
+        """Keep a message and send it to its browsers."""
+        live = self.chat(chat)
+        live.keep(said)
+        self._evict(chat)
+        live.tell(self._message(said))
 
     def change(
         self, chat: str, id_: str, *, number: int, kind: str, text: str, nodes: Sequence[Node]
     ) -> bool:
-        """Give a message another text, in its place: a browser that was away is told. False where it is not kept."""
-        room = self.room(chat)
-        said = room.taken(id_)
+        """Change a message in its place. False where it is not kept."""
+        live = self.chat(chat)
+        said = live.taken(id_)
         if said is None:
             return False
         self.say(chat, replace(said, changed=number, kind=kind, text=text, nodes=nodes, buttons=None))
         return True
 
     def remove(self, chat: str, id_: str) -> None:
-        """Take a message away; a browser that was away is shown everything anew."""
-        room = self.room(chat)
-        room.taken(id_)
-        room.floor = self.number()
-        room.tell(event("removed", {"id": id_}, f"{self.boot}-{room.floor}"))
+        """Remove a message. A browser that reconnects gets the whole history."""
+        live = self.chat(chat)
+        live.taken(id_)
+        live.floor = self.number()
+        live.tell(event("removed", {"id": id_}, f"{self.boot}-{live.floor}"))
 
     def ask(self, chat: str, asked: OpenQuestion, nodes: Sequence[Node]) -> None:
-        """Show a waiting question, asked perhaps before this start, with the words and buttons of the viewer."""
-        room = self.room(chat)
+        """Show an open question, perhaps of before this start, as this viewer sees it."""
+        live = self.chat(chat)
         new = WebMessage(
-            room.floor, asked.id, "assistant", "notice", asked.text, asked.ts, nodes, restored=True
+            live.floor, asked.id, "assistant", "notice", asked.text, asked.ts, nodes, restored=True
         )
-        said = room.taken(asked.id) or new
-        room.keep(replace(said, text=asked.text, nodes=nodes, buttons=asked.buttons))
+        said = live.taken(asked.id) or new
+        live.keep(replace(said, text=asked.text, nodes=nodes, buttons=asked.buttons))
 
-    def _make_room(self, chat: str) -> None:
-        """Empty the rooms used least recently where all together hold too much."""
-        total = sum(room.size for room in self.chats.values())
-        for other, room in self.chats.items():
+    def _evict(self, chat: str) -> None:
+        """Empty the least recently used chats while all together exceed `TOTAL`."""
+        total = sum(live.size for live in self.chats.values())
+        for other, live in self.chats.items():
             if total <= TOTAL:
                 return
             if other != chat:
-                total -= room.size
-                room.empty()
+                total -= live.size
+                live.empty()
 
     def work(self, chat: str, *, working: bool) -> None:
-        room = self.room(chat)
-        if room.working != working:
-            room.working = working
-            room.tell(event("working", {"working": working}))
+        live = self.chat(chat)
+        if live.working != working:
+            live.working = working
+            live.tell(event("working", {"working": working}))
 
     def missed(self, chat: str, last_event: str) -> bytes | None:
-        """The messages after the event that a browser saw last; None where they are no longer kept."""
+        """The messages after the last event of a browser; None where they are not kept any more."""
         boot, _, number = last_event.partition("-")
-        room = self.chats.get(chat)
-        if room is None or boot != self.boot or not number.isdecimal() or len(number) > 18:
+        live = self.chats.get(chat)
+        if live is None or boot != self.boot or not number.isdecimal() or len(number) > 18:
             return None
-        if int(number) < room.floor:
+        if int(number) < live.floor:
             return None
-        news = [said for said in room.said if said.newest > int(number)]
+        news = [said for said in live.said if said.newest > int(number)]
         return b"".join(self._message(said) for said in sorted(news, key=lambda said: said.newest))
 
     def history(self, messages: list[dict[str, Any]]) -> bytes:
-        """The event that replaces everything a browser shows."""
+        """The event that replaces all that a browser shows."""
         return event("history", {"messages": messages}, f"{self.boot}-{self._number}")
 
     def everyone(self) -> list[BrowserStream]:
-        return [stream for room in self.chats.values() for stream in room.streams]
+        return [stream for live in self.chats.values() for stream in live.streams]
 
     def _message(self, said: WebMessage) -> bytes:
         return event("message", said.json(), f"{self.boot}-{said.newest}")

@@ -1,4 +1,4 @@
-"""Turns Markdown into nodes of which the page makes elements: a text, or `[tag, facts, *children]`. Nothing is sent as markup."""
+"""Converts Markdown into nodes from which the page creates elements: a text, or `[tag, attributes, *children]`. No HTML is sent."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from bot import text
 from channels.markdown import parse
 
 MOST = 32_768
-"""Characters that are parsed: those of the longest message."""
+"""Max characters that are parsed; no message is longer."""
 Node = Any
-"""A text, or a list: the tag, a dict of what is to be known of it, its children."""
 
 TAGS = {
     "paragraph": "p",
@@ -41,7 +40,7 @@ _SIDES = {"text-align:center": "center", "text-align:right": "right"}
 
 @lru_cache(maxsize=256)
 def nodes(said: str) -> Sequence[Node]:
-    """The nodes of a message. Raises nothing; may take a tenth of a second, and more for what was made to take long."""
+    """The nodes of a message. May take 0.1 s, more for adversarial text."""
     said = said.replace("\r\n", "\n").replace("\r", "\n")
     if (tokens := parse(said, most=MOST)) is None:
         return [["p", {}, *_lines(said)]]
@@ -49,7 +48,7 @@ def nodes(said: str) -> Sequence[Node]:
 
 
 class _Tree:
-    """Goes through the parser's tokens once; what is open stands in order, and the children of each behind those of the whole."""
+    """Builds nodes in one pass over the tokens. `_open` is the stack of open elements, `_children` that of their children."""
 
     def __init__(self) -> None:
         self._open: list[Token] = []
@@ -112,7 +111,7 @@ def _closed(opening: Token, children: list[Node]) -> list[Node]:
 
 
 def _link(address: str, children: list[Node]) -> list[Node]:
-    """A link to the web, with its real host behind words that look like another one; any other address is only shown."""
+    """A link to the web, followed by its host where the label looks like another one. Other addresses are shown as code."""
     label = _words(children)
     if not _WEB.match(address):
         return [*children, " ", ["code", {}, address]] if address and label != address else children
@@ -122,7 +121,7 @@ def _link(address: str, children: list[Node]) -> list[Node]:
 
 
 def _with_links(said: str) -> list[Node]:
-    """A text whose bare addresses are links."""
+    """A text with its bare addresses as links."""
     found: list[Node] = []
     at = 0
     for match in _URL.finditer(said):
@@ -138,7 +137,7 @@ def _with_links(said: str) -> list[Node]:
 
 
 def _lines(said: str) -> list[Node]:
-    """A text as it is, line by line."""
+    """Plain text with its line breaks."""
     found: list[Node] = []
     for line in said.strip("\n").split("\n"):
         found += [["br", {}], *_with_links(line)]

@@ -8,8 +8,8 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 from string import Template
@@ -23,30 +23,28 @@ from bot.contracts.approvals import CHOICES as ANSWERS
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.channel import FILE_PIECE, ChannelDeps, Intake
 from bot.contracts.identity import ChatKey, UserRef
-from bot.contracts.inbound import Attachment
 from bot.contracts.model import DEMO
 from bot.words import CATALOGUES, DEFAULT, best_language, names, say, speaking
-from channels.local import zone_of
 from channels.web import state
-from channels.web.chat_files import ChatFiles
+from channels.web.chat_files import ChatFile, ChatFiles
 from channels.web.guard import Guard, LoginThrottle, Visitor
 from channels.web.live_chats import STREAMS, BrowserStream, LiveChats, WebMessage, event
 from channels.web.markdown import nodes
 from channels.web.settings import KEYS, NAME
 from channels.web.uploads import LARGEST as LARGEST_FILE
-from channels.web.uploads import MOST_FILES, Uploads
+from channels.web.uploads import MOST_FILES, Uploads, ref_id
 
 T = TypeVar("T")
 LARGEST = 1_000_000
-"""Bytes of one request."""
+"""Max bytes of a request."""
 STALLED_SECONDS = 60.0
-"""After which a browser that takes nothing of a file is given up."""
+"""Timeout for a browser to read the next piece of a file."""
 _EARLIER = 100
 """Lines of the archive that a page shows when it opens."""
 _CLIENT_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _VISITOR = web.RequestKey("visitor", Visitor)
 _SENTENCE = web.ResponseKey("sentence", str)
-"""In an answer that says to a person what is wrong."""
+"""In an error response: the sentence for the person."""
 _FOLDER = Path(__file__).parent / "page"
 _KEY = re.compile(r"`([^`]+)`")
 """Keys and typed words in a sentence of the page."""
@@ -76,43 +74,26 @@ _PAGE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
-    """A message of a browser: its chat, its key and words, the language and the time zone of the browser, and its files."""
-
-    chat: str
-    key: str
-    words: str
-    language: str | None
-    zone: str | None
-    files: Sequence[Attachment] = ()
-
-
-Take = Callable[[Said], Awaitable[bool]]
-"""Hands a message to the gateway."""
-
-
 class WebRoutes:
     def __init__(
         self,
         guard: Guard,
-        rooms: LiveChats,
+        chats: LiveChats,
         *,
         sent_files: ChatFiles,
         uploads: Uploads,
         around: ChannelDeps,
-        take: Take,
+        intake: Intake,
         most: int,
     ) -> None:
-        self._guard, self._chats, self._around, self._take = guard, rooms, around, take
+        self._guard, self._chats, self._around, self._intake = guard, chats, around, intake
         self._sent_files, self._uploads = sent_files, uploads
-        self._kept_files = (sent_files, uploads.received)
         self._most = most
-        self._places = Counter[str]()
+        """Max open event streams."""
+        self._streams = Counter[str]()
+        """Open event streams by chat."""
         self._throttle = LoginThrottle(around.clock)
-        self._intake: Intake
-        self._takes = True
-        """True while messages are taken in."""
+        self._paused = False
         self._files = {
             path.name: (path.read_bytes(), _TYPES[path.suffix])
             for path in sorted(_FOLDER.iterdir())
@@ -121,7 +102,7 @@ class WebRoutes:
         self._spoken = {code: self._in_language(code) for code in CATALOGUES}
 
     def _in_language(self, code: str) -> dict[str, tuple[bytes, str]]:
-        """The files of the page that have words in them."""
+        """The files of the page that contain words."""
         with speaking(code):
             words = {name: say(f"page.{name}") for name in names("page")}
             labels = {choice: say(f"buttons.{choice}") for choice in (*ANSWERS, "each", "afresh", "again")}
@@ -134,26 +115,24 @@ class WebRoutes:
             "words.js": (script.encode("ascii"), _TYPES[".js"]),
         }
 
-    def refuse_messages(self) -> None:
-        """No message is taken in from now on; open pages go on hearing."""
-        self._takes = False
+    def pause(self) -> None:
+        """Refuse messages and files from now on; open pages still get answers."""
+        self._paused = True
 
-    def app(self, intake: Intake) -> web.Application:
-        self._intake = intake
+    def app(self) -> web.Application:
         app = web.Application(client_max_size=LARGEST, middlewares=[self._check])
         app.on_response_prepare.append(self._finish)
         app.router.add_get("/", self._file)
         app.router.add_get("/{name:[a-z]+[.][a-z]+}", self._file)
-        # A HEAD, as previews of links ask, must not use up what works once.
+        # A HEAD request, as of link previews, must not use up the link.
         app.router.add_get("/open/{key}", self._open, allow_head=False)
-        app.router.add_get("/move/{key}", self._move, allow_head=False)
         app.router.add_post("/login", self._login)
         app.router.add_get("/api/info", self._info)
         app.router.add_post("/api/messages", self._message)
         app.router.add_get("/api/events", self._events)
         app.router.add_get("/api/files/{id}", self._file_of_chat)
         app.router.add_post("/api/files", self._begin_file)
-        app.router.add_post("/api/files/{id}", self._piece)
+        app.router.add_post("/api/files/{id}", self._add_piece)
         app.router.add_delete("/api/files/{id}", self._remove_file)
         return app
 
@@ -165,12 +144,12 @@ class WebRoutes:
     ) -> web.StreamResponse:
         response = await self._answer(request, handler)
         if _navigates(request) and (sentence := response.get(_SENTENCE)):
-            return self._told(request, response, sentence)
+            return self._error_page(request, response, sentence)
         return response
 
     @staticmethod
-    def _told(request: web.Request, response: web.StreamResponse, sentence: str) -> web.Response:
-        """The page with a sentence that says what is wrong, and the way to the chat where this browser may use it."""
+    def _error_page(request: web.Request, response: web.StreamResponse, sentence: str) -> web.Response:
+        """An error for a person: the sentence, and a link to the chat where this browser may use it."""
         words = f"<p>{_marked(sentence)}</p>"
         visitor = request.get(_VISITOR)
         if visitor is not None and visitor.admitted and request.path != "/":
@@ -187,13 +166,15 @@ class WebRoutes:
         if not self._guard.knows_host(request):
             return _refusal(request, 403, "web.not_mine")
         request[_VISITOR] = await self._guard.visitor(request)
-        for look in (self._refused, self._led):
-            if (instead := look(request)) is not None:
-                return instead
+        instead = self._refused(request) or self._redirected(request)
+        if instead is not None:
+            return instead
         try:
             response = await handler(request)
         except errors.StorageError as failure:
-            return _unwritten(request, failure)
+            response = _unwritten(request, failure)
+        except OSError as failure:
+            response = _unwritten(request, errors.StorageError(f"a file cannot be kept ({failure.strerror})"))
         except web.HTTPException as failure:
             return _refusal(request, failure.status, _KEYS.get(failure.status, "web.unreadable"))
         if not response.prepared:
@@ -213,22 +194,22 @@ class WebRoutes:
             return _refusal(request, 403, "web.not_yours")
         return _refusal(request, 401, "web.log_in_first") if api else None
 
-    def _led(self, request: web.Request) -> web.Response | None:
-        """A redirect to the better address, or to the same once more so that the cookie is kept; None where neither is
+    def _redirected(self, request: web.Request) -> web.Response | None:
+        """A redirect to our own host name, or to the same address again so that the browser sends its cookie; None where neither is
         needed.
         """
         visitor = request[_VISITOR]
         if request.method == "GET" and (better := self._guard.better(request, visitor)) is not None:
             return web.Response(status=303, headers={"Location": better})
-        if visitor.fresh and request.path.startswith(("/open/", "/move/")) and _from_elsewhere(request):
+        if visitor.fresh and request.path.startswith("/open/") and _from_elsewhere(request):
             with speaking(_language(request) or DEFAULT):
                 link = f'<p><a href="">{escape(say("web.go_on"))}</a></p>'
             return web.Response(text=_page(request, link), content_type="text/html", headers={"Refresh": "0"})
         return None
 
     def _welcome(self, request: web.Request, response: web.StreamResponse) -> None:
-        """Give a browser its cookie. Not with the page itself: a browser that follows a link of another site
-        to it keeps its cookie back, and would get a new one in place of its own.
+        """Give a browser its cookie. Not with the page itself: a browser that follows a link of another site to the page withholds
+        its cookie, and a new one would replace it.
         """
         visitor = request[_VISITOR]
         if request.path.startswith("/api/") and visitor.fresh and visitor.admitted:
@@ -248,8 +229,8 @@ class WebRoutes:
         return web.Response(body=found[0], content_type=found[1], charset="utf-8")
 
     async def _open(self, request: web.Request) -> web.Response:
-        """A link that works once makes this browser an operator's. Its key is gone from the address at once. A browser that has
-        opened one gets to the chat by any.
+        """Open a link that works once: the browser becomes an operator's. The redirect removes the key from the address. A used link
+        still leads an operator's browser to the chat.
         """
         if "Sec-Purpose" in request.headers:
             return _refusal(request, 503, "web.ahead")
@@ -264,17 +245,10 @@ class WebRoutes:
             with contextlib.suppress(OSError):
                 await asyncio.to_thread(state.put_back, self._around.home, key)
             raise
-        room = self._chats.room(visitor.user)
-        room.tell(event("reload", {}))
-        # They come again with the new cookie; whoever has the one of before does not.
-        room.end()
+        chat = self._chats.chat(visitor.user)
+        chat.tell(event("reload", {}))
+        chat.end()  # the streams of the former cookie
         return self._welcomed(request, replace(visitor, appointed=True))
-
-    async def _move(self, request: web.Request) -> web.Response:
-        """A browser that was known under a name which others share has the same chat under the own one."""
-        visitor = request[_VISITOR]
-        key = request.match_info["key"]
-        return self._welcomed(request, self._guard.moved(key, visitor) if visitor.fresh else visitor)
 
     def _welcomed(self, request: web.Request, visitor: Visitor) -> web.Response:
         response = web.Response(status=303, headers={"Location": "/"})
@@ -318,94 +292,79 @@ class WebRoutes:
         words = text.clean(words)
         if not words.strip() and not names:
             return _refusal(request, 400, "local.empty")
-        if not self._takes:
+        if self._paused:
             return _refusal(request, 503, "local.closing", {"Retry-After": "5"})
-        zone = zone_of(body.get("zone"))
-        return await self._said(
-            request, Said(request[_VISITOR].user, key, words, _language(request), zone), names
+        chat = request[_VISITOR].user
+        found = [await self._uploads.attachment(chat, name) for name in names]
+        files = tuple(one for one in found if one is not None)
+        if len(files) < len(found):
+            return _refusal(request, 410, "web.file_gone")
+        # Numbered first: the answer to a command may be sent before `accept` returns, and belongs below it.
+        number = self._chats.number()
+        inbound = KEYS.inbound(
+            chat,
+            key,
+            words,
+            user=chat,
+            now=self._around.clock.now(),
+            language=_language(request),
+            zone=body.get("zone"),
+            files=files,
         )
-
-    async def _said(self, request: web.Request, said: Said, names: Sequence[str]) -> web.Response:
-        """Take in a message with the files of these ids."""
-        try:
-            found = [await self._uploads.attachment(said.chat, name) for name in names]
-            files = [one for one in found if one is not None]
-            if len(files) < len(found):
-                return _refusal(request, 410, "web.file_gone")
-            taken = await self._take(replace(said, files=files))
-        except OSError as failure:
-            return _unwritten(request, _refused_by_disk(failure))
-        except errors.StorageError as failure:
-            return _unwritten(request, failure)
-        return web.json_response({"id": said.key, "taken": taken}, status=202)
+        taken = await self._intake.accept(inbound)
+        if taken:
+            shown = [ChatFile(ref_id(one), one.name or "", one.size or 0) for one in files]
+            message = WebMessage(number, key, "user", "message", words, inbound.ts, files=shown)
+            self._chats.say(chat, message)
+        return web.json_response({"id": key, "taken": taken}, status=202)
 
     async def _begin_file(self, request: web.Request) -> web.Response:
-        """A file of the next message: its bytes come in pieces."""
+        """Begin a file of the next message; its bytes come in pieces."""
         body = await _body(request)
         name, kind, size = body.get("name"), body.get("type", ""), body.get("size")
         if not (isinstance(name, str) and isinstance(kind, str) and type(size) is int and size >= 0):
             return _refusal(request, 400, "web.unreadable")
         if size > LARGEST_FILE:
             return _refusal(request, 413, "web.file_too_large", size=LARGEST_FILE // 1_000_000)
-        if not self._takes:
+        if self._paused:
             return _refusal(request, 503, "local.closing", {"Retry-After": "5"})
-        try:
-            id_ = await self._uploads.begin(request[_VISITOR].user, name, kind, size)
-        except OSError as failure:
-            return _unwritten(request, _refused_by_disk(failure))
+        id_ = await self._uploads.begin(request[_VISITOR].user, name, kind, size)
         return web.json_response({"id": id_}, status=201)
 
-    async def _piece(self, request: web.Request) -> web.Response:
-        """The next bytes of a file, from `at` on."""
+    async def _add_piece(self, request: web.Request) -> web.Response:
+        """The next bytes of a file, from offset `at` on."""
         id_, at, data = request.match_info["id"], request.query.get("at", ""), await request.read()
         chat = request[_VISITOR].user
         upload = self._uploads.under_way(chat, id_)
         if upload is None:
-            return await self._whole(request, chat, id_)
+            # It is complete where the answer to its last piece was lost.
+            kept = await self._uploads.attachment(chat, id_)
+            if kept is None:
+                return _refusal(request, 404, "web.file_gone")
+            return web.json_response({"have": kept.size, "whole": True})
         if at != str(upload.have) or upload.writing.locked():
             return web.json_response({"have": upload.have}, status=409)
         if upload.have + len(data) > upload.size:
             return _refusal(request, 400, "web.unreadable")
-        try:
-            whole = await self._uploads.add(id_, upload, data)
-        except OSError as failure:
-            return _unwritten(request, _refused_by_disk(failure))
+        whole = await self._uploads.add(id_, upload, data)
         return web.json_response({"have": upload.have, "whole": whole})
 
-    async def _whole(self, request: web.Request, chat: str, id_: str) -> web.Response:
-        """The answer to a piece of a file that is not under way: it is whole where the answer to its last one was lost."""
-        try:
-            kept = await self._uploads.attachment(chat, id_)
-        except OSError as failure:
-            return _unwritten(request, _refused_by_disk(failure))
-        if kept is None:
-            return _refusal(request, 404, "web.file_gone")
-        return web.json_response({"have": kept.size, "whole": True})
-
     async def _remove_file(self, request: web.Request) -> web.Response:
-        """A file that its person has taken out of the message again."""
-        try:
-            await self._uploads.remove(request[_VISITOR].user, request.match_info["id"])
-        except OSError as failure:
-            return _unwritten(request, _refused_by_disk(failure))
+        """A file that its person has removed from the message."""
+        await self._uploads.remove(request[_VISITOR].user, request.match_info["id"])
         return web.Response(status=204)
 
     async def _file_of_chat(self, request: web.Request) -> web.StreamResponse:
-        """A file that this browser's chat was sent, or was given. It is saved, never shown: what is in it is nobody's page. A piece is read once the
-        browser has taken the one before.
-        """
-        key = KEYS.encode({"chat": request[_VISITOR].user})
+        """A file that this browser's chat was sent or has given. It is downloaded, never displayed: its content is untrusted."""
+        key, name = KEYS.encode({"chat": request[_VISITOR].user}), request.match_info["id"]
         found = await asyncio.to_thread(
-            lambda: next(
-                (one for files in self._kept_files if (one := files.open(key, request.match_info["id"]))),
-                None,
-            )
+            lambda: self._sent_files.open(key, name) or self._uploads.received.open(key, name)
         )
         if found is None:
             raise web.HTTPNotFound
-        sent, file = found
-        name = f"attachment; filename*=UTF-8''{quote(sent.name, safe='')}"
-        response = web.StreamResponse(headers={"Content-Disposition": name})
+        sent, _, file = found
+        disposition = f"attachment; filename*=UTF-8''{quote(sent.name, safe='')}"
+        response = web.StreamResponse(headers={"Content-Disposition": disposition})
         response.content_type, response.content_length = "application/octet-stream", sent.size
         self._welcome(request, response)
         try:
@@ -414,7 +373,7 @@ class WebRoutes:
                 async with asyncio.timeout(STALLED_SECONDS):
                     await response.write(piece)
         except ConnectionError:
-            pass  # The browser went away.
+            pass  # the browser has disconnected
         except TimeoutError:
             if request.transport is not None:
                 request.transport.abort()
@@ -424,17 +383,15 @@ class WebRoutes:
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         chat: str = request[_VISITOR].user
-        if self._places[chat] >= STREAMS or self._places.total() >= self._most:
+        if self._streams[chat] >= STREAMS or self._streams.total() >= self._most:
             return _refusal(request, 503, "web.too_many", {"Retry-After": "30"})
-        self._places[chat] += (
-            1  # Before anything is awaited: a thousand that come at once share the places too.
-        )
+        self._streams[chat] += 1  # before the first await, so that concurrent requests are counted
         try:
             return await self._stream(request, chat)
         finally:
-            self._places[chat] -= 1
-            if not self._places[chat]:
-                del self._places[chat]
+            self._streams[chat] -= 1
+            if not self._streams[chat]:
+                del self._streams[chat]
 
     async def _stream(self, request: web.Request, chat: str) -> web.StreamResponse:
         key = KEYS.encode({"chat": chat})
@@ -453,28 +410,28 @@ class WebRoutes:
         await response.prepare(request)
         transport = request.transport
         stream = BrowserStream(transport.abort if transport is not None else lambda: None)
-        room = self._chats.room(chat)
+        live = self._chats.chat(chat)
         for asked, formed in zip(waiting, questions, strict=True):
             self._chats.ask(chat, asked, formed)
-        # From here to the loop nothing is awaited: no message falls between what is known and what comes.
+        # No await from here to the loop, so no message is lost between the history and the stream.
         opening = self._chats.missed(chat, request.headers.get("Last-Event-ID", ""))
         if opening is None:
-            opening = self._chats.history(_merge(lines, list(room.said)))
+            opening = self._chats.history(_merge(lines, list(live.said)))
         stream.push(b"retry: 2000\n\n" + opening)
-        stream.push(event("working", {"working": room.working}))
-        room.streams.append(stream)
+        stream.push(event("working", {"working": live.working}))
+        live.streams.append(stream)
         model = ""
         try:
             while (chunk := await stream.next()) is not None:
                 await response.write(chunk)
-                # A command or a new configuration may have chosen another one.
+                # A command or a new configuration may have changed it.
                 if (answers := await self._model(key)) != model:
                     model = answers
                     await response.write(event("model", {"model": model, "demo": model == DEMO}))
         except ConnectionError:
-            pass  # The browser went away; it is told what it missed when it comes back.
+            pass  # the browser has disconnected
         finally:
-            room.streams.remove(stream)
+            live.streams.remove(stream)
         return response
 
     def _line(self, line: ArchiveLine, number: int) -> dict[str, Any]:
@@ -497,7 +454,7 @@ class WebRoutes:
             ]
             return told | ({"files": shown} if shown else {})
         names = map(str, (line.meta or {}).get("messageIds", ()))
-        files = [one.json() for name in names if (one := self._sent_files.find(line.chat_key, name))]
+        files = [one[0].json() for name in names if (one := self._sent_files.find(line.chat_key, name))]
         return told | {"nodes": nodes(line.text)} | ({"files": files} if files else {})
 
     async def _kept(self, what: str, kept: Awaitable[list[T]]) -> list[T]:
@@ -511,7 +468,7 @@ class WebRoutes:
 
 
 def _merge(earlier: list[dict[str, Any]], said: list[WebMessage]) -> list[dict[str, Any]]:
-    """Archive and room as one: the room knows everything since its first message, the archive what was before."""
+    """The messages of the archive, followed by those of the live chat, which has all since its first message."""
     known = {message.id for message in said}
     since = next((message.ts for message in said if not message.restored), math.inf)
     before = [
@@ -523,7 +480,7 @@ def _merge(earlier: list[dict[str, Any]], said: list[WebMessage]) -> list[dict[s
 
 
 async def _body(request: web.Request) -> dict[str, Any]:
-    """The JSON object of a request; raises HTTPBadRequest where it is none."""
+    """The JSON object of a request. Raises `HTTPBadRequest`."""
     raw = await request.read()
     try:
         body = json.loads(raw)
@@ -535,28 +492,28 @@ async def _body(request: web.Request) -> dict[str, Any]:
 
 
 def _navigates(request: web.Request) -> bool:
-    """True if the browser will show the answer as a page. Browsers tell so at addresses that they count as safe; elsewhere, and
-    from older ones, it shows in that they ask for a page.
+    """True if the browser will show the response as a page. Browsers send `Sec-Fetch-Dest` in secure contexts only, so otherwise
+    `Accept` decides.
     """
     told = request.headers.get("Sec-Fetch-Dest")
     return told == "document" if told is not None else "text/html" in request.headers.get("Accept", "")
 
 
 def _from_elsewhere(request: web.Request) -> bool:
-    """True if a browser may have withheld its cookie, as it does after a link or redirect of another site. A cookie set
-    now would replace its own; a page of ours that asks once more gets the real one.
+    """True if a browser may have withheld its cookie (SameSite=Strict), as after a link or redirect of another site. A cookie set
+    now would replace it; a reload by a page of ours sends it.
     """
     headers = request.headers
     return headers.get("Sec-Fetch-Dest") == "document" and headers.get("Sec-Fetch-Site") != "same-origin"
 
 
 def _language(request: web.Request) -> str | None:
-    """The language that a browser likes best of those that have a catalogue; None where it names no language."""
+    """The language with a catalogue that a browser prefers; None where it names none."""
     return best_language(request.headers.get("Accept-Language", ""))
 
 
 def _marked(sentence: str) -> str:
-    """A sentence as markup, with what is typed in it set apart."""
+    """A sentence as HTML, with `keys` as <kbd>."""
     return _KEY.sub(r"<kbd>\1</kbd>", escape(sentence))
 
 
@@ -567,23 +524,19 @@ def _page(request: web.Request, html: str) -> str:
 def _refusal(
     request: web.Request, status: int, key: str, headers: dict[str, str] | None = None, **values: object
 ) -> web.Response:
-    """An answer that says to a person what is wrong, by the key of a sentence."""
+    """An error response with a sentence of the catalogue, in the browser's language."""
     with speaking(_language(request) or DEFAULT):
         return _error(status, say(key, **values), headers)
 
 
 def _are_ids(names: object) -> bool:
-    """True of what can be the files of a message."""
+    """True for a valid list of file ids."""
     return (
         isinstance(names, list)
         and len(names) <= MOST_FILES
         and all(isinstance(one, str) for one in names)
         and len(set(names)) == len(names)
     )
-
-
-def _refused_by_disk(failure: OSError) -> errors.StorageError:
-    return errors.StorageError(f"a file cannot be kept ({failure.strerror})")
 
 
 def _unwritten(request: web.Request, failure: errors.StorageError) -> web.Response:

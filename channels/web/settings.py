@@ -1,4 +1,4 @@
-"""The settings of the web channel, and how its conversations are named."""
+"""Settings and chatKeys of the web channel."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""State of the web channel in `.ship`: the key that seals its cookies, its own host name, and links that work once.
+"""State of the web channel in `.ship`: the key that signs cookies, the page's own host name, and links that work once.
 
     web.json    {"v": 1, "key": "…", "name": "shipmate-….localhost", "address": "http://127.0.0.1:3000"}
-    links/      a file for each link that was not opened yet, named by the hash of its key
+    links/      a file for each unopened link, named by the hash of its key
 
-Write access to these files proves the user who started Shipmate. Everything here blocks.
+Whoever can write these files is the user who started Shipmate. Everything here blocks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 FILE = "web.json"
 LINKS = "links"
 SECONDS = 3600.0
-"""For so long a link can be opened."""
+"""Lifetime of a link in seconds."""
 _KEY = re.compile(r"[A-Za-z0-9_-]{22}")
 _HEX = re.compile(r"[0-9a-f]{64}")
 _NAME = re.compile(r"shipmate-[a-z2-7]{16}\.localhost")
@@ -30,9 +30,8 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
 
 @dataclass(frozen=True, slots=True)
 class WebState:
-    """`key` seals cookies. `name` leads to this machine in every browser; since it cannot be guessed, browsers send its
-    cookies to no other program (cookies know no ports, so those of 127.0.0.1 go to every program that listens
-    there).
+    """`key` signs cookies. Browsers resolve `name` to this machine. It cannot be guessed, so no other server gets its cookies; those
+    of 127.0.0.1 go to every port of it.
     """
 
     key: bytes
@@ -40,7 +39,7 @@ class WebState:
 
 
 def load(home: Path) -> WebState:
-    """Read the state, or create it. A file that cannot be read is created anew, and browsers have to log in again."""
+    """Read the state, or create it. An unreadable file is replaced, which invalidates all cookies."""
     kept = _read(home)
     key, name = kept.get("key"), kept.get("name")
     if isinstance(key, str) and isinstance(name, str) and _HEX.fullmatch(key) and _NAME.fullmatch(name):
@@ -53,7 +52,7 @@ def load(home: Path) -> WebState:
 
 
 def save_address(home: Path, address: str) -> None:
-    """Save the page's address for links that are made later. Links made before it lead nowhere any more."""
+    """Save the page's address for new links. Earlier links are removed: they name another address."""
     for link in _links(home):
         link.unlink(missing_ok=True)
     _write(home, {**_read(home), "address": address})
@@ -76,18 +75,18 @@ def create_link(home: Path) -> str:
 
 
 def put_back(home: Path, key: str) -> None:
-    """Let a link with this key be opened, once: a new one, or one that was redeemed for nothing. Raises OSError."""
+    """Make a link with this key valid, once: a new one, or a redeemed one after a failure. Raises OSError."""
     os.close(os.open(home / LINKS / _hash(key), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def redeem(home: Path, key: str) -> bool:
-    """True if this is the key of an unopened link. The link works no second time."""
+    """True if this is the key of an unopened link, which is used up."""
     if _KEY.fullmatch(key) is None:
         return False
     link = home / LINKS / _hash(key)
     try:
         fresh = link.stat().st_mtime >= time.time() - SECONDS
-        link.unlink()  # of two who try, one does it
+        link.unlink()  # of two concurrent attempts one succeeds
     except OSError:
         return False
     return fresh

@@ -1,7 +1,6 @@
-"""Files that a browser gives the page, in pieces of one request each: so the limits of all requests hold for them too, and a piece
-that was lost is sent again.
+"""Uploads of a browser, in pieces of one request each: so the limits of requests hold for them, and a lost piece is sent again.
 
-An upload is known to this process alone. After a restart the page begins it anew.
+An upload is in the memory of this process alone. After a restart the page begins it again.
 """
 
 from __future__ import annotations
@@ -14,32 +13,29 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from bot import errors, text
+from bot import errors
 from bot.contracts.channel import FILE_PIECE
 from bot.contracts.environment import Clock
 from bot.contracts.inbound import Attachment
+from channels.file_download import file_name
 from channels.local import CHAT_ID
 from channels.web.chat_files import ChatFile, ChatFiles, new_id
 from channels.web.settings import KEYS
 
 LARGEST = 20_000_000
-"""Bytes of a file: as many as Telegram gives a bot."""
+"""Max bytes of a file, as of Telegram's bots."""
 MOST_FILES = 10
-"""Files of a message."""
+"""Max files of a message."""
 OF_CHAT, IN_ALL = 3, 16
-"""Uploads under way; of more the oldest are given up."""
-_NAME = 200
-"""Characters of a file's name."""
+"""Max concurrent uploads of a chat and of all; the oldest ones are dropped."""
 _KINDS: dict[str, Literal["photo", "video", "audio"]] = {"image": "photo", "video": "video", "audio": "audio"}
 _TYPE = re.compile(r"[a-z0-9.+-]{1,40}/[a-z0-9.+-]{1,80}")
-# Controls, the marks that turn the direction of writing, and what separates folders: a name must read as it is written.
-_MARKS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069/\\\\]")
 _REF = re.compile(rf"({CHAT_ID.pattern}):([0-9A-Z]{{26}})")
 
 
 @dataclass(slots=True)
 class Upload:
-    """One that is under way: `have` bytes of `size` have come."""
+    """An upload in progress: `have` of `size` bytes were received."""
 
     chat: str
     size: int
@@ -56,8 +52,8 @@ class Uploads:
         self._beginning = asyncio.Lock()
 
     async def begin(self, chat: str, name: str, mime: str, size: int) -> str:
-        """The id of a file whose `size` bytes come now. Raises OSError."""
-        # One at a time: of many that come at once each counts those before it.
+        """Begin an upload of `size` bytes; its id. Raises OSError."""
+        # One at a time, so that concurrent ones count one another.
         async with self._beginning:
             own = [id_ for id_, one in self._under_way.items() if one.chat == chat]
             for id_ in own[: max(0, len(own) + 1 - OF_CHAT)]:
@@ -66,7 +62,9 @@ class Uploads:
                 await self._drop(id_)
             id_ = new_id(self._clock.now())
             try:
-                await asyncio.to_thread(self.received.begin, id_, _named(name), _typed(mime))
+                await asyncio.to_thread(
+                    self.received.begin, id_, file_name(name.replace("/", "").replace("\\", "")), _typed(mime)
+                )
             except OSError:
                 with contextlib.suppress(OSError):
                     await asyncio.to_thread(self.received.drop, id_)
@@ -75,12 +73,12 @@ class Uploads:
         return id_
 
     def under_way(self, chat: str, id_: str) -> Upload | None:
-        """An upload of this chat; None where there is none of that id."""
+        """An upload of this chat, or None."""
         found = self._under_way.get(id_)
         return found if found is not None and found.chat == chat else None
 
     async def add(self, id_: str, upload: Upload, data: bytes) -> bool:
-        """Take the next piece; True once the file is whole. Raises OSError, after which the upload is given up."""
+        """Write the next piece; True once the file is complete. An OSError ends the upload."""
         async with upload.writing:
             if self._under_way.get(id_) is not upload:
                 return False
@@ -92,7 +90,7 @@ class Uploads:
                     return False
                 await asyncio.to_thread(self.received.finish, KEYS.encode({"chat": upload.chat}), id_)
             except OSError:
-                # Nobody knows how much of it there is, and on a full disk it is in the way.
+                # How much of the piece was written is unknown, and a full disk needs the space.
                 with contextlib.suppress(OSError):
                     await asyncio.to_thread(self.received.drop, id_)
                 del self._under_way[id_]
@@ -104,23 +102,23 @@ class Uploads:
         return True
 
     async def _drop(self, id_: str) -> None:
-        """Let go of one that is under way, once nothing of it is being written."""
+        """Remove an upload in progress, after the piece that is being written."""
         upload = self._under_way[id_]
         async with upload.writing:
             if self._under_way.pop(id_, None) is not None:
                 await asyncio.to_thread(self.received.drop, id_)
 
     async def remove(self, chat: str, id_: str) -> None:
-        """Let go of a file, whole or under way. Raises OSError."""
+        """Remove a file, complete or in progress. Raises OSError."""
         if self.under_way(chat, id_) is not None:
             await self._drop(id_)
         await asyncio.to_thread(self.received.remove, KEYS.encode({"chat": chat}), id_)
 
-    # ------------------------------------------------------------ whole ones
+    # -- complete files --------------------------------------------------------------------------------------
 
     async def attachment(self, chat: str, id_: str) -> Attachment | None:
-        """A file of a message; None where this chat has none of that id."""
-        found = await asyncio.to_thread(self.received.about, KEYS.encode({"chat": chat}), id_)
+        """A file of this chat for a message, or None."""
+        found = await asyncio.to_thread(self.received.find, KEYS.encode({"chat": chat}), id_)
         if found is None:
             return None
         file, mime = found
@@ -130,11 +128,12 @@ class Uploads:
         )
 
     def shown(self, ref: object, name: object, size: object) -> ChatFile:
-        """A file of a message as browsers are told of it, from what is on file of it. Blocks."""
+        """A file of an archived message as browsers see it. Blocks."""
         match = _REF.fullmatch(ref) if isinstance(ref, str) else None
         kept = self.received.find(KEYS.encode({"chat": match[1]}), match[2]) if match is not None else None
-        told = name if isinstance(name, str) else ""
-        return kept or ChatFile("", told, size if isinstance(size, int) else 0)
+        if kept is not None:
+            return kept[0]
+        return ChatFile("", name if isinstance(name, str) else "", size if isinstance(size, int) else 0)
 
     async def fetch(self, attachment: Attachment, *, most: int) -> AsyncGenerator[bytes]:
         """As `contracts.channel.Files.fetch`."""
@@ -145,7 +144,7 @@ class Uploads:
             found = await asyncio.to_thread(self.received.open, KEYS.encode({"chat": match[1]}), match[2])
             if found is None:
                 raise errors.FileGone("the page's file is not kept any more")
-            _, file = found
+            _, _, file = found
             try:
                 left = most
                 while piece := await asyncio.to_thread(file.read, min(FILE_PIECE, left) or 1):
@@ -160,13 +159,9 @@ class Uploads:
 
 
 def ref_id(file: Attachment) -> str:
-    """The id of a file of a message; "" where it is none of the page's."""
+    """The id of an uploaded file of a message; "" for any other file."""
     match = _REF.fullmatch(file.ref or "")
     return match[2] if match is not None else ""
-
-
-def _named(name: str) -> str:
-    return text.head(_MARKS.sub("", text.clean(name)).strip(), _NAME)
 
 
 def _typed(mime: str) -> str:

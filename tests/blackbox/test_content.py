@@ -21,7 +21,6 @@ POLL = {
     "type": "regular",
     "allows_multiple_answers": False,
 }
-LINK = {"type": "url", "text": "the plan", "url": "https://a.example/plan"}
 STICKER = {
     "file_id": "s",
     "file_unique_id": "s",
@@ -34,10 +33,6 @@ CONTENT: dict[str, tuple[dict[str, Any], list[str]]] = {
     "location": ({"location": PLACE}, ["location", "52.520008", "13.404954"]),
     "contact": ({"contact": {"phone_number": "+49301", "first_name": "Eve"}}, ["contact", "Eve", "+49301"]),
     "poll": ({"poll": POLL}, ["poll", "Where?", "Rome", "東京"]),
-    "rich": (
-        {"rich_message": {"blocks": [{"type": "paragraph", "text": ["read ", LINK]}]}},
-        ["read the plan", "https://a.example/plan"],
-    ),
     "link": (
         {
             "text": "read this",
@@ -67,7 +62,6 @@ async def test_the_model_is_told_and_the_person_gets_an_answer(world: World, kin
     assert await world.process.stop() == 0
 
 
-RICH = {"rich_message": {"blocks": [{"type": "paragraph", "text": ["read ", LINK]}]}}
 EVE = {"type": "hidden_user", "sender_user_name": "Eve", "date": 1_700_000_000}
 PICKED = {
     "text": "read this",
@@ -75,10 +69,8 @@ PICKED = {
     "entities": [{"type": "text_link", "offset": 5, "length": 4, "url": "https://a.example/plan"}],
 }
 BROUGHT: dict[str, dict[str, Any]] = {
-    "a rich message, forwarded": {**RICH, "forward_origin": EVE, "forward_date": EVE["date"]},
     "a passage of another chat": {"text": "and that?", "quote": PICKED, "external_reply": {"origin": EVE}},
     "a passage of this chat": {"text": "and that?", "quote": PICKED},
-    "a rich message, answered": {"text": "and that?"},
 }
 
 
@@ -88,9 +80,8 @@ async def test_an_address_behind_words_that_are_passed_on_reaches_the_model(worl
     world.model.script(lambda _: "I see.")
     await world.start()
     answered = None
-    if "external_reply" not in BROUGHT[how] and "forward_origin" not in BROUGHT[how]:
-        fields = RICH if "rich" in how else {"text": "read this"}
-        answered = world.telegram.say(fields=fields)["message"]["message_id"]
+    if "external_reply" not in BROUGHT[how]:
+        answered = world.telegram.say("read this")["message"]["message_id"]
         await world.heard("I see.")
         await world.turns(1)
     world.telegram.say(fields=BROUGHT[how], reply_to=answered)

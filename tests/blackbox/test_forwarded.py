@@ -191,12 +191,12 @@ async def test_a_forwarded_album_and_a_forwarded_file_are_of_their_origin(world:
     for one in files:
         world.telegram.forward(one | {"from": EVE}, album="a1")
     await world.heard("Yes.")
-    assert [(row["text"], row["files"]) for row in rows(world)] == [
-        ("see 0", ["0.txt"]),
-        ("see 1", ["1.txt"]),
-    ]
+    (body,) = world.model.bodies
+    blocks = [block["text"] for message in body["messages"] for block in message["content"]]
+    quoted = [json.loads(one.splitlines()[1]) for one in blocks if one.startswith("<quoted_messages")]
+    assert [(row["text"], row["files"]) for row in quoted] == [("see 0", ["0.txt"]), ("see 1", ["1.txt"])]
     assert not own(world)
-    assert sum("secret plan" in one for one in words(world)) == 1
+    assert sum("secret plan" in one for one in blocks) == 2
     world.telegram.forward(
         told("old") | {"photo": [{"file_id": "p", "file_unique_id": "u", "width": 1, "height": 1}]}
     )

@@ -67,7 +67,7 @@ class RightToRun:
         try:
             async with asyncio.timeout(ASK_SECONDS):
                 found = await channel.chats_of(job.user_id, [job.chat_key], direct=False)
-                if job.chat_key not in found.chats and (found.unasked or found.unanswered):
+                if job.chat_key not in found.chats and found.unanswered:
                     raise errors.ChannelUnreachable("the platform does not say who is in that chat")
         except (errors.ShipmateError, TimeoutError) as error:
             if job.id not in self._unsure:

@@ -288,11 +288,6 @@ def _left_out(others: MembershipAnswer) -> str:
     told = ""
     if (count := len(others.chats)) > MOST_CHATS:
         told += f" (Of this person's {count:,} other chats the {MOST_CHATS} last spoken in were searched.)"
-    if count := len(others.unasked):
-        told += (
-            f" (Not all chats could be searched: of {count:,} that were not spoken in lately nobody has asked yet whether "
-            "this person is in them. The same call, made again now, goes on with the next of them.)"
-        )
     if others.unanswered and not others.chats:
         told += " (The platform did not say which other chats this person is in: only this one was searched. Try later.)"
     elif count := len(others.unanswered):

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import aiohttp
 import pytest
 
 from bot.testing.clock import FakeClock
 from bot.testing.telegram import TelegramServer
 from tests.unit.telegram.bed import Bed
-from tests.unit.telegram.client import Client
 
 
 @pytest.fixture
@@ -40,9 +38,3 @@ def clock() -> FakeClock:
 async def server(clock: FakeClock) -> AsyncIterator[TelegramServer]:
     async with TelegramServer(clock=clock) as running:
         yield running
-
-
-@pytest.fixture
-async def client(server: TelegramServer) -> AsyncIterator[Client]:
-    async with aiohttp.ClientSession() as session:
-        yield Client(server, session)

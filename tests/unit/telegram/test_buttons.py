@@ -103,4 +103,4 @@ def test_a_bot_that_presses_is_known_as_one(server: TelegramServer, me: bot_api.
     update["callback_query"]["from"]["is_bot"] = True
     event = inbound.read(update, me, 1.0)
     assert event is not None
-    assert event.inbound.from_bot
+    assert event.from_bot

@@ -14,7 +14,6 @@ from telegram import Update
 
 from bot.testing.telegram import TelegramServer
 from channels.telegram import bot_api, inbound
-from channels.telegram import updates as known
 from channels.telegram.manifest import MANIFEST
 from tests.shares import examples
 from tests.unit.telegram.bed import GROUP, Bed
@@ -55,13 +54,11 @@ def test_the_edit_of_a_caption_is_about_its_item_of_the_album(
     server: TelegramServer, me: bot_api.Bot
 ) -> None:
     items = [server.say("one", media="photo", fields=ALBUM), server.say("two", media="photo", fields=ALBUM)]
-    event = inbound.read(server.edit(items[1]["message"]["message_id"], "zwei"), me, 0)
-    assert event is not None
-    assert event.album is None
-    assert (event.inbound.message_id, event.inbound.text) == (str(items[1]["message"]["message_id"]), "zwei")
-    assert event.inbound.chat_key == must(items[0], me).chat_key
-    assert [attachment.kind for attachment in event.inbound.attachments] == ["photo"]
-    assert event.inbound.changes in must(items[1], me).keys
+    edit = must(server.edit(items[1]["message"]["message_id"], "zwei"), me)
+    assert (edit.message_id, edit.text) == (str(items[1]["message"]["message_id"]), "zwei")
+    assert edit.chat_key == must(items[0], me).chat_key
+    assert [attachment.kind for attachment in edit.attachments] == ["photo"]
+    assert edit.changes in must(items[1], me).keys
 
 
 def test_an_answer_names_what_it_answers(server: TelegramServer, me: bot_api.Bot) -> None:
@@ -256,16 +253,6 @@ async def test_damaged_edits_and_stops_are_buried_and_those_behind_them_are_take
     assert len(bed.server.updates) == 0
 
 
-async def test_a_stop_waits_for_no_album(bed: Bed) -> None:
-    bed.server.say("one", media="photo", fields=ALBUM)
-    bed.server.press_stop()
-    assert (await bed.taken()).kind == "stop"
-    await bed.wake()
-    assert [(await bed.taken(2)).kind, len(bed.intake.accepted)] == ["message", 2]
-    await bed.polling()
-    assert len(bed.server.updates) == 0
-
-
 async def test_an_edit_that_takes_the_mention_away_still_reaches_the_bot(bed: Bed) -> None:
     number = bed.server.say("@shipmate_bot go on", chat_id=GROUP)["message"]["message_id"]
     other = bed.server.say("chatter", chat_id=GROUP)["message"]["message_id"]
@@ -303,17 +290,3 @@ async def test_what_was_refused_makes_no_edit_the_bots_business(bed: Bed) -> Non
     bed.server.edit(update["message"]["message_id"], "nothing", chat_id=GROUP)
     bed.server.say("after")
     assert (await bed.taken(3)).text == "after"
-
-
-def test_only_the_newest_messages_are_remembered(server: TelegramServer, me: bot_api.Bot) -> None:
-    memory = known.RecentMessages(most=2)
-    said = [server.say(f"@shipmate_bot {n}", chat_id=GROUP) for n in range(3)]
-    for update in said:
-        event = inbound.read(update, me, 0)
-        assert event is not None
-        memory.learn(event)
-    edits = [
-        inbound.read(server.edit(update["message"]["message_id"], f"@shipmate_bot {n}", chat_id=GROUP), me, 0)
-        for n, update in enumerate(said)
-    ]
-    assert [memory.without_repeats(edit) is None for edit in edits if edit] == [False, True, True]

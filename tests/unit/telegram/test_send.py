@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot import errors, text
+from bot.system import SystemDisk
 from bot.testing import telegram_rules as rules
+from bot.testing.clock import FakeClock
 from bot.testing.telegram import refusal
 from channels.telegram import render
 from channels.telegram.adapter import TelegramChannel
-from channels.telegram.group_migrations import GroupMigrations
 from tests.shares import examples
 from tests.timers import leap_until_done
 from tests.unit.telegram.bed import GROUP, PATIENCE, Bed, message
@@ -217,7 +218,7 @@ async def test_a_move_that_cannot_be_kept_is_not_taken_for_known(
 
     bed.server.upgrade(-5, GROUP, told=())
     with monkeypatch.context() as broken:
-        broken.setattr(GroupMigrations, "_write", full)
+        broken.setattr(SystemDisk, "replace", full)
         with pytest.raises(errors.DeliveryThrottled):
             await bed.channel.send(message("x", {"chat_id": "-5"}))
     await bed.channel.send(message("x", {"chat_id": "-5"}))
@@ -258,6 +259,59 @@ async def test_a_table_that_grows_too_long_is_sent_as_it_is(chat: Bed) -> None:
     assert text.utf16_len(render.render(grown).text) > 4096
     await chat.channel.send(message(grown))
     assert chat.server.visible()[0].text == grown.strip()
+
+
+@pytest.mark.parametrize(
+    ("asked", "wait"),
+    [
+        (1, 1),
+        (30, 30),
+        (0.5, 0.5),
+        ("abc", 1),
+        (None, 1),
+        (-5, 1),
+        (0, 1),
+        (True, 1),
+        ([3], 1),
+        (10**12, 24 * 3600),
+        (float("inf"), 24 * 3600),
+        (float("nan"), 1),
+    ],
+)
+async def test_whatever_telegram_says_of_waiting_is_a_sane_number(bed: Bed, asked: Any, wait: float) -> None:
+    bed.server.say("hi")
+    await bed.taken()
+    bed.server.limit("sendMessage", asked)
+    with pytest.raises(errors.DeliveryThrottled) as caught:
+        await bed.channel.send(message("hello"))
+    assert caught.value.retry_after == wait
+    assert bed.server.tally().posted == 0
+
+
+@pytest.mark.parametrize("said", ["x\n" * 100_000, "\ud800\n" * 900, ["list"], {"a": 1}, 5, None])
+async def test_a_reason_of_any_length_and_kind_fits_a_line_of_the_log(bed: Bed, said: Any) -> None:
+    bed.server.say("hi")
+    await bed.taken()
+    bed.server.fail("sendMessage", status=400, body={"ok": False, "error_code": 400, "description": said})
+    with pytest.raises(errors.DeliveryFailed) as caught:
+        await bed.channel.send(message("hello"))
+    reason = str(caught.value)
+    reason.encode()
+    assert len(reason) < 300
+    assert "\n" not in reason
+
+
+async def test_an_answer_may_come_late(bed: Bed) -> None:
+    bed.server.say("hi")
+    bed.server.fail("sendMessage", action="late", seconds=5)
+    sending = asyncio.create_task(bed.channel.send(message("慢")))
+    await bed.server.until(lambda: bed.server.tally().visible == 1)
+    assert not sending.done()
+    clock = bed.server.clock
+    assert isinstance(clock, FakeClock)
+    await bed.until(lambda: clock.sleeping > 0)
+    await clock.advance(5)
+    assert (await sending).message_id == str(bed.server.visible()[0].message_id)
 
 
 # -- the sign of work ----------------------------------------------------------------------------------------

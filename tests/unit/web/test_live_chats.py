@@ -17,16 +17,16 @@ def test_a_room_keeps_its_newest_messages_within_a_size() -> None:
     store = live_chats.LiveChats()
     for number in range(300):
         _said(store, "a", f"{number}")
-    assert [said.text for said in store.room("a").said] == [f"{number}" for number in range(100, 300)]
+    assert [said.text for said in store.chat("a").said] == [f"{number}" for number in range(100, 300)]
     for _ in range(3):
         _said(store, "a", "x" * 600_000)
-    assert len(store.room("a").said) == 1
+    assert len(store.chat("a").said) == 1
 
 
 def test_rooms_without_listeners_are_forgotten_from_the_oldest() -> None:
     store = live_chats.LiveChats()
     cut: list[bool] = []
-    store.room("listening").streams.append(live_chats.BrowserStream(lambda: cut.append(True)))
+    store.chat("listening").streams.append(live_chats.BrowserStream(lambda: cut.append(True)))
     for number in range(live_chats.MOST_CHATS + 10):
         _said(store, f"c{number}", "hello")
     assert len(store.chats) == live_chats.MOST_CHATS
@@ -59,7 +59,7 @@ def test_all_rooms_together_keep_so_much_and_no_more(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(live_chats, "TOTAL", 1_000)
     house = live_chats.LiveChats()
     for chat in ("a", "b", "c"):
-        house.room(chat)
+        house.chat(chat)
         house.say(chat, live_chats.WebMessage(house.number(), chat, "user", "message", "字" * 450, 1))
     assert [house.chats[chat].size for chat in ("a", "b", "c")] == [0, 450, 450]
     assert house.missed("a", f"{house.boot}-0") is None, "shown the archive instead"
