@@ -13,7 +13,6 @@ import pytest
 
 from bot import errors
 from bot.contracts.channel import Channel
-from bot.contracts.identity import ChatKey
 from bot.testing.intake import RecordingIntake
 from channels.console import socket_file
 from channels.console.manifest import MANIFEST
@@ -142,54 +141,6 @@ async def test_a_folder_that_cannot_hold_a_socket_is_a_finding(tmp_path: Path) -
         await channel.start(RecordingIntake())
 
 
-async def test_a_message_is_confirmed_once_it_is_taken_in(
-    terminal: Terminal, intake: RecordingIntake
-) -> None:
-    answer = await terminal.ask(_message("你好 👋🏽"), "ok", "error")
-    assert answer == {"ok": True, "id": "m1", "taken": True}
-    inbound = intake.accepted[0]
-    assert inbound.user_id == str(os.getuid())
-    assert inbound.chat_key == ChatKey.parse("console:chat:local")
-    assert inbound.keys == ("console:local:m1",)
-
-
-async def test_a_repeated_message_is_confirmed_and_not_taken_in(
-    terminal: Terminal, intake: RecordingIntake
-) -> None:
-    await terminal.ask(_message("once"), "ok")
-    answer = await terminal.ask(_message("once"), "ok", "error")
-    assert answer == {"ok": True, "id": "m1", "taken": False}
-    assert len(intake.accepted) == 1
-
-
-async def test_a_message_that_cannot_be_stored_is_refused_in_a_sentence(
-    terminal: Terminal, intake: RecordingIntake
-) -> None:
-    intake.failure = errors.StorageError("ENOSPC on /secret/place")
-    answer = await terminal.ask(_message("hello"), "ok", "error")
-    assert answer == {"error": errors.StorageError().person, "id": "m1"}
-
-
-@pytest.mark.parametrize(
-    ("said", "name", "args"),
-    [("/new", "new", ""), ("/Model  opus 5 ", "model", "opus 5"), ("/deny\n12", "deny", "12")],
-)
-async def test_a_slash_word_is_a_command(
-    terminal: Terminal, intake: RecordingIntake, said: str, name: str, args: str
-) -> None:
-    await terminal.ask(_message(said), "ok")
-    command = intake.accepted[0].command
-    assert command is not None
-    assert (command.name, command.args) == (name, args)
-    assert intake.accepted[0].text == said
-
-
-@pytest.mark.parametrize("said", ["/usr/bin is full", "a /new start", "/ new", "//", "/1"])
-async def test_other_slashes_are_text(terminal: Terminal, intake: RecordingIntake, said: str) -> None:
-    await terminal.ask(_message(said), "ok")
-    assert intake.accepted[0].command is None
-
-
 @pytest.mark.parametrize(
     "line",
     [
@@ -228,20 +179,6 @@ async def test_an_endless_line_ends_the_connection(terminal: Terminal, intake: R
         assert await terminal.reader.read() == b""
 
 
-async def test_lone_surrogates_are_replaced(terminal: Terminal, intake: RecordingIntake) -> None:
-    terminal.writer.write(b'{"id": "m1", "text": "a\\ud800b \\u0000"}\n')
-    await terminal.read("ok")
-    assert intake.accepted[0].text == "a\ufffdb \0"
-
-
-async def test_a_paused_channel_takes_nothing_in(
-    channel: Channel, terminal: Terminal, intake: RecordingIntake
-) -> None:
-    await channel.pause()
-    assert "shutting down" in (await terminal.ask(_message("hello"), "ok", "error"))["error"]
-    assert intake.offered == []
-
-
 async def test_an_answer_waits_for_the_terminal_to_come_back(
     channel: Channel, terminal: Terminal, intake: RecordingIntake, home: Path
 ) -> None:
@@ -278,15 +215,6 @@ async def test_the_sign_of_work_reaches_those_who_attach_later(
     assert await late.read("working") == {"working": False}
     await channel.indicate({"chat": "nobody-there"}, working=True)
     late.close()
-
-
-async def test_a_target_of_another_channel_is_gone(
-    channel: Channel, terminal: Terminal, intake: RecordingIntake
-) -> None:
-    await terminal.ask(_message("hello"), "ok")
-    inbound = intake.accepted[0].model_copy(update={"target": {"channel": "C1"}})
-    with pytest.raises(errors.TargetGone):
-        await channel.send(reply(inbound, "lost"))
 
 
 async def test_idle_chats_are_forgotten_before_there_are_too_many(

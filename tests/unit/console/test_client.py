@@ -8,6 +8,7 @@ import signal
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, TextIO
 
 import pytest
 
@@ -79,6 +80,22 @@ async def channel(tmp_path: Path, intake: RecordingIntake) -> AsyncIterator[Chan
     await channel.stop()
 
 
+async def piped(home: Path, stdin: TextIO | str, **how: Any) -> tuple[int, str]:
+    """Exit code and output of a conversation with this input."""
+    given = io.StringIO(stdin) if isinstance(stdin, str) else stdin
+    out = io.StringIO()
+    return await client.converse(home, stdin=given, stdout=out, quiet=0.01, **how), out.getvalue()
+
+
+@pytest.fixture
+async def talking(channel: Channel, home: Path, tty: Tty) -> AsyncIterator[asyncio.Task[int]]:
+    """A person in a conversation, at the prompt. Each test ends it."""
+    task = asyncio.create_task(client.converse(home, stdin=tty.stdin, stdout=tty.stdout))
+    await tty.shows("› ")
+    yield task
+    assert task.done()
+
+
 async def _echo(channel: Channel, intake: RecordingIntake, turns: int) -> list[int]:
     """A gateway that answers every message with two; how many had been offered when each answer began."""
     offered = []
@@ -100,14 +117,12 @@ async def test_lines_of_a_pipe_are_answered_one_after_another(
     read, write = os.pipe()
     os.write(write, "one\n\n  \n二つ目\nlast without end".encode())
     os.close(write)
-    out = io.StringIO()
     answering = asyncio.create_task(_echo(channel, intake, 3))
     with os.fdopen(read, encoding="utf-8") as stdin:
-        code = await client.converse(home, stdin=stdin, stdout=out, quiet=0.01)
-    assert code == 0
+        found = await piped(home, stdin)
     assert await answering == [1, 2, 3]
     said = ["one", "二つ目", "last without end"]
-    assert out.getvalue() == "".join(f"You said {words}\nand that is all\n" for words in said)
+    assert found == (0, "".join(f"You said {words}\nand that is all\n" for words in said))
 
 
 async def test_a_regular_file_can_be_the_input(
@@ -117,94 +132,30 @@ async def test_a_regular_file_can_be_the_input(
     questions.write_text("one\r\ntwo\r\n", encoding="utf-8")
     answering = asyncio.create_task(_echo(channel, intake, 2))
     with questions.open(encoding="utf-8") as stdin:
-        assert await client.converse(home, stdin=stdin, stdout=io.StringIO(), quiet=0.01) == 0
+        assert (await piped(home, stdin))[0] == 0
     await answering
     assert [inbound.text for inbound in intake.accepted] == ["one", "two"]
 
 
 async def test_another_chat_can_be_named(channel: Channel, intake: RecordingIntake, home: Path) -> None:
     answering = asyncio.create_task(_echo(channel, intake, 1))
-    out = io.StringIO()
-    code = await client.converse(home, stdin=io.StringIO("hi\n"), stdout=out, chat_id="other", quiet=0.01)
-    assert code == 0
+    code, out = await piped(home, "hi\n", chat_id="other")
     await answering
     assert intake.accepted[0].chat_key == ChatKey.parse("console:chat:other")
-    assert out.getvalue().startswith("You said hi\n")
+    assert (code, out[:12]) == (0, "You said hi\n")
 
 
-async def test_an_answer_without_a_sign_of_work_is_whole_once_it_is_quiet(
-    channel: Channel, intake: RecordingIntake, home: Path
+@pytest.mark.parametrize(
+    ("answer", "shown"),
+    [("a command's answer", "a command's answer"), ("a\x1b[2Jb\x9bc\rd\te\nf", "ab\ufffdd\te\nf")],
+    ids=["plain", "control sequences"],
+)
+async def test_an_answer_is_complete_once_it_is_quiet_and_cannot_steer_the_terminal(
+    channel: Channel, intake: RecordingIntake, home: Path, answer: str, shown: str
 ) -> None:
-    talking = asyncio.create_task(
-        client.converse(home, stdin=io.StringIO("hi\n"), stdout=(out := io.StringIO()), quiet=0.01)
-    )
-    await channel.send(reply(await intake.offers(1), "a command's answer"))
-    assert await talking == 0
-    assert out.getvalue() == "a command's answer\n"
-
-
-async def test_a_message_that_is_not_taken_in_is_said_and_fails_the_run(
-    channel: Channel, intake: RecordingIntake, home: Path
-) -> None:
-    intake.failure = errors.StorageError()
-    out = io.StringIO()
-    assert await client.converse(home, stdin=io.StringIO("one\ntwo\n"), stdout=out, quiet=0.01) == 1
-    assert out.getvalue() == f"{errors.StorageError().person}\n" * 2
-
-
-async def test_a_message_too_long_for_the_line_is_refused_before_it_is_sent(
-    channel: Channel, intake: RecordingIntake, home: Path
-) -> None:
-    out = io.StringIO()
-    assert await client.converse(home, stdin=io.StringIO("x" * 1_000_001), stdout=out) == 1
-    assert out.getvalue() == "That message is too long.\n"
-    assert intake.offered == []
-
-
-async def test_a_gateway_that_no_terminal_reaches_is_told_with_the_setting(home: Path) -> None:
-    out = io.StringIO()
-    assert await client.converse(home, stdin=io.StringIO("hi\n"), stdout=out) == 1
-    assert out.getvalue().startswith("No terminal can reach Shipmate here.")
-    assert "`channels.console` is off" in out.getvalue()
-
-
-async def test_when_the_gateway_goes_it_says_so(
-    channel: Channel, intake: RecordingIntake, home: Path
-) -> None:
-    out = io.StringIO()
-    talking = asyncio.create_task(client.converse(home, stdin=io.StringIO("hi\n"), stdout=out))
-    await intake.offers(1)
-    await channel.stop()
-    assert await talking == 1
-    assert out.getvalue() == "Shipmate has stopped.\n"
-
-
-async def test_a_person_types_sees_the_work_and_the_answer_and_leaves(
-    channel: Channel, intake: RecordingIntake, home: Path, tty: Tty
-) -> None:
-    talking = asyncio.create_task(client.converse(home, stdin=tty.stdin, stdout=tty.stdout))
-    await tty.shows("› ")
-    tty.type("مرحبا 👋🏽\n")
-    inbound = await intake.offers(1)
-    assert inbound.text == "مرحبا 👋🏽"
-    await channel.indicate(inbound.target, working=True)
-    await tty.shows("… ")
-    await channel.send(reply(inbound, "**أهلا**"))
-    await tty.shows("**أهلا**")
-    await channel.indicate(inbound.target, working=False)
-    tty.type("\x04")
-    assert await talking == 0
-
-
-async def test_what_is_answered_cannot_steer_the_terminal(
-    channel: Channel, intake: RecordingIntake, home: Path
-) -> None:
-    talking = asyncio.create_task(
-        client.converse(home, stdin=io.StringIO("hi\n"), stdout=(out := io.StringIO()), quiet=0.01)
-    )
-    await channel.send(reply(await intake.offers(1), "a\x1b[2Jb\x9bc\rd\te\nf"))
-    await talking
-    assert out.getvalue() == "ab\ufffdd\te\nf\n"
+    talking = asyncio.create_task(piped(home, "hi\n"))
+    await channel.send(reply(await intake.offers(1), answer))
+    assert await talking == (0, f"{shown}\n")
 
 
 async def test_output_that_lacks_a_character_shows_a_replacement(
@@ -218,31 +169,58 @@ async def test_output_that_lacks_a_character_shows_a_replacement(
     assert raw.getvalue() == b"f?nf\n"
 
 
-async def test_a_person_is_greeted_once_and_a_program_is_not(
-    channel: Channel, intake: RecordingIntake, home: Path, tty: Tty
+async def test_a_message_that_is_refused_fails_the_run(
+    channel: Channel, intake: RecordingIntake, home: Path
 ) -> None:
-    talking = asyncio.create_task(client.converse(home, stdin=tty.stdin, stdout=tty.stdout))
+    assert await piped(home, "x" * 1_000_001) == (1, "That message is too long.\n")
+    assert intake.offered == []
+    intake.failure = errors.StorageError()
+    assert await piped(home, "one\ntwo\n") == (1, f"{errors.StorageError().person}\n" * 2)
+
+
+async def test_a_gateway_that_no_terminal_reaches_is_told_with_the_setting(home: Path) -> None:
+    code, out = await piped(home, "hi\n")
+    assert code == 1
+    assert out.startswith("No terminal can reach Shipmate here.")
+    assert "`channels.console` is off" in out
+
+
+@pytest.mark.parametrize(
+    ("language", "said"), [("en", "Shipmate has stopped.\n"), ("zh", "Shipmate 已停止。\n")]
+)
+async def test_it_says_when_the_gateway_stops_in_the_language_of_the_terminal(
+    channel: Channel, intake: RecordingIntake, home: Path, language: str, said: str
+) -> None:
+    with speaking(language):
+        talking = asyncio.create_task(piped(home, "hi\n"))
+    assert (await intake.offers(1)).language == language
+    await channel.stop()
+    assert await talking == (1, said)
+
+
+async def test_a_person_is_greeted_once_and_a_program_is_not(
+    channel: Channel, intake: RecordingIntake, home: Path, tty: Tty, talking: asyncio.Task[int]
+) -> None:
     greeting = f"Shipmate in {home.parent.name}. /help lists the commands; Ctrl-C stops me, Ctrl-D leaves."
     await tty.shows(greeting)
-    tty.type("hi\n")
-    await channel.send(reply(await intake.offers(1), "hello"))
-    await tty.shows("hello")
+    tty.type("مرحبا 👋🏽\n")
+    inbound = await intake.offers(1)
+    assert inbound.text == "مرحبا 👋🏽"
+    await channel.indicate(inbound.target, working=True)
+    await tty.shows("… ")
+    await channel.send(reply(inbound, "**أهلا**"))
+    await tty.shows("**أهلا**")
+    await channel.indicate(inbound.target, working=False)
     tty.type("\x04")
     assert await talking == 0
     assert tty.shown.count(greeting) == 1
-    assert "not done" not in tty.shown  # nothing runs
-    read, write = os.pipe()
-    os.close(write)
-    with os.fdopen(read, encoding="utf-8") as stdin:
-        assert await client.converse(home, stdin=stdin, stdout=(out := io.StringIO())) == 0
-    assert out.getvalue() == ""
+    assert "not done" not in tty.shown, "nothing runs"
+    assert await piped(home, "") == (0, "")
 
 
 async def test_ctrl_c_asks_the_gateway_to_stop_and_the_second_one_leaves(
-    channel: Channel, intake: RecordingIntake, home: Path, tty: Tty
+    intake: RecordingIntake, tty: Tty, talking: asyncio.Task[int]
 ) -> None:
-    talking = asyncio.create_task(client.converse(home, stdin=tty.stdin, stdout=tty.stdout))
-    await tty.shows("› ")
     tty.type("long work\n")
     await intake.offers(1)
     signal.raise_signal(signal.SIGINT)
@@ -254,19 +232,19 @@ async def test_ctrl_c_asks_the_gateway_to_stop_and_the_second_one_leaves(
     signal.raise_signal(signal.SIGINT)
     assert await talking == 0
     assert len(intake.offered) == 2
-    assert "not done" not in tty.shown  # it was stopped
+    assert "not done" not in tty.shown, "it was stopped"
 
 
-async def test_ctrl_c_where_nothing_runs_stops_nothing_and_says_how_to_leave(
-    channel: Channel, intake: RecordingIntake, home: Path, tty: Tty
+async def test_ctrl_c_where_nothing_runs_says_how_to_leave_and_counts_anew_after_a_message(
+    channel: Channel, intake: RecordingIntake, tty: Tty, talking: asyncio.Task[int]
 ) -> None:
-    talking = asyncio.create_task(client.converse(home, stdin=tty.stdin, stdout=tty.stdout))
-    await tty.shows("› ")
+    signal.raise_signal(signal.SIGINT)
+    await tty.shows("Press Ctrl-C again to leave.")
     tty.type("hi\n")
     await channel.send(reply(await intake.offers(1), "hello"))
     await tty.shows("hello")
+    assert not talking.done()
     signal.raise_signal(signal.SIGINT)
-    await tty.shows("Press Ctrl-C again to leave.")
     signal.raise_signal(signal.SIGINT)
     assert await talking == 0
     assert [inbound.text for inbound in intake.offered] == ["hi"]
@@ -274,10 +252,8 @@ async def test_ctrl_c_where_nothing_runs_stops_nothing_and_says_how_to_leave(
 
 
 async def test_ctrl_c_stops_a_turn_that_waits_for_a_decision(
-    channel: Channel, intake: RecordingIntake, home: Path, tty: Tty
+    channel: Channel, intake: RecordingIntake, tty: Tty, talking: asyncio.Task[int]
 ) -> None:
-    talking = asyncio.create_task(client.converse(home, stdin=tty.stdin, stdout=tty.stdout))
-    await tty.shows("› ")
     tty.type("delete it\n")
     question = replace(reply(await intake.offers(1), "May I?"), buttons=QuestionButtons("W6AG6Q", CHOICES))
     await channel.send(question)
@@ -288,48 +264,26 @@ async def test_ctrl_c_stops_a_turn_that_waits_for_a_decision(
     assert await talking == 0
 
 
-async def test_ctrl_c_counts_anew_after_the_next_message(
-    channel: Channel, intake: RecordingIntake, home: Path, tty: Tty
-) -> None:
-    talking = asyncio.create_task(client.converse(home, stdin=tty.stdin, stdout=tty.stdout))
-    await tty.shows("› ")
-    signal.raise_signal(signal.SIGINT)
-    await tty.shows("Press Ctrl-C again to leave.")
-    tty.type("go on\n")
-    await intake.offers(1)
-    signal.raise_signal(signal.SIGINT)
-    assert (await intake.offers(2)).text == "/stop"
-    assert not talking.done()
-    tty.type("\x04")
-    assert await talking == 0
-
-
-@pytest.mark.parametrize(
-    "outlived",
-    [(True, "I go on with it; shipmate chat shows you the answer."), (False, "when Shipmate runs again.")],
-)
+@pytest.mark.parametrize("outlived", [True, False])
 async def test_who_leaves_before_the_answer_is_told_what_becomes_of_it(
-    channel: Channel, intake: RecordingIntake, home: Path, tty: Tty, outlived: tuple[bool, str]
+    channel: Channel, intake: RecordingIntake, home: Path, tty: Tty, *, outlived: bool
 ) -> None:
-    goes_on, told = outlived
-    talking = asyncio.create_task(client.converse(home, stdin=tty.stdin, stdout=tty.stdout, outlived=goes_on))
+    talking = asyncio.create_task(
+        client.converse(home, stdin=tty.stdin, stdout=tty.stdout, outlived=outlived)
+    )
     await tty.shows("› ")
     tty.type("long work\n")
     inbound = await intake.offers(1)
-    await channel.send(reply(inbound, "I look into it"))
     await channel.indicate(inbound.target, working=True)
-    await tty.shows("I look into it")
     await tty.shows("… ")
     tty.type("\x04")
     assert await talking == 0
-    await tty.shows(told)
+    await tty.shows("shipmate chat shows you the answer." if outlived else "when Shipmate runs again.")
 
 
-async def test_a_gateway_that_goes_before_the_answer_goes_on_later(
-    channel: Channel, intake: RecordingIntake, home: Path, tty: Tty
+async def test_a_gateway_that_stops_before_the_answer_goes_on_later(
+    channel: Channel, intake: RecordingIntake, tty: Tty, talking: asyncio.Task[int]
 ) -> None:
-    talking = asyncio.create_task(client.converse(home, stdin=tty.stdin, stdout=tty.stdout))
-    await tty.shows("› ")
     tty.type("long work\n")
     await intake.offers(1)
     await channel.stop()
@@ -350,17 +304,3 @@ async def test_characters_cut_between_two_reads_stay_whole() -> None:
         os.close(write)
         assert await first == "日本"
         assert [line async for line in found] == ["語"]
-
-
-async def test_it_speaks_the_language_of_the_terminal_and_names_it_to_the_gateway(
-    channel: Channel, intake: RecordingIntake, home: Path
-) -> None:
-    with speaking("zh"):
-        talking = asyncio.create_task(
-            client.converse(home, stdin=io.StringIO("hi\n"), stdout=(out := io.StringIO()))
-        )
-    await intake.offers(1)
-    assert intake.accepted[0].language == "zh"
-    await channel.stop()
-    assert await talking == 1
-    assert out.getvalue() == "Shipmate 已停止。\n"

@@ -228,31 +228,6 @@ def _author(update: dict[str, Any]) -> Any:
 # -- through the poll ----------------------------------------------------------------------------------------
 
 
-async def test_damaged_edits_and_stops_are_buried_and_those_behind_them_are_taken_in(bed: Bed) -> None:
-    for damaged in (
-        {"edited_message": {"message_id": 1}},
-        {inbound.STOPPED: None},
-        {inbound.STOPPED: {"chat": 5, "draft_id": 1}},
-        {inbound.STOPPED: {"chat": {"id": 1001, "type": "private"}}},
-        {inbound.STOPPED: {"chat": {"id": "1001", "type": "private"}, "draft_id": 1}},
-        {
-            inbound.STOPPED: {
-                "chat": {"id": 1001, "type": "private"},
-                "draft_id": 1,
-                "message_thread_id": [],
-            }
-        },
-        {inbound.STOPPED: {"chat": {"id": 10**40, "type": "private"}, "draft_id": 1}},
-    ):
-        bed.server.push_raw(damaged)
-    bed.server.press_stop()
-    assert (await bed.taken()).kind == "stop"
-    await bed.polling()
-    assert len(bed.intake.dead_letters) == 7
-    assert len(bed.intake.offered) == 1
-    assert len(bed.server.updates) == 0
-
-
 async def test_an_edit_that_takes_the_mention_away_still_reaches_the_bot(bed: Bed) -> None:
     number = bed.server.say("@shipmate_bot go on", chat_id=GROUP)["message"]["message_id"]
     other = bed.server.say("chatter", chat_id=GROUP)["message"]["message_id"]

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
 
 from bot import errors
@@ -45,10 +44,6 @@ async def refused(bed: Bed, file: Attachment, error: type[errors.FileFailed]) ->
         await fetched(bed, file)
     assert bed.server.token not in str(caught.value)
     assert bed.server.token not in bed.log.text
-
-
-async def test_a_file_is_fetched_as_it_was_sent(bed: Bed) -> None:
-    assert await fetched(bed, await sent(bed)) == DATA
 
 
 async def test_what_is_too_large_for_bots_is_not_fetched(bed: Bed) -> None:
@@ -124,15 +119,3 @@ async def test_what_is_asked_of_a_channel_that_stops_meanwhile_fails_plainly(bed
         await anext(pieces)
     with pytest.raises(bot_api.RequestNotSent):
         bot_api.HttpTransport(connections=1, patience=1, direct=True).get(bed.server.url)
-
-
-async def test_the_server_gives_files_to_its_bot_alone(bed: Bed) -> None:
-    file = await sent(bed)
-    async with aiohttp.ClientSession() as session:
-        place = f"{bed.server.url}/file/bot{bed.server.token}/documents/{file.ref}"
-        for address, status in ((place, 404), (place.replace(bed.server.token, "1:other"), 404)):
-            async with session.get(address) as answer:
-                assert answer.status == status  # nobody has asked where it is
-        assert await fetched(bed, file) == DATA
-        async with session.get(place) as answer:
-            assert (answer.status, await answer.read()) == (200, DATA)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 
 from bot.contracts.inbound import Inbound
-from bot.testing.clock import FakeClock
 from bot.testing.intake import RecordingIntake
 from channels.telegram import updates
 from tests.unit.telegram.bed import Bed
@@ -79,21 +78,6 @@ async def test_a_conflict_that_came_back_within_a_poll_is_the_same_one(bed: Bed)
     assert len(warnings(bed)) == 1
 
 
-async def test_a_poller_that_stays_for_minutes_is_outlived(bed: Bed) -> None:
-    bed.server.contest(300)
-    bed.server.say("while it lasts")
-    for _ in range(4):
-        await bed.wake()
-    await bed.pausing()
-    there = bed.server.clock
-    assert isinstance(there, FakeClock)
-    await there.advance(300)
-    await bed.wake()
-    assert (await bed.taken()).text == "while it lasts"
-    await bed.polling()
-    assert len(bed.intake.accepted) == 1
-
-
 async def test_two_real_pollers_end_each_other_and_lose_nothing(bed: Bed) -> None:
     other = bed.build()
     await other.start(bed.intake)
@@ -126,16 +110,6 @@ async def test_telegram_cannot_put_the_poll_to_sleep_for_a_day(bed: Bed) -> None
     bed.server.say("x")
     assert await bed.wake() == 600
     await bed.taken()
-
-
-async def test_a_poll_that_is_cut_again_and_again_loses_nothing(bed: Bed) -> None:
-    for number in range(5):
-        await bed.polling()
-        bed.server.cut_polls()
-        bed.server.say(f"讯息 {number}")
-        await bed.wake()
-        await bed.taken(number + 1)
-    assert [inbound.text for inbound in bed.intake.accepted] == [f"讯息 {number}" for number in range(5)]
 
 
 class BrittleIntake(RecordingIntake):

@@ -289,10 +289,6 @@ def test_lone_surrogates_are_replaced_and_nothing_else(server: TelegramServer, m
     assert found.user_name == "N\ufffd"
 
 
-def test_names_are_cut_to_what_a_screen_shows(server: TelegramServer, me: bot_api.Bot) -> None:
-    assert len(must(server.say("x", name="n" * 5000), me).user_name or "") == 200
-
-
 @pytest.mark.parametrize(
     "change",
     [

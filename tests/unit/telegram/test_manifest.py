@@ -39,10 +39,6 @@ def test_names_are_no_ids(value: str) -> None:
     assert not MANIFEST.valid_id(value)
 
 
-def test_ids_that_stand_for_many_people_are_never_admitted() -> None:
-    assert MANIFEST.never_admit == {"1087968824", "136817688"}
-
-
 @pytest.mark.parametrize(
     "key",
     [

@@ -38,14 +38,6 @@ def warnings(bed: Bed) -> list[str]:
     return [line.message for line in bed.log.entries if line.level == "warn"]
 
 
-async def test_an_update_is_confirmed_after_it_was_taken_in(bed: Bed) -> None:
-    update = bed.server.say("hello")
-    assert (await bed.taken()).text == "hello"
-    await bed.polling()
-    assert offsets(bed) == [None, str(update["update_id"] + 1)]
-    assert len(bed.server.updates) == 0
-
-
 async def test_a_kill_before_the_intake_has_it_brings_the_update_again(idle: Bed) -> None:
     slow = idle.intake = SlowIntake()
     await idle.channel.start(slow)
@@ -59,20 +51,6 @@ async def test_a_kill_before_the_intake_has_it_brings_the_update_again(idle: Bed
     await idle.polling()
     assert [inbound.text for inbound in slow.accepted] == ["keep me"]
     assert len(idle.server.updates) == 0
-
-
-async def test_a_kill_before_the_confirmation_brings_the_same_keys_again(idle: Bed) -> None:
-    await idle.channel.start(idle.intake)
-    await idle.polling()
-    idle.server.fail("getUpdates", action="hang")  # the poll that would confirm
-    idle.server.say("once")
-    first = await idle.taken()
-    await idle.server.until(lambda: len(idle.server.called("getUpdates")) == 2)
-    await idle.kill()
-    await idle.restart()
-    second = await idle.taken(2)
-    assert second.keys == first.keys
-    assert len(idle.intake.accepted) == 1
 
 
 async def test_one_chat_that_is_slow_to_take_in_holds_up_no_other_and_keeps_its_order(idle: Bed) -> None:
@@ -172,16 +150,6 @@ async def test_the_end_of_trouble_shows_at_once_and_that_of_a_conflict_after_a_w
         assert bed.server.called("getUpdates")[polls].params["timeout"] == hold
 
 
-async def test_an_update_delivered_twice_has_the_same_keys(bed: Bed) -> None:
-    update = bed.server.say("once")
-    first = await bed.taken()
-    await bed.polling()
-    bed.server.repeat(update)
-    assert (await bed.taken(2)).keys == first.keys
-    await bed.polling()
-    assert len(bed.server.updates) == 0
-
-
 async def test_a_poison_update_is_buried_and_those_behind_it_are_taken_in(bed: Bed) -> None:
     poison = bed.server.push_raw({"message": {"message_id": "secret words"}})
     bed.server.say("after")
@@ -252,18 +220,6 @@ async def test_whatever_a_poll_brings_the_next_one_heals_it(bed: Bed, fault: dic
     assert bed.server.token not in bed.log.text
 
 
-async def test_an_answer_lost_on_its_way_is_asked_for_again(bed: Bed) -> None:
-    bed.server.fail("getUpdates", action="lose")
-    bed.server.say("one")
-    await bed.taken()
-    await bed.polling()
-    bed.server.say("two")
-    await bed.pausing()
-    assert len(bed.intake.offered) == 1
-    await bed.wake()
-    assert (await bed.taken(2)).text == "two"
-
-
 async def test_a_network_that_is_gone_for_a_while_is_waited_for(bed: Bed) -> None:
     heard = bed.channel.health().last_heard
     assert heard == bed.clock.now()
@@ -290,24 +246,6 @@ async def test_a_webhook_is_taken_down_and_what_waited_for_it_is_kept(idle: Bed)
     await idle.channel.start(idle.intake)
     assert (await idle.taken()).text == "waiting"
     assert idle.server.hook.url == ""
-
-
-async def test_only_what_is_handled_is_asked_for(bed: Bed) -> None:
-    assert bed.server.updates.allowed == (
-        "message",
-        "edited_message",
-        "callback_query",
-        "stopped_message_generation",
-        "my_chat_member",
-        "message_reaction",
-    )
-
-
-async def test_edits_come_as_edits(bed: Bed) -> None:
-    number = bed.server.say("helo")["message"]["message_id"]
-    await bed.taken()
-    bed.server.edit(number, "hello")
-    assert ((await bed.taken(2)).kind, bed.intake.offered[1].text) == ("edit", "hello")
 
 
 # -- the end -------------------------------------------------------------------------------------------------

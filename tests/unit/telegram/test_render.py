@@ -162,11 +162,6 @@ def test_a_table_wider_than_any_screen_is_not_padded() -> None:
     assert [kind for kind, _ in entities] == ["pre"]
 
 
-def test_raw_marks_are_not_shown() -> None:
-    said, _ = shown("# A\n**b** *c* ~~d~~ `e`\n- f\n> g\n```\nh\n```\n![i](https://j.k)")
-    assert not set(said) & set("#*~`>[]!")
-
-
 BOMBS = {
     "brackets": "[" * 50_000,
     "brackets in one message": "[" * 4000,
@@ -295,18 +290,6 @@ def test_every_letter_of_the_source_is_shown_in_its_place(markdown: str) -> None
         return "".join(char for char in said if char.isalpha())
 
     assert letters(render.render(markdown).text) == letters(markdown)
-
-
-@settings(derandomize=True, deadline=None, max_examples=examples(200))
-@given(st.text(alphabet=st.sampled_from("abc 你👍🏽🇪🇺\u0301\u200dم\n."), max_size=300))
-def test_text_without_marks_is_shown_unchanged(said: str) -> None:
-    expected = [line.strip() for line in said.split("\n") if line.strip()]
-    found = [line.strip() for line in render.render(said).text.split("\n") if line.strip()]
-    assert found == expected
-
-
-def test_lengths_are_counted_in_utf16_units() -> None:
-    assert text.utf16_len("a你👍") == 4
 
 
 def test_columns_of_a_table_stand_at_their_side() -> None:

@@ -7,17 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from bot import errors, text
 from bot.system import SystemDisk
-from bot.testing import telegram_rules as rules
-from bot.testing.clock import FakeClock
 from bot.testing.telegram import refusal
 from channels.telegram import render
 from channels.telegram.adapter import TelegramChannel
-from tests.shares import examples
 from tests.timers import leap_until_done
 from tests.unit.telegram.bed import GROUP, PATIENCE, Bed, message
 
@@ -159,20 +154,6 @@ async def test_failures_say_how_sure_they_are(
     assert len(chat.server.visible()) == 1
 
 
-async def test_a_flood_wait_is_handed_on(chat: Bed) -> None:
-    chat.server.fail("sendMessage", **refusal(429, "Too Many Requests", retry_after=7))
-    with pytest.raises(errors.DeliveryThrottled) as caught:
-        await chat.channel.send(message("x"))
-    assert caught.value.retry_after == 7
-
-
-async def test_a_lost_answer_is_uncertain_and_not_sent_again(chat: Bed) -> None:
-    chat.server.fail("sendMessage", action="lose")
-    with pytest.raises(errors.DeliveryUncertain):
-        await chat.channel.send(message("once"))
-    assert [seen.text for seen in chat.server.visible()] == ["once"]
-
-
 async def test_an_answer_that_never_comes_is_uncertain(chat: Bed) -> None:
     chat.server.fail("sendMessage", action="hang")
     sending = asyncio.create_task(chat.channel.send(message("x")))
@@ -187,12 +168,6 @@ async def test_a_refused_connection_surely_sent_nothing(chat: Bed) -> None:
     await chat.pausing()  # the poll has noticed, and with it the pool of connections
     with pytest.raises(errors.DeliveryThrottled, match="Connection refused"):
         await chat.channel.send(message("x"))
-
-
-async def test_a_blocked_bot_is_gone(bed: Bed) -> None:
-    bed.server.block(1001)
-    with pytest.raises(errors.TargetGone, match="blocked"):
-        await bed.channel.send(message("x"))
 
 
 async def test_what_goes_to_a_group_goes_to_its_supergroup(bed: Bed) -> None:
@@ -301,19 +276,6 @@ async def test_a_reason_of_any_length_and_kind_fits_a_line_of_the_log(bed: Bed, 
     assert "\n" not in reason
 
 
-async def test_an_answer_may_come_late(bed: Bed) -> None:
-    bed.server.say("hi")
-    bed.server.fail("sendMessage", action="late", seconds=5)
-    sending = asyncio.create_task(bed.channel.send(message("慢")))
-    await bed.server.until(lambda: bed.server.tally().visible == 1)
-    assert not sending.done()
-    clock = bed.server.clock
-    assert isinstance(clock, FakeClock)
-    await bed.until(lambda: clock.sleeping > 0)
-    await clock.advance(5)
-    assert (await sending).message_id == str(bed.server.visible()[0].message_id)
-
-
 # -- the sign of work ----------------------------------------------------------------------------------------
 
 
@@ -391,33 +353,6 @@ async def test_many_entities_are_spread_over_messages(split: TelegramChannel) ->
     assert all(fits(part) for part in parts)
     kinds = [entity.type for part in parts for entity in render.render(part).entities]
     assert kinds == ["bold", "code"] * 150
-
-
-@settings(derandomize=True, deadline=None, max_examples=examples(60))
-@given(
-    st.lists(
-        st.sampled_from(["👨‍👩‍👧‍👦", "🇪🇺", "e\u0301", "你", "word ", "\n", "end. "]), min_size=1, max_size=9
-    )
-)
-def test_no_grapheme_is_cut(pieces: list[str]) -> None:
-    whole = "".join(pieces) * (9000 // len("".join(pieces)) + 1)
-    channel = TelegramChannel.__new__(TelegramChannel)
-    parts = channel.split(whole)
-    assert all(fits(part) for part in parts)
-    assert [g for part in parts for g in text.graphemes(part) if g.strip()] == [
-        g for g in text.graphemes(whole) if g.strip()
-    ]
-
-
-async def test_a_hundred_thousand_characters_arrive_whole(chat: Bed) -> None:
-    said = "Ein Satz mit 你好 und 👨‍👩‍👧‍👦. " * 3500
-    parts = chat.channel.split(said)
-    for part in parts:
-        await chat.channel.send(message(part))
-    seen = chat.server.visible()
-    assert len(seen) == len(parts)
-    assert all(rules.units(one.text) <= 4096 for one in seen)
-    assert letters("".join(one.text for one in seen)) == letters(said)
 
 
 async def test_a_change_is_shown_with_its_form_and_made_twice_it_is_made_once(chat: Bed) -> None:

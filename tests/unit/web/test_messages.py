@@ -36,12 +36,6 @@ HOSTILE = (
 # -- in ------------------------------------------------------------------------------------------------------
 
 
-async def test_a_message_is_confirmed_with_its_id(browser: Browser, intake: RecordingIntake) -> None:
-    answer = await browser.post("/api/messages", {"text": "hello", "clientId": "m1"})
-    assert answer == (202, {"id": "m1", "taken": True})
-    assert intake.accepted[0].message_id == "m1"
-
-
 async def test_a_message_posted_twice_is_taken_in_and_shown_once(
     browser: Browser, intake: RecordingIntake
 ) -> None:
@@ -97,58 +91,6 @@ async def test_a_message_over_a_megabyte_is_refused_in_a_sentence(
 ) -> None:
     answer = await browser.post("/api/messages", {"text": "x" * 1_000_000, "clientId": "m1"})
     assert answer == (413, {"error": "That message is too large: the most is 1 MB."})
-    assert intake.offered == []
-
-
-async def test_a_hundred_thousand_characters_are_fine(browser: Browser, intake: RecordingIntake) -> None:
-    await browser.say("語" * 100_000)
-    assert intake.accepted[0].text == "語" * 100_000
-
-
-async def test_lone_surrogates_are_replaced(browser: Browser, intake: RecordingIntake) -> None:
-    await browser.say("a\ud800b")
-    assert intake.accepted[0].text == "a\ufffdb"
-    assert (await browser.page())[0]["text"] == "a\ufffdb"
-
-
-@pytest.mark.parametrize(
-    ("said", "name", "args"),
-    [("/new", "new", ""), ("/APPROVE 12\nyes", "approve", "12\nyes"), ("/x", "x", "")],
-)
-async def test_a_slash_word_is_a_command(
-    browser: Browser, intake: RecordingIntake, said: str, name: str, args: str
-) -> None:
-    await browser.say(said)
-    command = intake.accepted[0].command
-    assert command is not None
-    assert (command.name, command.args) == (name, args)
-    assert intake.accepted[0].text == said
-
-
-async def test_a_path_is_no_command(browser: Browser, intake: RecordingIntake) -> None:
-    await browser.say("/etc/passwd is world-readable")
-    assert intake.accepted[0].command is None
-
-
-async def test_a_message_that_cannot_be_stored_is_not_confirmed_or_shown(
-    browser: Browser, intake: RecordingIntake
-) -> None:
-    intake.failure = errors.StorageError("ENOSPC")
-    async with browser.http.post(
-        f"{browser.url}/api/messages", json={"text": "hello", "clientId": "m1"}
-    ) as answer:
-        assert (answer.status, answer.headers["Retry-After"]) == (503, "5")
-        assert await answer.json() == {"error": errors.StorageError().person}
-    assert await browser.page() == []
-
-
-async def test_a_paused_channel_takes_nothing_in(
-    channel: Channel, browser: Browser, intake: RecordingIntake
-) -> None:
-    await channel.pause()
-    status, answer = await browser.post("/api/messages", {"text": "hello", "clientId": "m1"})
-    assert status == 503
-    assert "shutting down" in answer["error"]
     assert intake.offered == []
 
 
@@ -209,14 +151,6 @@ async def test_a_question_has_the_name_that_its_buttons_say_and_a_press_is_a_com
         assert intake.accepted[-1].command == Command(name=word, args=f"01ABC{scope}")
 
 
-async def test_the_message_id_is_the_one_the_page_shows(
-    channel: Channel, browser: Browser, intake: RecordingIntake
-) -> None:
-    await browser.say("hello")
-    sent = await channel.send(reply(intake.accepted[0], "answer"))
-    assert (await browser.page())[1]["id"] == sent.message_id
-
-
 async def test_the_sign_of_work_comes_and_goes(
     channel: Channel, browser: Browser, intake: RecordingIntake
 ) -> None:
@@ -234,17 +168,6 @@ async def test_the_sign_of_work_comes_and_goes(
     late = await browser.listen()
     await late.next()
     assert await late.next() == ("working", {"working": True})
-
-
-async def test_a_target_of_another_channel_is_gone(
-    channel: Channel, browser: Browser, intake: RecordingIntake
-) -> None:
-    await browser.say("hello")
-    inbound = intake.accepted[0].model_copy(update={"target": {"channel": "C1"}})
-    with pytest.raises(errors.TargetGone):
-        await channel.send(reply(inbound, "lost"))
-    with pytest.raises(errors.DeliveryFailed):
-        await channel.indicate(inbound.target, working=True)
 
 
 # -- coming back ---------------------------------------------------------------------------------------------
@@ -269,13 +192,6 @@ async def test_a_page_that_was_away_is_told_what_it_missed_and_no_more(
         ("message", "missed two"),
         ("working", None),
     ]
-
-
-async def test_a_page_that_missed_nothing_is_told_nothing(browser: Browser) -> None:
-    stream = await browser.listen()
-    await stream.next()
-    back = await browser.listen(**{"Last-Event-ID": stream.last_id})
-    assert (await back.next())[0] == "working"
 
 
 @pytest.mark.parametrize("last", ["x", "other-3", "-", "9", "é", "1" * 5000])
