@@ -10,12 +10,11 @@ import pytest
 from bot import errors
 from bot.contracts.approvals import QuestionButtons
 from bot.contracts.inbound import Command
-from bot.testing.telegram import TelegramServer
-from channels.telegram import bot_api, inbound
+from channels.telegram import inbound
 from tests.unit.telegram.bed import GROUP, Bed, message
-from tests.unit.telegram.test_inbound import me, server
+from tests.unit.telegram.test_inbound import Line, line
 
-__all__ = ["me", "server"]
+__all__ = ["line"]
 
 NAME = "01JC0000000000000000000ABC"
 
@@ -85,22 +84,18 @@ async def test_a_press_that_is_too_old_to_be_answered_fails_plainly(bed: Bed) ->
         {"message": {"from": {"id": 5}, "chat": {"id": 1, "type": "private"}}},
     ],
 )
-def test_only_what_our_buttons_say_counts(
-    server: TelegramServer, me: bot_api.Bot, change: dict[str, Any]
-) -> None:
-    number = server.say("May I?", fields={"from": server.me})["message"]["message_id"]
-    server.updates.allowed = inbound.HANDLED
-    update = server.press(number, f"deny {NAME}")
-    assert inbound.read(update, me, 1.0) is not None
+def test_only_what_our_buttons_say_counts(line: Line, change: dict[str, Any]) -> None:
+    number = line.server.say("May I?", fields={"from": line.server.me})["message"]["message_id"]
+    update = line.server.press(number, f"deny {NAME}")
+    assert inbound.read(update, line.me, 0) is not None
     update["callback_query"] |= change
-    assert inbound.read(update, me, 1.0) is None
+    assert inbound.read(update, line.me, 0) is None
 
 
-def test_a_bot_that_presses_is_known_as_one(server: TelegramServer, me: bot_api.Bot) -> None:
-    number = server.say("May I?", fields={"from": server.me})["message"]["message_id"]
-    server.updates.allowed = inbound.HANDLED
-    update = server.press(number, f"deny {NAME}")
+def test_a_bot_that_presses_is_known_as_one(line: Line) -> None:
+    number = line.server.say("May I?", fields={"from": line.server.me})["message"]["message_id"]
+    update = line.server.press(number, f"deny {NAME}")
     update["callback_query"]["from"]["is_bot"] = True
-    event = inbound.read(update, me, 1.0)
+    event = inbound.read(update, line.me, 0)
     assert event is not None
     assert event.from_bot

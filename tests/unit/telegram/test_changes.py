@@ -13,26 +13,24 @@ from hypothesis import strategies as st
 from telegram import Update
 
 from bot.testing.telegram import TelegramServer
-from channels.telegram import bot_api, inbound
+from channels.telegram import inbound
 from channels.telegram.manifest import MANIFEST
 from tests.shares import examples
 from tests.unit.telegram.bed import GROUP, Bed
-from tests.unit.telegram.test_inbound import ALBUM, me, must, read, server
+from tests.unit.telegram.test_inbound import ALBUM, Line, line
 
-__all__ = ["me", "server"]
+__all__ = ["line"]
 EXAMPLES = int(os.environ.get("EXAMPLES", examples(600)))
 
 
 @pytest.mark.parametrize("where", [{}, {"chat_id": GROUP}, {"chat_id": GROUP, "thread_id": 7}])
-def test_an_edit_has_the_place_and_the_id_of_its_message(
-    server: TelegramServer, me: bot_api.Bot, where: dict[str, Any]
-) -> None:
-    said = server.say("@shipmate_bot 你好", **where)
-    original = must(said, me)
-    changed = server.edit(
+def test_an_edit_has_the_place_and_the_id_of_its_message(line: Line, where: dict[str, Any]) -> None:
+    said = line.server.say("@shipmate_bot 你好", **where)
+    original = line.must(said)
+    changed = line.server.edit(
         said["message"]["message_id"], "@shipmate_bot 再见", chat_id=where.get("chat_id", 1001)
     )
-    edit = must(changed, me)
+    edit = line.must(changed)
     assert (edit.kind, edit.text) == ("edit", "再见")
     assert (edit.chat_key, edit.message_id, edit.target) == (
         original.chat_key,
@@ -43,46 +41,45 @@ def test_an_edit_has_the_place_and_the_id_of_its_message(
     assert set(edit.keys).isdisjoint(original.keys)
 
 
-def test_two_edits_within_a_second_are_two(server: TelegramServer, me: bot_api.Bot) -> None:
-    number = server.say("a")["message"]["message_id"]
-    first, second = (must(server.edit(number, words), me) for words in ("b", "c"))
+def test_two_edits_within_a_second_are_two(line: Line) -> None:
+    number = line.server.say("a")["message"]["message_id"]
+    first, second = (line.must(line.server.edit(number, words)) for words in ("b", "c"))
     assert first.ts == second.ts
     assert set(first.keys).isdisjoint(second.keys)
 
 
-def test_the_edit_of_a_caption_is_about_its_item_of_the_album(
-    server: TelegramServer, me: bot_api.Bot
-) -> None:
-    items = [server.say("one", media="photo", fields=ALBUM), server.say("two", media="photo", fields=ALBUM)]
-    edit = must(server.edit(items[1]["message"]["message_id"], "zwei"), me)
+def test_the_edit_of_a_caption_is_about_its_item_of_the_album(line: Line) -> None:
+    items = [
+        line.server.say("one", media="photo", fields=ALBUM),
+        line.server.say("two", media="photo", fields=ALBUM),
+    ]
+    edit = line.must(line.server.edit(items[1]["message"]["message_id"], "zwei"))
     assert (edit.message_id, edit.text) == (str(items[1]["message"]["message_id"]), "zwei")
-    assert edit.chat_key == must(items[0], me).chat_key
+    assert edit.chat_key == line.must(items[0]).chat_key
     assert [attachment.kind for attachment in edit.attachments] == ["photo"]
-    assert edit.changes in must(items[1], me).keys
+    assert edit.changes in line.must(items[1]).keys
 
 
-def test_an_answer_names_what_it_answers(server: TelegramServer, me: bot_api.Bot) -> None:
-    mine = server.say("I said", fields={"from": server.me})["message"]["message_id"]
-    theirs = server.say("she said")["message"]["message_id"]
-    assert must(server.say("why?", reply_to=mine), me).answers == str(mine)
-    assert must(server.say("why?", reply_to=theirs), me).answers == str(theirs)
-    assert must(server.say("why?"), me).answers is None
+def test_an_answer_names_what_it_answers(line: Line) -> None:
+    mine = line.server.say("I said", fields={"from": line.server.me})["message"]["message_id"]
+    theirs = line.server.say("she said")["message"]["message_id"]
+    assert line.heard("why?", reply_to=mine).answers == str(mine)
+    assert line.heard("why?", reply_to=theirs).answers == str(theirs)
+    assert line.heard("why?").answers is None
     # In a topic every message points at the one that opened it.
-    assert must(server.say("@shipmate_bot hi", chat_id=GROUP, thread_id=7), me).answers is None
+    assert line.heard("@shipmate_bot hi", chat_id=GROUP, thread_id=7).answers is None
 
 
 @pytest.mark.parametrize("topic", [None, 5])
-def test_a_stop_is_about_the_chat_and_by_the_person_whose_chat_it_is(
-    server: TelegramServer, me: bot_api.Bot, topic: int | None
-) -> None:
+def test_a_stop_is_about_the_chat_and_by_the_person_whose_chat_it_is(line: Line, topic: int | None) -> None:
     if topic:
-        server.topic(1001, topic)
-    server.updates.allowed = ("message",)
-    server.press_stop(thread_id=topic)
-    assert len(server.updates) == 0, "a bot that does not ask for stops gets none"
-    server.updates.allowed = inbound.HANDLED
-    stop = must(server.press_stop(thread_id=topic, draft_id=77), me)
-    said = must(server.say("hi", thread_id=topic), me)
+        line.server.topic(1001, topic)
+    line.server.updates.allowed = ("message",)
+    line.server.press_stop(thread_id=topic)
+    assert len(line.server.updates) == 0, "a bot that does not ask for stops gets none"
+    line.server.updates.allowed = inbound.HANDLED
+    stop = line.must(line.server.press_stop(thread_id=topic, draft_id=77))
+    said = line.heard("hi", thread_id=topic)
     assert (stop.kind, stop.user_id, stop.chat_type, stop.addressed) == ("stop", "1001", "direct", "direct")
     assert (stop.chat_key, stop.target, stop.chat_id) == (said.chat_key, said.target, said.chat_id)
     assert stop.ts == 1_800_000_000_500
@@ -90,18 +87,17 @@ def test_a_stop_is_about_the_chat_and_by_the_person_whose_chat_it_is(
     assert len(stop.keys) == 1
 
 
-def test_drafts_are_stopped_in_private_chats_only(server: TelegramServer, me: bot_api.Bot) -> None:
+def test_drafts_are_stopped_in_private_chats_only(line: Line) -> None:
     with pytest.raises(ValueError, match="private"):
-        server.press_stop(chat_id=GROUP)
+        line.server.press_stop(chat_id=GROUP)
     body = {"chat": {"id": GROUP, "type": "supergroup", "title": "g"}, "draft_id": 1}
-    assert read({"update_id": 1, inbound.STOPPED: body}, me) is None
+    assert line.read({"update_id": 1, inbound.STOPPED: body}) is None
     body = {"chat": {"id": -5, "type": "private"}, "draft_id": 1}
-    assert read({"update_id": 1, inbound.STOPPED: body}, me) is None
+    assert line.read({"update_id": 1, inbound.STOPPED: body}) is None
 
 
-def test_a_thumb_below_a_message_is_a_rating_of_it(server: TelegramServer, me: bot_api.Bot) -> None:
-    server.updates.allowed = inbound.HANDLED
-    ratings = [must(server.react(7, *emoji), me) for emoji in (["👍"], ["🔥", "👎"], ["🔥"])]
+def test_a_thumb_below_a_message_is_a_rating_of_it(line: Line) -> None:
+    ratings = [line.must(line.server.react(7, *emoji)) for emoji in (["👍"], ["🔥", "👎"], ["🔥"])]
     assert [one.rating for one in ratings] == ["good", "bad", "none"]
     (first, *_) = ratings
     assert (first.kind, first.answers, first.user_id, first.has_text) == ("rating", "7", "1001", False)
@@ -109,14 +105,13 @@ def test_a_thumb_below_a_message_is_a_rating_of_it(server: TelegramServer, me: b
     assert len({one.keys for one in ratings}) == 3
 
 
-def test_other_reactions_and_those_of_nobody_are_none(server: TelegramServer, me: bot_api.Bot) -> None:
-    server.updates.allowed = inbound.HANDLED
-    assert read(server.react(7, "🔥"), me) is None
-    thumb = server.react(7, "👍")
-    assert read(server.react(7, "👍", "🔥"), me) is None
+def test_other_reactions_and_those_of_nobody_are_none(line: Line) -> None:
+    assert line.read(line.server.react(7, "🔥")) is None
+    thumb = line.server.react(7, "👍")
+    assert line.read(line.server.react(7, "👍", "🔥")) is None
     del thumb["message_reaction"]["user"]
-    assert read(thumb, me) is None
-    assert server.react(7, "👍", chat_id=GROUP) == {}, "in groups only administrators are told"
+    assert line.read(thumb) is None
+    assert line.server.react(7, "👍", chat_id=GROUP) == {}, "in groups only administrators are told"
 
 
 IGNORED = frozenset(
@@ -153,13 +148,12 @@ def test_every_kind_of_update_is_handled_or_ignored() -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(IGNORED))
-def test_what_is_ignored_is_not_even_decoded(me: bot_api.Bot, kind: str) -> None:
-    assert read({"update_id": 1, kind: {"nonsense": [None]}}, me) is None
+def test_what_is_ignored_is_not_even_decoded(line: Line, kind: str) -> None:
+    assert line.read({"update_id": 1, kind: {"nonsense": [None]}}) is None
 
 
 def samples(server: TelegramServer) -> Iterator[dict[str, Any]]:
     """One update of each sort, and more."""
-    server.updates.allowed = inbound.HANDLED
     root = server.say("root", chat_id=GROUP)["message"]["message_id"]
     yield server.say("@shipmate_bot hi", chat_id=GROUP, thread_id=4, reply_to=root)
     yield server.say("/start x", media="photo", fields=ALBUM)
@@ -176,10 +170,8 @@ def samples(server: TelegramServer) -> Iterator[dict[str, Any]]:
     yield server.press(asked, "deny 01JC0000000000000000000ABC", chat_id=GROUP)
 
 
-def test_no_change_to_an_update_breaks_the_reader_or_lets_somebody_in(
-    server: TelegramServer, me: bot_api.Bot
-) -> None:
-    whole = list(samples(server))
+def test_no_change_to_an_update_breaks_the_reader_or_lets_somebody_in(line: Line) -> None:
+    whole = list(samples(line.server))
     huge = "🚢" * 20_000
     junk = st.sampled_from(
         [None, True, 0, -1, 10**40, 1.5, "", "x", "\ud800", huge, [], [None], {}, {"id": 1}]
@@ -203,7 +195,7 @@ def test_no_change_to_an_update_breaks_the_reader_or_lets_somebody_in(
                 node[key] = data.draw(junk)
             break
         try:
-            found = read(update, me)
+            found = line.read(update)
         except inbound.Unreadable:
             return
         if found is not None:

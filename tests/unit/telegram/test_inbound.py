@@ -19,34 +19,39 @@ BOT = 4242
 ALBUM = {"media_group_id": "g"}
 
 
-@pytest.fixture(scope="module")
-def me() -> bot_api.Bot:
-    bot = bot_api.connect("4242:test-token", "http://127.0.0.1:1", 1)
-    bot._bot_user = User(BOT, "Shipmate", True, username="Shipmate_Bot")
-    return bot
+class Line:
+    """A bot that reads the updates of a server without a loop."""
+
+    def __init__(self) -> None:
+        self.server = TelegramServer(clock=FakeClock())
+        self.server.wake = lambda: None  # type: ignore[method-assign]
+        self.server.updates.allowed = inbound.HANDLED
+        self.me = bot_api.connect("4242:test-token", "http://127.0.0.1:1", 1)
+        self.me._bot_user = User(BOT, "Shipmate", True, username="Shipmate_Bot")
+
+    def read(self, update: Any) -> Inbound | None:
+        """Through JSON, as it comes; None where it does not speak to the bot."""
+        found = inbound.read(json.loads(json.dumps(update)), self.me, 1_800_000_000.5)
+        return None if found is None or found.addressed == "chat" else found
+
+    def must(self, update: Any) -> Inbound:
+        found = self.read(update)
+        assert found is not None
+        return found
+
+    def heard(self, *said: Any, **how: Any) -> Inbound:
+        """What a message is read as."""
+        return self.must(self.server.say(*said, **how))
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> TelegramServer:
-    monkeypatch.setattr(TelegramServer, "wake", lambda self: None)  # no loop runs here
-    return TelegramServer(clock=FakeClock())
+def line() -> Line:
+    return Line()
 
 
-def read(update: Any, me: bot_api.Bot) -> Inbound | None:
-    """Through JSON, as it comes; None where it does not speak to the bot."""
-    found = inbound.read(json.loads(json.dumps(update)), me, 1_800_000_000.5)
-    return None if found is None or found.addressed == "chat" else found
-
-
-def must(update: Any, me: bot_api.Bot) -> Inbound:
-    found = read(update, me)
-    assert found is not None
-    return found
-
-
-def test_a_private_message_is_direct(server: TelegramServer, me: bot_api.Bot) -> None:
-    update = server.say("  héllo 👋\n你好 ", name="Zoë")
-    found = must(update, me)
+def test_a_private_message_is_direct(line: Line) -> None:
+    update = line.server.say("  héllo 👋\n你好 ", name="Zoë")
+    found = line.must(update)
     assert found.text == "  héllo 👋\n你好 "
     assert (found.chat_type, found.addressed, found.kind) == ("direct", "direct", "message")
     assert (found.chat_id, found.chat_key, found.user_id) == (
@@ -79,9 +84,9 @@ def test_a_private_message_is_direct(server: TelegramServer, me: bot_api.Bot) ->
     ],
 )
 def test_a_group_message_is_for_the_bot_only_when_it_says_so(
-    server: TelegramServer, me: bot_api.Bot, text: str, addressed: str | None
+    line: Line, text: str, addressed: str | None
 ) -> None:
-    found = read(server.say(text, chat_id=GROUP), me)
+    found = line.read(line.server.say(text, chat_id=GROUP))
     assert (found.addressed if found else None) == addressed
     if found:
         assert (found.chat_type, found.user_id) == ("group", "1001")
@@ -98,83 +103,77 @@ def test_a_group_message_is_for_the_bot_only_when_it_says_so(
         ("@shipmate_bot2 @shipmate_bot", "@shipmate_bot2 @shipmate_bot"),
     ],
 )
-def test_the_bots_own_mention_before_a_sentence_is_left_out(
-    server: TelegramServer, me: bot_api.Bot, said: str, told: str
-) -> None:
-    assert must(server.say(said, chat_id=GROUP), me).text == told
+def test_the_bots_own_mention_before_a_sentence_is_left_out(line: Line, said: str, told: str) -> None:
+    assert line.heard(said, chat_id=GROUP).text == told
 
 
-def test_what_speaks_to_somebody_else_says_so(server: TelegramServer, me: bot_api.Bot) -> None:
-    theirs = server.say("I said", chat_id=GROUP, user_id=5, name="Fifth")["message"]["message_id"]
-    mine = server.say("me", chat_id=GROUP, fields={"from": server.me})["message"]["message_id"]
-    other = {"type": "text_mention", "offset": 0, "length": 4, "user": {**server.me, "id": 77}}
+def test_what_speaks_to_somebody_else_says_so(line: Line) -> None:
+    theirs = line.server.say("I said", chat_id=GROUP, user_id=5, name="Fifth")["message"]["message_id"]
+    mine = line.server.say("me", chat_id=GROUP, fields={"from": line.server.me})["message"]["message_id"]
+    other = {"type": "text_mention", "offset": 0, "length": 4, "user": {**line.server.me, "id": 77}}
     said = [
-        (server.say(" @fifth_one what now?", chat_id=GROUP), True),
-        (server.say("Kurt, hi", chat_id=GROUP, entities=[other]), True),
-        (server.say("why?", chat_id=GROUP, reply_to=theirs), True),
-        (server.say("ask @fifth_one", chat_id=GROUP), False),
-        (server.say("@shipmate_bot hi", chat_id=GROUP), False),
-        (server.say("why?", chat_id=GROUP, reply_to=mine), False),
+        (line.server.say(" @fifth_one what now?", chat_id=GROUP), True),
+        (line.server.say("Kurt, hi", chat_id=GROUP, entities=[other]), True),
+        (line.server.say("why?", chat_id=GROUP, reply_to=theirs), True),
+        (line.server.say("ask @fifth_one", chat_id=GROUP), False),
+        (line.server.say("@shipmate_bot hi", chat_id=GROUP), False),
+        (line.server.say("why?", chat_id=GROUP, reply_to=mine), False),
     ]
     for update, to_others in said:
-        found = inbound.read(update, me, 0)
+        found = inbound.read(update, line.me, 0)
         assert found is not None
         assert found.to_others is to_others
 
 
-def test_a_mention_without_a_user_name_counts_by_id(server: TelegramServer, me: bot_api.Bot) -> None:
+def test_a_mention_without_a_user_name_counts_by_id(line: Line) -> None:
     for user, addressed in ((BOT, True), (77, False)):
-        span = {"type": "text_mention", "offset": 0, "length": 4, "user": {**server.me, "id": user}}
-        found = read(server.say("ship, hi", chat_id=GROUP, entities=[span]), me)
+        span = {"type": "text_mention", "offset": 0, "length": 4, "user": {**line.server.me, "id": user}}
+        found = line.read(line.server.say("ship, hi", chat_id=GROUP, entities=[span]))
         assert (found is not None) is addressed
 
 
 @pytest.mark.parametrize(("offset", "length"), [(9999, 4), (-3, 2), (0, 10**9), (1, 1)])
-def test_a_mention_with_senseless_numbers_is_no_mention(
-    server: TelegramServer, me: bot_api.Bot, offset: int, length: int
-) -> None:
+def test_a_mention_with_senseless_numbers_is_no_mention(line: Line, offset: int, length: int) -> None:
     span = {"type": "mention", "offset": offset, "length": length}
-    assert read(server.say("👍 hi", chat_id=GROUP, entities=[span]), me) is None
+    assert line.read(line.server.say("👍 hi", chat_id=GROUP, entities=[span])) is None
 
 
-def test_a_reply_to_the_bot_is_for_it_and_brings_its_words(server: TelegramServer, me: bot_api.Bot) -> None:
-    mine = server.say("I said", chat_id=GROUP, fields={"from": server.me})["message"]["message_id"]
-    theirs = server.say("they said", chat_id=GROUP, user_id=5, name="Fifth")["message"]["message_id"]
-    found = must(server.say("why?", chat_id=GROUP, reply_to=mine), me)
+def test_a_reply_to_the_bot_is_for_it_and_brings_its_words(line: Line) -> None:
+    mine = line.server.say("I said", chat_id=GROUP, fields={"from": line.server.me})["message"]["message_id"]
+    theirs = line.server.say("they said", chat_id=GROUP, user_id=5, name="Fifth")["message"]["message_id"]
+    found = line.heard("why?", chat_id=GROUP, reply_to=mine)
     assert found.addressed == "reply"
     assert found.chat_key == ChatKey.parse(f"telegram:chat:{GROUP}")  # a thread of replies is no topic
     (quoted,) = found.quoted
     assert (quoted.text, quoted.from_self, quoted.user_id) == ("I said", True, str(BOT))
-    assert read(server.say("why?", chat_id=GROUP, reply_to=theirs), me) is None
-    (quoted,) = must(server.say("@shipmate_bot why?", chat_id=GROUP, reply_to=theirs), me).quoted
+    assert line.read(line.server.say("why?", chat_id=GROUP, reply_to=theirs)) is None
+    (quoted,) = line.heard("@shipmate_bot why?", chat_id=GROUP, reply_to=theirs).quoted
     assert (quoted.text, quoted.from_self, quoted.user_id) == ("they said", False, "5")
     assert quoted.user_name == "Fifth"
     assert quoted.message_id == str(theirs)
 
 
-def test_a_reply_to_a_file_says_what_kind_it_is(server: TelegramServer, me: bot_api.Bot) -> None:
-    photo = server.say(media="photo")["message"]["message_id"]
-    dice = server.say("by a channel", fields={"sender_chat": {"id": 3, "type": "channel", "title": "c"}})
-    assert must(server.say("what is this?", reply_to=photo), me).quoted[0].text == "[photo]"
-    quoted = must(server.say("and this?", reply_to=dice["message"]["message_id"]), me).quoted[0]
+def test_a_reply_to_a_file_says_what_kind_it_is(line: Line) -> None:
+    photo = line.server.say(media="photo")["message"]["message_id"]
+    dice = line.server.say("by a channel", fields={"sender_chat": {"id": 3, "type": "channel", "title": "c"}})
+    assert line.heard("what is this?", reply_to=photo).quoted[0].text == "[photo]"
+    quoted = line.heard("and this?", reply_to=dice["message"]["message_id"]).quoted[0]
     assert (quoted.text, quoted.user_id, quoted.user_name) == ("by a channel", None, None)
 
 
-def test_topics_are_chats_of_their_own(server: TelegramServer, me: bot_api.Bot) -> None:
-    found = must(server.say("/help", chat_id=GROUP, thread_id=7), me)
+def test_topics_are_chats_of_their_own(line: Line) -> None:
+    found = line.heard("/help", chat_id=GROUP, thread_id=7)
     assert found.chat_key == ChatKey.parse(f"telegram:chat:{GROUP}:topic:7")
     assert found.target == {"chat_id": str(GROUP), "message_thread_id": "7", "reply_to": found.message_id}
-    direct = must(server.say("hi", thread_id=9), me)
+    direct = line.heard("hi", thread_id=9)
     assert direct.chat_key == ChatKey.parse("telegram:chat:1001:topic:9")
     assert direct.target == {"chat_id": "1001", "message_thread_id": "9"}
 
 
-def test_a_message_in_a_topic_that_the_bot_opened_is_no_reply_to_it(
-    server: TelegramServer, me: bot_api.Bot
-) -> None:
-    server.topic(GROUP, 7, by_bot=True)
-    assert read(server.say("hi", chat_id=GROUP, thread_id=7), me) is None
-    assert must(server.say("/help", chat_id=GROUP, thread_id=7), me).quoted == ()
+def test_a_message_in_a_topic_that_the_bot_opened_is_no_reply_to_it(line: Line) -> None:
+    line.server.topic(GROUP, 7, by_bot=True)
+    assert line.read(line.server.say("hi", chat_id=GROUP, thread_id=7)) is None
+    assert line.heard("/help", chat_id=GROUP, thread_id=7).quoted == ()
 
 
 @pytest.mark.parametrize(
@@ -187,37 +186,35 @@ def test_a_message_in_a_topic_that_the_bot_opened_is_no_reply_to_it(
         ("/a, b", "a", ", b"),
     ],
 )
-def test_commands_are_told_from_text(
-    server: TelegramServer, me: bot_api.Bot, text: str, name: str, args: str
-) -> None:
+def test_commands_are_told_from_text(line: Line, text: str, name: str, args: str) -> None:
     for chat in (1001, GROUP):
-        found = must(server.say(text, chat_id=chat), me)
+        found = line.heard(text, chat_id=chat)
         assert found.command is not None
         assert (found.command.name, found.command.args) == (name, args)
         assert found.text == text
-        named = must(server.say(f"@Shipmate_bot: {text}", chat_id=chat), me)
+        named = line.heard(f"@Shipmate_bot: {text}", chat_id=chat)
         assert (named.command, named.text) == (found.command, text)
 
 
-def test_what_is_no_command_of_this_bot_stays_text(server: TelegramServer, me: bot_api.Bot) -> None:
+def test_what_is_no_command_of_this_bot_stays_text(line: Line) -> None:
     for text in ("/help@other_bot", "/usr/bin then /abc", "say /help", "/", "@other_bot /help"):
-        found = must(server.say(text), me)
+        found = line.heard(text)
         assert (found.command, found.text, found.addressed) == (None, text, "direct")
     broken = [{"type": "bot_command", "offset": 0, "length": 3}]
-    assert must(server.say("abc", entities=broken), me).command is None
+    assert line.heard("abc", entities=broken).command is None
 
 
-def test_edits_are_edits_and_run_no_command(server: TelegramServer, me: bot_api.Bot) -> None:
-    number = server.say("/help")["message"]["message_id"]
-    update = server.edit(number, "/stop")
-    found = must(update, me)
+def test_edits_are_edits_and_run_no_command(line: Line) -> None:
+    number = line.server.say("/help")["message"]["message_id"]
+    update = line.server.edit(number, "/stop")
+    found = line.must(update)
     when = update["edited_message"]["edit_date"]
     assert (found.kind, found.text, found.command) == ("edit", "/stop", None)
     assert found.keys == (f"telegram:4242:update:{update['update_id']}",)
     assert found.ts == when * 1000
-    in_group = server.say("hi", chat_id=GROUP)["message"]["message_id"]
-    assert read(server.edit(in_group, "ho", chat_id=GROUP), me) is None
-    assert must(server.edit(in_group, "ho @shipmate_bot", chat_id=GROUP), me).kind == "edit"
+    in_group = line.server.say("hi", chat_id=GROUP)["message"]["message_id"]
+    assert line.read(line.server.edit(in_group, "ho", chat_id=GROUP)) is None
+    assert line.must(line.server.edit(in_group, "ho @shipmate_bot", chat_id=GROUP)).kind == "edit"
 
 
 @pytest.mark.parametrize(
@@ -233,56 +230,58 @@ def test_edits_are_edits_and_run_no_command(server: TelegramServer, me: bot_api.
     ],
 )
 def test_files_are_named_and_their_captions_are_the_text(
-    server: TelegramServer, me: bot_api.Bot, media: Any, kind: str, name: str | None
+    line: Line, media: Any, kind: str, name: str | None
 ) -> None:
-    update = server.say("look 👀", media=media, data=b"1234", file_name="a.bin")
-    found = must(update, me)
+    update = line.server.say("look 👀", media=media, data=b"1234", file_name="a.bin")
+    found = line.must(update)
     (attachment,) = found.attachments
     assert (attachment.kind, attachment.name, attachment.size) == (kind, name, 4)
     assert attachment.ref == "file-1"
     assert found.text == "look 👀"
-    assert must(server.say(media=media), me).text == ""
+    assert line.heard(media=media).text == ""
 
 
-def test_a_caption_addresses_and_commands_like_a_text(server: TelegramServer, me: bot_api.Bot) -> None:
-    assert read(server.say("look", media="photo", chat_id=GROUP), me) is None
-    found = must(server.say("/help look", media="photo", chat_id=GROUP), me)
+def test_a_caption_addresses_and_commands_like_a_text(line: Line) -> None:
+    assert line.read(line.server.say("look", media="photo", chat_id=GROUP)) is None
+    found = line.heard("/help look", media="photo", chat_id=GROUP)
     assert found.command is not None
-    assert must(server.say("@shipmate_bot", media="photo", chat_id=GROUP), me).addressed == "mention"
+    assert line.heard("@shipmate_bot", media="photo", chat_id=GROUP).addressed == "mention"
 
 
-def test_file_names_cannot_pretend(server: TelegramServer, me: bot_api.Bot) -> None:
-    update = server.say(media="document", file_name="invoice\u202egnp.exe\n\0你.pdf", mime="application/pdf")
-    (attachment,) = must(update, me).attachments
+def test_file_names_cannot_pretend(line: Line) -> None:
+    update = line.server.say(
+        media="document", file_name="invoice\u202egnp.exe\n\0你.pdf", mime="application/pdf"
+    )
+    (attachment,) = line.must(update).attachments
     assert attachment.name == "invoicegnp.exe你.pdf"
     assert attachment.mime == "application/pdf"
 
 
-def test_messages_that_are_nobodys_are_dropped(server: TelegramServer, me: bot_api.Bot) -> None:
+def test_messages_that_are_nobodys_are_dropped(line: Line) -> None:
     channel = {"id": -9, "type": "channel", "title": "c"}
     people = {"id": 1087968824, "is_bot": True, "first_name": "Group", "username": "GroupAnonymousBot"}
-    group = server.chat(GROUP).json()
+    group = line.server.chat(GROUP).json()
     hidden = {"sender_chat": group, "from": people}
-    assert read(server.say("@shipmate_bot", chat_id=GROUP, fields=hidden), me) is None
-    assert read(server.say("/help", chat_id=GROUP, fields={"sender_chat": channel}), me) is None
-    assert read(server.say("mine", fields={"from": server.me}), me) is None
-    assert read(server.say(chat_id=GROUP, fields={"new_chat_members": [server.me]}), me) is None
-    assert read(server.say(), me) is None
-    post = server.say("post")["message"]
-    assert read({"update_id": 1, "channel_post": post}, me) is None
-    assert read({"update_id": 1, "message": {**post, "chat": channel}}, me) is None
-    assert read({"update_id": 1, "poll_answer_of_the_future": {"x": 1}}, me) is None
+    assert line.read(line.server.say("@shipmate_bot", chat_id=GROUP, fields=hidden)) is None
+    assert line.read(line.server.say("/help", chat_id=GROUP, fields={"sender_chat": channel})) is None
+    assert line.read(line.server.say("mine", fields={"from": line.server.me})) is None
+    assert line.read(line.server.say(chat_id=GROUP, fields={"new_chat_members": [line.server.me]})) is None
+    assert line.read(line.server.say()) is None
+    post = line.server.say("post")["message"]
+    assert line.read({"update_id": 1, "channel_post": post}) is None
+    assert line.read({"update_id": 1, "message": {**post, "chat": channel}}) is None
+    assert line.read({"update_id": 1, "poll_answer_of_the_future": {"x": 1}}) is None
     senderless = {key: value for key, value in post.items() if key != "from"}
-    assert read({"update_id": 1, "message": senderless}, me) is None
+    assert line.read({"update_id": 1, "message": senderless}) is None
 
 
-def test_other_bots_are_passed_on_as_bots(server: TelegramServer, me: bot_api.Bot) -> None:
-    assert must(server.say("/help", chat_id=GROUP, user_id=9, is_bot=True), me).from_bot
-    assert must(server.say("hi", user_id=9, is_bot=True), me).from_bot
+def test_other_bots_are_passed_on_as_bots(line: Line) -> None:
+    assert line.heard("/help", chat_id=GROUP, user_id=9, is_bot=True).from_bot
+    assert line.heard("hi", user_id=9, is_bot=True).from_bot
 
 
-def test_lone_surrogates_are_replaced_and_nothing_else(server: TelegramServer, me: bot_api.Bot) -> None:
-    found = must(server.say("/a x\ud83d y\0 \u202e", name="N\udc00"), me)
+def test_lone_surrogates_are_replaced_and_nothing_else(line: Line) -> None:
+    found = line.heard("/a x\ud83d y\0 \u202e", name="N\udc00")
     assert found.text == "/a x\ufffd y\0 \u202e"
     assert found.command is not None
     assert found.command.args == "x\ufffd y\0 \u202e".strip()
@@ -306,23 +305,21 @@ def test_lone_surrogates_are_replaced_and_nothing_else(server: TelegramServer, m
         {"reply_to_message": 5},
     ],
 )
-def test_what_is_no_update_is_unreadable(
-    server: TelegramServer, me: bot_api.Bot, change: dict[str, Any]
-) -> None:
+def test_what_is_no_update_is_unreadable(line: Line, change: dict[str, Any]) -> None:
     with pytest.raises(inbound.Unreadable) as caught:
-        read(server.say("secret words", fields=change), me)
+        line.read(line.server.say("secret words", fields=change))
     assert "secret" not in str(caught.value)
 
 
-def test_an_edit_without_its_date_is_unreadable(server: TelegramServer, me: bot_api.Bot) -> None:
-    said = server.say("x")["message"]
+def test_an_edit_without_its_date_is_unreadable(line: Line) -> None:
+    said = line.server.say("x")["message"]
     with pytest.raises(inbound.Unreadable):
-        read({"update_id": 1, "edited_message": said}, me)
+        line.read({"update_id": 1, "edited_message": said})
 
 
-def sent(server: TelegramServer, me: bot_api.Bot, **fields: Any) -> Quoted:
+def sent(line: Line, **fields: Any) -> Quoted:
     """What a message brings that has these fields and no words."""
-    told = must(server.say(fields=fields), me)
+    told = line.heard(fields=fields)
     (brought,) = told.brought
     assert told.has_text
     assert (told.text, told.attachments) == ("", ())
@@ -375,9 +372,9 @@ POLL = {
     ],
 )
 def test_what_is_neither_words_nor_a_file_is_named_and_told(
-    server: TelegramServer, me: bot_api.Bot, fields: dict[str, Any], kind: str, words: list[str]
+    line: Line, fields: dict[str, Any], kind: str, words: list[str]
 ) -> None:
-    brought = sent(server, me, **fields)
+    brought = sent(line, **fields)
     assert brought.kind == kind
     for one in words:
         assert one in brought.text
@@ -394,25 +391,23 @@ def test_what_is_neither_words_nor_a_file_is_named_and_told(
         {"forward_date": 1},
     ],
 )
-def test_messages_of_the_service_are_nobodys(
-    server: TelegramServer, me: bot_api.Bot, fields: dict[str, Any]
-) -> None:
-    assert read(server.say(fields=fields), me) is None
+def test_messages_of_the_service_are_nobodys(line: Line, fields: dict[str, Any]) -> None:
+    assert line.read(line.server.say(fields=fields)) is None
 
 
-def test_addresses_behind_words_are_told_beside_them(server: TelegramServer, me: bot_api.Bot) -> None:
+def test_addresses_behind_words_are_told_beside_them(line: Line) -> None:
     said = "🎉 see here and there"
     entities = [
         {"type": "text_link", "offset": 7, "length": 4, "url": "https://a.example/?q=1"},
         {"type": "text_link", "offset": 16, "length": 5, "url": "https://b.example/"},
     ]
-    told = must(server.say(said, entities=entities), me)
+    told = line.heard(said, entities=entities)
     assert told.text == said
     assert [(link.text, link.url) for link in told.links] == [
         ("here", "https://a.example/?q=1"),
         ("there", "https://b.example/"),
     ]
-    passed_on = must(server.forward(told_of(said, entities)), me)
+    passed_on = line.must(line.server.forward(told_of(said, entities)))
     assert passed_on.links == ()
     assert passed_on.brought[0].text == "🎉 see here (https://a.example/?q=1) and there (https://b.example/)"
 
@@ -423,19 +418,19 @@ def told_of(words: str, entities: list[dict[str, Any]]) -> dict[str, Any]:
     return {"message_id": 1, "date": 5, "chat": chat, "from": who, "text": words, "entities": entities}
 
 
-def test_a_rich_message_cannot_be_read(server: TelegramServer, me: bot_api.Bot) -> None:
-    assert "rich_message" in sent(server, me, rich_message={"blocks": []}).text
+def test_a_rich_message_cannot_be_read(line: Line) -> None:
+    assert "rich_message" in sent(line, rich_message={"blocks": []}).text
 
 
-def test_where_somebody_is_now_is_no_edit(server: TelegramServer, me: bot_api.Bot) -> None:
+def test_where_somebody_is_now_is_no_edit(line: Line) -> None:
     live = {"location": {**PLACE, "live_period": 900}}
-    number = server.say(fields=live)["message"]["message_id"]
-    server.chats[1001].messages[number]["location"] = {**PLACE, "latitude": 1.0, "live_period": 900}
-    message = {**server.chats[1001].messages[number], "edit_date": 2_000_000_000}
-    assert read({"update_id": 1, "edited_message": message}, me) is None
+    number = line.server.say(fields=live)["message"]["message_id"]
+    line.server.chats[1001].messages[number]["location"] = {**PLACE, "latitude": 1.0, "live_period": 900}
+    message = {**line.server.chats[1001].messages[number], "edit_date": 2_000_000_000}
+    assert line.read({"update_id": 1, "edited_message": message}) is None
 
 
-def test_an_older_servers_marks_of_a_forward_count(server: TelegramServer, me: bot_api.Bot) -> None:
-    told = must(server.say("/stop", fields={"forward_date": 1, "forward_sender_name": "Eve"}), me)
+def test_an_older_servers_marks_of_a_forward_count(line: Line) -> None:
+    told = line.heard("/stop", fields={"forward_date": 1, "forward_sender_name": "Eve"})
     assert (told.text, told.command) == ("", None)
     assert told.brought[0].origin == Origin(how="forwarded")
