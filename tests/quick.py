@@ -52,7 +52,6 @@ WARM = (
     "bot.cluster.transfer",
     "bot.llm.client",
     "bot.llm.demo",
-    "bot.tools.html",
     *(f"bot.tools.builtin.{one.name}" for one in pkgutil.iter_modules(builtin.__path__)),
     "anthropic",
     "anyio._backends._asyncio",

@@ -18,11 +18,11 @@ from typing import Protocol, cast
 from bot import errors, text, ulids
 from bot.contracts.base import Level
 from bot.contracts.channel import Channel, Files, Manifest
-from bot.contracts.environment import Clock, Log, Redact
+from bot.contracts.environment import Clock, Log, Redact, storage_errors_logged
 from bot.contracts.inbound import Attachment, Inbound
 from bot.contracts.model import ShownFile, Transcriber
 from bot.core.file_words import REFUSED, SeenFile, size_in_words
-from bot.documents import pdf
+from bot.documents import parser_process
 from bot.documents.decoder import Decoder
 from bot.documents.pictures import LARGEST, fitting, picture_of
 from bot.storage.artifacts import ArtifactPage, ArtifactStore
@@ -160,7 +160,7 @@ class FileReader:
 
     async def _fetched(self, file: SentFile, deadline: float, room: int) -> SeenFile:
         """Fetch a file, store its text or picture, and return the outcome."""
-        decoder = Decoder(self._limits.most, spoken=file.attachment.spoken)
+        decoder = Decoder(spoken=file.attachment.spoken)
         try:
             async with asyncio.timeout_at(deadline), self._room:
                 await self._fetch(file, decoder)
@@ -195,35 +195,38 @@ class FileReader:
                     raise errors.FileTooLarge(f"it has {max(size, decoder.size)} bytes")
 
     def _most(self, decoder: Decoder) -> int:
-        if decoder.pictured:
+        if decoder.kind == "picture":
             return LARGEST
-        packed = decoder.packed or decoder.documented or decoder.sound is not None
-        return self._limits.packed if packed else self._limits.most
+        return self._limits.most if decoder.kind == "text" else self._limits.packed
 
     async def _keep(self, decoder: Decoder, file: SentFile, room: int) -> ShownFile | None:
         """Store a text without secrets, or a picture that holds none."""
-        if decoder.pictured:
+        if decoder.kind == "picture":
             return await self._keep_picture(decoder.data, file, room)
-        if decoder.documented:
+        if decoder.kind == "pdf":
             return await self._keep_pdf(decoder.data, file, room)
-        if self._transcriber is not None and (kind := decoder.sound) is not None:
-            said = text.clean(await self._transcriber.transcribe(decoder.data, kind)).strip()
-            if not said:
+        if decoder.kind == "recording":
+            if self._transcriber is None:
+                raise errors.NoReadableText
+            words = await self._transcriber.transcribe(decoder.data, decoder.recording_type())
+            words = text.clean(words).strip()
+            if not words:
                 raise errors.NoReadableText(SILENCE, "silence")
-            await self._put(await asyncio.to_thread(self._redact, said), file, file.name)
-            return None
-        await self._put(
-            await asyncio.to_thread(lambda: self._redact(text.clean(decoder.end()))), file, file.name
-        )
+        elif decoder.kind == "office":
+            words = await parser_process.read_office(decoder.data, self._limits.most)
+        else:
+            words = await asyncio.to_thread(decoder.text)
+        clean = await asyncio.to_thread(lambda: self._redact(text.clean(words)))
+        await self._put(clean, file, file.name)
         return None
 
     async def _keep_pdf(self, data: bytes, file: SentFile, room: int) -> ShownFile | None:
         """Store the text of a PDF; show it as well if it is short. Raises `errors.NoReadableText` if neither
         is possible.
         """
-        found = await pdf.read(data, self._limits.most)
+        found = await parser_process.read_pdf(data, self._limits.most)
         words = await asyncio.to_thread(lambda: self._redact(text.clean(found.text)))
-        fits = found.pages <= self._limits.pages and len(data) <= min(room, pdf.SHOWN_BYTES)
+        fits = found.pages <= self._limits.pages and len(data) <= min(room, parser_process.PDF_BYTES)
         # Text in a PDF is compressed, so secrets are found only after extraction.
         clean = words == found.text and await asyncio.to_thread(self._clean, data)
         if not words.strip() and not (fits and clean):

@@ -1,50 +1,24 @@
-"""The text of a file's bytes, told by what they are: encoded text, or an office file. Its name is not looked at."""
+"""Says what the bytes of a sent file are. Its name does not count."""
 
 from __future__ import annotations
 
-from bot.documents import encoding, office
+from typing import Literal
+
+from bot.documents import encoding
 from bot.documents.pictures import is_picture
 from bot.errors import NoReadableText
 
-_MARK = 16
-"""Bytes by which a picture or a recording is known."""
-LOOKED_AT = 65_536
-"""Bytes by which a file is told: its first piece."""
-_PDF = b"%PDF-"
-_OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+Kind = Literal["text", "picture", "pdf", "office", "recording"]
 OLD_OFFICE = "it is protected, or in an old Office format"
 
 
 class Decoder:
-    """The bytes of one file, as they come in pieces. Raises `NoReadableText` as soon as they show to hold none; of text there are at most
-    `most` bytes, of what text is packed in as many as come. Of what is `spoken` nothing but a recording is taken.
-    """
+    """Collects the bytes of one file. If it is `spoken` it has to be a recording; of other files recordings are not read."""
 
-    def __init__(self, most: int, *, spoken: bool = False) -> None:
-        self._most = most
+    def __init__(self, *, spoken: bool = False) -> None:
         self._spoken = spoken
         self._bytes = bytearray()
-        self._looked = False
-
-    @property
-    def packed(self) -> bool:
-        """True if the text is a small part of the bytes, as in an office file."""
-        return self._bytes.startswith(office.MAGIC)
-
-    @property
-    def pictured(self) -> bool:
-        """True if it is a picture, which has no text."""
-        return is_picture(bytes(self._bytes[:_MARK]))
-
-    @property
-    def documented(self) -> bool:
-        """True if it is a PDF, which is read elsewhere (`bot.documents.pdf`)."""
-        return self._bytes.startswith(_PDF)
-
-    @property
-    def sound(self) -> str | None:
-        """The MIME type of the recording that it is; None where it is none, or is not to be heard."""
-        return sound_type(bytes(self._bytes[:_MARK])) if self._spoken else None
+        self._checked = False
 
     @property
     def data(self) -> bytes:
@@ -52,69 +26,57 @@ class Decoder:
 
     @property
     def size(self) -> int:
-        """The bytes so far."""
         return len(self._bytes)
 
-    def take(self, piece: bytes) -> None:
-        self._bytes += piece
-        if not self._looked and len(self._bytes) >= LOOKED_AT:
-            self._look()
-
-    def end(self) -> str:
-        """The whole text. Takes long: not for the event loop's thread."""
-        self._look()
-        data = bytes(self._bytes)
-        if self._spoken or self.pictured or self.documented:
-            raise NoReadableText
-        return office.text_of(data, self._most) if self.packed else _decoded(data)
-
-    def _look(self) -> None:
-        self._looked = True
+    @property
+    def kind(self) -> Kind:
+        """What the file is by its first bytes; `text` is a guess until `text` has decoded it."""
+        head = bytes(self._bytes[:16])
         if self._spoken:
-            if self.sound is None:
-                raise NoReadableText
-            return
-        head = bytes(self._bytes[:LOOKED_AT])
-        if head.startswith(_OLE):
+            return "recording"
+        if head.startswith(b"PK\x03\x04"):
+            return "office"
+        if head.startswith(b"%PDF-"):
+            return "pdf"
+        return "picture" if is_picture(head) else "text"
+
+    def take(self, piece: bytes) -> None:
+        """Add the next bytes. Raises `NoReadableText` once they cannot be read."""
+        self._bytes += piece
+        if not self._checked and len(self._bytes) >= encoding.SAMPLE:
+            self._check()
+
+    def text(self) -> str:
+        """Decode a text. Blocks for up to a second. Raises `NoReadableText`."""
+        self._check()
+        words = encoding.decode(self.data)
+        if words is None:
+            raise NoReadableText
+        return words
+
+    def recording_type(self) -> str:
+        """The MIME type of a recording. Raises `NoReadableText` if it is none."""
+        self._check()
+        return _recording_type(self._bytes) or ""
+
+    def _check(self) -> None:
+        self._checked = True
+        if self.kind == "recording" and _recording_type(self._bytes) is None:
+            raise NoReadableText
+        if self.kind == "text" and self._bytes.startswith(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"):
             raise NoReadableText(OLD_OFFICE, "old_office")
-        if self.packed or self.pictured or self.documented:
-            return
-        if encoding.no_text(head[: encoding.SNIFF]) not in {
-            None,
-            "binary file",
-        }:
-            raise NoReadableText
-        plain = encoding.is_utf8(head) and b"\0" not in head
-        if not plain and _encoding(head) is None:
+        if self.kind == "text" and not encoding.may_be_text(bytes(self._bytes[: encoding.SAMPLE])):
             raise NoReadableText
 
 
-def _decoded(data: bytes) -> str:
-    head = data[:LOOKED_AT]
-    plain = encoding.is_utf8(data, whole=True) and b"\0" not in data and encoding.marked(head) is None
-    try:
-        words = data.decode("utf-8" if plain else _encoding(head) or "utf-8")
-    except UnicodeError:
-        raise NoReadableText from None
-    if "\0" in words:
-        raise NoReadableText
-    return words
-
-
-def _encoding(head: bytes) -> str | None:
-    """The encoding of text that begins with these bytes, which are not plain UTF-8."""
-    return encoding.marked(head) or encoding.utf16(head) or encoding.legacy(head)
-
-
-def sound_type(head: bytes) -> str | None:
-    """The MIME type of the recording that begins with these bytes; None where it is none."""
+def _recording_type(head: bytearray) -> str | None:
     if head.startswith(b"OggS"):
         return "audio/ogg"
     if head[4:8] == b"ftyp":
         return "audio/mp4"
     if head.startswith(b"ID3") or (head[:1] == b"\xff" and head[1:2] >= b"\xe0"):
         return "audio/mpeg"
-    if head[:4] == b"RIFF" and head[8:12] == b"WAVE":
+    if head.startswith(b"RIFF") and head[8:12] == b"WAVE":
         return "audio/wav"
     if head.startswith(b"\x1a\x45\xdf\xa3"):
         return "audio/webm"

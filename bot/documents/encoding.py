@@ -1,16 +1,15 @@
-"""Detects the encoding of a text by its bytes, and tells text from other bytes."""
+"""Tells text from other bytes and detects its encoding."""
 
 from __future__ import annotations
 
 import codecs
 import contextlib
 import re
-from collections.abc import Callable, Mapping
 
-SURE = 0.7
-"""The share of the characters beyond ASCII that have to be usual ones of an encoding."""
 SNIFF = 8_192
-"""Bytes that are looked at."""
+"""First bytes of a file by which the tools tell text."""
+SAMPLE = 65_536
+"""First bytes by which an encoding is detected."""
 _CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -19,7 +18,7 @@ _BOMS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-_PICTURES = {
+_MAGIC = {
     b"\x89PNG\r\n\x1a\n": "PNG image",
     b"\xff\xd8\xff": "JPEG image",
     b"GIF87a": "GIF image",
@@ -33,137 +32,87 @@ _PICTURES = {
     b"\x7fELF": "program",
     b"SQLite format 3\0": "SQLite database",
 }
+_LEGACY = ("gb18030", "big5", "cp932", "cp949", "cp1252")
+"""Cyrillic code pages are missing: short French texts would be taken for Russian ones."""
+_WESTERN = re.compile(
+    r"(?<![^\x00-\x7f])(?:[^\W\x00-\x7f]|[°µ§£€©®±²³¼½¾«»¿¡…–—‘’“”„•·×ªº´¨]){1,2}(?![^\x00-\x7f])"
+)
+_WESTERN_SHARE = 0.7
+"""Min share of the characters beyond ASCII that are letters with accents or signs, at most two in a row. Nearly all bytes decode as
+cp1252; in text of another encoding they follow each other.
+"""
 
 
-def no_text(head: bytes) -> str | None:
-    """Return the kind of a file that begins with these bytes; None if it is text."""
+def binary_kind(head: bytes) -> str | None:
+    """The kind of a file that begins with these bytes; None for text."""
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
         return "WebP image"
-    if marked(head) is None and b"\0" in head:
-        return next((kind for magic, kind in _PICTURES.items() if head.startswith(magic)), "binary file")
-    for magic, kind in _PICTURES.items():
-        if len(magic) > 2 and head.startswith(magic):
+    has_zero = bom_encoding(head) is None and b"\0" in head
+    for magic, kind in _MAGIC.items():
+        if head.startswith(magic) and (has_zero or len(magic) > 2):
             return kind
-    return None
+    return "binary file" if has_zero else None
 
 
-def marked(head: bytes) -> str | None:
-    """The encoding that the mark at the beginning names; None where there is no mark."""
-    return next((name for mark, name in _BOMS if head.startswith(mark)), None)
+def bom_encoding(head: bytes) -> str | None:
+    """The encoding that a byte order mark names; None without one."""
+    return next((name for bom, name in _BOMS if head.startswith(bom)), None)
 
 
-def is_utf8(head: bytes, *, whole: bool = False) -> bool:
-    """True if bytes may be the beginning of a text in UTF-8, or are a `whole` one."""
+def is_utf8(head: bytes) -> bool:
+    """True for UTF-8, which may end inside a character."""
     try:
-        codecs.getincrementaldecoder("utf-8")().decode(head, final=whole)
+        codecs.getincrementaldecoder("utf-8")().decode(head)
     except UnicodeDecodeError:
         return False
     return True
 
 
 def python_name(name: str) -> str | None:
-    """The encoding of text that has this name; None where there is none."""
+    """Python's name of a text encoding; None for an unknown one."""
     with contextlib.suppress(LookupError, ValueError):
         codec = codecs.lookup(name)
-        if codec._is_text_encoding:  # noqa: SLF001 - what `open` asks, too
+        if codec._is_text_encoding:  # noqa: SLF001 - as `open` does
             return codec.name
     return None
 
 
-def utf16(head: bytes) -> str | None:
-    """The encoding of text in UTF-16 without a mark at its beginning: each line end and each character of ASCII has a zero byte,
-    always on the same side.
-    """
-    zeros = [head[side::2].count(0) for side in (0, 1)]
-    if 0 not in zeros or zeros == [0, 0]:
-        return None
-    name = "utf-16-le" if zeros[1] else "utf-16-be"
-    words = codecs.getincrementaldecoder(name)("replace").decode(head)
-    usual = sum(one.isprintable() or one in "\t\n\r\f" for one in words)
-    return name if usual == len(words) and "\ufffd" not in words else None
+def may_be_text(head: bytes) -> bool:
+    """False if `decode` refuses every file that begins with these bytes. Fast."""
+    if bom_encoding(head) is not None:
+        return True
+    if binary_kind(head) not in {None, "binary file"}:
+        return False
+    if b"\0" in head:
+        # UTF-16: the zero bytes of ASCII characters are all at even or all at odd places.
+        return 0 in (head[::2].count(0), head[1::2].count(0))
+    return is_utf8(head) or _CONTROLS.search(head) is None
 
 
-# ------------------------------------------------------------ encodings of before Unicode
-
-_CJK_MARKS = frozenset("、。，；：？！“”‘’（）《》〈〉【】「」『』…—·￥％～・　＂＇")
-_WESTERN_MARKS = frozenset("°µ§£€©®±²³¼½¾«»¿¡…–—‘’“”„•·×ªº´¨")
-# The 60 or so syllables of which half of any Korean text is made.
-_KOREAN = frozenset(
-    "이다는을의가에지고하기로은도사한를리자어서시나인대아정해그일수과있으라보부스전상주제적것들만게되"
-)
-
-
-def legacy(head: bytes) -> str | None:
-    """The encoding in which these bytes are usual text; None where there is none. `head` may end within a character."""
-    if _CONTROLS.search(head):
-        return None
-    scores = {name: _score(head, name, usual) for name, usual in _ENCODINGS.items()}
-    name = max(scores, key=lambda one: scores[one])
-    return name if scores[name] >= SURE else None
-
-
-def _score(head: bytes, name: str, usual: Callable[[str], float]) -> float:
+def decode(data: bytes) -> str | None:
+    """Decode UTF-8, UTF-16, UTF-32 or a common encoding from before Unicode; None for other bytes. Takes up to 0.3 s."""
+    head = data[:SAMPLE]
+    name = bom_encoding(head)
+    if name is None and may_be_text(head):
+        name = "utf-8" if is_utf8(head) and b"\0" not in head else _detected(head)
     try:
-        words = codecs.getincrementaldecoder(name)().decode(head)
+        words = data.decode(name) if name is not None else "\0"
     except UnicodeDecodeError:
-        return 0.0
-    return usual(words)
+        return None
+    return words if "\0" not in words else None
 
 
-def _share(words: str, usual: Callable[[str], bool]) -> float:
-    beyond = [one for one in words if one > "\x7f"]
-    return sum(map(usual, beyond)) / len(beyond) if beyond else 0.0
+def _detected(head: bytes) -> str | None:
+    import chardet  # with its models 0.2 s
 
-
-def _first_byte(one: str, encoding: str) -> int:
+    names = ("utf-16-le", "utf-16-be") if b"\0" in head else _LEGACY
+    name = chardet.detect(head, include_encodings=names, compat_names=False)["encoding"]
     try:
-        raw = one.encode(encoding)
-    except UnicodeEncodeError:
-        return 0
-    return raw[0] if len(raw) > 1 else 0
-
-
-def _fullwidth(one: str) -> bool:
-    return one in _CJK_MARKS or "\uff01" <= one <= "\uff5e"
-
-
-def _chinese(words: str) -> float:
-    def usual(one: str) -> bool:
-        # The first level of either standard has the characters in daily use.
-        common = 0xB0 <= _first_byte(one, "gb2312") <= 0xD7 or 0xA4 <= _first_byte(one, "big5") <= 0xC6
-        return _fullwidth(one) or ("\u4e00" <= one <= "\u9fff" and common)
-
-    return _share(words, usual)
-
-
-def _japanese(words: str) -> float:
-    def usual(one: str) -> bool:
-        kana = "\u3041" <= one <= "\u30fe"
-        return kana or _fullwidth(one) or 0x88 <= _first_byte(one, "cp932") <= 0x97
-
-    return _share(words, usual)
-
-
-def _korean(words: str) -> float:
-    """Chinese text is hangul too by half of its bytes, but never of the usual syllables."""
-    syllables = [one for one in words if "\uac00" <= one <= "\ud7a3"]
-    if sum(one in _KOREAN for one in syllables) < len(syllables) / 5:
-        return 0.0
-    return _share(words, lambda one: "\uac00" <= one <= "\ud7a3" or _fullwidth(one))
-
-
-def _western(words: str) -> float:
-    """Letters with accents stand among plain ones, two in a row at the most."""
-    alone = sum(map(len, re.findall(r"(?<![^\x00-\x7f])[^\x00-\x7f]{1,2}(?![^\x00-\x7f])", words)))
-    beyond = sum(one > "\x7f" for one in words)
-    known = _share(words, lambda one: one in _WESTERN_MARKS or one.isalpha())
-    return min(known, alone / beyond) - 0.01 if beyond else 0.0
-
-
-_ENCODINGS: Mapping[str, Callable[[str], float]] = {
-    "cp949": _korean,
-    "gb18030": _chinese,
-    "cp932": _japanese,
-    "cp1252": _western,
-}
-"""Of two that fit as well, the first."""
+        words = codecs.getincrementaldecoder(name or "ascii")().decode(head)
+    except UnicodeDecodeError:
+        return None
+    if name == "cp1252":
+        beyond = sum(one > "\x7f" for one in words)
+        if sum(map(len, _WESTERN.findall(words))) < _WESTERN_SHARE * beyond:
+            return None
+    return name if all(one.isprintable() or one in "\t\n\r\f\x1b\u3000\xa0" for one in words) else None

@@ -1,21 +1,63 @@
-"""Runs the parsers of PDFs and pictures (`bot.documents.reader`) in a process of their own."""
+"""Runs the parsers of PDFs, office files and pictures (`bot.documents.reader`) in a process of their own."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import sys
 from asyncio.subprocess import DEVNULL, PIPE
+from dataclasses import dataclass
 from pathlib import Path
 
-from bot.errors import NoReadableText
+from bot.errors import FileCode, NoReadableText
 
 SECONDS = 30.0
 READER = Path(__file__).with_name("reader.py")
+PDF_BYTES = 7_000_000
+"""Max bytes of a PDF that the model is shown: in base64 they fit into an artifact."""
+_WHY: dict[FileCode, str] = {
+    "locked": "it is protected by a password",
+    "too_much": "it is larger inside than what can be read",
+}
+_PAGE_TOKENS = 1_600
+"""The provider shows the model each page as a picture too."""
+_CHARACTERS_PER_TOKEN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Pdf:
+    pages: int
+    text: str
+
+    @property
+    def tokens(self) -> int:
+        """Size in a request that shows it."""
+        return self.pages * _PAGE_TOKENS + len(self.text) // _CHARACTERS_PER_TOKEN
+
+
+async def read_pdf(data: bytes, most: int) -> Pdf:
+    """Pages and at most `most` characters of text. Raises `NoReadableText`."""
+    head, _, words = (await run(data, "pdf", str(most))).decode("utf-8", "replace").partition("\n")
+    return Pdf(_facts(head)["pages"], words)
+
+
+async def read_office(data: bytes, most: int) -> str:
+    """The text of an office file, at most `most` characters. Raises `NoReadableText`."""
+    head, _, words = (await run(data, "office", str(most))).decode("utf-8", "replace").partition("\n")
+    _facts(head)
+    return words
+
+
+def _facts(head: str) -> dict[str, int]:
+    facts = json.loads(head)
+    if (code := facts.get("code")) is not None:
+        raise NoReadableText(_WHY[code], code)
+    return dict(facts)
 
 
 async def run(data: bytes, *what: str, reader: Path = READER, seconds: float = SECONDS) -> bytes:
-    """The output of the program `reader`, asked `what` of a file. Raises `NoReadableText` where there is none, or not in that time."""
+    """The output of the program `reader` for a file. Raises `NoReadableText` if there is none within `seconds`."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-I", "-B", str(reader), *what, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env={}
     )

@@ -1,26 +1,39 @@
-"""Reads PDFs and pictures in a process of its own: run as a program, since a parser may take any time and memory.
+"""Reads PDFs, office files and pictures in a process with limits, since a parser may need any time and memory. Run as a program.
 
-Standard input is the file. Asked for `pdf MOST`, the first line of the output is JSON, `{"pages": n}` or `{"protected": true}`, and
-behind it comes the text; asked for `picture SIDE`, it is the picture as a JPEG that has at most so many pixels a side.
+Standard input is the file. `picture SIDE` writes it as a JPEG of at most SIDE pixels a side. `pdf MOST` and `office MOST` write
+one line of JSON (`pages` of a PDF; `code` of what cannot be read) and at most MOST characters of text.
+No output: the file is damaged or exceeds the limits.
 """
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import io
 import json
+import posixpath
+import re
 import sys
+import xml.etree.ElementTree as ET
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
 from typing import BinaryIO, TextIO
 
 PICTURES = ("AVIF", "GIF", "HEIF", "JPEG", "PNG", "WEBP")
 PAGES = 500
-"""Pages whose text is read."""
+"""Max pages of a PDF whose text is read."""
+PART = 16_000_000
+"""Max bytes of one unpacked part of an office file."""
+GAP = 64
+"""Max empty cells shown in a row of a table."""
+CUT = "\n[the rest is left out: the file holds more text than is read of one]\n"
+_REFERENCES = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 _CPU_SECONDS = 20
 _BYTES = 1_000_000_000
 
 
 def limit() -> None:
-    """Bound what this process may take."""
+    """Limit the CPU time and memory of this process, and writing files."""
     import resource
 
     for what, most in (
@@ -29,22 +42,21 @@ def limit() -> None:
         (resource.RLIMIT_FSIZE, 0),
         (resource.RLIMIT_CORE, 0),
     ):
-        with contextlib.suppress(
-            ValueError, OSError
-        ):  # where the system knows no such limit, or has a lower one
+        # The system may not know the limit (macOS) or have a lower one.
+        with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(what, (most, most))
 
 
-def tell(data: bytes, most: int, out: TextIO) -> None:
-    """Write what there is of a PDF, of its text `most` characters. Raises what the parser raises."""
+def read_pdf(data: bytes, most: int, out: TextIO) -> None:
+    """Write the number of pages of a PDF and its text. Raises what the parser raises."""
     import pypdf.errors
 
     reader = pypdf.PdfReader(io.BytesIO(data))
     if reader.is_encrypted:
-        out.write('{"protected": true}\n')
+        out.write('{"code": "locked"}\n')
         return
     out.write(json.dumps({"pages": len(reader.pages)}) + "\n")
-    out.flush()  # whatever becomes of the text
+    out.flush()  # even if reading the text ends the process
     damaged = (pypdf.errors.PyPdfError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
     for number, page in zip(range(1, PAGES + 1), reader.pages, strict=False):
         try:
@@ -60,8 +72,8 @@ def tell(data: bytes, most: int, out: TextIO) -> None:
     out.flush()
 
 
-def shrink(data: bytes, side: int, out: BinaryIO) -> None:
-    """Write a picture as it is looked at: upright, on white, the first one of several. Raises what the parser raises."""
+def shrink_picture(data: bytes, side: int, out: BinaryIO) -> None:
+    """Write the first frame of a picture, upright and on white. Raises what the parser raises."""
     import pillow_heif
     from PIL import Image, ImageOps
 
@@ -74,10 +86,171 @@ def shrink(data: bytes, side: int, out: BinaryIO) -> None:
     Image.alpha_composite(Image.new("RGBA", shown.size, "white"), shown).convert("RGB").save(out, "JPEG")
 
 
+# ------------------------------------------------------------ office files
+
+
+def read_office(data: bytes, most: int, out: TextIO) -> None:
+    """Write the text of an office file, or why it cannot be read. Raises what the parsers raise."""
+    package = zipfile.ZipFile(io.BytesIO(data))
+    if any(part.flag_bits & 1 for part in package.infolist()):
+        out.write('{"code": "locked"}\n')
+        return
+    if any(part.file_size > PART for part in package.infolist() if part.filename.endswith(".xml")):
+        out.write('{"code": "too_much"}\n')
+        return
+    found: list[str] = []
+    for piece in _pieces(package, data):
+        found.append(piece[:most])
+        most -= len(piece)
+        if most < 0:
+            found.append(CUT)
+            break
+    out.write("{}\n" + "".join(found))
+
+
+def _pieces(package: zipfile.ZipFile, data: bytes) -> Iterator[str]:
+    names = package.namelist()
+    if "word/document.xml" in names:
+        yield _prose(package, "word/document.xml")
+        for title in ("Footnotes", "Endnotes", "Comments"):
+            if (name := f"word/{title.lower()}.xml") in names:
+                yield f"\n# {title}\n{_prose(package, name)}"
+    elif "ppt/presentation.xml" in names:
+        yield from _slides(package)
+    elif "xl/workbook.xml" in names:
+        yield from _sheets(data)
+    else:
+        kind = package.read("mimetype").decode()
+        if not kind.startswith("application/vnd.oasis.opendocument."):
+            raise ValueError("no office file")
+        if "spreadsheet" in kind:
+            yield from _sheets(data)
+        else:
+            yield _prose(package, "content.xml", text=frozenset({"p", "h"}))
+
+
+def _slides(package: zipfile.ZipFile) -> Iterator[str]:
+    targets = _targets(package, "ppt/presentation.xml")
+    order = [
+        one.get(f"{{{_REFERENCES}}}id", "")
+        for one in _parsed(package, "ppt/presentation.xml").iter()
+        if _local(one.tag) == "sldId"
+    ]
+    slides = dict.fromkeys(targets[name][1] for name in order if name in targets)
+    for number, slide in enumerate(slides, 1):
+        yield f"{'' if number == 1 else chr(10)}# Slide {number}\n{_prose(package, slide)}"
+        for kind, part in _targets(package, slide).values():
+            if kind == "notesSlide":
+                yield f"Notes: {_prose(package, part)}"
+
+
+def _targets(package: zipfile.ZipFile, name: str) -> dict[str, tuple[str, str]]:
+    """The references of a part: kind and name of the other part by the reference's id."""
+    folder, file = posixpath.split(name)
+    references = f"{folder}/_rels/{file}.rels"
+    if references not in package.namelist():
+        return {}
+    return {
+        one.get("Id", ""): (
+            one.get("Type", "").rpartition("/")[2],
+            posixpath.normpath(posixpath.join("/", folder, one.get("Target", ""))).lstrip("/"),
+        )
+        for one in _parsed(package, references)
+    }
+
+
+def _sheets(data: bytes) -> Iterator[str]:
+    import python_calamine
+
+    book = python_calamine.CalamineWorkbook.from_filelike(io.BytesIO(data))
+    for number, name in enumerate(book.sheet_names):
+        yield f"{chr(10) if number else ''}# Sheet: {name}\n"
+        for row in book.get_sheet_by_name(name).iter_rows():
+            line = "\t".join(map(_cell, row)).rstrip("\t")
+            if line:
+                yield re.sub(f"\t{{{GAP},}}", "\t" * GAP, line) + "\n"
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).upper()
+    if isinstance(value, float):
+        return f"{value:.15g}"
+    return " ".join(str(value).split())
+
+
+def _parsed(package: zipfile.ZipFile, name: str) -> ET.Element:
+    return ET.fromstring(package.read(name))  # noqa: S314 - this process has limits
+
+
+def _prose(package: zipfile.ZipFile, name: str, text: frozenset[str] = frozenset({"t"})) -> str:
+    target = _Prose(text)
+    parser = ET.XMLParser(target=target)  # noqa: S314 - this process has limits
+    parser.feed(package.read(name))
+    parser.close()
+    return "".join(target.found)
+
+
+class _Prose:
+    """Target of an XML parser: text of paragraphs and tables of Word, PowerPoint and OpenDocument. `text` are the elements that hold it."""
+
+    _BREAKS: Mapping[str, str] = {
+        "tab": "\t",
+        "br": "\n",
+        "cr": "\n",
+        "noBreakHyphen": "-",
+        "line-break": "\n",
+        "s": " ",
+    }
+    _SKIPPED = ("Fallback", "tabs", "delText", "tracked-changes")
+    """Repeats of the text for older programs, tab stops, deleted text."""
+
+    def __init__(self, text: frozenset[str]) -> None:
+        self._text = text
+        self._open = collections.Counter[str]()
+        self.found: list[str] = []
+
+    def start(self, name: str, attributes: Mapping[str, str]) -> None:
+        tag = _local(name)
+        self._open[tag] += 1
+        if tag in self._BREAKS and not self._inside(self._SKIPPED):
+            count = next((value for key, value in attributes.items() if _local(key) == "c"), "1")
+            self.found.append(self._BREAKS[tag] * int(count))
+
+    def end(self, name: str) -> None:
+        tag = _local(name)
+        if not self._inside(self._SKIPPED):
+            if tag in {"p", "h"}:
+                self.found.append(" " if self._inside(("tc", "table-cell")) else "\n")
+            elif tag in {"tc", "table-cell"}:
+                self.found.append("| ")
+            elif tag in {"tr", "table-row"}:
+                self.found.append("\n")
+        self._open[tag] -= 1
+
+    def data(self, words: str) -> None:
+        if self._inside(self._text) and not self._inside(self._SKIPPED):
+            self.found.append(words)
+
+    def close(self) -> None:
+        """Required of a target."""
+
+    def _inside(self, tags: Iterable[str]) -> bool:
+        return any(self._open[tag] for tag in tags)
+
+
+def _local(name: str) -> str:
+    return name.rpartition("}")[2]
+
+
 if __name__ == "__main__":
     limit()
-    kind, most = sys.argv[1], int(sys.argv[2])
+    kind, most, data = sys.argv[1], int(sys.argv[2]), sys.stdin.buffer.read()
+    out = io.TextIOWrapper(sys.stdout.buffer, "utf-8", "replace")
     if kind == "picture":
-        shrink(sys.stdin.buffer.read(), most, sys.stdout.buffer)
+        shrink_picture(data, most, sys.stdout.buffer)
+    elif kind == "pdf":
+        read_pdf(data, most, out)
     else:
-        tell(sys.stdin.buffer.read(), most, io.TextIOWrapper(sys.stdout.buffer, "utf-8", "replace"))
+        read_office(data, most, out)
+        out.flush()

@@ -194,7 +194,7 @@ class Web:
                     f"This is {text.preview(kind, 80)}, not text. Only text can be fetched."
                 )
             raw, cut = await _body(answer)
-            if not kind and (other := encoding.no_text(raw[: encoding.SNIFF])) is not None:
+            if not kind and (other := encoding.binary_kind(raw[: encoding.SNIFF])) is not None:
                 raise errors.ToolError(f"This is a {other}, not text. Only text can be fetched.")
             return Page(address, answer.status, kind, _decoded(raw, answer.charset), cut), None
 
@@ -283,6 +283,6 @@ async def _body(answer: aiohttp.ClientResponse) -> tuple[bytes, bool]:
 def _decoded(raw: bytes, named: str | None) -> str:
     """Decode by the byte order mark, else the header, else the page's own declaration, else as UTF-8."""
     found = _CHARSET.search(raw[:4_096])
-    names = (encoding.marked(raw), named, found[1].decode("ascii") if found is not None else None)
+    names = (encoding.bom_encoding(raw), named, found[1].decode("ascii") if found is not None else None)
     known = next((name for one in names if one is not None and (name := encoding.python_name(one))), "utf-8")
     return raw.decode(known, "replace")

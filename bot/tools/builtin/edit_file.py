@@ -52,9 +52,9 @@ class EditFile:
             known, raw = stamp(os.fstat(file.fileno())), file.read(LARGEST + 1)
         if len(raw) > LARGEST:
             raise errors.ToolError(f"{place} has more than {LARGEST} bytes and cannot be edited.")
-        if (kind := encoding.no_text(raw[: encoding.SNIFF])) is not None:
+        if (kind := encoding.binary_kind(raw[: encoding.SNIFF])) is not None:
             raise errors.ToolError(f"{place} is a {kind}. Only text can be edited.")
-        name = encoding.marked(raw) or "utf-8"
+        name = encoding.bom_encoding(raw) or "utf-8"
         try:
             words = raw.decode(name)
         except UnicodeDecodeError:

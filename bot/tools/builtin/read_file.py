@@ -83,9 +83,9 @@ class ReadFile:
             size, head = os.fstat(file.fileno()).st_size, file.read(encoding.SNIFF)
             context.report_provenance(WORKSPACES | self._origins.of(str(place), context.channel()))
             file.seek(0)
-            if args.encoding is None and (kind := encoding.no_text(head)) is not None:
+            if args.encoding is None and (kind := encoding.binary_kind(head)) is not None:
                 raise errors.ToolError(f"{place} is a {kind} of {size} bytes. Only text can be read.")
-            name = encoding.marked(head) or "utf-8"
+            name = encoding.bom_encoding(head) or "utf-8"
             if args.encoding is not None:
                 known = encoding.python_name(args.encoding)
                 if known is None:

@@ -143,10 +143,10 @@ class SearchFiles:
         except (OSError, errors.ToolError):
             found.skipped += 1  # removed meanwhile, or unreadable
             return True
-        if len(raw) > FILE or encoding.no_text(raw[: encoding.SNIFF]) is not None:
+        if len(raw) > FILE or encoding.binary_kind(raw[: encoding.SNIFF]) is not None:
             found.skipped += 1
             return True
-        words = raw.decode(encoding.marked(raw) or "utf-8", "replace")
+        words = raw.decode(encoding.bom_encoding(raw) or "utf-8", "replace")
         lines = words.replace("\r\n", "\n").replace("\r", "\n").split("\n")
         for number, line in enumerate(lines, 1):
             at = find(line[:LINE])

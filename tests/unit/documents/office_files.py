@@ -12,6 +12,7 @@ _A = f'xmlns:a="{_MAIN}/drawingml/2006/main"'
 _P = f'xmlns:p="{_MAIN}/presentationml/2006/main"'
 _S = f'xmlns="{_MAIN}/spreadsheetml/2006/main"'
 _R = f'xmlns:r="{_MAIN}/officeDocument/2006/relationships"'
+_BOOK = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet.main+xml"
 _HEAD = '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>'
 
 
@@ -66,6 +67,9 @@ def said(*lines: str) -> str:
 def xlsx(rows: str, *, strings: str = "", formats: str = "", styles: str = "", about: str = "") -> bytes:
     return packed(
         {
+            "[Content_Types].xml": f'<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types">'
+            f'<Override PartName="/xl/workbook.xml" ContentType="{_BOOK}"/></Types>',
+            "_rels/.rels": relationships({"rId1": ("officeDocument", "xl/workbook.xml")}),
             "xl/workbook.xml": f'<workbook {_S} {_R}>{about}<sheets><sheet r:id="rId1" name="销售" sheetId="1"/></sheets></workbook>',
             "xl/_rels/workbook.xml.rels": relationships(
                 {
