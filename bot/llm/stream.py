@@ -1,11 +1,9 @@
-"""Assembles the events of one streamed answer into its content blocks.
+"""Assembles the server-sent events of one streamed answer into content blocks.
 
-Blocks are plain objects that can be sent back as they are: unknown types stay untouched, thinking keeps its
-signature, fields without a value and blank text blocks (which the provider refuses in a request) are left out.
-The cost is linear in what arrives: a tool's input is parsed once, when its block ends.
+Blocks are plain objects that can be sent back unchanged: unknown types stay as they are, thinking keeps its signature; fields without a
+value and blank text blocks, which the provider refuses in a request, are removed. A tool's input is parsed once, when its block ends.
 
-Server-sent events are read from bytes to JSON objects. The provider's library has a decoder too; it drops frames without an `event:`
-line, which proxies send, and has no limit. This one takes the name of an event from the object itself, is linear in the bytes, and ends.
+The provider's library has a decoder too, but it drops frames without an `event:` line, which proxies send, and has no size limit.
 """
 
 from __future__ import annotations
@@ -23,11 +21,16 @@ from bot.contracts.model import TextDelta, ToolInputDelta, Usage
 from bot.contracts.tools import fitting_id
 
 MAX_BYTES = 64 * 1024 * 1024
-"""Of one stream, with all its framing: some hundred bytes for each token of the largest answers there are."""
+"""Max bytes of one stream, framing included: some hundred bytes for each token of the longest answers."""
+MAX_DEPTH = 100
+"""Max nesting of a tool's input: deeper than any schema, and far from where encoding it again would fail."""
+CUTTING = frozenset({"max_tokens", "model_context_window_exceeded", "refusal"})
+"""Stop reasons after which the last block may be incomplete, even if it parses."""
+_KNOWN = frozenset({"text", "thinking", "redacted_thinking", "tool_use"})
 
 
 class EventStream:
-    """Fed with chunks as they come; gives the events that became whole."""
+    """Decoder of server-sent events: is fed with chunks of bytes, returns the JSON objects that are complete."""
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self._left = max_bytes
@@ -36,7 +39,7 @@ class EventStream:
         self._name = ""
 
     def feed(self, chunk: bytes) -> list[Json]:
-        """Raises `errors.StreamBroken` for what is no event of JSON, and where the stream is too long."""
+        """Raises `errors.StreamBroken` for an event that is not a JSON object, and for a stream that is too long."""
         self._left -= len(chunk)
         if self._left < 0:
             raise endless("The answer is longer than any model's: given up.")
@@ -48,172 +51,137 @@ class EventStream:
                 line = b"".join((*self._line, end)).removesuffix(b"\r")
                 self._line.clear()
             if line:
-                self._field(line)
-            elif self._data:
-                events.extend(self._dispatch())
+                name, _, value = line.partition(b":")
+                value = value.removeprefix(b" ")
+                if name == b"data":
+                    self._data.append(value)
+                elif name == b"event":
+                    self._name = value.decode("utf-8", "replace")
             else:
-                self._name = ""
+                events += self._event()
         if rest:
             self._line.append(rest)
         return events
 
-    def _field(self, line: bytes) -> None:
-        name, _, value = line.partition(b":")
-        value = value.removeprefix(b" ")
-        if name == b"data":
-            self._data.append(value)
-        elif name == b"event":
-            self._name = value.decode("utf-8", "replace")
-
-    def _dispatch(self) -> list[Json]:
+    def _event(self) -> list[Json]:
         data, name = b"\n".join(self._data), self._name
         self._data.clear()
         self._name = ""
-        if data == b"[DONE]":  # some proxies end like this
+        if data in {b"", b"[DONE]"}:  # some proxies end with the latter
             return []
         try:
             event = json.loads(data.decode())
         except (ValueError, RecursionError):
             raise errors.StreamBroken("The provider streamed an event that is not JSON.") from None
         if not isinstance(event, dict):
-            raise errors.StreamBroken("The provider streamed an event that is no JSON object.")
+            raise errors.StreamBroken("The provider streamed an event that is not a JSON object.")
         if name:
             event.setdefault("type", name)
         return [event]
 
 
 def endless(message: str) -> errors.StreamBroken:
-    """A stream that would not end: asking again would cost as much again, so it is not retried."""
+    """Build the error for a stream without an end. It is not retried: that would cost as much again."""
     error = errors.StreamBroken(message)
     error.retryable = False
     return error
 
 
-MAX_CHARACTERS = 8 * 1024 * 1024
-"""Of all blocks together; the largest output of today's models is a tenth of it."""
-
-MAX_DEPTH = 100
-"""Of a tool's input: deeper than any schema, and far from where encoding it again would fail."""
-
-CUTTING = frozenset({"max_tokens", "model_context_window_exceeded", "refusal"})
-"""Stop reasons after which the last block may be unfinished, whatever it looks like."""
-
-_KNOWN = frozenset({"text", "thinking", "redacted_thinking", "tool_use"})
-
-
 class Accumulator:
-    """Fed with the events of one answer, in order. `done` once the answer is whole.
+    """Builds one answer from its events, in order. `done` is True once the answer is complete.
 
-    Raises `errors.StreamBroken` for a stream that breaks the protocol. Unknown events and deltas are passed over. No call gets one of
-    the ids that are `taken`.
+    Raises `errors.StreamBroken` for a stream that breaks the protocol. Unknown events and deltas are ignored. Tool calls get ids other
+    than those in `taken`: some providers start counting in each answer.
     """
 
-    def __init__(self, taken: Collection[str] = (), max_characters: int = MAX_CHARACTERS) -> None:
+    def __init__(self, taken: Collection[str] = ()) -> None:
         self.done = False
-        self._taken = set(taken)
         self.started = False
         self.begun = False
-        """True once something of a block has come."""
+        """True after the first delta of a block."""
         self.stop_reason: str | None = None
         self.stop_details: Json | None = None
         self.model = ""
-        self._left = max_characters
+        self._taken = set(taken)
         self._blocks: dict[int, _Block] = {}
         self._usage: dict[str, int] = {}
-        self._summing: list[Json] = []
+        self._summaries: list[Json] = []
 
     def feed(self, event: Json) -> TextDelta | ToolInputDelta | None:
         kind = event.get("type")
         if kind == "message_start":
-            self._start(event)
+            self._start(_object(event.get("message")))
         elif kind in {"content_block_start", "content_block_delta", "content_block_stop"}:
-            if not self.started or self.done:
-                raise errors.StreamBroken("A content block came outside a message.")
             return self._block_event(str(kind), event)
         elif kind == "message_delta":
-            self._message_delta(event)
+            self._count(_object(event.get("usage")))
+            self._stop_reason(_object(event.get("delta")))
         elif kind == "message":
-            self._whole(event)
+            # The whole answer, from an endpoint that does not stream.
+            self._start(event)
+            content = event.get("content")
+            for index, block in enumerate(content if isinstance(content, list) else ()):
+                self._blocks[index] = _Block(block)
+                self._blocks[index].close()
+            self._stop_reason(event)
+            self._stop()
         elif kind == "message_stop":
             self._stop()
         return None
 
-    def _start(self, event: Json) -> None:
+    def _start(self, message: Json) -> None:
         if self.started:
             raise errors.StreamBroken("A second message began in one stream.")
         self.started = True
-        message = _object(event.get("message"))
-        model = message.get("model")
-        self.model = model if isinstance(model, str) else ""
+        self.model = _words(message.get("model"))
         self._count(_object(message.get("usage")))
-
-    def _whole(self, message: Json) -> None:
-        """An answer that is one object, as of an endpoint that does not stream."""
-        self._start({"message": message})
-        content = message.get("content")
-        for index, block in enumerate(content if isinstance(content, list) else ()):
-            self._blocks[index] = _Block(block)
-            self._blocks[index].close()
-        self._message_delta({"delta": message})
-        self._stop()
 
     def _block_event(self, kind: str, event: Json) -> TextDelta | ToolInputDelta | None:
         index = event.get("index")
-        if not isinstance(index, int):
-            raise errors.StreamBroken("A content block came without its index.")
-        if kind == "content_block_start":
-            if index in self._blocks:
-                raise errors.StreamBroken("A content block began twice.")
-            begun = self._blocks[index] = _Block(event.get("content_block"))
-            if begun.is_call:
-                # Some providers count their calls anew in each answer.
-                begun.value["id"] = fitting_id(begun.value["id"], self._taken)
-                self._taken.add(begun.value["id"])
-            return None
+        if not self.started or self.done or not isinstance(index, int):
+            raise errors.StreamBroken("A content block came outside a message, or without its index.")
         block = self._blocks.get(index)
+        if kind == "content_block_start":
+            if block is not None:
+                raise errors.StreamBroken("A content block began twice.")
+            block = self._blocks[index] = _Block(event.get("content_block"))
+            if block.is_call:
+                block.value["id"] = fitting_id(block.value["id"], self._taken)
+                self._taken.add(block.value["id"])
+            return None
         if block is None or block.closed:
             raise errors.StreamBroken("A delta came for a content block that is not open.")
         if kind == "content_block_stop":
             block.close()
             return None
-        delta = _object(event.get("delta"))
-        self._left -= sum(len(value) for value in delta.values() if isinstance(value, str))
-        if self._left < 0:
-            raise endless("The answer is larger than any model's: given up.")
         self.begun = True
-        return block.add(delta)
+        return block.add(_object(event.get("delta")))
 
-    def _message_delta(self, event: Json) -> None:
-        delta = _object(event.get("delta"))
-        reason = delta.get("stop_reason")
-        if isinstance(reason, str) and reason:
-            self.stop_reason = reason
-        details = delta.get("stop_details")
+    def _stop_reason(self, told: Json) -> None:
+        self.stop_reason = _words(told.get("stop_reason")) or self.stop_reason
+        details = told.get("stop_details")
         if isinstance(details, dict):
             self.stop_details = {key: value for key, value in details.items() if value is not None}
-        self._count(_object(event.get("usage")))
 
     def _stop(self) -> None:
         if not self.started or not (self.stop_reason or self._blocks):
             raise errors.StreamBroken("The answer ended without a reason to stop.")
         for block in self._blocks.values():
-            # A block that was never closed: its text counts, its tool call does not.
-            block.close(whole=False)
+            if not block.closed:
+                block.close(whole=False)
         if self.stop_reason in CUTTING and self._blocks:
-            self._blocks[max(self._blocks)].discard()
+            self._blocks[max(self._blocks)].discard_call()
         calls = any(block.is_call for block in self._blocks.values())
         self.stop_reason = self.stop_reason or ("tool_use" if calls else "end_turn")
         self.done = True
 
     def _count(self, usage: Json) -> None:
-        """Usage is cumulative: what is named replaces what was."""
+        """Update the usage. It is cumulative: a figure replaces the one before."""
         further = _object(usage.get("cache_creation")) | _object(usage.get("server_tool_use"))
-        for key, value in (usage | further).items():
-            if _is_count(value):
-                self._usage[key] = value
+        self._usage |= {name: value for name, value in (usage | further).items() if _is_count(value)}
         iterations = usage.get("iterations")
         if isinstance(iterations, list):
-            self._summing = [one for one in map(_object, iterations) if one.get("type") == "compaction"]
+            self._summaries = [one for one in map(_object, iterations) if one.get("type") == "compaction"]
 
     @property
     def content(self) -> list[Json]:
@@ -222,46 +190,41 @@ class Accumulator:
 
     @property
     def cut(self) -> frozenset[str]:
-        """Ids of the tool calls that did not arrive whole. Their input is `{}`."""
-        calls = (block for block in self._blocks.values() if block.is_call)
-        return frozenset(block.value["id"] for block in calls if not block.whole)
+        """Ids of the tool calls that are incomplete. Their input is `{}`."""
+        return frozenset(one.value["id"] for one in self._blocks.values() if one.is_call and not one.whole)
 
     @property
     def usage(self) -> Usage:
+        def total(name: str) -> int:
+            # The provider reports tokens of its own summaries apart, and bills them alike.
+            apart = (int(one[name]) for one in self._summaries if _is_count(one.get(name)))
+            return self._usage.get(name, 0) + sum(apart)
+
         return Usage(
-            input_tokens=self._total("input_tokens"),
-            output_tokens=self._total("output_tokens"),
-            cache_read_tokens=self._total("cache_read_input_tokens"),
-            cache_write_tokens=self._total("cache_creation_input_tokens"),
-            cache_hour_tokens=self._total("ephemeral_1h_input_tokens"),
-            searches=self._total("web_search_requests"),
+            input_tokens=total("input_tokens"),
+            output_tokens=total("output_tokens"),
+            cache_read_tokens=total("cache_read_input_tokens"),
+            cache_write_tokens=total("cache_creation_input_tokens"),
+            cache_hour_tokens=total("ephemeral_1h_input_tokens"),
+            searches=total("web_search_requests"),
         )
 
-    def _total(self, name: str) -> int:
-        """Tokens of this kind, with those of a summary made by the provider: it reports them apart and bills them
-        alike.
-        """
-        beside = (int(one[name]) for one in self._summing if _is_count(one.get(name)))
-        return self._usage.get(name, 0) + sum(beside)
 
-
-def together(deltas: Sequence[TextDelta | ToolInputDelta]) -> Iterator[TextDelta | ToolInputDelta]:
-    """The same deltas, with neighbours of one text or one tool's input joined: each costs all that it passes."""
-    for _, some in itertools.groupby(deltas, key=_of_what):
-        pieces = list(some)
-        if isinstance(pieces[0], TextDelta):
-            yield TextDelta("".join(one.text for one in pieces if isinstance(one, TextDelta)))
+def joined(deltas: Sequence[TextDelta | ToolInputDelta]) -> Iterator[TextDelta | ToolInputDelta]:
+    """Join neighbouring deltas of one text or one tool's input: each delta costs every layer that it passes."""
+    keys = ("" if isinstance(delta, TextDelta) else delta.tool_use_id for delta in deltas)
+    for _, pairs in itertools.groupby(zip(keys, deltas, strict=True), key=lambda pair: pair[0]):
+        group = [delta for _, delta in pairs]
+        first = group[0]
+        if isinstance(first, TextDelta):
+            yield TextDelta("".join(one.text for one in group if isinstance(one, TextDelta)))
         else:
-            inputs = [one for one in pieces if isinstance(one, ToolInputDelta)]
-            yield replace(inputs[0], partial_json="".join(one.partial_json for one in inputs))
-
-
-def _of_what(delta: TextDelta | ToolInputDelta) -> tuple[str, str]:
-    return ("", "") if isinstance(delta, TextDelta) else (delta.tool_use_id, delta.name)
+            pieces = (one.partial_json for one in group if isinstance(one, ToolInputDelta))
+            yield replace(first, partial_json="".join(pieces))
 
 
 class _Block:
-    """One content block as it grows."""
+    """One content block under construction."""
 
     def __init__(self, start: Any) -> None:
         if not isinstance(start, dict) or not isinstance(start.get("type"), str):
@@ -274,30 +237,30 @@ class _Block:
         self._pieces: list[str] = []
         self._signature: list[str] = []
         self._half = ""
-        if self.is_call and not all(isinstance(start.get(k), str) and start[k] for k in ("id", "name")):
+        self.is_call = self.type == "tool_use"
+        if self.is_call and not (_words(start.get("id")) and _words(start.get("name"))):
             raise errors.StreamBroken("A tool call came without id or name.")
-
-    @property
-    def is_call(self) -> bool:
-        return self.type == "tool_use"
 
     @property
     def blank(self) -> bool:
         return self.type == "text" and not str(self.value.get("text", "")).strip()
 
     def add(self, delta: Json) -> TextDelta | ToolInputDelta | None:
-        kind, piece = delta.get("type"), ""
+        kind = delta.get("type")
         if kind == "text_delta" and self.type == "text":
             piece = _words(delta.get("text"))
             self._pieces.append(piece)
-            shown = self._shown(piece)
+            # Half of a surrogate pair is displayed together with its other half.
+            piece = self._half + piece
+            self._half = piece[-1] if piece and "\ud800" <= piece[-1] <= "\udbff" else ""
+            shown = text.clean(piece.removesuffix(self._half) if self._half else piece)
             return TextDelta(shown) if shown else None
         if kind == "input_json_delta" and (self.is_call or "input" in self.value):
             piece = _words(delta.get("partial_json"))
             self._pieces.append(piece)
-            named = piece and self.is_call
-            return ToolInputDelta(self.value["id"], self.value["name"], piece) if named else None
-        if kind == "thinking_delta" and self.type == "thinking":
+            if piece and self.is_call:
+                return ToolInputDelta(self.value["id"], self.value["name"], piece)
+        elif kind == "thinking_delta" and self.type == "thinking":
             self._pieces.append(_words(delta.get("thinking")))
         elif kind == "signature_delta":
             self._signature.append(_words(delta.get("signature")))
@@ -307,37 +270,28 @@ class _Block:
             self.value.setdefault("citations", []).append(delta["citation"])
         return None
 
-    def _shown(self, piece: str) -> str:
-        """The piece for display; half of a surrogate pair waits for its other half."""
-        piece = self._half + piece
-        self._half = piece[-1] if piece and "\ud800" <= piece[-1] <= "\udbff" else ""
-        return text.clean(piece.removesuffix(self._half) if self._half else piece)
-
-    def discard(self) -> None:
-        """The last block of an answer that was cut: a call in it is not to be trusted."""
+    def discard_call(self) -> None:
         if self.is_call:
             self.whole = False
             self.value["input"] = {}
 
     def close(self, *, whole: bool = True) -> None:
-        if self.closed:
-            return
         self.closed = True
-        joined = "".join(self._pieces)
+        raw = "".join(self._pieces)
         if self.type in {"text", "thinking"}:
-            self.value[self.type] = text.clean(_words(self.value.get(self.type)) + joined)
+            self.value[self.type] = text.clean(_words(self.value.get(self.type)) + raw)
         elif self.is_call:
-            parsed = _parse(joined, self.value.get("input")) if whole else None
+            parsed = _parse(raw, self.value.get("input")) if whole else None
             self.whole = parsed is not None
             self.value["input"] = parsed or {}
-        elif joined:  # a server's own tool: nothing is executed here
-            self.value["input"] = _parse(joined, {}) or {}
+        elif raw:  # a tool of the provider's: nothing is executed here
+            self.value["input"] = _parse(raw, {}) or {}
         if self._signature:
             self.value["signature"] = "".join(self._signature)
 
 
 def _parse(raw: str, given: Any) -> Json | None:
-    """The input of a tool call; None where it is no whole JSON object, read strictly."""
+    """Parse the input of a tool call strictly; None if it is not a complete JSON object."""
     if not raw.strip():
         return given if isinstance(given, dict) else None
     try:
@@ -355,7 +309,7 @@ def _finite(number: str) -> float:
 
 
 def _clean(value: Any, depth: int) -> Any:
-    """A copy that UTF-8 can carry."""
+    """Copy a value, with surrogates replaced that UTF-8 cannot carry."""
     if depth < 0:
         raise ValueError("nested too deeply")
     if isinstance(value, str):

@@ -16,7 +16,7 @@ from bot.contracts.base import Json, Message
 from bot.contracts.model import ModelRequest
 from bot.core import repair
 from bot.core.validate import MAX_BYTES, loose_thinking, problems, validate
-from bot.llm.client import body_of
+from bot.llm.body import body_of
 from bot.testing import anthropic_rules as rules
 from bot.testing.anthropic_cache import check_breakpoints
 from tests.shares import examples

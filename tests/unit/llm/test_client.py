@@ -320,15 +320,6 @@ async def test_an_answer_that_never_ends_is_given_up_and_not_asked_for_again(ser
     await model.close()
 
 
-async def test_an_answer_without_bounds_is_given_up(server: AnthropicServer) -> None:
-    model = AnthropicModel(api_key=KEY, base_url=server.url, clock=SystemClock(), max_bytes=20_000)
-    server.answer("x" * 30_000)
-    with pytest.raises(errors.StreamBroken, match="longer than any") as caught:
-        await reply_of(model)
-    assert not caught.value.retryable
-    await model.close()
-
-
 async def test_leaving_the_stream_closes_the_connection(
     server: AnthropicServer, model: AnthropicModel
 ) -> None:

@@ -8,7 +8,6 @@ import pytest
 
 from bot import errors
 from bot.contracts.model import ModelFacts, ModelRequest
-from bot.llm import client
 from bot.llm.client import AnthropicModel
 from bot.system import SystemClock
 from bot.testing import anthropic_script as script
@@ -136,24 +135,6 @@ async def test_a_stream_that_is_given_up_is_closed_at_once(
     # The error keeps every frame alive, so that it is not the garbage collector who closes.
     await server.until(lambda: server.requests[0].aborted)
     assert caught.value.retryable
-
-
-@pytest.mark.parametrize(
-    ("url", "loopback"),
-    [
-        ("http://127.0.0.1:3000", True),
-        ("http://127.8.9.1", True),
-        ("http://[::1]:80/v1", True),
-        ("http://localhost:11434", True),
-        ("http://model.localhost", True),
-        ("https://api.anthropic.com", False),
-        ("http://localhost.example.org", False),
-        ("http://10.0.0.1", False),
-        ("", False),
-    ],
-)
-def test_what_is_loopback(url: str, loopback: bool) -> None:
-    assert client.is_loopback(url) is loopback
 
 
 async def test_one_connection_serves_call_after_call(server: AnthropicServer, model: AnthropicModel) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from bot import errors
 from bot.contracts.base import Json
 from bot.contracts.model import TextDelta, ToolInputDelta
-from bot.llm.stream import Accumulator, EventStream, together
+from bot.llm.stream import Accumulator, EventStream, joined
 from bot.testing import anthropic_script as script
 
 USAGE = {
@@ -297,16 +297,6 @@ def test_a_stream_that_breaks_the_protocol_is_broken(happened: list[Json]) -> No
         fed(happened)
 
 
-def test_an_answer_over_the_limit_is_given_up() -> None:
-    answer = Accumulator(max_characters=100)
-    answer.feed(BEGIN)
-    answer.feed(start(0, TEXT))
-    answer.feed(delta(0, type="text_delta", text="x" * 80))
-    with pytest.raises(errors.StreamBroken) as caught:
-        answer.feed(delta(0, type="text_delta", text="x" * 10))
-    assert not caught.value.retryable
-
-
 def test_the_cost_is_linear_in_what_arrives() -> None:
     def seconds(pieces: int) -> float:
         happened = [BEGIN, start(0, TOOL)]
@@ -391,10 +381,10 @@ def test_neighbours_of_one_text_or_one_input_are_joined_and_nothing_else() -> No
         ToolInputDelta("t2", "look", "{}"),
         TextDelta("c"),
     ]
-    assert list(together(deltas)) == [
+    assert list(joined(deltas)) == [
         TextDelta("ab"),
         ToolInputDelta("t1", "look", "{}"),
         ToolInputDelta("t2", "look", "{}"),
         TextDelta("c"),
     ]
-    assert list(together([])) == []
+    assert list(joined([])) == []

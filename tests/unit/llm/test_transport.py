@@ -57,23 +57,17 @@ async def asking(url: str, *, connect: float = 2.0) -> AsyncIterator[AnthropicMo
 
 
 @pytest.mark.parametrize(
-    ("answer", "kind"),
+    "answer",
     [
-        (STREAM + b"transfer-encoding: chunked\r\n\r\n5\r\nhello\r\nzz\r\nno chunk\r\n", errors.StreamBroken),
-        (
-            b"HTTP/1.1 529 X\r\ncontent-length: 0\r\nx: " + b"a" * 20_000 + b"\r\n\r\n",
-            errors.Overloaded,
-        ),
-        (b"HTTP/1.1 abc OK\r\n\r\n", errors.StreamBroken),
-        (b"\x00\x01\x02\r\n\r\n", errors.StreamBroken),
-        (b"HTTP/1.1 200 OK\r\ncon", errors.StreamBroken),
-        (b"", errors.StreamBroken),
+        STREAM + b"transfer-encoding: chunked\r\n\r\n5\r\nhello\r\nzz\r\nno chunk\r\n",
+        b"HTTP/1.1 abc OK\r\n\r\n",
+        b"\x00\x01\x02\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ncon",
+        b"",
     ],
 )
 @pytest.mark.parametrize("closes", [False, True])
-async def test_an_answer_that_breaks_the_protocol_ends_in_time(
-    answer: bytes, kind: type[errors.ModelError], *, closes: bool
-) -> None:
+async def test_an_answer_that_breaks_the_protocol_ends_in_time(answer: bytes, *, closes: bool) -> None:
     async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(answer)
@@ -84,7 +78,7 @@ async def test_an_answer_that_breaks_the_protocol_ends_in_time(
         writer.close()
 
     async with listening(handler) as port, asking(f"http://127.0.0.1:{port}") as model:
-        with pytest.raises(kind):
+        with pytest.raises(errors.StreamBroken):
             await reply_of(model)
 
 
