@@ -137,7 +137,6 @@ KINDS: Mapping[str, LogKind] = {
             "maxTokens": "integer: of the answer",
             "messageCount": "integer: messages in the request",
             "toolCount": "integer: tools in the request",
-            "characters": "integer: of the whole request",
             "messages": "array: those that the request before did not have, as `{at, role, text}`, shortened",
             "payload": "object: the whole request, where `SMA_LOG_LLM_PAYLOAD=1`",
         },

@@ -83,7 +83,7 @@ class Maintenance:
     async def check_model(self) -> None:
         """Call a model that was unavailable, so that its return is noticed without traffic."""
         before = self.model.trouble
-        await self.model.look()
+        await self.model.poll()
         trouble = self.model.trouble
         if before and trouble and self.model.alone:
             key = "model_refused" if trouble.of_account else "model"

@@ -225,7 +225,7 @@ class AnthropicModel:
         return deltas
 
     def _classified(self, status: int, body: object, headers: Mapping[str, str]) -> errors.ModelError:
-        return classify.classify(classify.read(status, body, headers, now=self._clock.now()))
+        return classify.classify(status, body, headers, now=self._clock.now())
 
     def _since(self, started: float) -> int:
         return round((self._clock.monotonic() - started) * 1000)

@@ -1,4 +1,4 @@
-"""Logs requests for operators: one line for each request, one for its answer or failure."""
+"""Logs each request to the model, and its answer or failure."""
 
 from __future__ import annotations
 
@@ -8,25 +8,27 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from bot import errors, text
-from bot.contracts.base import Json, Message
+from bot.contracts.base import Json, Level, Message
 from bot.contracts.environment import Clock, Ids, Log
 from bot.contracts.model import Model, ModelReply, ModelRequest, TextDelta, ToolInputDelta, Usage
-from bot.identity_cache import IdentityCache, MessageFact
+from bot.identity_cache import MessageFact
 from bot.llm.wrapper import ModelWrapper, aclosing
 from bot.telemetry import context
 
 MESSAGE_PREVIEW = 4_000
-"""Characters of one message."""
+"""Max characters of one message."""
 TOTAL_PREVIEW = 12_000
-"""Characters of all messages of one line, the newest first."""
-WORTH_SHOWING = 40
+"""Max characters of all messages of one line; the newest come first."""
+MIN_PREVIEW = 40
+"""Min characters left for a message to be shown."""
 _CONVERSATIONS = 1_000
-"""Of which is known what their last request had."""
+"""Max conversations whose last request is remembered."""
 
 
 class LoggedModel(ModelWrapper):
-    """A model whose calls are logged, each attempt by itself; `callId` links a request and its response. The line of a request
-    shows the messages that the one before it in the same conversation did not have; the payload, where it is asked for, is whole.
+    """A model whose calls are logged, each attempt separately; `callId` links a request and its response.
+
+    A request shows the messages that the previous one of its conversation did not have. With `payload` it is logged whole.
     """
 
     def __init__(
@@ -38,33 +40,42 @@ class LoggedModel(ModelWrapper):
         self._clock = clock
         self._messages = messages
         self._payload = messages and payload
-        # The definitions are the same object in call after call.
-        self._tool_size = IdentityCache[Sequence[Json], int](_size)
-        # Of the last request of each conversation, its messages by what they say.
+        # Hashes of the messages of each conversation's last request.
         self._sent: OrderedDict[tuple[object, ...], list[int]] = OrderedDict()
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
         call = self._ids.ulid()
         started = self._clock.monotonic()
         self._request(call, request)
-        told = False
+        logged = False
         try:
             async with aclosing(self._model.stream(request)) as answer:
                 async for item in answer:
                     if isinstance(item, ModelReply):
                         self._reply(call, request, item)
-                        told = True
+                        logged = True
                     yield item
         except errors.ModelError as error:
-            self._failure(call, request, error, self._since(started))
-            told = True
+            logged = True
+            self._no_reply(
+                call,
+                request,
+                f"The model failed: {type(error).__name__}.",
+                "error",
+                started,
+                error=type(error).__name__,
+                cause=str(error),
+                status=error.status,
+                stop_reason=error.stop_reason,
+                usage=error.usage,
+                cost_usd=error.cost_usd,
+                provider_request_id=error.request_id,
+                retry_after=getattr(error, "retry_after", None),
+            )
             raise
         finally:
-            if not told:
-                self._given_up(call, request, self._since(started))
-
-    def _since(self, started: float) -> float:
-        return (self._clock.monotonic() - started) * 1000
+            if not logged:
+                self._no_reply(call, request, "The call was cancelled.", "warn", started, error="Stopped")
 
     def _request(self, call: str, request: ModelRequest) -> None:
         details: dict[str, Any] = {
@@ -74,9 +85,6 @@ class LoggedModel(ModelWrapper):
             "max_tokens": request.max_tokens,
             "message_count": len(request.messages),
             "tool_count": len(request.tools),
-            "characters": self._tool_size(request.tools)
-            + _size(request.system)
-            + sum(_SIZES.each(request.messages)),
         }
         if self._messages:
             details["messages"] = previews(request.messages, self._shared_messages(request))
@@ -93,19 +101,15 @@ class LoggedModel(ModelWrapper):
         self._log.write("llm_request", f"Asking {request.model}.", **details)
 
     def _shared_messages(self, request: ModelRequest) -> int:
-        """The number of messages with which the last request of this conversation began too."""
+        """The number of leading messages that the conversation's last request had too."""
         running = context.current()
-        of = (running.chat_key, running.task, request.purpose)
-        before, now = self._sent.pop(of, []), _MARKS.each(request.messages)
-        self._sent[of] = now
+        conversation = (running.chat_key, running.task, request.purpose)
+        before, now = self._sent.pop(conversation, []), _HASHES.each(request.messages)
+        self._sent[conversation] = now
         if len(self._sent) > _CONVERSATIONS:
             self._sent.popitem(last=False)
-        same = 0
-        for one, other in zip(before, now, strict=False):
-            if one != other:
-                break
-            same += 1
-        return same
+        changed = (at for at, (old, new) in enumerate(zip(before, now, strict=False)) if old != new)
+        return next(changed, min(len(before), len(now)))
 
     def _reply(self, call: str, request: ModelRequest, reply: ModelReply) -> None:
         details: dict[str, Any] = {
@@ -129,52 +133,32 @@ class LoggedModel(ModelWrapper):
                 details["stop_details"] = reply.detail
         if self._payload:
             details["payload"] = {"content": reply.content}
+        words = f"{reply.model} answered ({reply.stop_reason})."
+        self._log.write("llm_response", words, duration=reply.latency_ms, **details)
+
+    def _no_reply(
+        self, call: str, request: ModelRequest, words: str, level: Level, started: float, **details: Any
+    ) -> None:
+        elapsed = (self._clock.monotonic() - started) * 1000
         self._log.write(
             "llm_response",
-            f"{reply.model} answered ({reply.stop_reason}).",
-            duration=reply.latency_ms,
+            words,
+            level=level,
+            duration=elapsed,
+            call_id=call,
+            model=request.model,
+            purpose=request.purpose,
+            person=context.person(),
+            latency_ms=round(elapsed),
             **details,
         )
 
-    def _failure(self, call: str, request: ModelRequest, error: errors.ModelError, elapsed: float) -> None:
-        self._log.write(
-            "llm_response",
-            f"The model failed: {type(error).__name__}.",
-            level="error",
-            duration=elapsed,
-            call_id=call,
-            model=request.model,
-            purpose=request.purpose,
-            person=context.person(),
-            error=type(error).__name__,
-            cause=str(error),
-            status=error.status,
-            stop_reason=error.stop_reason,
-            usage=error.usage,
-            cost_usd=error.cost_usd,
-            provider_request_id=error.request_id,
-            latency_ms=round(elapsed),
-            retry_after=getattr(error, "retry_after", None),
-        )
 
-    def _given_up(self, call: str, request: ModelRequest, elapsed: float) -> None:
-        self._log.write(
-            "llm_response",
-            "The model's answer was not waited for.",
-            level="warn",
-            duration=elapsed,
-            call_id=call,
-            model=request.model,
-            purpose=request.purpose,
-            person=context.person(),
-            error="Stopped",
-            latency_ms=round(elapsed),
-        )
-
-
-def usage_of(told: Mapping[str, int]) -> Usage:
-    """The usage that `usage_object` has told."""
-    return Usage(told["inputTokens"], told["outputTokens"], told["cacheReadTokens"], told["cacheWriteTokens"])
+def usage_of(logged: Mapping[str, int]) -> Usage:
+    """The inverse of `usage_object`."""
+    return Usage(
+        logged["inputTokens"], logged["outputTokens"], logged["cacheReadTokens"], logged["cacheWriteTokens"]
+    )
 
 
 def usage_object(usage: Usage) -> Json:
@@ -188,39 +172,34 @@ def usage_object(usage: Usage) -> Json:
 
 
 def spent(reply: ModelReply) -> Json:
-    """Return the cost of an answer: tokens, and US dollars if the price is known."""
+    """The tokens of an answer, and its cost in US dollars if the price is known."""
     return {"usage": usage_object(reply.usage), "costUsd": reply.cost_usd}
 
 
 def previews(messages: Sequence[Message], known: int = 0) -> list[Json]:
-    """The newest messages as text, each cut to `MESSAGE_PREVIEW`, all of them to `TOTAL_PREVIEW`, in order; none of the first
-    `known`.
-    """
+    """The newest messages after the first `known` as shortened text, in order."""
     shown: list[Json] = []
     left = TOTAL_PREVIEW
     for at in range(len(messages) - 1, known - 1, -1):
-        if left < WORTH_SHOWING:
+        if left < MIN_PREVIEW:
             break
-        words = _cut(_words(messages[at].get("content")), min(MESSAGE_PREVIEW, left))
+        words, limit = _words(messages[at].get("content")), min(MESSAGE_PREVIEW, left)
+        if len(words) > limit:
+            words = text.head(words, limit - 1) + "…"
         left -= len(words)
         shown.append({"at": at, "role": messages[at].get("role"), "text": words})
     return shown[::-1]
 
 
-def _cut(words: str, limit: int) -> str:
-    return words if len(words) <= limit else text.head(words, limit - 1) + "…"
-
-
 def _words(content: Any) -> str:
-    """The content of a message as text; a little more than is shown, whatever its size."""
+    """The content of a message as text: the beginning alone, but one character more than is shown."""
     if isinstance(content, str):
         return content[: MESSAGE_PREVIEW + 1]
     parts: list[str] = []
     left = MESSAGE_PREVIEW + 1
     for block in content if isinstance(content, list | tuple) else ():
-        part = _block_words(block)[:left]
-        parts.append(part)
-        left -= len(part)
+        parts.append(_block_words(block)[:left])
+        left -= len(parts[-1])
         if left <= 0:
             break
     return "\n".join(parts)
@@ -238,21 +217,11 @@ def _block_words(block: Json) -> str:
     return f"[{kind}]"
 
 
-def _mark(value: Any) -> int:
-    """The same number for what says the same, in this process."""
+def _hash(value: Any) -> int:
+    """Hash of a JSON value, equal for equal values of this process."""
     if isinstance(value, dict):
-        return hash(tuple(map(_mark, value.values())))
-    return hash(tuple(map(_mark, value))) if isinstance(value, list | tuple) else hash(value)
+        return hash(tuple(map(_hash, value.values())))
+    return hash(tuple(map(_hash, value))) if isinstance(value, list | tuple) else hash(value)
 
 
-def _size(value: Any) -> int:
-    """Characters of all the strings in a request's part; cheaper than writing it as JSON."""
-    if isinstance(value, str):
-        return len(value)
-    if isinstance(value, dict):
-        return sum(map(_size, value.values()))
-    return sum(map(_size, value)) if isinstance(value, list | tuple) else 0
-
-
-_SIZES = MessageFact[Message, int](_size)
-_MARKS = MessageFact[Message, int](_mark)
+_HASHES = MessageFact[Message, int](_hash)

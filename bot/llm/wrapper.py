@@ -1,5 +1,5 @@
-"""Models around a model: `RetryingModel` asks again after failures that pass, `WatchedModel` remembers how the last call ended. Others
-build on `ModelWrapper`, each where its concern is (`bot.llm.log`, `bot.llm.budgets`, `bot.features.replay`).
+"""Wrappers of a model: retries (`RetryingModel`), health (`WatchedModel`), system messages (`SystemRoleModel`). Others build on
+`ModelWrapper`: `bot.llm.log`, `bot.llm.budgets`, `bot.features.replay`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class ModelWrapper:
-    """Passes on what a wrapper does not do in a way of its own."""
+    """Base of wrappers: delegates to the wrapped model."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -41,7 +41,7 @@ class ModelWrapper:
 async def reply_of(
     stream: AsyncIterator[TextDelta | ToolInputDelta | ModelReply], heard: Callable[[], object] = lambda: None
 ) -> ModelReply:
-    """The reply at the end of a stream; `heard` is called at each of its events. Raises `errors.ModelError`."""
+    """Return the reply at the end of a stream; `heard` is called for each event. Raises `errors.ModelError`."""
     reply: ModelReply | None = None
     async for event in stream:
         heard()
@@ -52,8 +52,8 @@ async def reply_of(
     return reply
 
 
-class aclosing(Generic[T]):  # noqa: N801 - as the one of contextlib, which is for streams alone that can be closed
-    """A stream of the model, closed on every way out where it can be, so that its connection does not outlive its reader."""
+class aclosing(Generic[T]):  # noqa: N801 - like contextlib's, which needs an `aclose`
+    """Context manager that closes a model's stream, if it can be closed, so that its connection does not outlive its reader."""
 
     def __init__(self, stream: AsyncIterator[T]) -> None:
         self._stream = stream
@@ -71,7 +71,7 @@ NO_SYSTEM = re.compile(r"role .?system.? is not supported|\.role: input should b
 
 
 class SystemRoleModel(ModelWrapper):
-    """A model that is told what the gateway says in messages of the system, unless its `windows` know that it takes none."""
+    """A model that gets the gateway's words as system messages, unless `windows` says that it takes none."""
 
     def __init__(self, model: Model, windows: ContextWindows) -> None:
         super().__init__(model)
@@ -99,41 +99,42 @@ AWAY = (
     errors.SpendLimit,
     errors.StreamBroken,
 )
-"""Failures after which no turn can be answered. The others belong to one request, or pass by themselves."""
-_OF_THE_ACCOUNT = (errors.ModelMisconfigured, errors.ModelRefused, errors.SpendLimit)
-"""Those of a call that only an answer disproves: a provider tells of its models also where it answers nothing."""
-TRIAL_SECONDS = 300.0
-"""Between two requests that only find out whether the account is answered again."""
-TRIAL_PURPOSE = "check"
+"""Failures after which no turn can be answered. The others concern one request, or pass by themselves."""
+_OF_ACCOUNT = (errors.ModelMisconfigured, errors.ModelRefused, errors.SpendLimit)
+"""Failures that only an answer disproves: a provider lists its models even to an account that it refuses."""
+PROBE_SECONDS = 300.0
+"""Interval between requests that only find out whether the account is accepted again."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelTrouble:
-    """Why no turn can be answered. `of_account`: the provider answers, but not this account."""
+    """Why no turn can be answered. `of_account`: the provider is up, but refuses this account."""
 
     cause: str
     of_account: bool
 
 
 class WatchedModel(ModelWrapper):
-    """A model that remembers how its last call ended. `trouble` is None while it answers or was not asked yet."""
+    """A model that remembers how its last call ended. `trouble` is None while it answers, and before the first call.
+
+    `alone` is False if others answer while it does not (`llm.fallback`).
+    """
 
     def __init__(self, model: Model, *, clock: Clock, alone: bool = True) -> None:
         super().__init__(model)
         self._clock = clock
         self.alone = alone
-        """False: others answer while it does not (`llm.fallback`)."""
         self.asked: float | None = None
-        """End of the last call in epoch seconds; None if there was none."""
+        """End of the last call in epoch seconds."""
         self._last: ModelTrouble | None = None
-        """Of the last call or check."""
+        """Trouble of the last call or check."""
         self._refused: ModelTrouble | None = None
-        """Holds until there is an answer of a model."""
+        """Refusal of the account, until a model answers."""
         self._answered = ""
         """The model that answered last."""
-        self._tried = ""
-        """The model that a trial asks: a refusal may be of one model alone, so one that has answered before says more."""
-        self._next_trial = 0.0
+        self._probed = ""
+        """The model that a probe asks. One that has answered is preferred: a refusal may concern the other model alone."""
+        self._next_probe = 0.0
 
     @property
     def trouble(self) -> ModelTrouble | None:
@@ -150,9 +151,9 @@ class WatchedModel(ModelWrapper):
             except errors.ModelError as error:
                 self._note(error)
                 if self._last is not None and self._last.of_account:
-                    self._refused, self._tried = self._last, self._answered or request.model
-                    wait = TRIAL_SECONDS if self._tried == request.model else 0.0
-                    self._next_trial = self._clock.monotonic() + wait
+                    self._refused, self._probed = self._last, self._answered or request.model
+                    wait = PROBE_SECONDS if self._probed == request.model else 0.0
+                    self._next_probe = self._clock.monotonic() + wait
                 raise
 
     async def check(self) -> None:
@@ -163,45 +164,42 @@ class WatchedModel(ModelWrapper):
             raise
         self._note(None)
 
-    async def look(self) -> None:
-        """If the model was away when last asked, check whether it is back. Raises nothing."""
+    async def poll(self) -> None:
+        """Check whether a model in trouble is back. Raises nothing."""
         if self.trouble is None:
             return
         with contextlib.suppress(errors.ModelError):
             await self.check()
-            if self._refused is not None and self._clock.monotonic() >= self._next_trial:
-                self._next_trial = self._clock.monotonic() + TRIAL_SECONDS
-                await self._try(self._tried)
-
-    async def _try(self, model: str) -> None:
-        """Ask for one token, which costs nothing while the account is refused. Raises `errors.ModelError`."""
-        hello = {"role": "user", "content": [{"type": "text", "text": "Hello"}]}
-        await reply_of(self.stream(ModelRequest(model, 1, (), (hello,), purpose=TRIAL_PURPOSE)))
+            if self._refused is not None and self._clock.monotonic() >= self._next_probe:
+                self._next_probe = self._clock.monotonic() + PROBE_SECONDS
+                # One token, which costs nothing while the account is refused.
+                hello = {"role": "user", "content": [{"type": "text", "text": "Hello"}]}
+                request = ModelRequest(self._probed, 1, (), (hello,), purpose="check")
+                await reply_of(self.stream(request))
 
     def _note(self, error: errors.ModelError | None) -> None:
         self.asked = self._clock.now()
         away = isinstance(error, AWAY)
-        self._last = ModelTrouble(str(error), isinstance(error, _OF_THE_ACCOUNT)) if away else None
+        self._last = ModelTrouble(str(error), isinstance(error, _OF_ACCOUNT)) if away else None
 
 
-ATTEMPTS = 3
-"""Min attempts, however long each takes, unless nothing is to be repeated."""
-FIRST_WAIT = 0.5
-LONGEST_BACKOFF = 8.0
+MIN_ATTEMPTS = 3
+"""Min attempts, however long each takes, unless retries are off."""
+FIRST_BACKOFF = 0.5
+MAX_BACKOFF = 8.0
 RETRY_SECONDS = 30.0
-"""Seconds after the first failure up to which attempts follow. A provider that asks to wait for longer is taken at its word at
-once: the error goes up with its `retry_after`, and the person is told."""
-
-
-PATIENCE = 5.0
-"""The same where it is not the last model that can be asked, and one attempt may do."""
+"""Seconds after the first failure within which attempts are repeated. A longer `retry_after` of the provider ends them at once, and the
+person is told.
+"""
+FALLBACK_RETRY_SECONDS = 5.0
+"""The same where another model can be asked instead; one attempt may do then."""
 
 
 class RetryingModel(ModelWrapper):
-    """A model that is asked again after failures that pass: overload, rate limits, broken streams, no connection.
+    """A model that is asked again after transient failures: overload, rate limits, broken streams, no connection.
 
-    Deltas are a preview. Those of a failed attempt stay what they were; a new attempt starts over, so it yields no
-    deltas where the one before had yielded some, only the `ModelReply`, which is the answer.
+    Deltas are a preview. If a failed attempt has yielded some, the next ones yield only the `ModelReply`. `last` is False if another
+    model can be asked instead.
     """
 
     def __init__(
@@ -218,8 +216,8 @@ class RetryingModel(ModelWrapper):
         self._clock = clock
         self._rng = rng
         self._log = log
-        self._seconds = seconds if last else min(seconds, PATIENCE)
-        self._attempts = ATTEMPTS if last else 1
+        self._seconds = seconds if last else min(seconds, FALLBACK_RETRY_SECONDS)
+        self._min_attempts = MIN_ATTEMPTS if last else 1
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
         shown = False
@@ -260,13 +258,12 @@ class RetryingModel(ModelWrapper):
                 await self._clock.sleep(wait)
 
     def _wait(self, failure: errors.ModelError, attempt: int, left: float) -> float | None:
-        """Seconds until the next attempt; None where there is to be none."""
-        if not failure.retryable or not self._seconds or (left <= 0 and attempt >= self._attempts):
+        """Seconds until the next attempt; None for no further attempt. `left`: of the time for retries."""
+        if not failure.retryable or not self._seconds or (left <= 0 and attempt >= self._min_attempts):
             return None
-        backoff = min(FIRST_WAIT * 2.0 ** (attempt - 1), LONGEST_BACKOFF)
-        # Jitter, so that many chats that failed together do not come back together.
-        wait = backoff * self._rng.uniform(0.75, 1.25)
-        asked = getattr(failure, "retry_after", None)
-        if asked is None:
-            return wait if self._attempts > 1 else min(wait, left)
-        return float(asked) + wait * 0.5 if asked <= self._seconds else None
+        # Jitter, so that chats that failed together do not come back together.
+        wait = min(FIRST_BACKOFF * 2.0 ** (attempt - 1), MAX_BACKOFF) * self._rng.uniform(0.75, 1.25)
+        retry_after = getattr(failure, "retry_after", None)
+        if retry_after is not None:
+            return float(retry_after) + wait * 0.5 if retry_after <= self._seconds else None
+        return wait if self._min_attempts > 1 else min(wait, left)

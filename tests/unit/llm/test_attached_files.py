@@ -68,9 +68,7 @@ async def test_a_file_that_has_gone_or_is_of_another_chat_is_words(tmp_path: Pat
 
 def refused(words: str) -> errors.ModelError:
     """An answer of the provider, of which operators see nothing that repeats the conversation."""
-    error = classify.classify(
-        classify.read(400, {"error": {"type": "invalid_request_error", "message": words}})
-    )
+    error = classify.classify(400, {"error": {"type": "invalid_request_error", "message": words}})
     error.reword(f"The provider answered 400: {classify.WITHHELD}", None)
     return error
 

@@ -314,7 +314,7 @@ def test_a_sentence_has_its_meaning_in_every_form(
 ) -> None:
     _, status, words, kind, tokens, window = row
     body = BODIES[form](words) if words else "<html><title>no</title></html>"
-    error = classify.classify(classify.read(status, body))
+    error = classify.classify(status, body)
     assert type(error) is kind
     assert error.status == status
     if isinstance(error, errors.ContextOverflow):
@@ -330,6 +330,6 @@ def test_a_sentence_has_its_meaning_in_every_form(
     ],
 )
 def test_the_longest_answer_is_learnt_from_the_refusal_of_a_longer_one(words: str, limit: int | None) -> None:
-    error = classify.classify(classify.read(400, {"error": {"message": words}}))
+    error = classify.classify(400, {"error": {"message": words}})
     assert isinstance(error, errors.OutputOverflow)
     assert error.limit == limit

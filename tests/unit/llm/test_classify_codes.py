@@ -69,7 +69,7 @@ def test_type_and_code_decide_where_there_are_no_words(
         "type": "error",
         "error": {"type": kind, "message": "", "details": {"error_code": code}},
     }
-    assert type(classify.classify(classify.read(status, body))) is expected
+    assert type(classify.classify(status, body)) is expected
 
 
 @pytest.mark.parametrize(
@@ -78,13 +78,13 @@ def test_type_and_code_decide_where_there_are_no_words(
 )
 @pytest.mark.parametrize("body", ["", None])
 def test_an_answer_without_a_body(status: int, expected: Kind, body: str | None) -> None:
-    assert type(classify.classify(classify.read(status, body))) is expected
+    assert type(classify.classify(status, body)) is expected
 
 
 def test_the_page_of_a_proxy_counts_by_its_status_alone() -> None:
     page = "<html><body>prompt is too long, rate limit, timed out</body></html>"
-    assert type(classify.classify(classify.read(400, page))) is errors.RequestInvalid
-    assert type(classify.classify(classify.read(413, page))) is errors.RequestTooLarge
+    assert type(classify.classify(400, page)) is errors.RequestInvalid
+    assert type(classify.classify(413, page)) is errors.RequestTooLarge
 
 
 @pytest.mark.parametrize(
@@ -105,24 +105,24 @@ def test_the_page_of_a_proxy_counts_by_its_status_alone() -> None:
     ],
 )
 def test_how_long_to_wait(headers: dict[str, str], seconds: float | None) -> None:
-    error = classify.classify(classify.read(429, {}, headers, now=1_800_000_000.0))
+    error = classify.classify(429, {}, headers, now=1_800_000_000.0)
     assert isinstance(error, errors.RateLimited)
     assert error.retry_after == seconds
-    busy = classify.classify(classify.read(529, {}, headers, now=1_800_000_000.0))
+    busy = classify.classify(529, {}, headers, now=1_800_000_000.0)
     assert isinstance(busy, errors.Overloaded)
     assert busy.retry_after == seconds
 
 
 @pytest.mark.parametrize(("header", "retryable"), [("false", False), ("true", True), ("maybe", True)])
 def test_the_provider_may_forbid_to_retry(header: str, retryable: bool) -> None:
-    error = classify.classify(classify.read(529, {}, {"x-should-retry": header}))
+    error = classify.classify(529, {}, {"x-should-retry": header})
     assert error.retryable is retryable
     assert errors.Overloaded.retryable
 
 
 def test_the_line_for_the_operator_is_bounded_and_names_the_cause() -> None:
     body = {"error": {"type": "invalid_request_error", "message": "bad\n" * 50_000}, "request_id": "req_9"}
-    error = classify.classify(classify.read(400, body))
+    error = classify.classify(400, body)
     assert str(error).startswith("The provider answered 400 invalid_request_error: bad bad")
     assert len(str(error)) < 500
     assert "\n" not in str(error)
@@ -144,6 +144,6 @@ json_values = st.recursive(
 @settings(derandomize=True, deadline=None)
 @given(status=st.none() | st.integers(200, 599), body=json_values, wait=st.text(max_size=8))
 def test_any_body_at_all_is_some_model_error(status: int | None, body: object, wait: str) -> None:
-    error = classify.classify(classify.read(status, body, {"retry-after": wait}))
+    error = classify.classify(status, body, {"retry-after": wait})
     assert isinstance(error, errors.ModelError)
     assert len(str(error)) < 1_000

@@ -17,10 +17,6 @@ ALL = tuple(tool(name) for name in ("chat_send", "chat_load_history", "skills_li
 CONTEXT = '<turn_context>{"requestId":"01X","time":"2027-01-15T08:00:00Z"}</turn_context>'
 
 
-def loaded(time: str, speaker: str, words: str) -> Json:
-    return user(f'<loaded_history>{{"time": "{time}", "speaker": "{speaker}"}}</loaded_history>', words)
-
-
 async def play(
     words: str,
     *,
@@ -62,25 +58,18 @@ def sent(blocks: Sequence[Json]) -> str:
     return str(next(block["input"]["text"] for block in blocks if block.get("name") == "chat_send"))
 
 
-async def test_it_answers_through_chat_send_and_says_what_it_is() -> None:
-    blocks = await play("Hello ship!")
+@pytest.mark.parametrize(
+    ("words", "holds"),
+    [
+        ("Hello ship!", ["Hello ship!", "**demo model**", "ANTHROPIC_API_KEY", "/help"]),
+        ("你好，请介绍一下自己", ["演示模型", "你好，请介绍一下自己", "ANTHROPIC_API_KEY"]),
+        ("今日はいい天気ですね", ["demo model"]),
+    ],
+)
+async def test_it_says_what_it_is_and_how_to_get_a_real_model(words: str, holds: list[str]) -> None:
+    blocks = await play(words)
     assert called(blocks) == ["chat_send"]
-    answer = sent(blocks)
-    assert "Hello ship!" in answer
-    assert "**demo model**" in answer
-    assert "ANTHROPIC_API_KEY" in answer
-    assert "/help" in answer
-
-
-async def test_it_answers_chinese_in_chinese() -> None:
-    answer = sent(await play("你好，请介绍一下自己"))
-    assert "演示模型" in answer
-    assert "你好，请介绍一下自己" in answer
-    assert "language model" not in answer
-
-
-async def test_it_answers_japanese_in_english() -> None:
-    assert "demo model" in sent(await play("今日はいい天気ですね"))
+    assert [part for part in holds if part not in sent(blocks)] == []
 
 
 @pytest.mark.parametrize(
@@ -89,81 +78,38 @@ async def test_it_answers_japanese_in_english() -> None:
         "What did I say?",
         "Show me the history",
         "do you remember my cat",
-        "an OLD turn please",
-        "what was before",
         "earlier we spoke",
         "我之前说过什么？",
-        "以前的消息",
-        "看一下历史",
-        "你记得吗",
     ],
 )
 async def test_asked_for_an_old_turn_it_loads_history_and_answers_from_it(words: str) -> None:
     injected = [
-        loaded("2026-11-01T10:00:00Z", "Ana", "My cat is called Mimi 🐈"),
-        loaded("2026-11-01T10:01:00Z", "you", "Nice"),
+        user(f'<loaded_history>{{"time": "2026-11-01T10:00:00Z", "speaker": "{who}"}}</loaded_history>', said)
+        for who, said in (("Ana", "My cat is called Mimi 🐈"), ("you", "Nice"))
     ]
     blocks = await play(words, injected=injected, history=[user(CONTEXT, "In view")])
     assert called(blocks) == ["chat_load_history", "chat_send"]
-    assert "My cat is called Mimi 🐈" in sent(blocks)
-    assert "2026-11-01T10:00:00Z" in sent(blocks)
-
-
-@pytest.mark.parametrize(
-    ("words", "keyword"),
-    [
-        ('What did I say about "zebra"?', "zebra"),
-        ("what did I write about “the big zebra”", "the big zebra"),
-        ("我之前说过「斑马」吗", "斑马"),
-        ("what did i say about 'zebra'?", "zebra"),
-        ("what's my history, don't you know", None),
-    ],
-)
-async def test_a_quoted_word_is_the_keyword(words: str, keyword: str | None) -> None:
-    reply = await reply_of(DemoModel(), ask(user(CONTEXT, words), tools=ALL))
-    assert reply.content[0]["input"].get("keyword") == keyword
-
-
-async def test_asked_for_the_persons_words_it_leaves_out_its_own() -> None:
-    injected = [loaded("t", "Ana", "zebra of Ana"), loaded("t", "you", "zebra of the bot")]
-    blocks = await play('What did I say about "zebra"?', injected=injected)
-    assert blocks[0]["input"]["role"] == "user"
-    assert "zebra of Ana" in sent(blocks)
-    assert "zebra of the bot" not in sent(blocks)
+    assert "2026-11-01T10:00:00Z · **Ana**: My cat is called Mimi 🐈" in sent(blocks)
+    assert "In view" not in sent(blocks)
 
 
 async def test_what_is_in_view_counts_where_nothing_was_loaded() -> None:
+    call = {"type": "tool_use", "id": "t1", "name": "chat_send", "input": {"text": "Hello Rex"}}
     history = [
         user(CONTEXT, "My dog is called Rex"),
-        {
-            "role": "assistant",
-            "content": [
-                {"type": "tool_use", "id": "t1", "name": "chat_send", "input": {"text": "Hello Rex"}}
-            ],
-        },
+        {"role": "assistant", "content": [call]},
         {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "Delivered"}]},
         {"role": "assistant", "content": [{"type": "text", "text": "Sent."}]},
     ]
     answer = sent(await play("what was said earlier?", history=history))
-    assert "My dog is called Rex" in answer
-    assert "Hello Rex" in answer
+    assert "- you: My dog is called Rex\n- me: Hello Rex" in answer
     assert "turn_context" not in answer
-
-
-async def test_nothing_found_is_said() -> None:
-    assert "found nothing" in sent(await play('do you remember "unicorns"?'))
-
-
-async def test_it_lists_skills() -> None:
-    blocks = await play("Which skills do you have?", results={"skills_list": ("- tea: makes tea", False)})
-    assert called(blocks) == ["skills_list", "chat_send"]
-    assert "- tea: makes tea" in sent(blocks)
+    assert "found nothing" in sent(await play("what was said earlier?"))
 
 
 async def test_where_sending_fails_the_answer_comes_as_text() -> None:
     blocks = await play("Hello", results={"chat_send": ("The chat is gone.", True)})
     assert called(blocks) == ["chat_send"]
-    assert blocks[-1]["type"] == "text"
     assert "demo model" in blocks[-1]["text"]
 
 
@@ -172,28 +118,16 @@ async def test_without_tools_it_answers_in_text() -> None:
     assert block["type"] == "text"
 
 
-async def test_files_are_named_and_their_caption_is_answered() -> None:
+async def test_files_are_named_and_what_they_hold_is_not_taken_for_words() -> None:
     context = (
         '<turn_context>{"attachments":[{"kind":"photo","readable":false},'
-        '{"kind":"file","name":"报告.pdf","readable":false}]}</turn_context>'
-    )
-    answer = sent(await play("my caption", context=context))
-    assert "photo, file 报告.pdf" in answer
-    assert "my caption" in answer
-    assert "no words" in sent(await play("", context=context))
-
-
-async def test_a_file_that_was_read_is_named_and_what_it_holds_is_not_taken_for_words() -> None:
-    context = (
-        '<turn_context>{"attachments":[{"kind":"file","name":"a.txt","readable":true},'
-        '{"kind":"photo","readable":false}]}</turn_context>'
+        '{"kind":"file","name":"报告.pdf","readable":true}]}</turn_context>'
     )
     held = '<attached_files note="">\n{"text": "what did I say earlier?"}\n</attached_files>'
-    request = ask(user(context, held), tools=ALL)
-    answer = sent((await reply_of(DemoModel(), request)).content)
-    assert "I was shown what this holds: file a.txt." in answer
-    assert "I cannot open files yet: photo." in answer
-    assert "no words" not in answer
+    for words in ("my caption", held):
+        answer = sent(await play(words, context=context))
+        assert "photo, file 报告.pdf" in answer
+        assert ("my caption" in answer) is (words != held)
 
 
 async def test_words_that_come_while_it_works_are_answered_too() -> None:
@@ -210,24 +144,18 @@ async def test_words_that_come_while_it_works_are_answered_too() -> None:
     assert (await reply_of(DemoModel(), more)).content[0]["name"] == "skills_list"
 
 
-async def test_it_is_a_pure_function_with_ids_of_its_own() -> None:
+async def test_it_is_a_pure_function_that_streams_in_small_pieces() -> None:
     request = ask(user(CONTEXT, "Hello"), tools=ALL)
-    assert await items(DemoModel(), request) == await items(DemoModel(), request)
-    other = await reply_of(
-        DemoModel(), ask(user(CONTEXT, "Hello"), user("x"), user(CONTEXT, "Hello"), tools=ALL)
-    )
-    assert other.content[0]["id"] != (await reply_of(DemoModel(), request)).content[0]["id"]
-
-
-async def test_it_streams_in_small_pieces_and_counts_tokens() -> None:
-    *deltas, reply = await items(DemoModel(), ask(user(CONTEXT, "Hello"), tools=ALL))
+    *deltas, reply = await items(DemoModel(), request)
+    assert await items(DemoModel(), request) == [*deltas, reply]
     assert isinstance(reply, ModelReply)
     assert len(deltas) > 5
     assert all(isinstance(delta, ToolInputDelta) for delta in deltas)
-    assert reply.usage.input_tokens > 10
-    assert reply.usage.output_tokens > 10
+    assert min(reply.usage.input_tokens, reply.usage.output_tokens) > 10
     *words, _ = await items(DemoModel(), ask(user(CONTEXT, "Hello")))
     assert all(isinstance(delta, TextDelta) for delta in words)
+    again = ask(user(CONTEXT, "Hello"), user("x"), user(CONTEXT, "Hello"), tools=ALL)
+    assert (await reply_of(DemoModel(), again)).content[0]["id"] != reply.content[0]["id"]
 
 
 @pytest.mark.parametrize(
@@ -250,29 +178,36 @@ async def test_any_request_has_an_answer(messages: list[Any]) -> None:
 async def test_what_it_writes_down_of_a_conversation_is_what_people_said(purpose: str) -> None:
     head = user('<conversation_summary note="x">old</conversation_summary>')
     messages = (head, user(CONTEXT, "The ship is called 海"), user("<memory_task>write</memory_task>"))
-    request = ModelRequest(
-        model="demo", max_tokens=1, system=(), messages=messages, tools=ALL, purpose=purpose
-    )
-    (block,) = (await reply_of(DemoModel(), request)).content
-    written = block["text"]
+    (block,) = (await reply_of(DemoModel(), ask(*messages, tools=ALL, purpose=purpose))).content
     if purpose == "memory":
-        assert memory.read(written).facts == ("The ship is called 海",)
+        assert memory.read(block["text"]).facts == ("The ship is called 海",)
     else:
-        assert "海" in memory.read_summary(written)
+        assert "海" in memory.read_summary(block["text"])
 
 
-NO_BUBBLEWRAP = (
-    "Commands run only where … whoever runs me can install bubblewrap 0.7 or newer (apt install bubblewrap)"
+@pytest.mark.parametrize(
+    ("words", "results", "calls", "shown"),
+    [
+        ("Which skills do you have?", {"skills_list": "- tea: makes tea"}, ["skills_list"], "makes tea"),
+        ("look at readme", {"list_dir": "README.md  2 KB\nsrc/", "read_file": "# Ship"}, None, "# Ship"),
+        ("look at nothing", {"list_dir": "README.md  2 KB"}, ["list_dir"], "There's no nothing here."),
+        (
+            "Run ls",
+            {"run_shell": "!can install bubblewrap 0.7", "write_file": "hello.txt is written"},
+            None,
+            "sudo apt install bubblewrap",
+        ),
+        ("Run ls", {"run_shell": "!No such folder"}, ["run_shell"], "The tool `run_shell` failed:"),
+    ],
 )
-
-
-async def test_where_no_command_can_run_it_writes_a_file_and_says_how_to_install_bubblewrap() -> None:
-    results = {"run_shell": (NO_BUBBLEWRAP, True), "write_file": ("hello.txt is written: 21 bytes.", False)}
-    tools = (*ALL, tool("run_shell"), tool("write_file"))
-    blocks = await play("Run ls", results=results, tools=tools)
-    assert called(blocks) == ["run_shell", "write_file", "chat_send"]
-    assert "sudo apt install bubblewrap" in sent(blocks)
-    assert "hello.txt is written" in sent(blocks)
+async def test_the_outcome_of_a_plain_request_is_shown(
+    words: str, results: dict[str, str], calls: list[str] | None, shown: str
+) -> None:
+    """A result with `!` is an error."""
+    answers = {name: (said.removeprefix("!"), said.startswith("!")) for name, said in results.items()}
+    blocks = await play(words, results=answers, tools=(*ALL, *map(tool, results)))
+    assert called(blocks) == [*(calls or results), "chat_send"]
+    assert shown in sent(blocks)
 
 
 @pytest.mark.parametrize(
@@ -280,6 +215,7 @@ async def test_where_no_command_can_run_it_writes_a_file_and_says_how_to_install
     [
         ("please run `ls -la`", [("run_shell", {"command": "ls -la"})]),
         ("write notes/a.md: 你好", [("write_file", {"path": "notes/a.md", "content": "你好\n"})]),
+        ("写 hello.txt", [("write_file", {"path": "hello.txt", "content": "Shipmate 向你问好。\n"})]),
         ("运行 ls", [("run_shell", {"command": "ls"})]),
         (
             "5分钟后提醒我喝水",

@@ -8,7 +8,7 @@ import pytest
 
 from bot import errors
 from bot.contracts.model import ModelReply, TextDelta
-from bot.llm.wrapper import TRIAL_SECONDS, ModelTrouble, WatchedModel
+from bot.llm.wrapper import PROBE_SECONDS, ModelTrouble, WatchedModel
 from bot.testing.clock import FakeClock
 from tests.unit.llm.asking import ScriptedModel, ask, items
 
@@ -71,10 +71,10 @@ async def test_a_model_that_was_away_is_asked_again_and_one_that_is_well_is_not(
     inner.check = check  # type: ignore[method-assign]
     with pytest.raises(errors.ModelUnreachable):
         await model.check()
-    await model.look()
+    await model.poll()
     assert (model.trouble, len(checks)) == (ModelTrouble("away", of_account=False), 1)
-    await model.look()
-    await model.look()
+    await model.poll()
+    await model.poll()
     assert (model.trouble, checks) == (None, [])
 
 
@@ -92,15 +92,15 @@ async def test_an_account_that_is_refused_stays_in_trouble_until_there_is_an_ans
     with pytest.raises(type(error)):
         await items(model, ask())
     for _ in range(3):
-        await model.look()
+        await model.poll()
         assert model.trouble == ModelTrouble(str(error), of_account=True)
     assert len(inner.asked) == 1
     for _ in range(3):
-        await clock.advance(TRIAL_SECONDS)
-        await model.look()
+        await clock.advance(PROBE_SECONDS)
+        await model.poll()
         assert model.trouble == ModelTrouble(str(error), of_account=True)
-    await clock.advance(TRIAL_SECONDS)
-    await model.look()
+    await clock.advance(PROBE_SECONDS)
+    await model.poll()
     assert model.trouble is None
     assert {(one.model, one.max_tokens, one.purpose) for one in inner.asked[1:]} == {
         ("claude-sonnet-5-5", 1, "check")
@@ -120,16 +120,16 @@ async def test_a_model_that_the_account_may_not_use_is_no_trouble_of_one_that_an
     await items(model, ask())
     with pytest.raises(errors.ModelRefused):
         await items(model, other)
-    await model.look()
+    await model.poll()
     assert model.trouble is None
     # Where the account is refused by now, the one that answered before says so too.
     with pytest.raises(errors.ModelRefused):
         await items(model, other)
     for _ in range(3):
-        await model.look()
+        await model.poll()
         assert model.trouble == ModelTrouble("no credit", of_account=True)
-    await clock.advance(TRIAL_SECONDS)
-    await model.look()
+    await clock.advance(PROBE_SECONDS)
+    await model.poll()
     assert model.trouble is None
     assert [one.model for one in inner.asked if one.purpose == "check"] == [ask().model] * 3
 
@@ -142,7 +142,7 @@ async def test_a_network_that_was_down_does_not_hide_that_an_account_is_refused(
             await items(model, ask())
         assert model.trouble
         assert model.trouble.cause == cause
-    await model.look()
+    await model.poll()
     assert model.trouble == ModelTrouble("no credit", of_account=True)
 
 

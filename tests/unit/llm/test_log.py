@@ -223,17 +223,6 @@ def test_a_line_of_the_log_is_json() -> None:
     assert json.dumps(previews(REQUEST.messages))
 
 
-async def test_the_size_of_a_request_counts_the_tools_it_has_and_not_those_of_another() -> None:
-    log = MemoryLog()
-    model = logged(ScriptedModel([REPLY], [REPLY], [REPLY], [REPLY]), log)
-    one, two = (tool("look"),), (tool("look"), tool("listen"))
-    for tools in (one, two, one, ()):
-        await items(model, ask(user("你好"), tools=tools))
-    sizes = [entry.details["characters"] for entry in log.of("llm_request")]
-    assert sizes[0] == sizes[2]
-    assert sizes[3] < sizes[0] < sizes[1]
-
-
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
