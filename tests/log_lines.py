@@ -1,4 +1,4 @@
-"""Holds every line that the product logs while a test runs against the table of kinds (`bot/contracts/log_kinds.py`)."""
+"""Holds every line that the product logs while a test runs against the table of kinds (`bot/contracts/log_kinds.toml`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bot.contracts.log_kinds import KINDS, NULLABLE
+from bot.contracts.log_kinds import COMMON, KINDS, NULLABLE
 from bot.normalize import plain_details, to_camel
 from bot.telemetry.log import LOGGED, JsonlLog
 from bot.testing.log import MemoryLog
@@ -37,9 +37,10 @@ def complaint(kind: str, level: str, details: Mapping[str, Any]) -> str:
     if kind == "error" and level != "error":
         return f"kind error at level {level}"
     for name, value in details.items():
-        types = known.types(name)
-        if types is None:
+        detail = known.details.get(name) or COMMON.get(name)
+        if detail is None:
             return f"{kind}: unknown detail {name!r}"
+        types = detail.types
         # In Python a bool is an int; in JSON it is none.
         right = (
             "boolean" in types
