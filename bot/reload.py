@@ -125,14 +125,14 @@ def _with_turns_of(settings: config.Settings, found: config.Settings) -> config.
     """The settings with those keys of others that a turn takes up."""
     llm = {name: getattr(found.llm, name) for name in _names("llm")}
     rest = {name: getattr(found, name) for name in _names("")}
-    return dataclasses.replace(settings, llm=dataclasses.replace(settings.llm, **llm), **rest)
+    return dataclasses.replace(settings, llm=settings.llm.model_copy(update=llm), **rest)
 
 
 def _names(section: str) -> Iterator[str]:
     """The fields of a section of the settings, or of the settings themselves, that a turn takes up."""
     fields = {to_camel(field.name): field.name for field in dataclasses.fields(config.Settings)}
     if section == "llm":
-        fields = {f"llm.{to_camel(one.name)}": one.name for one in dataclasses.fields(config.Llm)}
+        fields = {f"llm.{to_camel(name)}": name for name in config.Llm.model_fields}
     return (fields[key] for key in OF_TURNS if key in fields)
 
 

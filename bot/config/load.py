@@ -1,11 +1,11 @@
-"""Loads ship.json, `.env` and the environment into one value, or into the list of everything that is wrong."""
+"""Loads ship.json, `.env` and the environment into `Settings`, or reports everything that is wrong."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -32,40 +32,44 @@ from bot.invocation import command
 FILE = "ship.json"
 HOME = ".ship"
 OPERATORS = "SHIPMATE_OPERATORS"
-"""The variable that names operators where there is no ship.json: `telegram:123, slack:U012`."""
-SHORTEST_SECRET = 8  # characters
+"""The variable that names operators if there is no ship.json: `telegram:123, slack:U012`."""
+MIN_SECRET = 8
+"""Min characters of a secret: a shorter one would hide ordinary words."""
+SWITCHES = ("SMA_LOG_LLM_MESSAGES", "SMA_LOG_LLM_PAYLOAD")
 
 _OFF = frozenset({"0", "false", "no", "off"})
 _ON = frozenset({"1", "true", "yes", "on"})
 
 
-@dataclass(frozen=True, slots=True)
-class Llm:
-    """`llm` of ship.json with the provider decided and the environment's switches applied."""
+class Llm(ship_file.Llm):
+    """`llm` of ship.json with the provider chosen and the environment's switches applied."""
 
-    provider: Literal["anthropic", "demo"]
-    provider_reason: str
-    model: str
-    api_key: str | None = field(repr=False)
-    base_url: str | None
-    max_tokens: int
-    context_window: int | None
-    fast_model: str
-    effort: Effort
-    thinking: Thinking
-    purposes: Mapping[Purpose, ship_file.ModelUse]
-    prices: Mapping[str, ship_file.ModelPrice]
-    retry_seconds: float
-    provider_fallbacks: bool
-    fallback: tuple[ship_file.Fallback, ...]
-    log_messages: bool
-    log_payload: bool
+    provider: Literal["anthropic", "demo"] = "demo"
+    provider_reason: str = ""
+    log_payload: bool = False
+
+    @classmethod
+    def of(cls, llm: ship_file.Llm, env: Mapping[str, str]) -> Llm:
+        provider, reason = llm.provider, "ship.json says so"
+        if provider is None:
+            provider = "anthropic" if llm.api_key else "demo"
+            reason = "a key is set" if llm.api_key else "no key is set"
+        # Off wins over on.
+        messages = llm.log_messages and env.get(SWITCHES[0], "1").lower() not in _OFF
+        decided = {
+            "provider": provider,
+            "provider_reason": reason,
+            "api_key": llm.api_key or None,
+            "log_messages": messages,
+            "log_payload": messages and env.get(SWITCHES[1], "0").lower() in _ON,
+        }
+        return cls.model_construct(**dict(llm) | decided)
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """A configuration without a fault. `channels` holds every known channel, `enabled` those that are on,
-    `reasons` says of each why it is on or off; `secrets` is everything to redact.
+    """A valid configuration. `channels` has every known channel, `enabled` the names of those that are on, `reasons` why each is on or
+    off. `secrets` is everything to redact.
     """
 
     root: Path
@@ -95,12 +99,12 @@ class Settings:
     engine: ship_file.Engine
     secrets: frozenset[str] = field(repr=False)
     fingerprint: str = ""
-    """Hash of the document with the environment's values and without its secrets."""
+    """Hash of the document, with the environment's values and without secrets."""
     warnings: tuple[str, ...] = ()
 
     @property
     def web_search(self) -> ship_file.WebSearch | None:
-        """The engine of `web_search`; None where there is none."""
+        """The engine of `web_search`; None for no search."""
         engine = self.tools.web_search
         on = self.llm.provider == "anthropic" if engine.kind == "auto" else engine.kind != "off"
         return engine if on else None
@@ -112,7 +116,7 @@ class Settings:
 
 
 def must_be_folder(home: Path) -> None:
-    """Raise `errors.ConfigError` where something else is in the place of `.ship`."""
+    """Raise `errors.ConfigError` if `.ship` is not a folder."""
     if home.exists() and not home.is_dir():
         raise errors.ConfigError(finding(HOME, "a file", "a folder", "move the file elsewhere"))
 
@@ -125,13 +129,15 @@ def load(
     *,
     defaults: bool = False,
 ) -> Settings:
-    """Read the configuration of `root`. Raises `errors.ConfigError` with everything that is wrong; `also` finds what
-    only a higher floor knows to be wrong. With `defaults` there need be no ship.json: the environment suffices. What a command made of ours, that ran when Shipmate was killed, is set aside first.
+    """Read the configuration of `root`. Raises `errors.ConfigError` with all findings.
+
+    `also` yields findings of higher layers. With `defaults` ship.json may be missing: the environment suffices. Files that a command
+    created in the place of ours, in a run that was killed, are moved aside first.
     """
     root = root.absolute()
     must_be_folder(root / HOME)
     found: list[str] = []
-    refused = hidden_paths.sweep(root)
+    moved = hidden_paths.sweep(root)
     variables = read_env_file(root / ".env", found)
     env = {**variables, **{name: value for name, value in env.items() if value}}
     try:
@@ -141,34 +147,49 @@ def load(
     except RecursionError:
         raise errors.ConfigError(finding(FILE, "too many levels", "at most 100", "simplify it")) from None
     secrets = filled.secrets | {value for name, value in variables.items() if is_secret_key(name)}
-    secrets = {secret for secret in secrets if len(secret) >= SHORTEST_SECRET}
-    found += [_malformed(loc) for loc in filled.malformed]
+    secrets = {secret for secret in secrets if len(secret) >= MIN_SECRET}
+    expected = "use letters, digits and _ in the name"
+    found += [finding(dotted(loc), "${ without a name in }", "${NAME}", expected) for loc in filled.malformed]
     found += _missing(filled, manifests, variables)
     file = _validated(filled, manifests, found)
     if file is not None:
-        told = {line.split(": ")[0] for line in found}
-        found += [line for line in _between(file, filled, manifests) if line.split(": ")[0] not in told]
-        found += checks.prompt_files(root, file.prompt)
-        found += [line for line in also(file) if line.split(": ")[0] not in told]
-    found += _switches(env)
-    if file is not None and not found:
-        settings = _settings(root, file, manifests, filled, env=env, secrets=frozenset(secrets))
-        document = _without(json.dumps(filled.document, sort_keys=True), secrets)
-        fingerprint = hashlib.sha256(document.encode()).hexdigest()[:16]
-        misspelt = tuple(
-            f".env: {name} is not set; {hint}"
-            for name in dict.fromkeys(filled.missing.values())
-            if (hint := similar_variable(name, variables.keys() - filled.read))
-        )
-        aside = tuple(f"{name} was made by a command; it is {new} now" for name, new in refused.items())
-        return dataclasses.replace(
-            settings, fingerprint=fingerprint, warnings=(*aside, *misspelt, *settings.warnings)
-        )
-    raise errors.ConfigError(*(_without(line, secrets) for line in dict.fromkeys(found)))
+        known = {line.split(": ")[0] for line in found}
+        rules = (*_rules(file, filled, manifests), *checks.prompt_files(root, file), *also(file))
+        found += [line for line in rules if line.split(": ")[0] not in known]
+    for name in SWITCHES:
+        if env.get(name, "1").lower() not in _OFF | _ON:
+            found.append(finding(name, "another value", "0 or 1", "change it in the environment"))
+    if file is None or found:
+        raise errors.ConfigError(*(_without(line, secrets) for line in dict.fromkeys(found)))
+    channels = {name: getattr(file.channels, name) for name in manifests}
+    state = {name: _state(name, channels[name], item, filled) for name, item in manifests.items()}
+    enabled = tuple(name for name, (on, _) in state.items() if on)
+    sections = {name: getattr(file, name) for name in ship_file.ShipFile.model_fields if name != "schema_"}
+    document = _without(json.dumps(filled.document, sort_keys=True), secrets)
+    misspelt = (
+        f".env: {name} is not set; {hint}"
+        for name in dict.fromkeys(filled.missing.values())
+        if (hint := similar_variable(name, variables.keys() - filled.read))
+    )
+    return Settings(
+        root=root,
+        **sections
+        | {"operators": frozenset(map(UserRef.parse, file.operators)), "llm": Llm.of(file.llm, env)},
+        channels=channels,
+        enabled=enabled,
+        reasons={name: reason for name, (_, reason) in state.items()},
+        secrets=frozenset(secrets),
+        fingerprint=hashlib.sha256(document.encode()).hexdigest()[:16],
+        warnings=(
+            *(f"{name} was made by a command; it is {new} now" for name, new in moved.items()),
+            *misspelt,
+            *checks.warnings(root, file, filled, channels=channels, enabled=enabled, manifests=manifests),
+        ),
+    )
 
 
 def _read(path: Path, without: dict[str, Any] | None) -> dict[str, Any]:
-    """The document, or `without` where there is no file."""
+    """Return the document, or `without` if there is no file."""
     try:
         document = json.loads(read_text(path), object_pairs_hook=_pairs, parse_constant=_constant)
     except FileNotFoundError:
@@ -187,7 +208,7 @@ def _read(path: Path, without: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def _broken(error: json.JSONDecodeError) -> str:
-    """The finding for a file that is no JSON, with what most often makes it none named."""
+    """The finding for a file that is not JSON, with its most frequent causes."""
     if not error.doc.strip():
         return finding(FILE, "an empty file", "an object in { }", "write {} into it: all else has a default")
     at = error.pos
@@ -220,7 +241,7 @@ def _constant(name: str) -> Any:
 
 
 def _with_defaults(document: dict[str, Any], manifests: Mapping[str, Manifest]) -> dict[str, Any]:
-    """Every channel has a section, and every credential its usual placeholder."""
+    """Add a section for every channel, and the usual placeholder for every credential."""
     document = dict(document)
     llm = document.setdefault("llm", {})
     if isinstance(llm, dict):
@@ -231,7 +252,7 @@ def _with_defaults(document: dict[str, Any], manifests: Mapping[str, Manifest]) 
         for name, manifest in manifests.items():
             section = channels.setdefault(name, {})
             if isinstance(section, dict):
-                # Also those of the other way: a token that is not needed is a secret all the same.
+                # With and without webhook: a token that is not needed is still a secret.
                 tokens = checks.token_keys(manifest) | checks.token_keys(manifest, webhook=True)
                 usual = {key: f"${{{checks.variable(name, token)}}}" for token, key in tokens.items()}
                 channels[name] = usual | section
@@ -242,14 +263,10 @@ def _model(manifests: Mapping[str, Manifest]) -> Any:
     return ship_file.with_channels(tuple((name, item.settings) for name, item in manifests.items()))
 
 
-def _malformed(loc: Loc) -> str:
-    return finding(dotted(loc), "${ without a name in }", "${NAME}", "use letters, digits and _ in the name")
-
-
 def _missing(
     filled: FilledDocument, manifests: Mapping[str, Manifest], variables: Mapping[str, str]
 ) -> Iterator[str]:
-    """A variable that is not set matters only where its feature is on."""
+    """Yield findings for unset variables of features that are on."""
     for loc, name in filled.missing.items():
         if _is_on(loc, filled, manifests):
             yield finding(
@@ -281,39 +298,32 @@ def _is_on(loc: Loc, filled: FilledDocument, manifests: Mapping[str, Manifest]) 
 
 
 def _validated(filled: FilledDocument, manifests: Mapping[str, Manifest], found: list[str]) -> Any:
-    """The file as a model. What is wrong is noted and left out, so that the rest is checked as well."""
+    """Return the file as a model. Invalid values are reported and left out, so that the rest is checked too."""
     model = _model(manifests)
     document, gone = filled.document, set[Loc]()
     for _ in range(5):
         try:
             return model.model_validate_json(json.dumps(document), by_alias=True, by_name=False)
         except ValidationError as error:
-            found += _invalid(error, filled, manifests, gone)
-            for item in error.errors(include_url=False, include_context=False, include_input=False):
-                # Where a value is missing, what it is missing in is left out.
-                gone.add(item["loc"])
-                document = _pruned(document, item["loc"][:-1] if item["type"] == "missing" else item["loc"])
+            for item in error.errors(include_url=False):
+                loc = item["loc"]
+                if loc not in gone:
+                    known = _keys_at(loc[:-1], manifests)
+                    found.append(from_error(dict(item), known=known, hidden=filled.is_hidden(loc)))
+                gone.add(loc)
+                # An object that lacks a value is left out whole.
+                document = _pruned(document, loc[:-1] if item["type"] == "missing" else loc)
             document["channels"] = {name: {} for name in manifests} | document.get("channels", {})
     return None
 
 
 def _pruned(document: dict[str, Any], loc: Loc) -> dict[str, Any]:
-    """A copy without what stands at `loc`; a list goes as a whole."""
+    """Copy a document without the value at `loc`; a list is removed whole."""
     key, *rest = loc or ("",)
     inner = document.get(str(key))
     if rest and isinstance(inner, dict):
         return {**document, str(key): _pruned(inner, tuple(rest))}
     return {name: value for name, value in document.items() if name != key}
-
-
-def _invalid(
-    error: ValidationError, filled: FilledDocument, manifests: Mapping[str, Manifest], gone: Collection[Loc]
-) -> Iterator[str]:
-    for item in error.errors(include_url=False):
-        if item["loc"] in gone:
-            continue
-        known = _keys_at(item["loc"][:-1], manifests)
-        yield from_error(dict(item), known=known, hidden=filled.is_hidden(item["loc"]))
 
 
 def _keys_at(loc: Loc, manifests: Mapping[str, Manifest]) -> list[str]:
@@ -327,72 +337,13 @@ def _keys_at(loc: Loc, manifests: Mapping[str, Manifest]) -> list[str]:
     return [str(field.alias) for field in model.model_fields.values()]
 
 
-def _between(file: Any, filled: FilledDocument, manifests: Mapping[str, Manifest]) -> Iterator[str]:
-    yield from checks.engine(file, filled)
-    yield from checks.operators(manifests, filled)
-    yield from checks.servers(filled)
-    yield from checks.timezone(file.schedule.timezone)
-    yield from checks.bind("dashboard", file.dashboard.host, file.dashboard.token)
-    yield from checks.ports(file.dashboard, {name: getattr(file.channels, name) for name in manifests})
-    if file.llm.provider == "anthropic" and not file.llm.api_key and ("llm", "apiKey") not in filled.missing:
-        yield finding("llm.apiKey", "nothing", "a key", 'set ANTHROPIC_API_KEY, or provider to "demo"')
-    yield from checks.base_url("llm.baseUrl", file.llm.base_url)
-    yield from checks.fallbacks(file.llm, filled)
-    yield from checks.search_engine(file.tools.web_search)
-    if file.llm.api_key and file.llm.provider != "demo":
-        yield from checks.credential("llm.apiKey", file.llm.api_key)
-    for name, manifest in manifests.items():
-        settings = getattr(file.channels, name)
-        yield from checks.channel(name, settings, manifest, filled)
-        if settings.enabled is not False and not checks.has_own_service(settings):
-            yield from checks.misshapen(name, settings, manifest)
-        keys = checks.keys_in_use(settings, manifest)
-        half = settings.enabled is None and any(getattr(settings, token) for token in keys)
-        for token, key in keys.items():
-            value = getattr(settings, token)
-            if value and settings.enabled is not False:
-                yield from checks.credential(f"channels.{name}.{key}", value)
-            elif half or (settings.enabled and ("channels", name, key) not in filled.missing):
-                mend = f"set {checks.variable(name, token)} and refer to it, or set enabled to false"
-                yield finding(f"channels.{name}.{key}", "nothing", "a token", mend)
-
-
-def _switches(env: Mapping[str, str]) -> Iterator[str]:
-    for name in ("SMA_LOG_LLM_MESSAGES", "SMA_LOG_LLM_PAYLOAD"):
-        if env.get(name, "1").lower() not in _OFF | _ON:
-            yield finding(name, "another value", "0 or 1", "change it in the environment")
-
-
-def _settings(
-    root: Path,
-    file: Any,
-    manifests: Mapping[str, Manifest],
-    filled: FilledDocument,
-    *,
-    env: Mapping[str, str],
-    secrets: frozenset[str],
-) -> Settings:
+def _rules(file: Any, filled: FilledDocument, manifests: Mapping[str, Manifest]) -> Iterator[str]:
     channels = {name: getattr(file.channels, name) for name in manifests}
-    state = {name: _state(name, channels[name], item, filled) for name, item in manifests.items()}
-    enabled = tuple(name for name, (on, _) in state.items() if on)
-    kept = {
-        name: getattr(file, name)
-        for name in ship_file.ShipFile.model_fields
-        if name not in {"schema_", "llm"}
-    }
-    return Settings(
-        root=root,
-        **kept | {"operators": frozenset(map(UserRef.parse, file.operators))},
-        llm=_llm(file.llm, env),
-        channels=channels,
-        enabled=enabled,
-        reasons={name: reason for name, (_, reason) in state.items()},
-        secrets=secrets,
-        warnings=(
-            *checks.warnings(root, channels, enabled, manifests, filled),
-            *checks.misshapen_key(file.llm),
-        ),
-    )
+    yield from checks.operators(manifests, filled)
+    yield from checks.file_rules(file, filled)
+    yield from checks.ports(file, channels)
+    for name, manifest in manifests.items():
+        yield from checks.channel(name, channels[name], manifest, filled)
 
 
 def _state(
@@ -407,43 +358,39 @@ def _state(
     return True, "its tokens are set" if manifest.tokens else "it needs no token"
 
 
-def _llm(llm: ship_file.Llm, env: Mapping[str, str]) -> Llm:
-    provider, reason = llm.provider, "ship.json says so"
-    if provider is None:
-        provider = "anthropic" if llm.api_key else "demo"
-        reason = "a key is set" if llm.api_key else "no key is set"
-    # Off wins, whoever says it.
-    messages = llm.log_messages and env.get("SMA_LOG_LLM_MESSAGES", "1").lower() not in _OFF
-    decided: dict[str, Any] = {
-        "provider": "anthropic" if provider == "anthropic" else "demo",
-        "provider_reason": reason,
-        "api_key": llm.api_key or None,
-        "log_messages": messages,
-        "log_payload": messages and env.get("SMA_LOG_LLM_PAYLOAD", "0").lower() in _ON,
-    }
-    return Llm(**dict(llm) | decided)
-
-
 def _without(line: str, secrets: Iterable[str]) -> str:
     for secret in sorted(secrets, key=len, reverse=True):
         line = line.replace(secret, "[hidden]")
     return line
 
 
-_NOT_KEYS = frozenset({"root", "enabled", "reasons", "secrets", "fingerprint", "warnings"})
+_DERIVED = frozenset({"root", "enabled", "reasons", "secrets", "fingerprint", "warnings"})
+"""Fields of `Settings` that are not in ship.json."""
 
 
 def leaves(settings: Settings) -> dict[str, Any]:
-    """Values by the keys of ship.json, each in full (`llm.model`)."""
+    """Values by their keys in ship.json (`llm.model`), in full."""
     found: dict[str, Any] = {}
+
+    def add(loc: tuple[str, ...], value: Any) -> None:
+        if isinstance(value, BaseModel):
+            value = value.model_dump(by_alias=True)
+        if isinstance(value, tuple) and any(isinstance(one, dict) for one in value):
+            value = {str(at): one for at, one in enumerate(value)}
+        if isinstance(value, Mapping):
+            for name, inner in value.items():
+                add((*loc, name), inner)
+        else:
+            found[".".join(loc)] = value
+
     for one in dataclasses.fields(settings):
-        if one.name not in _NOT_KEYS:
-            _add(found, (to_camel(one.name),), getattr(settings, one.name))
+        if one.name not in _DERIVED:
+            add((to_camel(one.name),), getattr(settings, one.name))
     return found
 
 
 def shown_leaves(settings: Settings) -> dict[str, str]:
-    """The same as JSON, for a person: what is secret, or stands where secrets do, is hidden."""
+    """The same as JSON, with secrets hidden, and values where secrets usually are."""
     return {key: _shown(key, value, settings.secrets) for key, value in leaves(settings).items()}
 
 
@@ -452,25 +399,7 @@ def _shown(key: str, value: Any, secrets: Iterable[str]) -> str:
     private = parts[:2] == ["mcp", "servers"] and {"env", "headers"} & set(parts[3:])
     if value and (private or any(map(is_secret_key, parts))):
         return HIDDEN
-    value = (
-        list(value)
-        if isinstance(value, tuple)
-        else sorted(map(str, value))
-        if isinstance(value, frozenset)
-        else value
-    )
+    if isinstance(value, frozenset):
+        value = sorted(map(str, value))
+    value = list(value) if isinstance(value, tuple) else value
     return json.dumps(text.deep(value, lambda words: _without(words, secrets)), ensure_ascii=False)
-
-
-def _add(found: dict[str, Any], loc: tuple[str, ...], value: Any) -> None:
-    if isinstance(value, BaseModel):
-        value = value.model_dump(by_alias=True)
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        value = {to_camel(one.name): getattr(value, one.name) for one in dataclasses.fields(value)}
-    if isinstance(value, tuple) and any(isinstance(one, BaseModel) for one in value):
-        value = {str(at): one for at, one in enumerate(value)}
-    if isinstance(value, Mapping):
-        for name, inner in value.items():
-            _add(found, (*loc, name), inner)
-    else:
-        found[".".join(loc)] = value
