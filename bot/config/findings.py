@@ -1,4 +1,4 @@
-"""Formats each fault of the configuration as one line: key, value found, value expected, remedy."""
+"""Formats an error in the configuration as one line: key, value found, value expected, remedy."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MOVED = {
     "start": 'write {"host": …, "port": …} into channels.web',
     "permissions.exec_shell": "write a rule such as run_shell(git status) into permissions.allow",
 }
-"""Advice for keys of ShipMyAgent, by their places."""
+"""Advice for keys of ShipMyAgent."""
 _BOUNDS = {
     "greater_than_equal": ("at least {}", "ge"),
     "greater_than": ("more than {}", "gt"),
@@ -48,7 +48,7 @@ _BOUNDS = {
 
 
 def finding(key: str, found: str, expected: str, mend: str) -> str:
-    """The line, on one line whatever is in it."""
+    """Format a finding; line breaks in its parts are removed."""
     return " ".join(f"{key}: found {found}; expected {expected}; {mend}".split())
 
 
@@ -57,13 +57,13 @@ def is_secret_key(key: str | int) -> bool:
 
 
 def dotted(loc: Sequence[str | int]) -> str:
-    """A place in ship.json: `channels.telegram.allow[0]`."""
+    """The path of a value in ship.json: `channels.telegram.allow[0]`."""
     parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc]
     return "".join(parts).lstrip(".") or "ship.json"
 
 
 def shown(value: Any, *, hidden: bool = False) -> str:
-    """A found value for a person: short, with its kind, never a secret."""
+    """A value as it is shown: short, with its type, never a secret."""
     if isinstance(value, Mapping | list | tuple):
         kind = "object" if isinstance(value, Mapping) else "list"
         return f"{'an empty' if not value else 'an' if kind == 'object' else 'a'} {kind}"
@@ -75,7 +75,7 @@ def shown(value: Any, *, hidden: bool = False) -> str:
 
 
 def from_error(error: Mapping[str, Any], *, known: Collection[str], hidden: bool) -> str:
-    """The line for one error of pydantic. `known` are the keys that its object may have."""
+    """Format an error of pydantic. `known` are the keys that its object may have."""
     loc: Loc = tuple(error["loc"])
     key, kind, value = dotted(loc), str(error["type"]), error["input"]
     hidden = hidden or any(is_secret_key(part) for part in loc)

@@ -1,4 +1,4 @@
-"""Replaces `${NAME}` in ship.json by the value of NAME in the environment or in `.env`."""
+"""Replaces `${NAME}` in ship.json by the value of NAME in the environment or `.env`."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ _PLAIN_KEYS = frozenset(
     {"name", "provider", "model", "fastModel", "baseUrl", "host", "mode", "kind", "timezone", "isolation"}
     | {"allow", "operators", "paths", "$schema"}
 )
-"""Keys whose values are no secrets, wherever they come from. Passwords inside addresses are."""
+"""Keys whose values are not secret, wherever they come from. Passwords inside addresses are."""
 _MISSING = object()
-MOST = 10_000_000
-"""Bytes of a file of settings."""
+MAX_BYTES = 10_000_000
+"""Max size of a settings file."""
 
 
 def read_text(path: Path) -> str:
-    """Read a settings file. Raises FileNotFoundError, and `errors.ConfigError` for what is no text of ours."""
+    """Read a settings file. Raises FileNotFoundError, and `errors.ConfigError` for anything but UTF-8 text."""
     try:
-        data = regular_files.read(path, MOST + 1)
-        if len(data) > MOST:
-            raise OSError(errno.EFBIG, f"more than {MOST:,} bytes", str(path))
+        data = regular_files.read(path, MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
+            raise OSError(errno.EFBIG, f"more than {MAX_BYTES:,} bytes", str(path))
         return data.decode("utf-8-sig")
     except FileNotFoundError:
         raise
     except UnicodeDecodeError:
-        line = finding(path.name, "bytes that are no UTF-8", "text", "save it as UTF-8")
+        line = finding(path.name, "bytes that are not UTF-8", "text", "save it as UTF-8")
     except IsADirectoryError:
         line = finding(path.name, "a folder", "a file", "put a file in its place")
     except regular_files.NotRegular as error:
@@ -68,33 +68,33 @@ def read_env_file(path: Path, findings: list[str]) -> dict[str, str]:
 
 
 def similar_variable(name: str, unread: Iterable[str]) -> str:
-    """A question for who may have misspelt a variable in `.env`, of the names there that nothing reads; "" where none is like it."""
+    """A hint that a variable may be misspelt in `.env`, among the names that nothing reads; "" if none is similar."""
     near = difflib.get_close_matches(name, unread, n=1, cutoff=0.85)
     return f"did you mean it by {near[0]} in .env?" if near else ""
 
 
 @dataclass
 class FilledDocument:
-    """ship.json with its placeholders filled in. What stands for a missing variable is left out."""
+    """ship.json with its placeholders replaced. Values with a missing variable are left out."""
 
     document: dict[str, Any]
     hidden: set[Loc] = field(default_factory=set)
-    """Places whose value came from a variable."""
+    """Values that came from a variable."""
     missing: dict[Loc, str] = field(default_factory=dict)
-    """Places that are left out, and the variable that each waits for."""
+    """Values that are left out, with their missing variable."""
     read: set[str] = field(default_factory=set)
-    """The variables that it names."""
+    """The variables that the document names."""
     secrets: set[str] = field(default_factory=set)
     malformed: list[Loc] = field(default_factory=list)
     literal: list[Loc] = field(default_factory=list)
-    """Places where the secret itself stands."""
+    """Secrets that are in ship.json itself."""
 
     def is_hidden(self, loc: Loc) -> bool:
         return any(loc[: len(place)] == place for place in self.hidden)
 
 
 def fill(document: dict[str, Any], lookup: Callable[[str], str | None]) -> FilledDocument:
-    """Fill in every placeholder of a document."""
+    """Replace the placeholders of a document."""
     filled = FilledDocument({})
     filled.document = _fill(document, (), lookup, filled)
     return filled
@@ -137,15 +137,15 @@ def _fill_text(value: str, loc: Loc, lookup: Callable[[str], str | None], filled
 
 
 def _plain(loc: Loc, names: list[str]) -> bool:
-    """True if the value at this place is no secret, wherever it comes from."""
+    """True if the value of a key is not secret, wherever it comes from."""
     if loc[:2] == ("mcp", "servers"):
-        # Paths and addresses come from variables too; the environment and the headers of a server are for secrets.
+        # Paths and addresses come from variables too; environment and headers of a server are for secrets.
         return len(loc) > 3 and loc[3] not in {"env", "headers"} and not any(map(is_secret_key, names))
     return any(part in _PLAIN_KEYS for part in loc)
 
 
 def _passwords(value: str) -> set[str]:
-    """The password inside an address, as written and as meant."""
+    """The password inside an address, percent-encoded and decoded."""
     if "://" not in value or "@" not in value:
         return set()
     try:
@@ -156,7 +156,7 @@ def _passwords(value: str) -> set[str]:
 
 
 def lookup_in(*sources: Mapping[str, str]) -> Callable[[str], str | None]:
-    """The first source that has a name with a value; an empty value is none."""
+    """Look a name up in several sources; empty values are ignored."""
 
     def lookup(name: str) -> str | None:
         return next((text.clean(source[name]) for source in sources if source.get(name)), None)

@@ -1,4 +1,4 @@
-"""Generates JSON Schemas of ship.json and the channels' settings, for editors and other readers."""
+"""Generates the JSON Schemas of ship.json, of a log line and of an archive line."""
 
 from __future__ import annotations
 
@@ -47,14 +47,18 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def schemas(manifests: Mapping[str, Manifest]) -> dict[str, str]:
-    """File name → JSON Schema: of ship.json, of a log line, of an archive line."""
+    """JSON Schemas by file name."""
     return _made(tuple((name, manifests[name].settings) for name in sorted(manifests)))
 
 
 @functools.lru_cache(maxsize=2)  # a tenth of a second, and the same at every start of a process
 def _made(channels: tuple[tuple[str, type[BaseModel]], ...]) -> dict[str, str]:
+    ship = ship_file.with_channels(channels).model_json_schema(by_alias=True, schema_generator=_Described)
+    # Every channel may be left out.
+    ship.pop("required", None)
+    ship["$defs"]["Channels"].pop("required", None)
     return {
-        "ship.schema.json": _render(_ship(channels), "ship.json"),
+        "ship.schema.json": _render(ship, "ship.json"),
         "log-line.schema.json": _render(
             log_kinds.line_schema(LogLine.model_json_schema(by_alias=True)), "A line of .ship/logs"
         ),
@@ -65,25 +69,16 @@ def _made(channels: tuple[tuple[str, type[BaseModel]], ...]) -> dict[str, str]:
 
 
 def write_schema(folder: Path, manifests: Mapping[str, Manifest], disk: Disk) -> None:
-    """Write the schemas that are not there yet as they should be."""
+    """Write the schemas whose file is missing or out of date."""
     for name, content in schemas(manifests).items():
         data = content.encode()
         if disk.read(folder / name) != data:
             disk.replace(folder / name, data)
 
 
-def _ship(channels: tuple[tuple[str, type[BaseModel]], ...]) -> dict[str, Any]:
-    ship = ship_file.with_channels(channels)
-    schema = ship.model_json_schema(by_alias=True, schema_generator=_Described)
-    # Every channel may be left out.
-    schema.pop("required", None)
-    schema["$defs"]["Channels"].pop("required", None)
-    return schema
-
-
 class _Described(GenerateJsonSchema):
-    """Describes each field of a model by the words below it. Only here, where they are wanted: pydantic would look for them as each
-    model is made, which took a third of the time of the import.
+    """Describes each field of a model by the docstring below it. pydantic could do that as it builds each model, but it took a third of
+    the import time.
     """
 
     def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
@@ -98,7 +93,7 @@ class _Described(GenerateJsonSchema):
 
 @functools.lru_cache(maxsize=32)
 def _words(module: str) -> dict[str, dict[str, str]]:
-    """The words below each field of the classes of a module; none where its source is not there."""
+    """The docstrings of the fields of a module's classes; {} if its source is missing."""
     try:
         tree = ast.parse(inspect.getsource(sys.modules[module]))
     except (OSError, TypeError):

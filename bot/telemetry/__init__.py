@@ -1,4 +1,4 @@
-"""The operator's eyes: the log, what is kept out of it, and which turn a line belongs to."""
+"""The operator's log, its redaction, and the turn that a line belongs to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors and warnings of the operator's log by cause, counted as they are asked for and remembered while the process runs."""
+"""Counts errors and warnings of the operator's log by cause, on request; the counts stay in memory."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from bot.telemetry.log_reader import LEVELS, LineFilter, LogReader
 from bot.telemetry.usage import details_of
 
 Level = Literal["error", "warn"]
-LONGEST = 400
-"""Characters that are kept of a line's words."""
-MOST = 20_000
-"""Limit of counts that are kept, by hour; the oldest go first."""
+MAX_WORDS = 400
+"""Max characters that are kept of a message."""
+MAX_COUNTS = 20_000
+"""Max counts, one for each cause and hour; the oldest are removed first."""
 _VARIABLE = re.compile(r"\b[0-9A-HJKMNP-TV-Z]{26}\b|\b[0-9a-f]{8,}\b|\d+(?:[.,]\d+)*")
-"""Ids and numbers, in which two lines of one cause differ."""
+"""Ids and numbers, which differ between lines of one cause."""
 
 Line = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Lines of one cause: how many, in how many chats, and the newest of them."""
+    """Lines of one cause: their number, the number of their chats, and the newest line."""
 
     count: int
     chats: int
@@ -50,7 +50,7 @@ class Counted:
 
 
 class CauseCounts:
-    """Counts what the log has; at each further call what has come since. For any thread."""
+    """Counts the lines of the log; each further call reads only new lines. Thread-safe."""
 
     def __init__(self, folder: Path, disk: Disk) -> None:
         self._reader = LogReader(folder, disk, LineFilter(level=LEVELS["warn"]))
@@ -60,8 +60,8 @@ class CauseCounts:
     def newest(
         self, level: Level, since: float, *, offset: int, limit: int
     ) -> tuple[list[Cause], int] | None:
-        """The causes of a level and above since the hour of a time, the one with the newest line first; and how many there are in all.
-        None while another call counts. Blocking.
+        """Return the causes of at least a level since the hour of `since`, newest first, and their total number. None while another call
+        is counting. Blocking.
         """
         if not self._lock.acquire(blocking=False):
             return None
@@ -75,11 +75,11 @@ class CauseCounts:
         for _, line in self._reader.lines():
             found = details_of(line)
             told = str(found.get("error") or found.get("cause") or line.get("message"))
-            cause = _VARIABLE.sub("#", told[: 2 * LONGEST])[:LONGEST]
+            cause = _VARIABLE.sub("#", told[: 2 * MAX_WORDS])[:MAX_WORDS]
             hour = str(line.get("timestamp"))[:13]
             self._found[hour, str(line.get("level")), str(line.get("kind")), cause].take(_shortened(line))
-        if len(self._found) > MOST:
-            for key in sorted(self._found)[:-MOST]:
+        if len(self._found) > MAX_COUNTS:
+            for key in sorted(self._found)[:-MAX_COUNTS]:
                 del self._found[key]
 
     def _newest(self, level: Level, since: float, offset: int, limit: int) -> tuple[list[Cause], int]:
@@ -104,7 +104,7 @@ def _begin(hour: str) -> float:
 
 
 def _shortened(line: Line) -> Line:
-    """The words of a line that are shown."""
+    """The parts of a line that are shown."""
     found = details_of(line)
     kept = {
         name: line.get(name)
@@ -112,4 +112,4 @@ def _shortened(line: Line) -> Line:
         if line.get(name)
     }
     words = {"message": line.get("message"), "error": found.get("error"), "cause": found.get("cause")}
-    return kept | {name: str(said)[: LONGEST + 1] for name, said in words.items() if said}
+    return kept | {name: str(said)[: MAX_WORDS + 1] for name, said in words.items() if said}

@@ -16,21 +16,21 @@ class Running:
     request_id: str | None = None
     step: int | None = None
     task: str | None = None
-    """The subagent at work, by the id of its task."""
+    """Id of the running subagent's task."""
     person: UserRef | None = None
-    """The person who caused it."""
+    """The person who caused the turn."""
 
 
 _running: ContextVar[Running] = ContextVar("running", default=Running())  # noqa: B039 (frozen)
 
 
 def current() -> Running:
-    """The turn and step that this task belongs to."""
+    """The running turn and step."""
     return _running.get()
 
 
 def person() -> str | None:
-    """The person who caused it, as `channel:id`, for a log line."""
+    """The person who caused the running turn, as `channel:id`."""
     found = _running.get().person
     return None if found is None else str(found)
 
@@ -40,12 +40,12 @@ _waiting: ContextVar[_Waiting] = ContextVar("waiting", default=nullcontext)
 
 
 def waiting_for_model(seconds: float) -> AbstractContextManager[object]:
-    """For the block the running turn waits for a model that has not answered for so many seconds: its person may be told."""
+    """Context of waiting for a model that has not answered for so many seconds. The person may be told."""
     return _waiting.get()(seconds)
 
 
 def on_waiting_for_model(told: _Waiting) -> None:
-    """Let each such block of the running task, and of tasks that are started in it, enter `told`."""
+    """Enter `told` whenever this task, or one that it starts, waits for the model."""
     _waiting.set(told)
 
 
@@ -55,17 +55,17 @@ def turn_scope(
     request_id: str | None = None,
     person: UserRef | None = None,
 ) -> AbstractContextManager[None]:
-    """Everything logged inside belongs to this turn; tasks started inside inherit it."""
+    """Attribute everything logged inside to this turn; tasks started inside inherit it."""
     return _scope(Running(chat_key, request_id, person=person))
 
 
 def step_scope(step: int) -> AbstractContextManager[None]:
-    """Everything logged inside belongs to this step of the running turn."""
+    """Attribute everything logged inside to this step of the running turn."""
     return _scope(replace(_running.get(), step=step))
 
 
 def task_scope(task: str) -> AbstractContextManager[None]:
-    """Everything logged inside belongs to this task of the running turn."""
+    """Attribute everything logged inside to this task of the running turn."""
     return _scope(replace(_running.get(), task=task))
 
 

@@ -12,7 +12,7 @@ from bot.contracts.base import Level
 from bot.contracts.environment import Log
 from bot.normalize import describe
 
-# At INFO these print addresses that contain a token.
+# At INFO these log addresses that contain a token.
 TALKATIVE = ("httpx", "httpx2", "httpcore", "httpcore2", "slack_sdk", "slack_bolt", "telegram")
 
 
@@ -34,7 +34,7 @@ class LogHandler(logging.Handler):
 
     def _words(self, record: logging.LogRecord) -> str:
         if not self._messages:
-            # A library may put an event, and with it somebody's text, into its warning.
+            # A library may put an event, and with it a person's words, into its warning.
             return f"{record.name} reports a {record.levelname.lower()}"
         try:
             return record.getMessage()
@@ -44,10 +44,7 @@ class LogHandler(logging.Handler):
 
 @contextmanager
 def bridged(log: Log, *, messages: bool = True) -> Iterator[None]:
-    """Inside, warnings and errors of libraries become lines of kind `library`.
-
-    `messages=False` keeps their words out, for where message logging is off.
-    """
+    """Log warnings and errors of libraries as lines of kind `library`. `messages=False` leaves out their words."""
     root = logging.getLogger()
     handler = LogHandler(log, messages=messages)
     before = {name: logging.getLogger(name).level for name in TALKATIVE}

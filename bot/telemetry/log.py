@@ -1,4 +1,4 @@
-"""The operator's log, `.ship/logs/<YYYY-MM-DD>.jsonl`, written by a thread of its own so that no caller waits."""
+"""The operator's log, `.ship/logs/<YYYY-MM-DD>.jsonl`, written by its own thread so that no caller waits."""
 
 from __future__ import annotations
 
@@ -27,35 +27,36 @@ from bot.telemetry import context
 from bot.telemetry.redaction import LogRedactor
 
 LOGGED = Bounds(depth=21, items=5_000, properties=5_000, values=5_000, null=None)
-"""Strings stay whole: what is secret in them has to be replaced before they may be cut."""
+"""Strings stay whole: secrets in them must be replaced before they may be cut."""
 MAX_LINE_BYTES = 64 * 1024
 MAX_PAYLOAD_BYTES = 32 * 1024 * 1024
-"""For a line with a whole payload, which operators ask for by `SMA_LOG_LLM_PAYLOAD`: as large as a request."""
+"""Max size of a line with a whole payload (`SMA_LOG_LLM_PAYLOAD`): as large as a request."""
 KEEP_DAYS = 30
 MAX_BYTES = 1_000 * 2**20
-"""Of all files together."""
-SETTLED = timedelta(hours=1)
-"""After its end a day has all its lines."""
+"""Max size of all files together."""
+SETTLE_TIME = timedelta(hours=1)
+"""Time after midnight until the day before has all its lines."""
 PIECE = 256 * 1024
-"""Bytes that are compressed at once; the interpreter's lock is free meanwhile."""
+"""Bytes that are compressed at once; other threads run in between."""
 PART_BYTES = 64 * 1024 * 1024
-"""A day that grows over this goes on in `<day>.2.jsonl`, `<day>.3.jsonl`, …"""
-CAPACITY = 10_000  # lines that may wait for the disk
-MOST_BYTES = 48 * 1024 * 1024  # of lines that wait
+"""Size above which a day continues in `<day>.2.jsonl`, `<day>.3.jsonl`, …"""
+MAX_PENDING = 10_000
+"""Max lines that wait for the disk."""
+MAX_PENDING_BYTES = 48 * 1024 * 1024
 LINGER = 0.03
-"""Seconds for which the first line waits for more: a turn writes many at once, and each wake of the writer's
-thread would stop the one that answers people.
+"""Seconds for which the first line waits for more. A turn writes many at once, and each wake-up of the writer's thread delays the one
+that answers people.
 """
-
 PACKED = ".gz"
 
 Line = dict[str, Any]
 
 
 class JsonlLog:
-    """`contracts.environment.Log` on disk. `write` only copies and queues; under pressure debug lines go first, and the
-    log says how many it dropped. A disk that fails is told of once on stderr and never to the caller. `observers` get every
-    line at once, not redacted, in the thread that writes it, be it dropped or not; they are quick and raise nothing.
+    """`contracts.environment.Log` on disk. `write` only copies and queues; lines that do not fit into the queue are dropped and counted.
+
+    A failing disk is reported once on stderr, never to the caller. `observers` get every line at once, unredacted, in the thread that
+    writes it, even if it is dropped; they must be quick and raise nothing.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class JsonlLog:
         redact: LogRedactor | None = None,
         keep_days: int = KEEP_DAYS,
         max_bytes: int = MAX_BYTES,
-        capacity: int = CAPACITY,
+        max_pending: int = MAX_PENDING,
         part_bytes: int = PART_BYTES,
         complain: Callable[[str], object] | None = None,
         observers: Sequence[Callable[[Line], object]] = (),
@@ -80,21 +81,20 @@ class JsonlLog:
         self.observers = list(observers)
         self._keep = timedelta(keep_days)
         self._max_bytes = max_bytes
-        self._capacity = capacity
+        self._max_pending = max_pending
         self._writer = _Writer(folder, disk, part_bytes, complain or _complain)
         self._disk = disk
         self._wake = threading.Condition()
-        # Debug lines wait apart, so that they can be dropped first; ids bring both back into order.
-        self._waiting: deque[Line] = deque()
-        self._debug: deque[Line] = deque()
-        self.bytes_pending = 0
+        self._pending: deque[Line] = deque()
+        self._pending_bytes = 0
         self._dropped = 0
+        """Lost lines that the log does not mention yet."""
         self.lost = 0
         """Lines that were dropped, or refused by the disk, since the start."""
         self._queued = 0
         self._written = 0
         self._asleep = False
-        self._hurried = False
+        self._flushing = False
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="shipmate-log", daemon=True)
         self._thread.start()
@@ -126,10 +126,8 @@ class JsonlLog:
         for observe in self.observers:
             observe(line)
         with self._wake:
-            if not self._closed and self._admit(line, level):
-                self._queued += 1
-                if self._asleep:
-                    self._wake.notify_all()
+            if not self._closed:
+                self._queue(line)
 
     def _line(self, kind: str, message: str, level: Level, extra: dict[str, Any]) -> Line:
         return {
@@ -139,7 +137,7 @@ class JsonlLog:
             "level": level,
             "kind": kind,
             "message": message,
-            # A copy that the caller's later changes do not reach: containers copied, strings shared.
+            # A copy, so that later changes of the caller do not reach it: containers copied, strings shared.
             "details": plain_details(
                 {
                     key: value
@@ -150,48 +148,48 @@ class JsonlLog:
             ),
         }
 
-    def _admit(self, line: Line, level: Level) -> bool:
+    def _queue(self, line: Line) -> None:
         size = size_of(line)
-        while self._full(size):
+        too_many = len(self._pending) >= self._max_pending
+        if too_many or (self._pending and self._pending_bytes + size > MAX_PENDING_BYTES):
             self._dropped += 1
             self.lost += 1
-            if level == "debug" or not self._debug:
-                return False
-            self.bytes_pending -= size_of(self._debug.popleft())
-            self._written += 1  # dropped counts as dealt with
-        self.bytes_pending += size
-        (self._debug if level == "debug" else self._waiting).append(line)
-        return True
-
-    def _full(self, size: int) -> bool:
-        waiting = len(self._waiting) + len(self._debug)
-        return waiting >= self._capacity or (waiting > 0 and self.bytes_pending + size > MOST_BYTES)
+            return
+        self._pending.append(line)
+        self._pending_bytes += size
+        self._queued += 1
+        if self._asleep:
+            self._wake.notify_all()
 
     def _run(self) -> None:
         while True:
             with self._wake:
-                self._gather()
-                batch = sorted((*self._waiting, *self._debug), key=lambda line: str(line["id"]))
-                self._waiting.clear()
-                self._debug.clear()
-                self.bytes_pending = 0
-                dropped, self._dropped = self._dropped, 0
-                closing = self._closed
-            if dropped:
-                batch.append(self._line("log", f"dropped {dropped} lines", "warn", {"dropped": dropped}))
+                self._asleep = True
+                self._wake.wait_for(lambda: self._pending or self._closed)
+                self._asleep = False
+                self._wake.wait_for(lambda: self._flushing or self._closed, timeout=LINGER)
+                self._flushing = False
+                batch = list(self._pending)
+                self._pending.clear()
+                self._pending_bytes = 0
+                dropped, closing = self._dropped, self._closed
             lost = self._writer.append([(_day(line), self._rendered(line)) for line in batch])
             with self._wake:
-                if lost:
-                    # The line that told of those dropped before was the last one of this batch.
-                    self._dropped += lost + max(0, dropped - 1)
-                    self.lost += max(0, lost - bool(dropped))
-                self._written += len(batch) - bool(dropped)
+                self._dropped += lost
+                self.lost += lost
+            dropped = 0 if lost else dropped
+            if dropped:
+                notice = self._line("log", f"dropped {dropped} lines", "warn", {"dropped": dropped})
+                dropped -= dropped * self._writer.append([(_day(notice), self._rendered(notice))])
+            with self._wake:
+                self._dropped -= dropped
+                self._written += len(batch)
                 self._wake.notify_all()
             if closing:
                 return
 
     def _rendered(self, line: Line) -> bytes:
-        """A line as bytes. Nothing in it ends the log: one that cannot be written leaves its kind, and why."""
+        """Render a line. One that cannot be rendered is replaced by its kind and the error."""
         try:
             return render(line, self._redact)
         except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError) as error:
@@ -199,38 +197,30 @@ class JsonlLog:
             kept = {key: line[key] for key in ("id", "timestamp", "type", "level")}
             return _dump(kept | told | {"details": {"cause": type(error).__name__}})
 
-    def _gather(self) -> None:
-        """Wait for a line, then a moment for more, unless a flush is waiting."""
-        self._asleep = True
-        self._wake.wait_for(lambda: self._waiting or self._debug or self._closed)
-        self._asleep = False
-        self._wake.wait_for(lambda: self._hurried or self._closed, timeout=LINGER)
-        self._hurried = False
-
     def flush(self, seconds: float = 5.0) -> bool:
-        """Wait until everything written before is on disk (or given up); False where that takes too long."""
+        """Wait until all lines so far are on disk or lost. False after a timeout."""
         with self._wake:
             target = self._queued
-            self._hurried = True
+            self._flushing = True
             self._wake.notify_all()
             return self._wake.wait_for(
                 lambda: self._written >= target or not self._thread.is_alive(), timeout=seconds
             )
 
     def close(self) -> None:
-        """Write what waits and stop. Lines written afterwards are ignored. Safe to call twice."""
+        """Write the pending lines and stop. Later lines are ignored. Safe to call twice."""
         with self._wake:
             self._closed = True
             self._wake.notify_all()
         self._thread.join(timeout=5.0)
 
     def sweep(self) -> int:
-        """Compress the files of past days, then remove those that are too old and the oldest of what is too much; counts those
-        that were removed. Blocking; raises nothing.
+        """Compress the files of past days, then delete those that are too old, and the oldest above the size limit. Returns the number
+        of deleted files. Blocking; raises nothing.
         """
         now = datetime.fromtimestamp(self._clock.now(), UTC)
         for day, _, path in day_files(self._folder, self._disk):
-            if now.date() - day <= self._keep and day < (now - SETTLED).date() and path.suffix != PACKED:
+            if now.date() - day <= self._keep and day < (now - SETTLE_TIME).date() and path.suffix != PACKED:
                 self._try(self._pack, path)
         files = day_files(self._folder, self._disk)
         sizes = [self._disk.size(path) for _, _, path in files]
@@ -245,27 +235,29 @@ class JsonlLog:
         try:
             work(path)
         except OSError as error:
-            self.write("log", "an old log file stays as it is", level="warn", cause=str(error))
+            self.write(
+                "log", "an old log file cannot be compressed or deleted", level="warn", cause=str(error)
+            )
             return False
         return True
 
     def _remove(self, path: Path) -> None:
-        # A file that a crash left in both forms goes in both, the packed one first: alone it would count again.
+        # A crash may have left both forms. The compressed one is deleted first: alone it would be read again.
         if path.suffix != PACKED:
             self._disk.remove(packed(path))
         self._disk.remove(path)
 
     def _pack(self, path: Path) -> None:
-        """Compress a file. Until it is gone it counts, and the compressed one beside it does not."""
+        """Compress a file. While both forms exist, the uncompressed one is read."""
         packer = zlib.compressobj(wbits=zlib.MAX_WBITS + 16)
         with closing(self._disk.open(path)) as file:
             pieces = [packer.compress(file.read(at, PIECE)) for at in range(0, file.size, PIECE)]
         self._disk.replace(packed(path), b"".join([*pieces, packer.flush()]))
-        self._writer.let_go(path, file.size)
+        self._writer.delete_if_unchanged(path, file.size)
 
 
 class _Writer:
-    """Appends lines to the file of their day. Used by the log's thread alone."""
+    """Appends lines to the file of their day, in the log's thread."""
 
     def __init__(self, folder: Path, disk: Disk, part_bytes: int, complain: Callable[[str], object]) -> None:
         self._folder = folder
@@ -278,17 +270,17 @@ class _Writer:
         self._lock = threading.Lock()
 
     def writes(self, path: Path) -> bool:
-        """True if lines go to this file."""
+        """True if this is the current file."""
         return path == self._path
 
-    def let_go(self, path: Path, size: int) -> None:
-        """Remove a file of which the first `size` bytes are kept elsewhere, unless there is more by now."""
+    def delete_if_unchanged(self, path: Path, size: int) -> None:
+        """Delete a file whose first `size` bytes are compressed, unless it has grown."""
         with self._lock:
             if path != self._path and self._disk.size(path) == size:
                 self._disk.remove(path)
 
     def append(self, lines: Sequence[tuple[str, bytes]]) -> int:
-        """Write lines of (day, bytes); returns how many were lost."""
+        """Write lines of (day, bytes). Returns the number of lost lines."""
         with self._lock:
             days = itertools.groupby(lines, key=lambda line: line[0])
             return sum(self._append(day, [data for _, data in group]) for day, group in days)
@@ -330,8 +322,8 @@ class _Writer:
 
 
 def render(line: Line, redact: LogRedactor) -> bytes:
-    """One line as bytes: redacted first, then cut down to size, the longest strings before all else."""
-    # A hit is rare: looked for in all strings at once, and only where there is one in each of them.
+    """Render a line as bytes: redacted first, then cut to size, the longest strings first."""
+    # A hit is rare: all strings are searched at once, and one by one only after a hit.
     clean: Line = text.deep(line, redact) if redact.finds(text.strings(line)) else line
     data = _dump(clean)
     most = MAX_PAYLOAD_BYTES if "payload" in clean["details"] else MAX_LINE_BYTES
@@ -351,9 +343,7 @@ def _dump(line: Line) -> bytes:
 
 
 def day_files(folder: Path, disk: Disk) -> list[tuple[date, int, Path]]:
-    """The log files of a folder in the order of time: day, part (from 1), path. Of one that is there in both forms, the one that
-    is not compressed.
-    """
+    """The log files of a folder by time: day, part (from 1), path. The uncompressed form is preferred if both exist."""
     try:
         names = sorted(disk.names(folder), reverse=True)
     except OSError:
@@ -363,7 +353,7 @@ def day_files(folder: Path, disk: Disk) -> list[tuple[date, int, Path]]:
 
 
 def packed(path: Path) -> Path:
-    """The name of a file that is compressed."""
+    """The path of a file's compressed form."""
     return path.with_name(path.name + PACKED)
 
 

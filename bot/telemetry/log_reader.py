@@ -1,4 +1,4 @@
-"""Reads the operator's log: compressed days too, the newest lines first, and of a request the days that it can be in."""
+"""Reads the operator's log, compressed days included."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ class LineFilter:
 
     @property
     def holds(self) -> bytes:
-        """Bytes that each of its lines has: one without them is not parsed."""
+        """Bytes that every selected line contains: lines without them are not parsed."""
         named = self.request or self.chat or ""
         return named.encode() if named.isascii() and named.isprintable() and '"' not in named else b""
 
     def may_hold(self, raw: bytes) -> bool:
-        """False for bytes that have none of its lines."""
+        """False if these bytes have no selected line."""
         return self.holds in raw and (
             self.level < LEVELS["warn"]
             or b'"error"' in raw
@@ -57,7 +57,7 @@ class LineFilter:
 
 @dataclass
 class LogReader:
-    """Reads what is there, and at each further call what has come since."""
+    """Reads the existing lines, and at each further call the new ones."""
 
     folder: Path
     disk: Disk
@@ -65,17 +65,17 @@ class LogReader:
     unreadable: int = 0
     _places: dict[str, int] = field(default_factory=dict)
     _whole: set[str] = field(default_factory=set)
-    """Compressed files that were read: nothing comes there any more."""
+    """Compressed files that were read, which never grow."""
 
     def lines(self) -> Iterator[tuple[str, Line]]:
-        """Each wanted line as it stands in the file, and as an object; oldest first."""
+        """Yield the selected lines as text and object, oldest first."""
         first = (self.wanted.since or "")[:10]
         for day, path in self._files():
             if day.isoformat() >= first:
                 yield from self._of(path)
 
     def newest(self, count: int) -> list[tuple[str, Line]]:
-        """The newest wanted lines, oldest first; `lines` goes on behind them."""
+        """Return the newest selected lines, oldest first; `lines` continues after them."""
         files = self._files()
         for _, path in files:
             self._skip(path)
@@ -89,8 +89,8 @@ class LogReader:
         return found[::-1]
 
     def of_request(self, request_id: str, *, everywhere: bool = True) -> Iterator[tuple[str, Line]]:
-        """The lines of a request, which is the wanted one: from the day that its id names to the day after its end. The other days are
-        read only `everywhere`, and where nothing is found there.
+        """Yield the lines of the selected request, from the day in its id to the day after its end. With `everywhere` the other days are
+        read if these have none.
         """
         files, begun = self._files(), day_of(request_id)
         near = [one for one in files if begun is not None and one[0] >= begun]
@@ -133,7 +133,7 @@ class LogReader:
             self._whole.add(name)
 
     def _parsed(self, raw: bytes) -> tuple[str, Line] | None:
-        """A line, if it is wanted."""
+        """Parse a line; None if it is not selected."""
         if not self.wanted.may_hold(raw):
             return None
         text = raw.decode("utf-8", "replace").strip()
@@ -168,7 +168,7 @@ def _opened(path: Path) -> Any:
 
 
 def _backwards(path: Path, end: int) -> Iterator[bytes]:
-    """The lines of a file, the last one first; of one that is not compressed those before `end`."""
+    """Yield the lines of a file, last one first; of an uncompressed file those before `end`."""
     if path.suffix == PACKED:
         blocks = list[bytes]()
         with (
@@ -191,7 +191,7 @@ def _backwards(path: Path, end: int) -> Iterator[bytes]:
 
 
 def day_of(request_id: str) -> date | None:
-    """The UTC day of a ULID; None where it is none."""
+    """The UTC day of a ULID; None if it is not one."""
     if not ulids.FORM.fullmatch(request_id.upper()):
         return None
     try:

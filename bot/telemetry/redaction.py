@@ -1,4 +1,4 @@
-"""Replaces secrets before the first write, in every form in which they may appear."""
+"""Replaces secrets before anything is written, in every form in which they may appear."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from urllib.parse import unquote
 from bot import text
 
 MARK = "[redacted]"
-SHORTEST = 8  # characters; anything shorter would hit ordinary words
+MIN_SECRET = 8
+"""Min characters of a secret: a shorter one would hit ordinary words."""
 LONG = 16_000
-"""Characters beyond which a text is not gone through where all else runs: a command prints a million, and in a hundred
-thousand of odd ones a secret is looked for for a tenth of a second.
-"""
-AT_ONCE = 256 * 1024
-"""Characters of a text that are searched at once, where it has lines."""
+"""Characters of a text above which it is searched on another thread: a hundred thousand unusual ones take a tenth of a second."""
+PIECE = 256 * 1024
+"""Characters of a text with several lines that are searched at once."""
 
 _PERCENT = re.compile(r"%[0-9A-F]{2}")
 _TOKENS = re.compile(
@@ -39,34 +38,21 @@ _TOKENS = re.compile(
 
 
 def _marked(found: re.Match[str]) -> str:
-    """A mark in the place of a token. What begins as a JWT and does not go on as one stays; it is matched too, or each further
-    beginning within it would be looked through to the end again.
+    """Replace a token. The beginning of a JWT without the rest stays: it is matched so that each further beginning within it is not
+    searched to the end again.
     """
     return MARK if found["head"] is None or found["rest"] is not None else found[0]
 
 
 _IN_TOKENS = (
-    *(
-        "xox",
-        "xapp-",
-        "sk-ant-",
-        "ghp_",
-        "gho_",
-        "ghu_",
-        "ghs_",
-        "ghr_",
-        "github_pat_",
-        "AKIA",
-        "ASIA",
-        "eyJ",
-    ),
     "PRIVATE KEY-----",
+    *"xox xapp- sk-ant- ghp_ gho_ ghu_ ghs_ ghr_ github_pat_ AKIA ASIA eyJ".split(),
 )
-"""Each of those has one of these, but Telegram's."""
+"""Each of these tokens has one of these parts, but Telegram's."""
 _TELEGRAM = re.compile(r":[A-Za-z0-9_-]{30}")
 
 _SIGNS = "*_~`\\\\[]()<>|!"
-"""Signs that Markdown consumes: rendered, they are gone."""
+"""Characters that Markdown removes when it is rendered."""
 _UNFORMED = str.maketrans("", "", _SIGNS)
 _CONTROLS = "".join(map(chr, (*range(0x09), 0x0B, 0x0C, *range(0x0E, 0x20), 0x7F)))
 _UNSHOWN = (_SIGNS + _CONTROLS).encode()
@@ -76,14 +62,14 @@ _ENTITY = re.compile(r"&(?:#[0-9xX]|[A-Za-z][A-Za-z0-9]{1,31};)")
 _USUAL = (("&amp;", "&"), ("&lt;", "<"), ("&gt;", ">"), ("&quot;", '"'), ("&#39;", "'"), ("&nbsp;", "\xa0"))
 _ENCODED = re.compile("%[0-9A-Fa-f]{2}")
 _PACKINGS = 3
-"""Levels of encoding that are undone, one inside the other."""
+"""Levels of nested encoding that are decoded."""
 _ONE_ALPHABET = bytes.maketrans(b"-_", b"+/")
 _TARGET = re.compile(
     r"\]\(\s{0,9}(?:<[^<>\n]{0,2000}>|[^()\s]{0,2000}(?:\([^()\s]{0,200}\)[^()\s]{0,2000})?)"
     r"(?:\s{1,9}(?:\"[^\"\n]{0,500}\"|'[^'\n]{0,500}'|\([^()\n]{0,500}\)))?\s{0,9}\)"
     r"|\]\[[^\[\]\n]{0,200}\]|<https?://[^<>|\s]{0,2000}\||<!--[^<>]{0,500}-->"
 )
-"""Targets of links, their titles, and comments: rendered, a link's words stand next to what follows it."""
+"""Targets and titles of links, and comments: rendered, the text of a link is next to what follows it."""
 _RENDERED = re.compile(
     r"(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c\x9d\x90\x98\x9e\x9f]{0,4096}+(?:\x07|\x1b\\|\x9c)"
     f"|{text.ESCAPES.pattern}|{_TARGET.pattern}"
@@ -91,29 +77,29 @@ _RENDERED = re.compile(
     f"|[{re.escape(_SIGNS + _CONTROLS)}{text.INVISIBLE}\x80-\x9f]"
 )
 _AROUND = " \t\r\n!\"#$%&'()*,.:;<=>?@[\\]^`{|}~"
-"""Characters around the lines of text that was wrapped: white space, quotes, bars of tables, marks of lists."""
+"""Characters around the lines of wrapped text: white space, quotes, bars of tables, bullets."""
 _WRAPS = re.compile(
     rf"(?:\\[nrt]|[{re.escape(_AROUND)}{text.INVISIBLE}]|(?<![^\n ])[-+](?=[ \r\n]))+",
 )
-"""Separators between the lines of wrapped text, quoted or listed or not, in JSON and in code too."""
+"""Separators between the lines of wrapped text, also quoted or listed, also in JSON and in code."""
 _BREAK = "\x1b>(\n"
-"""Stands between texts that are searched together. No sequence for a terminal, link or comment goes on behind it: one that began
-in a text and ended in another would hide what is between them.
+"""Separator of texts that are searched together. It ends every terminal sequence, link and comment: one that began in a text and ended
+in another would hide what is between them.
 """
 _LISTED = ("- ", "-\n", "-\r", "+ ", "+\n", "+\r")
 _BULLETS = re.compile(r"(?<![^\n ])[-+](?=[ \r\n])")
 
 
 def forms(secret: str) -> set[str]:
-    """A secret plain, URL-encoded (either case), in base64, in hex, and escaped as in JSON."""
+    """The forms of a secret: plain, URL-encoded in either case, base64, hex, escaped as in JSON."""
     found = text.encodings(text.clean(secret))
     found |= {_PERCENT.sub(lambda match: match.group().lower(), form) for form in found}
     found |= {json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]}
-    return {form for form in found if len(form) >= SHORTEST}
+    return {form for form in found if len(form) >= MIN_SECRET}
 
 
 class _View:
-    """A text as a reader will see it. Secrets are found in that view and replaced at their origin."""
+    """A text as a reader sees it. Secrets are found in that view and replaced in the original."""
 
     def __init__(
         self,
@@ -123,7 +109,7 @@ class _View:
         read: Callable[[str], str],
         alphabet: bytes | None = None,
     ) -> None:
-        self._forms = sorted((form for form in found if len(form) >= SHORTEST), key=len, reverse=True)
+        self._forms = sorted((form for form in found if len(form) >= MIN_SECRET), key=len, reverse=True)
         self._pattern = re.compile("|".join(map(re.escape, self._forms)))
         self._wanted = sorted({form.encode().translate(alphabet) for form in self._forms})
         self._see, self._units, self._read = see, units, read
@@ -132,7 +118,7 @@ class _View:
         if not self._shows(value):
             return value
         replaced = self._replaced(value)
-        # What is packed more than once is found and not traced back: then nothing of it goes on.
+        # A secret that is encoded several times is found, but not located: then nothing of the text stays.
         return MARK if self._shows(replaced) else replaced
 
     def _shows(self, value: str) -> bool:
@@ -140,7 +126,7 @@ class _View:
         return seen is not None and any(form in seen for form in self._wanted)
 
     def _replaced(self, value: str) -> str:
-        """The text with a mark in the place of each secret. Slow, and rarely asked for."""
+        """Replace the secrets of a text. Slow, but rarely called."""
         seen: list[str] = []
         places: list[tuple[int, int]] = []
         at = 0
@@ -163,10 +149,10 @@ class _View:
 
 
 def _views(secrets: set[str]) -> list[_View]:
-    """A text rendered and decoded, and without the ends of its lines."""
+    """Views of a text: rendered and decoded, and with its lines joined."""
     if not secrets:
         return []
-    # As JSON writes it too: escaped twice, rendered once, it would stand there as JSON.
+    # Also escaped as in JSON: rendering a text that is escaped twice leaves one escape.
     written = {form for secret in secrets for form in (secret, json.dumps(secret)[1:-1])}
     rendered = {_UNSEEN.sub("", form.translate(_UNFORMED)) for form in written}
     joined = {form for secret in secrets for form in text.encodings(secret) if _PACKED.fullmatch(form)}
@@ -180,7 +166,7 @@ _PACKED = re.compile(r"[A-Za-z0-9+/_-]+")
 
 
 def _as_rendered(value: str) -> bytes | None:
-    """The text that a reader sees after rendering; None where it is the same. Called for all that is written: cheap."""
+    """The rendered text; None if it is the same. Cheap, since it is called for everything that is written."""
     shown = value
     for _ in range(_PACKINGS):
         packed = shown
@@ -206,13 +192,13 @@ def _as_rendered(value: str) -> bytes | None:
 def _as_joined(value: str) -> bytes | None:
     if "\n" not in value and "\\n" not in value and "\u2028" not in value and "\u2029" not in value:
         return None
-    return b"".join(map(_joined, _at_once(value)))
+    return b"".join(map(_joined, _pieces(value)))
 
 
-def _at_once(value: str) -> Iterator[str]:
-    """Pieces of a text that end with a line: none of the searches in a long text keeps the interpreter for all of it."""
+def _pieces(value: str) -> Iterator[str]:
+    """Split a long text after lines, so that other threads run between the searches."""
     begin = 0
-    while len(value) - begin > AT_ONCE and (end := value.find("\n", begin + AT_ONCE)) >= 0:
+    while len(value) - begin > PIECE and (end := value.find("\n", begin + PIECE)) >= 0:
         yield value[begin : end + 1]
         begin = end + 1
     yield value[begin:]
@@ -236,24 +222,24 @@ def _read(unit: str) -> str:
 
 
 class Redactor:
-    """`contracts.environment.Redact`: replaces each known secret by `[redacted]`."""
+    """`contracts.environment.Redact`: replaces known secrets by `[redacted]`."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         secrets = frozenset(secrets)
-        every = {form for secret in secrets if len(secret) >= SHORTEST for form in forms(secret)}
-        # Longest first, so that a secret that contains another goes as a whole.
+        every = {form for secret in secrets if len(secret) >= MIN_SECRET for form in forms(secret)}
+        # Longest first, so that a secret that contains another is replaced whole.
         self._forms = sorted(every, key=lambda form: (-len(form), form))
         self._pattern = re.compile("|".join(map(re.escape, self._forms)))
         self._sorted = sorted(every)
         self._firsts = frozenset(form[0] for form in every)
         self._shortest = min(map(len, every), default=0)
         self._longest = max(map(len, every), default=0)
-        self._views = _views({text.clean(secret) for secret in secrets if len(secret) >= SHORTEST})
+        self._views = _views({text.clean(secret) for secret in secrets if len(secret) >= MIN_SECRET})
 
     def __call__(self, value: str) -> str:
         if len(value) < self._shortest:
             return value
-        # Searching for each form is many times faster than the alternation, and a hit is rare.
+        # Searching for each form is many times faster than the pattern, and hits are rare.
         if any(form in value for form in self._forms):
             value = self._pattern.sub(MARK, value)
         for view in self._views:
@@ -261,43 +247,42 @@ class Redactor:
         return value
 
     def settled(self, value: str) -> str:
-        """The redacted beginning of a text that may go on: a tail in which a secret could begin is held back."""
+        """The redacted beginning of an incomplete text, up to where a secret may have begun."""
         pieces: list[str] = []
         at = 0
         while True:
-            end = self._held(value, at)
-            # A secret that begins before the end is whole, and one that is longer does not begin there: else its
-            # beginning would be held back.
+            end = self._held_from(value, at)
+            # A secret that is found before the end is whole: if a longer one began there, it would be held back.
             found = self._pattern.search(value, at) if self._forms else None
             if found is None or found.start() >= end:
                 return "".join([*pieces, value[at:end]])
             pieces += [value[at : found.start()], MARK]
             at = found.end()
 
-    def _held(self, value: str, start: int) -> int:
-        """Index of the first tail, not before `start`, with which a secret begins."""
+    def _held_from(self, value: str, start: int) -> int:
+        """Index, not before `start`, of the first tail that is the beginning of a secret."""
         for at in range(max(start, len(value) - self._longest + 1), len(value)):
-            if value[at] in self._firsts and self._goes_on(value[at:]):
+            if value[at] in self._firsts and self._begins_secret(value[at:]):
                 return at
         return len(value)
 
-    def _goes_on(self, tail: str) -> bool:
-        """True if a longer secret begins with these characters."""
+    def _begins_secret(self, tail: str) -> bool:
+        """True if a secret begins with these characters."""
         next_one = bisect.bisect_right(self._sorted, tail)
         return next_one < len(self._sorted) and self._sorted[next_one].startswith(tail)
 
 
 class LogRedactor(Redactor):
-    """For the log alone: also what merely looks like a token, known or not."""
+    """For the log alone: also replaces unknown texts that look like tokens."""
 
     def __call__(self, value: str) -> str:
         value = super().__call__(value)
-        # Looking for these first is many times faster, and a hit is rare.
+        # Searching for these first is many times faster, and hits are rare.
         if any(sign in value for sign in _IN_TOKENS) or _TELEGRAM.search(value):
             value = _TOKENS.sub(_marked, value)
         return value
 
     def finds(self, strings: Sequence[str]) -> bool:
-        """True if one of them has a secret; rarely true where none has. One search for all costs a fraction of one for each."""
+        """True if one of them has a secret, rarely also if none has. One search for all costs a fraction of one for each."""
         words = _BREAK.join(strings)
         return self(words) != words

@@ -1,4 +1,4 @@
-"""The steps of a turn, as the lines of the operator's log tell them."""
+"""The steps of a turn, from the lines of the operator's log."""
 
 from __future__ import annotations
 
@@ -29,9 +29,7 @@ TOLD = (
 
 @dataclass(frozen=True, slots=True)
 class TraceStep:
-    """One answer of the model, one tool, or whatever else was logged. `offset` counts in seconds from the first line, `duration` in
-    milliseconds.
-    """
+    """One logged event: an answer of the model, a tool result, … `offset` is in seconds since the first line, `duration` in milliseconds."""
 
     offset: float
     duration: float | None
@@ -49,7 +47,7 @@ class TraceStep:
 
 
 def steps_of(lines: Sequence[Line]) -> list[TraceStep]:
-    """The steps in the order of the lines. Requests and calls are told of by their ends."""
+    """The steps in the order of the lines. Requests and calls are represented by their results."""
     began = min((str(line.get("timestamp")) for line in lines), default="")
     found = []
     for line in lines:
@@ -73,7 +71,7 @@ def steps_of(lines: Sequence[Line]) -> list[TraceStep]:
 
 
 def total_of(lines: Sequence[Line]) -> UsageTotals:
-    """All that a turn has used; what `shipmate replay` asked later is none of it."""
+    """The usage of a turn, without later requests of `shipmate replay`."""
     sums = UsageTotals()
     for line in lines:
         if details_of(line).get("purpose") != "replay":

@@ -1,4 +1,4 @@
-"""Totals of what the model used and cost, of a few lines of the operator's log or of rows of the core's table."""
+"""Totals of the model's usage and cost, from lines of the operator's log or from rows of the `usage` table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TOKENS = ("inputTokens", "cacheReadTokens", "cacheWriteTokens", "outputTokens")
 
 @dataclass
 class UsageTotals:
-    """Totals. Failures that the provider bills count with their tokens and cost, not as calls."""
+    """Totals. Failures that the provider bills add tokens and cost, but no call."""
 
     turns: int = 0
     failed: int = 0
@@ -25,12 +25,12 @@ class UsageTotals:
     cost: float = 0.0
     unpriced: int = 0
     latencies: Counter[int] = field(default_factory=Counter)
-    """Answers by milliseconds, of which two digits are kept."""
+    """Answers by milliseconds, rounded to two digits."""
     ratings: Counter[str] = field(default_factory=Counter)
-    """Ratings of answers; a person who thinks again counts again."""
+    """Ratings of answers; a changed rating counts again."""
 
     def take(self, line: Mapping[str, Any]) -> None:
-        """Count one line of the log; most are no matter."""
+        """Count one line of the log, if it is a response of the model."""
         details = details_of(line)
         if line.get("kind") != "llm_response":
             return
@@ -52,16 +52,16 @@ class UsageTotals:
 
     @property
     def prompt(self) -> int:
-        """Tokens that were read, from the cache too."""
+        """Input tokens, cached ones included."""
         return sum(self.tokens[name] for name in TOKENS[:3])
 
     @property
     def cached(self) -> float | None:
-        """The share of what was read that came from the cache; None if nothing was."""
+        """The cached share of the input tokens; None without input."""
         return self.tokens["cacheReadTokens"] / self.prompt if self.prompt else None
 
     def latency(self, share: float) -> int | None:
-        """The latency that this share of the answers did not exceed, in milliseconds; None if there was none."""
+        """Quantile of the latency in milliseconds; None without answers."""
         left = max(1, math.ceil(share * self.latencies.total()))
         for ms, count in sorted(self.latencies.items()):
             left -= count
@@ -71,13 +71,13 @@ class UsageTotals:
 
 
 def details_of(line: Mapping[str, Any]) -> dict[str, Any]:
-    """The details of a line of the log."""
+    """The details of a log line."""
     details = line.get("details")
     return details if isinstance(details, dict) else {}
 
 
 def two_digits(value: int) -> int:
-    """A number of which two digits are kept."""
+    """Round a number to two digits."""
     return value if value < 100 else round(value, 2 - len(str(value)))
 
 

@@ -405,7 +405,7 @@ def test_without_a_file_the_way_to_one_is_told(tmp_path: Path) -> None:
 def test_files_that_cannot_be_read_are_findings(load: Load, tmp_path: Path, name: str) -> None:
     load({}, dotenv="A=1")
     (tmp_path / name).write_bytes(b'{"name": "\xff"}')
-    with pytest.raises(errors.ConfigError, match=f"{name}: found bytes that are no UTF-8"):
+    with pytest.raises(errors.ConfigError, match=f"{name}: found bytes that are not UTF-8"):
         config.load(tmp_path, MANIFESTS, {})
     (tmp_path / name).unlink()
     (tmp_path / name).mkdir()

@@ -128,7 +128,7 @@ def test_a_prometheus_of_today_gets_the_format_it_asks_for(counted: LogMetrics) 
 
 
 def test_lines_that_the_log_drops_are_counted_as_lost(tmp_path: Path) -> None:
-    log = JsonlLog(tmp_path, clock=FakeClock(), disk=SystemDisk(), ids=UlidSource(), capacity=0)
+    log = JsonlLog(tmp_path, clock=FakeClock(), disk=SystemDisk(), ids=UlidSource(), max_pending=0)
     log.write("turn_start", "x")
     assert log.lost == 1
     log.close()

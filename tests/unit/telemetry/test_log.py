@@ -159,43 +159,23 @@ def test_a_line_is_searched_for_secrets_once(make: Make, tmp_path: Path) -> None
     assert lines(tmp_path)[1]["details"]["messages"] == [{"text": "not this"}, {"text": ["[redacted]"]}]
 
 
-def test_writing_never_waits_for_the_disk_and_debug_lines_go_first(
-    make: Make, tmp_path: Path, disk: GatedDisk
+@pytest.mark.parametrize("bound", ["lines", "bytes"])
+def test_writing_never_waits_for_the_disk_and_what_does_not_fit_is_counted(
+    make: Make, tmp_path: Path, disk: GatedDisk, monkeypatch: pytest.MonkeyPatch, bound: str
 ) -> None:
-    log = make(capacity=10)
+    monkeypatch.setattr("bot.telemetry.log.MAX_PENDING_BYTES", 16_000 if bound == "bytes" else 10**6)
+    log = make(max_pending=3 if bound == "lines" else 100)
     disk.gate.clear()
     log.write("a", "held")
     assert disk.reached.wait(90)
     for number in range(8):
-        log.write("a", f"debug {number}", level="debug")
-    for number in range(12):
-        log.write("a", f"info {number}")
-    log.write("a", "one more", level="debug")
+        log.write("a", f"info {number}", text="密" * 2_000)
     disk.gate.set()
     assert log.flush()
     log.close()
     messages = [line["message"] for line in lines(tmp_path)]
-    assert messages == ["held", *[f"info {number}" for number in range(10)], "dropped 11 lines"]
-
-
-def test_lines_that_wait_are_bounded_in_bytes_too_and_debug_goes_first(
-    make: Make, tmp_path: Path, disk: GatedDisk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("bot.telemetry.log.MOST_BYTES", 16_000)
-    log = make()
-    disk.gate.clear()
-    log.write("k", "held")
-    assert disk.reached.wait(90)
-    for number in range(2):
-        log.write("k", f"debug {number}", level="debug", text="密" * 2_000)
-    for number in range(4):
-        log.write("k", f"info {number}", text="密" * 2_000)
-    disk.gate.set()
-    assert log.flush()
-    log.close()
-    messages = [line["message"] for line in lines(tmp_path)]
-    assert messages == ["held", "info 0", "info 1", "info 2", "dropped 3 lines"]
-    assert log.bytes_pending == 0
+    assert messages == ["held", "info 0", "info 1", "info 2", "dropped 5 lines"]
+    assert log.lost == 5
 
 
 def test_a_failing_disk_is_told_of_once_and_never_to_the_caller(
