@@ -45,8 +45,8 @@ def _marked(found: re.Match[str]) -> str:
 
 
 _IN_TOKENS = (
-    "PRIVATE KEY-----",
-    *"xox xapp- sk-ant- ghp_ gho_ ghu_ ghs_ ghr_ github_pat_ AKIA ASIA eyJ".split(),
+    *("xox", "xapp-", "sk-ant-", "AKIA", "ASIA", "eyJ", "PRIVATE KEY-----"),
+    *("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
 )
 """Each of these tokens has one of these parts, but Telegram's."""
 _TELEGRAM = re.compile(r":[A-Za-z0-9_-]{30}")

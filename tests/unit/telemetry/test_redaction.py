@@ -327,7 +327,7 @@ def test_wrapped_base64_is_found(lead: int, width: int, encode: Callable[[bytes]
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\n> ", "\n- ", "\\\n", '" +\n  "'])
 def test_a_secret_is_found_wherever_a_long_text_is_cut(end: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(redaction, "AT_ONCE", 300)
+    monkeypatch.setattr(redaction, "PIECE", 300)
     packed = base64.b64encode(b"\xff" * 3 + (HIDDEN * 2).encode()).decode()
     wrapped = end.join(packed[at : at + 19] for at in range(0, len(packed), 19))
     redact = Redactor([HIDDEN * 2])
