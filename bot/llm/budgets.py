@@ -1,4 +1,4 @@
-"""Budgets: what a chat and a person may cost a day (UTC). Checked before each call of the model, whatever it is for."""
+"""Budgets: max cost of a chat and of a person per day (UTC). Checked before each call of the model, for any purpose."""
 
 from __future__ import annotations
 
@@ -23,13 +23,11 @@ from bot.telemetry.context import Running
 from bot.words import sentence
 
 WARN_AT = 0.8
-"""The share of a budget at which operators hear of it."""
-UNHEARD = 3_600.0
-"""Seconds for which nobody is asked again where nobody has answered."""
+"""Share of a budget at which operators are warned."""
+UNANSWERED_SECONDS = 3_600.0
+"""Interval before operators are asked again after they did not answer."""
 ASKS = frozenset({"turn", "subagent", "synthesis"})
-"""Purposes for which a person waits: operators are asked. What runs beside is left out for the day."""
-_ONCE = 1_000
-"""Turns of which is known that they may go on."""
+"""Purposes for which a person is waiting, so operators are asked. Others are refused for the rest of the day."""
 
 Scope = Literal["chat", "person"]
 _RULES: Mapping[Scope, str] = {
@@ -48,7 +46,7 @@ class Account:
 
     @classmethod
     def of(cls, day: str, chat_key: str | None, person: str | None) -> Iterator[Account]:
-        """The accounts on which a call stands."""
+        """Yield the accounts that a call is charged to."""
         if chat_key:
             with contextlib.suppress(errors.IdentityInvalid):
                 yield cls(day, "chat", str(ChatKey.parse(chat_key).chat))
@@ -57,8 +55,8 @@ class Account:
 
 
 class Spending:
-    """The cost of each account of the newest day, in US dollars: what `load` was given, and each line of the log after that.
-    A call of unknown price counts as `PriceTable.at_most` says.
+    """The cost of each account on the newest day in US dollars: the sums of `load`, and the log lines after that. A call of unknown price
+    counts as in `PriceTable.at_most`.
     """
 
     def __init__(self, prices: PriceTable) -> None:
@@ -67,12 +65,12 @@ class Spending:
         self._usd: defaultdict[Account, float] = defaultdict(float)
 
     def load(self, day: str, spent: Iterable[tuple[str, str, float]]) -> None:
-        """Add what was spent before this process, by chatKey and person; "" is nobody's."""
+        """Add the cost before this process started, by chatKey and person; "" is none."""
         for chat_key, person, usd in spent:
             self._add(day, chat_key, person, usd)
 
     def observe(self, line: Mapping[str, Any]) -> None:
-        """Take in a line of the log (`bot.telemetry.JsonlLog`)."""
+        """Count a line of the log (an observer of `bot.telemetry.JsonlLog`)."""
         if line["kind"] != "llm_response":
             return
         details = line["details"]
@@ -86,7 +84,7 @@ class Spending:
         return self._usd.get(account, 0.0)
 
     def above(self, limits: Mapping[Scope, float]) -> set[Account]:
-        """The accounts that have cost as much as this, or more."""
+        """The accounts at or above their limit."""
         return {one for one, usd in self._usd.items() if usd >= limits.get(one.scope, float("inf"))}
 
     def _add(self, day: str, chat_key: str | None, person: str | None, usd: float) -> None:
@@ -98,10 +96,10 @@ class Spending:
 
 
 class BudgetedModel(ModelWrapper):
-    """A model that is not asked for an account whose budget is spent, unless operators have allowed it: once for a turn, for the
-    chat or always until the day ends. Raises `errors.BudgetSpent`.
+    """A model that is not asked for an account whose budget is spent, unless operators allow it: once for a turn, for the chat or always
+    until the day ends. Raises `errors.BudgetSpent`.
 
-    A call may end above the budget, by its own cost and that of those beside it.
+    A call may exceed the budget by its own cost and by that of concurrent calls.
     """
 
     def __init__(
@@ -117,18 +115,17 @@ class BudgetedModel(ModelWrapper):
         super().__init__(model)
         self._spending = spending
         self._limits = limits
+        self._warn_at = {scope: WARN_AT * limit for scope, limit in limits.items()}
         self._approvals = approvals
         self._operators = operators
         self._clock = clock
-        # An earlier process has told of these.
-        self._warned = spending.above(self._warnings)
-        self._turns: dict[tuple[str | None, Account], None] = {}
-        self._lifted: set[tuple[Account, ChatKey | None]] = set()
-        self._unanswered: dict[Account, float] = {}
-
-    @property
-    def _warnings(self) -> Mapping[Scope, float]:
-        return {scope: WARN_AT * limit for scope, limit in self._limits.items()}
+        self._day = day_of(clock.now())
+        # An earlier process has warned about these.
+        self._warned = spending.above(self._warn_at)
+        self._allowed: set[tuple[Account, ChatKey | str | None]] = set()
+        """Accounts allowed for a request id, for a chat, or (None) for all."""
+        self._ask_again: dict[Account, float] = {}
+        """When operators may be asked again, in epoch seconds."""
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
         running = context.current()
@@ -140,68 +137,56 @@ class BudgetedModel(ModelWrapper):
                 async for item in answer:
                     yield item
         finally:
-            self._warn(running)
+            for account in self._accounts(running):
+                reached = self._spending.usd(account) >= self._warn_at[account.scope]
+                if reached and account not in self._warned:
+                    self._warned.add(account)
+                    self._notify(account, f"budget_{account.scope}")
 
     def _accounts(self, running: Running) -> list[Account]:
         day = day_of(self._clock.now())
+        if day != self._day:
+            self._day = day
+            self._warned.clear()
+            self._allowed.clear()
+            self._ask_again.clear()
         chat_key = None if running.chat_key is None else str(running.chat_key)
         return [one for one in Account.of(day, chat_key, context.person()) if one.scope in self._limits]
 
-    def _warn(self, running: Running) -> None:
-        """Tell operators of each account that has come to its share, once."""
-        for account in self._accounts(running):
-            if account not in self._warned and self._spending.usd(account) >= self._warnings[account.scope]:
-                self._warned = {one for one in self._warned if one.day == account.day} | {account}
-                self._tell(account)
-
     async def _admit(self, account: Account, running: Running, purpose: str) -> None:
-        """Return where the call may be made all the same."""
-        allowed = {(account, None), (account, running.chat_key)} & self._lifted
-        if allowed or (running.request_id, account) in self._turns:
+        """Return if the call is allowed although the budget is spent; ask operators if necessary."""
+        keys = (None, running.chat_key, running.request_id)
+        if any((account, key) in self._allowed for key in keys):
             return
-        asks = purpose in ASKS and self._unanswered.get(account, 0.0) <= self._clock.now()
-        if asks and await self._asked(account, running):
-            return
-        why = f"{_RULES[account.scope]}: {account.name} has cost {self._spent(account)}"
-        raise errors.BudgetSpent(why, until=_next_day(self._clock.now()))
-
-    async def _asked(self, account: Account, running: Running) -> bool:
-        """Ask operators, and wait."""
-        if running.chat_key is None or running.request_id is None:
-            return False
-        try:
-            verdict = await self._approvals.decide(
-                self._question(account, running, running.chat_key, running.request_id)
-            )
-        except errors.StorageError:
-            return False
-        if verdict.ended == "approved":
-            if verdict.scope == "once":
-                self._turns[running.request_id, account] = None
-                if len(self._turns) > _ONCE:
-                    del self._turns[next(iter(self._turns))]
-            else:
-                self._lifted = {one for one in self._lifted if one[0].day == account.day}
-                self._lifted.add((account, running.chat_key if verdict.scope == "chat" else None))
-            return True
-        self._unanswered = {one: at for one, at in self._unanswered.items() if one.day == account.day}
-        if verdict.ended == "denied":
-            self._unanswered[account] = float("inf")
-        elif verdict.ended == "expired":
-            self._unanswered[account] = self._clock.now() + UNHEARD
-        elif verdict.ended in {"nobody", "unattended"}:
-            self._tell(account, spent=True)
-        return False
+        asks = purpose in ASKS and self._ask_again.get(account, 0.0) <= self._clock.now()
+        if asks and running.chat_key is not None and running.request_id is not None:
+            with contextlib.suppress(errors.StorageError):
+                question = self._question(account, running, running.chat_key, running.request_id)
+                verdict = await self._approvals.decide(question)
+                if verdict.ended == "approved":
+                    scopes: dict[str, ChatKey | str] = {"once": running.request_id, "chat": running.chat_key}
+                    self._allowed.add((account, scopes.get(verdict.scope)))
+                    return
+                self._ask_again.pop(account, None)
+                if verdict.ended == "denied":
+                    self._ask_again[account] = float("inf")
+                elif verdict.ended == "expired":
+                    self._ask_again[account] = self._clock.now() + UNANSWERED_SECONDS
+                elif verdict.ended in {"nobody", "unattended"}:
+                    self._notify(account, f"budget_{account.scope}_spent")
+        next_day = (self._clock.now() // 86_400 + 1) * 86_400
+        why = f"{_RULES[account.scope]}: {account.name} has cost {self._spent(account, ' of ')}"
+        raise errors.BudgetSpent(why, until=next_day)
 
     def _question(self, account: Account, running: Running, chat_key: ChatKey, request_id: str) -> Approval:
-        told = f"{account.day}\n{account.scope}\n{account.name}"
+        identity = f"{account.day}\n{account.scope}\n{account.name}"
         person = running.person
         return Approval(
             request_id=request_id,
             call_id=f"budget {account.scope} {account.day}",
             chat_key=chat_key,
             tool="this turn",
-            fingerprint=hashlib.sha256(told.encode()).hexdigest(),
+            fingerprint=hashlib.sha256(identity.encode()).hexdigest(),
             shown=self._spent(account, " / "),
             why="budget_chat" if account.scope == "chat" else "budget_person",
             rule=_RULES[account.scope],
@@ -212,16 +197,14 @@ class BudgetedModel(ModelWrapper):
             subject="budget",
         )
 
-    def _spent(self, account: Account, of: str = " of ") -> str:
+    def _spent(self, account: Account, of: str) -> str:
         return f"${self._spending.usd(account):.2f}{of}${self._limits[account.scope]:.2f}"
 
-    def _tell(self, account: Account, *, spent: bool = False) -> None:
-        """Tell operators that an account has come to its share, or that it is not answered any more."""
-        told = f"budget_{account.scope}_spent" if spent else f"budget_{account.scope}"
+    def _notify(self, account: Account, key: str) -> None:
         self._operators.tell(
-            f"{told} {account.name}",
+            f"{key} {account.name}",
             sentence(
-                f"operators.{told}",
+                f"operators.{key}",
                 name=account.name,
                 spent=f"${self._spending.usd(account):.2f}",
                 limit=f"${self._limits[account.scope]:.2f}",
@@ -230,11 +213,6 @@ class BudgetedModel(ModelWrapper):
         )
 
 
-def _next_day(seconds: float) -> float:
-    """The time at which the next day (UTC) begins."""
-    return (seconds // 86_400 + 1) * 86_400
-
-
 def day_of(seconds: float) -> str:
-    """The day of a time, as the log writes it."""
+    """The day of a time, as in the log."""
     return datetime.fromtimestamp(seconds, UTC).date().isoformat()

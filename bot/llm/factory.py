@@ -1,4 +1,4 @@
-"""The configured model, ready to be asked."""
+"""Builds the configured model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bot.storage.artifacts import ArtifactStore
 
 
 def provider_of(provider: str | None, api_key: str | None) -> str:
-    """The provider that is meant: absent, it is Anthropic where there is a key, else the demo."""
+    """The provider to use. Default: Anthropic if there is a key, else the demo."""
     return provider or ("anthropic" if api_key else "demo")
 
 
@@ -36,10 +36,9 @@ def build_model(
     pace: float = 1.0,
     artifacts: ArtifactStore | None = None,
 ) -> Model:
-    """The model of `llm` in ship.json: logged, and asked again where that helps. `artifacts` has files that it is shown. Raises
-    `errors.ConfigError`.
+    """Build the model of `llm` in ship.json with logging and retries. `artifacts` has its attached files. Raises `errors.ConfigError`.
 
-    Building Anthropic's imports its library, which takes seconds: not on a running event loop.
+    Anthropic's imports its library, which takes seconds: not on a running event loop.
     """
     model = model_of(
         provider=provider_of(provider, api_key),

@@ -1,6 +1,6 @@
-"""Stores what was learnt of models in a small JSON file, so that a restart need not learn it again.
+"""Stores learned facts of models in a small JSON file, so that they survive a restart.
 
-Nothing in it is precious. A file that cannot be read is as good as none; one that cannot be written is written later.
+The file is a cache: one that cannot be read is ignored, one that cannot be written is written later.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from pathlib import Path
 from bot.contracts.environment import Disk, Log
 
 FORMAT = 1
-MOST_MODELS = 200
-LARGEST = 1024 * 1024  # bytes
+MAX_MODELS = 200
+MAX_BYTES = 1024 * 1024
 
 
 class LearnedFile:
-    """`contracts.model.Learned`, of one provider, in a file that all providers share. `save` writes what is new."""
+    """`contracts.model.Learned` of one provider, in a file shared by all providers. `save` writes changes."""
 
     def __init__(self, path: Path, provider: str, *, disk: Disk, log: Log) -> None:
         self._path = path
@@ -36,7 +36,7 @@ class LearnedFile:
         except (OSError, ValueError, RecursionError) as error:
             self._log.write(
                 "storage",
-                "what was learnt of models cannot be read",
+                "learned facts of models cannot be read",
                 level="warn",
                 cause=type(error).__name__,
             )
@@ -48,7 +48,7 @@ class LearnedFile:
         if self.get(model, name) == value:
             return
         key = self._key(model)
-        # The model that was used last stands last, so that the others go first.
+        # The model used last moves to the end: the first ones are dropped.
         figures = self._known.pop(key, {})
         if value is None:
             figures.pop(name, None)
@@ -59,18 +59,18 @@ class LearnedFile:
         self._changed = True
 
     async def save(self) -> None:
-        """Write what is new since the last time. Raises nothing."""
+        """Write the changes since the last time. Raises nothing."""
         if not self._changed:
             return
         self._changed = False
-        kept = dict(list(self._known.items())[-MOST_MODELS:])
+        kept = dict(list(self._known.items())[-MAX_MODELS:])
         data = json.dumps({"v": FORMAT, "models": kept}, ensure_ascii=False, indent=1) + "\n"
         try:
             await asyncio.to_thread(self._disk.replace, self._path, data.encode("utf-8", "replace"))
         except OSError as error:
             self._changed = True
             self._log.write(
-                "storage", "what was learnt of models cannot be written", level="warn", cause=str(error)
+                "storage", "learned facts of models cannot be written", level="warn", cause=str(error)
             )
 
     def _key(self, model: str) -> str:
@@ -78,10 +78,10 @@ class LearnedFile:
 
 
 def _read(raw: bytes) -> dict[str, dict[str, float]]:
-    """The figures of a file; what is not one is left out. Raises ValueError for what is no such file."""
+    """The figures of a file; invalid ones are ignored. Raises ValueError for any other file."""
     if not raw:
         return {}
-    if len(raw) > LARGEST:
+    if len(raw) > MAX_BYTES:
         raise ValueError("too large")
     document = json.loads(raw)
     models = document.get("models") if isinstance(document, dict) and document.get("v") == FORMAT else None

@@ -1,4 +1,4 @@
-"""Prices of models: the cost of a call in US dollars. The one table of them; `llm.prices` of ship.json goes before it."""
+"""Prices of models, and the cost of a call in US dollars. `llm.prices` of ship.json overrides the table."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from bot.contracts.model import Usage
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Dollars for a million tokens. Writing to the cache costs 1.25 × input where `write` says nothing else."""
+    """US dollars per million tokens."""
 
     input: float
     output: float
     read: float
     above: int | None = None
-    """If the prompt has more tokens than this, `higher` holds for every token of the request."""
+    """For a prompt above this many tokens `higher` applies to the whole request."""
     higher: Price | None = None
     write: float | None = None
+    """Cache write for five minutes. None: 1.25 × input."""
     hour: float | None = None
-    """Of writing to the cache for an hour; 2 × input where it says nothing else."""
+    """Cache write for an hour. None: 2 × input."""
 
     def of(self, usage: Usage) -> float:
         write = self.input * 1.25 if self.write is None else self.write
@@ -32,14 +33,14 @@ class Price:
             + usage.cache_read_tokens * self.read
             + (usage.cache_write_tokens - usage.cache_hour_tokens) * write
             + usage.cache_hour_tokens * hour
-            + usage.searches * 10_000  # ten dollars a thousand
+            + usage.searches * 10_000  # $10 per thousand
         ) / 1_000_000
 
 
 AS_OF = "2026-11-28"
-"""The day of these prices."""
+"""Date of the prices."""
 PRICES: Mapping[str, Price] = {
-    # The price of its cache reads is not told: that of models before it.
+    # Cache reads: assumed as for earlier models; not published.
     **dict.fromkeys(("claude-fable-5-2", "claude-mythos-5-2"), Price(8, 40, 0.80)),
     **dict.fromkeys(("claude-fable-5-1", "claude-mythos-5-1"), Price(10, 50, 0.25)),
     **dict.fromkeys(("claude-fable-5", "claude-mythos-5"), Price(10, 50, 1)),
@@ -54,34 +55,33 @@ PRICES: Mapping[str, Price] = {
 }
 
 IN_AN_HOUR = 0.42
-"""The part of those pauses in the bench's trace."""
+"""Share of the pauses longer than five minutes that end within an hour, in the trace of the bench."""
 _DATED = re.compile(r"(?:-latest|[-@]\d{8})?")
 
 
 @dataclass(frozen=True, slots=True)
 class PriceTable:
-    """Prices by the names of models, with `own` before those of the table.
+    """Prices by name of the model; `own` overrides the table.
 
-    A model is known by its name, with or without a date: `claude-opus-5-20260101` is `claude-opus-5`, while
-    `claude-opus-5-7` is a model of its own.
+    A name may have a date: `claude-opus-5-20260101` is `claude-opus-5`, but `claude-opus-5-7` is another model.
     """
 
     own: Mapping[str, Price] = field(default_factory=dict)
 
     @property
     def names(self) -> list[str]:
-        """The models that have a price, without the demo."""
+        """The models with a price, without the demo."""
         return sorted({*PRICES, *self.own} - {"demo"})
 
     def cost_usd(self, model: str, usage: Usage) -> float | None:
-        """The price of one call; None where the model's is unknown."""
+        """The cost of one call; None if the model's price is unknown."""
         prompt = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
         price = self._price(model, prompt)
         return None if price is None else price.of(usage)
 
     def at_most(self, model: str, usage: Usage, known_usd: float | None = None) -> float:
-        """The cost that budgets and limits count for one call: `known_usd`, else the model's price, else the dearest that is
-        known, so that they hold whatever model was chosen.
+        """The cost of one call for budgets and limits: `known_usd`, else the model's price, else the highest known price, so that limits
+        hold for any model.
         """
         cost = self.cost_usd(model, usage) if known_usd is None else known_usd
         known = (
@@ -90,8 +90,8 @@ class PriceTable:
         return max(one.of(usage) for one in known if one is not None) if cost is None else cost
 
     def hour_pays(self, model: str) -> bool:
-        """True if a prefix that all chats share is better written for an hour: where no more than `IN_AN_HOUR` of the pauses that
-        outlast five minutes end within the hour, as in one chat alone. False if the price is not known.
+        """True if caching the prefix that all chats share for an hour is cheaper than for five minutes, even if no more than
+        `IN_AN_HOUR` of the longer pauses end within the hour, as in a single chat. False if the price is unknown.
         """
         if (price := self._price(model, 1)) is None:
             return False
@@ -99,7 +99,7 @@ class PriceTable:
         return IN_AN_HOUR * price.of(Usage(cache_read_tokens=1)) + (1 - IN_AN_HOUR) * long < short
 
     def million(self, model: str) -> tuple[float, float] | None:
-        """Return the price of a million tokens of input and of output in US dollars; None if the model's price is unknown."""
+        """US dollars per million tokens of input and of output; None if unknown."""
         price = self._price(model, 0)
         return None if price is None else (price.input, price.output)
 

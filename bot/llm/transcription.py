@@ -1,4 +1,4 @@
-"""`HttpTranscriber`: asks an endpoint in the form of OpenAI's transcriptions to write down a recording."""
+"""`HttpTranscriber`: transcribes recordings with an endpoint compatible with OpenAI's transcriptions."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _SUFFIXES = {
     "audio/webm": "webm",
     "audio/flac": "flac",
 }
-"""Endpoints tell the format by the name of the file."""
-MOST = 1_000_000
-"""Bytes of an answer."""
+"""Endpoints recognise the format by the file name."""
+MAX_ANSWER = 1_000_000
+"""Max bytes of an answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """`url` is what stands before `/audio/transcriptions`."""
+    """`url` is the address before `/audio/transcriptions`."""
 
     url: str
     model: str
@@ -33,7 +33,7 @@ class Endpoint:
 
 
 class HttpTranscriber:
-    """`contracts.transcription.Transcriber` over HTTP: one recording, one request. `seconds` bound it."""
+    """`contracts.model.Transcriber` over HTTP: one request per recording, with a timeout in seconds."""
 
     def __init__(self, endpoint: Endpoint, *, seconds: float = 60.0) -> None:
         self._endpoint = endpoint
@@ -43,7 +43,7 @@ class HttpTranscriber:
         form = aiohttp.FormData()
         form.add_field("model", self._endpoint.model)
         form.add_field("response_format", "json")
-        # It goes in pieces; bytes would keep the loop.
+        # Sent in pieces: bytes would block the event loop.
         voice = io.BytesIO(sound)
         form.add_field("file", voice, filename=f"voice.{_SUFFIXES.get(type, 'bin')}", content_type=type)
         key = self._endpoint.key
@@ -51,30 +51,30 @@ class HttpTranscriber:
         try:
             async with (
                 aiohttp.ClientSession(timeout=self._timeout, headers=headers) as session,
-                # A redirect would carry the key, and what was said, elsewhere.
+                # A redirect would send the key and the recording to any address.
                 session.post(
                     f"{self._endpoint.url.rstrip('/')}/audio/transcriptions", data=form, allow_redirects=False
                 ) as answer,
             ):
                 if answer.status != 200:
-                    raise errors.TranscriptionFailed(f"the transcription answers {answer.status}")
-                raw = await answer.content.read(MOST + 1)
-                while len(raw) <= MOST and (more := await answer.content.read(MOST)):
+                    raise errors.TranscriptionFailed(f"the transcription endpoint answers {answer.status}")
+                raw = await answer.content.read(MAX_ANSWER + 1)
+                while len(raw) <= MAX_ANSWER and (more := await answer.content.read(MAX_ANSWER)):
                     raw += more
         except (aiohttp.ClientError, OSError) as error:
-            # Neither its words nor its address, which may hold a password.
+            # Without its words and address, which may contain a password.
             raise errors.TranscriptionFailed(
-                f"the transcription cannot be reached: {errors.connection_reason(error)}"
+                f"the transcription endpoint cannot be reached: {errors.connection_reason(error)}"
             ) from None
         return _words(raw)
 
 
 def _words(raw: bytes) -> str:
     try:
-        told = json.loads(raw) if len(raw) <= MOST else None
+        told = json.loads(raw) if len(raw) <= MAX_ANSWER else None
     except (ValueError, RecursionError):
         told = None
     words = told.get("text") if isinstance(told, dict) else None
     if not isinstance(words, str):
-        raise errors.TranscriptionFailed("the transcription's answer makes no sense")
+        raise errors.TranscriptionFailed("the transcription endpoint's answer is not valid")
     return words

@@ -1,7 +1,5 @@
-"""Context windows and output limits of models, as far as they are known.
-
-ship.json says it, or the provider's list of models, or the sentence with which it refuses what does not fit. No
-table of models stands here: it would be wrong by next month.
+"""Context windows and output limits of models: from ship.json, from the provider's list of models, and from its refusals. There is no
+table of models here: it would be outdated within a month.
 """
 
 from __future__ import annotations
@@ -16,30 +14,22 @@ from bot.contracts.environment import Log
 from bot.contracts.model import Learned, Model
 
 EFFORTS: tuple[Effort, ...] = get_args(Effort)
-
-
 TAKES = (
     *(f"effort.{one}" for one in EFFORTS),
     "thinking.adaptive",
     "thinking.between_tools",
     "thinking.disabled",
 )
-"""Settings that a model may take, or not."""
-
-
+"""Settings that a model may support."""
 SYSTEM_ROLE = re.compile(r"claude-(?:opus-(?:4-8|5)|(?:sonnet|haiku)-5-5|(?:fable|mythos)-5)(?:-.*)?")
-"""The models that take messages of the system in a conversation: no list of a provider tells it."""
-
-
-SMALLEST = 500
-LARGEST = 100_000_000
-"""Windows outside of these are misread sentences."""
+"""Models that accept system messages in a conversation; no provider's list says so."""
+MIN_WINDOW = 500
+MAX_WINDOW = 100_000_000
+"""A window outside of these bounds was misread."""
 
 
 class ContextWindows:
-    """The limits of models of one provider. Of two figures the smaller holds; one that a successful call disproves
-    is forgotten.
-    """
+    """The limits of one provider's models. Of two figures the smaller is used; one that a successful call disproves is forgotten."""
 
     def __init__(
         self,
@@ -58,8 +48,8 @@ class ContextWindows:
         self._asked: set[str] = set()
 
     def window(self, model: str) -> int | None:
-        """Most tokens of a request; None where unknown. The value of ship.json counts for its own model, and wins over
-        what the provider lists, but not over what the provider refused.
+        """Max tokens of a request; None if unknown. The value of ship.json is for its own model. It overrides the provider's list, but
+        not a refusal.
         """
         listed, refused = self._figure(model, "window"), self._figure(model, "refusedAbove")
         if self._configured is not None and model == self._model:
@@ -68,32 +58,32 @@ class ContextWindows:
         return min(known, default=None)
 
     def max_output(self, model: str) -> int | None:
-        """Most tokens of an answer; None where unknown."""
+        """Max tokens of an answer; None if unknown."""
         return self._figure(model, "maxOutput")
 
     def compacts(self, model: str) -> bool:
-        """True if the model's provider summarizes a conversation when it is asked to."""
+        """True if the provider can summarize a conversation with this model."""
         return bool(self._figure(model, "compacts"))
 
     def compacts_not(self, model: str) -> None:
-        """It was asked to and refused, whatever it says of itself."""
+        """Remember that the provider refused to summarize, whatever it lists."""
         self._learned.set(model, "compacts", None)
 
     def takes(self, model: str, what: str) -> bool:
-        """True if the provider says that the model takes this (`ModelFacts.takes`)."""
+        """True if the provider lists this setting for the model (`ModelFacts.takes`)."""
         return bool(self._figure(model, what))
 
     def takes_system(self, model: str) -> bool:
-        """True if the model takes messages of the system in a conversation, as far as is known."""
+        """True if the model accepts system messages in a conversation, as far as is known."""
         return SYSTEM_ROLE.fullmatch(model) is not None and not self._figure(model, "systemRefused")
 
     def takes_no_system(self, model: str) -> None:
-        """It refused one, as where another provider has it."""
+        """Remember that it refused a system message, as another provider of the model may."""
         self._learned.set(model, "systemRefused", 1)
 
     def max_tokens(self, model: str, thinking: int = 0) -> int:
-        """Return the output tokens to ask for: `llm.maxTokens` and what `thinking` may take, or less if the model gives less; if that
-        is more than the whole window, a fourth of it.
+        """The output tokens to ask for: `llm.maxTokens` plus `thinking`, limited by the model; a quarter of the window if that is larger
+        than the window.
         """
         most, window = self.max_output(model), self.window(model)
         asked = self._max_tokens + thinking
@@ -101,22 +91,22 @@ class ContextWindows:
         return asked if window is None or asked < window else window // 4
 
     async def ask(self, provider: Model, model: str) -> str | None:
-        """Ask the provider, once. Returns a sentence for the operator where ship.json asks for more than there is.
+        """Ask the provider for a model's limits, once. Returns a warning if ship.json exceeds them.
 
-        Raises `errors.ModelError` where it did not answer; it can be asked again then.
+        Raises `errors.ModelError` if it does not answer; call again then.
         """
         if model in self._asked:
             return None
         facts = await provider.facts(model)
         self._asked.add(model)
-        if facts.window is not None and SMALLEST <= facts.window <= LARGEST:
+        if facts.window is not None and MIN_WINDOW <= facts.window <= MAX_WINDOW:
             self._learned.set(model, "window", facts.window)
         if facts.max_output is not None:
             self._learned.set(model, "maxOutput", facts.max_output)
         self._learned.set(model, "compacts", 1 if facts.compacts else None)
         for what in TAKES:
             self._learned.set(model, what, 1 if what in facts.takes else None)
-        self._write("what the provider says of the model", model, level="info")
+        self._write("the provider's facts of the model", model, level="info")
         if facts.max_output is not None and self._max_tokens > facts.max_output:
             return (
                 f"llm.maxTokens: found {self._max_tokens}; {model} gives at most {facts.max_output}, which is used; "
@@ -130,17 +120,17 @@ class ContextWindows:
         return None
 
     def refused(self, model: str, error: errors.ContextOverflow) -> None:
-        """Take from a refusal what it says."""
+        """Learn the limits that a refusal names."""
         before = self.window(model), self.max_output(model)
-        if error.window is not None and SMALLEST <= error.window <= LARGEST:
+        if error.window is not None and MIN_WINDOW <= error.window <= MAX_WINDOW:
             self._learned.set(model, "refusedAbove", error.window)
         if isinstance(error, errors.OutputOverflow) and error.limit is not None and error.limit > 0:
             self._learned.set(model, "maxOutput", error.limit)
         if before != (self.window(model), self.max_output(model)):
-            self._write("a limit of the model was learnt from its refusal", model, level="warn")
+            self._write("a limit of the model was learned from its refusal", model, level="warn")
 
     def fitted(self, model: str, tokens: int) -> None:
-        """So many tokens of prompt did fit: a smaller figure is out of date."""
+        """Forget figures below the tokens of a prompt that was accepted."""
         for name in ("refusedAbove", "window"):
             figure = self._figure(model, name)
             if figure is not None and tokens > figure:

@@ -10,7 +10,7 @@ from bot import errors
 from bot.contracts.approvals import Approval, Verdict
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.model import ModelReply, Usage
-from bot.llm.budgets import UNHEARD, Account, BudgetedModel, Spending, day_of
+from bot.llm.budgets import UNANSWERED_SECONDS, Account, BudgetedModel, Spending, day_of
 from bot.llm.log import usage_object
 from bot.llm.prices import PriceTable
 from bot.telemetry import turn_scope
@@ -137,9 +137,9 @@ async def test_where_it_is_denied_nobody_is_asked_again_that_day_and_where_nobod
     desk = Desk([Verdict("expired"), DENIED], spent=2.0)
     assert [await desk.call() for _ in range(3)] == [False] * 3
     assert len(desk.asked) == 1
-    await desk.clock.advance(UNHEARD)
+    await desk.clock.advance(UNANSWERED_SECONDS)
     assert [await desk.call() for _ in range(3)] == [False] * 3
-    await desk.clock.advance(UNHEARD)
+    await desk.clock.advance(UNANSWERED_SECONDS)
     assert not await desk.call()
     assert len(desk.asked) == 2
 

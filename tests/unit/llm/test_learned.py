@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.llm.learned import MOST_MODELS, LearnedFile
+from bot.llm.learned import MAX_MODELS, LearnedFile
 from bot.system import SystemDisk
 from bot.testing.disk import Failure, FaultyDisk
 from bot.testing.log import MemoryLog
@@ -91,7 +91,7 @@ async def test_what_a_full_disk_refuses_is_written_later(tmp_path: Path) -> None
 
 async def test_the_file_stays_small_and_keeps_the_models_used_last(tmp_path: Path) -> None:
     learned = opened(tmp_path / "models.json")
-    for number in range(MOST_MODELS + 50):
+    for number in range(MAX_MODELS + 50):
         learned.set(f"m{number}", "window", 1_000)
         learned.set("daily", "answers", number + 1)
     await learned.save()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.llm.transcription import MOST, Endpoint, HttpTranscriber
+from bot.llm.transcription import MAX_ANSWER, Endpoint, HttpTranscriber
 from bot.testing.transcription import TranscriptionServer
 
 SOUND = b"OggS\0 1234"
@@ -40,9 +40,9 @@ async def test_the_recording_goes_out_once_with_key_model_and_a_name_for_its_for
         ({"status": 500, "body": "no"}, "500"),
         ({"status": 302, "headers": {"Location": "http://127.0.0.1:9/"}}, "302"),
         ({"action": "cut"}, "cannot be reached"),
-        ({"status": 200, "body": "not JSON"}, "makes no sense"),
-        ({"status": 200, "body": {"text": 5}}, "makes no sense"),
-        ({"status": 200, "body": b'{"text": "' + b"x" * MOST + b'"}'}, "makes no sense"),
+        ({"status": 200, "body": "not JSON"}, "not valid"),
+        ({"status": 200, "body": {"text": 5}}, "not valid"),
+        ({"status": 200, "body": b'{"text": "' + b"x" * MAX_ANSWER + b'"}'}, "not valid"),
     ],
     ids=["error", "redirect", "cut", "no JSON", "no text", "endless"],
 )
