@@ -63,11 +63,13 @@ async def test_check_tells_a_cut_connection_as_unreachable(
         await model.check()
 
 
-async def test_the_provider_is_asked_for_the_window_and_the_longest_answer_of_a_model(
+async def test_the_provider_is_asked_for_the_limits_and_abilities_of_a_model(
     server: AnthropicServer, model: AnthropicModel
 ) -> None:
     server.windows["claude-opus-5-5"] = 200_000
-    assert await model.facts("claude-opus-5-5") == ModelFacts(200_000, 128_000, takes=TAKES)
+    for server.compacts in (False, True):
+        facts = ModelFacts(200_000, 128_000, server.compacts, TAKES)
+        assert await model.facts("claude-opus-5-5") == facts
 
 
 @pytest.mark.parametrize("name", ["claude-nobody-knows", "örtlich/模型:7b"])
@@ -84,11 +86,20 @@ async def test_an_endpoint_without_a_list_of_models_says_nothing_of_them(
     assert await model.facts("claude-sonnet-5-5") == ModelFacts()
 
 
-@pytest.mark.parametrize("said", ["null", '"200000"', "true", "-1", "1.5", "{}"])
-async def test_figures_that_cannot_be_are_not_taken(
+@pytest.mark.parametrize(
+    "said",
+    [
+        *(
+            f'"max_input_tokens":{one},"max_tokens":{one}'
+            for one in ("null", '"200000"', "true", "-1", "1.5")
+        ),
+        *(f'"capabilities":{one}' for one in ("true", "[]", '{"compaction": {"summarize": 1}}')),
+    ],
+)
+async def test_facts_that_cannot_be_are_not_taken(
     server: AnthropicServer, model: AnthropicModel, said: str
 ) -> None:
-    body = f'{{"id":"claude-sonnet-5-5","max_input_tokens":{said},"max_tokens":{said}}}'
+    body = f'{{"id":"claude-sonnet-5-5",{said}}}'
     server.fail("model", status=200, body=body, headers={"content-type": "application/json"})
     assert await model.facts("claude-sonnet-5-5") == ModelFacts()
 
@@ -174,15 +185,6 @@ async def test_after_a_crowd_its_connections_are_used_again(
     assert len(first & second) >= 20
 
 
-async def test_the_provider_is_asked_whether_a_model_summarizes(
-    server: AnthropicServer, model: AnthropicModel
-) -> None:
-    server.compacts = True
-    assert (await model.facts("claude-opus-5-5")).compacts
-    server.compacts = False
-    assert not (await model.facts("claude-opus-5-5")).compacts
-
-
 async def test_an_endpoint_that_refuses_the_question_is_asked_in_the_old_way(
     server: AnthropicServer, model: AnthropicModel
 ) -> None:
@@ -190,15 +192,6 @@ async def test_an_endpoint_that_refuses_the_question_is_asked_in_the_old_way(
     server.fail("model", status=400, body="{}")
     assert await model.facts("claude-opus-5-5") == ModelFacts(1_000_000, 128_000, takes=TAKES)
     assert [call.method for call in server.calls] == ["model", "model"]
-
-
-@pytest.mark.parametrize("said", ["true", "[]", '{"compaction": true}', '{"compaction": {"summarize": 1}}'])
-async def test_what_is_said_in_another_shape_is_no_yes(
-    server: AnthropicServer, model: AnthropicModel, said: str
-) -> None:
-    body = f'{{"id":"claude-opus-5-5","capabilities":{said}}}'
-    server.fail("model", status=200, body=body, headers={"content-type": "application/json"})
-    assert await model.facts("claude-opus-5-5") == ModelFacts()
 
 
 async def test_a_summary_by_the_provider_comes_whole_with_what_it_cost(

@@ -19,8 +19,6 @@ REPLY = ModelReply(content=[{"type": "text", "text": "Hello"}], stop_reason="end
     "error",
     [
         errors.ModelUnreachable("no route"),
-        errors.Overloaded("529"),
-        errors.StreamBroken("cut"),
         errors.SpendLimit("spent"),
         errors.ModelRefused("bad key"),
     ],
