@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import time
 from typing import Any
 
@@ -137,16 +136,11 @@ def test_a_pair_of_surrogates_cut_in_two_is_one_character_again() -> None:
     [
         '{"text": "hel',
         '{"a": NaN}',
-        '{"a": Infinity}',
         '{"a": 1e999}',
         '{"a": 1, "a": 2}',
-        '{"a": {"b": 1, "b": 2}}',
         '{"a": 1} and more',
-        '{"a": 1}{"a": 2}',
         "[1]",
-        '"text"',
         "null",
-        "{'a': 1}",
         '{"a":' * 50_000 + "1" + "}" * 50_000,
         '{"a":' * 200 + "1" + "}" * 200,
         '{"a": ' + "9" * 10_000 + "}",
@@ -186,15 +180,6 @@ def test_the_last_call_of_a_cut_answer_is_not_trusted_even_where_it_looks_whole(
     assert answer.cut == {"toolu_1"}
     assert answer.content[0]["input"] == {}
     assert call('{"path": "/tmp"}', "end_turn").cut == frozenset()
-
-
-def test_only_the_last_call_of_a_cut_answer_is_cut() -> None:
-    calls: list[Json] = [
-        {"type": "tool_use", "id": name, "name": "look", "input": {}} for name in ("toolu_1", "toolu_2")
-    ]
-    first, second = calls
-    happened = [BEGIN, start(0, first), stop(0), start(1, second), stop(1), *end("max_tokens")]
-    assert fed(happened)[0].cut == {"toolu_2"}
 
 
 def test_a_call_whose_block_never_ended_is_cut_and_its_text_neighbour_stays() -> None:
@@ -352,24 +337,6 @@ def test_a_stream_without_bounds_is_given_up() -> None:
     with pytest.raises(errors.StreamBroken) as caught:
         stream.feed(b"x")
     assert not caught.value.retryable
-
-
-def test_the_wire_of_the_loopback_server_is_what_it_says() -> None:
-    happened = events(wire(script.reply("Hi", script.tool_use("look", {"q": 1}, "toolu_9"))))
-    assert [event["type"] for event in happened] == [
-        "message_start",
-        "ping",
-        "content_block_start",
-        "content_block_delta",
-        "content_block_stop",
-        "content_block_start",
-        "content_block_delta",
-        "content_block_delta",
-        "content_block_stop",
-        "message_delta",
-        "message_stop",
-    ]
-    assert json.dumps(happened[-2]["delta"]) == '{"stop_reason": "tool_use", "stop_sequence": null}'
 
 
 def test_neighbours_of_one_text_or_one_input_are_joined_and_nothing_else() -> None:
