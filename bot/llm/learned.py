@@ -6,15 +6,20 @@ The file is a cache: one that cannot be read is ignored, one that cannot be writ
 from __future__ import annotations
 
 import asyncio
-import json
-import math
 from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, Field
 
 from bot.contracts.environment import Disk, Log
 
-FORMAT = 1
 MAX_MODELS = 200
-MAX_BYTES = 1024 * 1024
+
+
+class _Document(BaseModel):
+    v: Literal[1] = 1
+    models: dict[str, dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]]]
+    """Figures by provider and model."""
 
 
 class LearnedFile:
@@ -31,9 +36,9 @@ class LearnedFile:
     def load(self) -> None:
         """Read the file. Blocking; raises nothing."""
         try:
-            raw = self._disk.read(self._path)
-            self._known = _read(raw)
-        except (OSError, ValueError, RecursionError) as error:
+            if raw := self._disk.read(self._path):
+                self._known = _Document.model_validate_json(raw).models
+        except (OSError, ValueError) as error:
             self._log.write(
                 "storage",
                 "learned facts of models cannot be read",
@@ -64,7 +69,7 @@ class LearnedFile:
             return
         self._changed = False
         kept = dict(list(self._known.items())[-MAX_MODELS:])
-        data = json.dumps({"v": FORMAT, "models": kept}, ensure_ascii=False, indent=1) + "\n"
+        data = _Document.model_construct(models=kept).model_dump_json(indent=1) + "\n"
         try:
             await asyncio.to_thread(self._disk.replace, self._path, data.encode("utf-8", "replace"))
         except OSError as error:
@@ -75,26 +80,3 @@ class LearnedFile:
 
     def _key(self, model: str) -> str:
         return f"{self._provider} {model}"
-
-
-def _read(raw: bytes) -> dict[str, dict[str, float]]:
-    """The figures of a file; invalid ones are ignored. Raises ValueError for any other file."""
-    if not raw:
-        return {}
-    if len(raw) > MAX_BYTES:
-        raise ValueError("too large")
-    document = json.loads(raw)
-    models = document.get("models") if isinstance(document, dict) and document.get("v") == FORMAT else None
-    if not isinstance(models, dict):
-        raise ValueError("no figures of models")  # noqa: TRY004 - a bad file, not a bad call
-    return {
-        str(model): {str(name): float(value) for name, value in figures.items() if _is_figure(value)}
-        for model, figures in models.items()
-        if isinstance(figures, dict)
-    }
-
-
-def _is_figure(value: object) -> bool:
-    return (
-        isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value > 0
-    )
