@@ -5,11 +5,8 @@ import subprocess
 import sys
 from typing import Any
 
-import pytest
-
-from bot import errors
 from bot.contracts.model import Model
-from bot.llm.factory import build_model, provider_of
+from bot.llm.factory import build_model
 from bot.system import SystemClock, UlidSource
 from bot.testing import anthropic_script as script
 from bot.testing.anthropic import KEY, AnthropicServer
@@ -18,7 +15,7 @@ from tests.unit.llm.asking import ask, reply_of
 
 
 def build(log: MemoryLog | None = None, **how: Any) -> Model:
-    values: dict[str, Any] = {"provider": None, "api_key": None} | how
+    values: dict[str, Any] = {"provider": "demo", "api_key": None} | how
     return build_model(
         clock=SystemClock(), log=log or MemoryLog(), ids=UlidSource(), rng=random.Random(1), **values
     )
@@ -26,7 +23,7 @@ def build(log: MemoryLog | None = None, **how: Any) -> Model:
 
 async def test_anthropic_is_logged_and_asked_again(server: AnthropicServer) -> None:
     log = MemoryLog()
-    model = build(log, api_key=KEY, base_url=server.url, log_messages=False)
+    model = build(log, provider="anthropic", api_key=KEY, base_url=server.url, log_messages=False)
     await model.check()
     server.then(script.rate_limited(0))
     assert (await reply_of(model)).stop_reason == "end_turn"
@@ -35,37 +32,13 @@ async def test_anthropic_is_logged_and_asked_again(server: AnthropicServer) -> N
     await model.close()
 
 
-async def test_without_a_key_the_demo_answers() -> None:
+async def test_the_demo_is_logged_too() -> None:
     log = MemoryLog()
     model = build(log)
     await model.check()
     assert "demo" in str((await reply_of(model, ask())).content)
     assert log.kinds == ["llm_request", "llm_response"]
     await model.close()
-
-
-@pytest.mark.parametrize(
-    ("provider", "key", "chosen"),
-    [(None, None, "demo"), (None, "", "demo"), (None, "k", "anthropic"), ("demo", "k", "demo")],
-)
-def test_the_provider_is_chosen_by_the_key_where_none_is_named(
-    provider: str | None, key: str | None, chosen: str
-) -> None:
-    assert provider_of(provider, key) == chosen
-
-
-@pytest.mark.parametrize(
-    ("provider", "words"),
-    [
-        ("anthropic", "llm.apiKey"),
-        ("openai", 'found "openai"'),
-    ],
-)
-def test_what_cannot_be_built_is_a_finding(provider: str, words: str) -> None:
-    with pytest.raises(errors.ConfigError) as caught:
-        build(provider=provider)
-    assert words in caught.value.findings[0]
-    assert caught.value.exit_code == 78
 
 
 def test_only_the_client_imports_the_providers_library() -> None:
