@@ -218,7 +218,8 @@ async def isolation(settings: Settings) -> Finding:
         words, remedy = "off: commands have all rights of this user", 'set shell.isolation to "required"'
         return Finding("isolation", "warn", words, remedy)
     try:
-        return Finding("isolation", "ok", await Isolation(settings.root, network=shell.network).name())
+        await Isolation(settings.root, network=shell.network).check()
+        return Finding("isolation", "ok", "bubblewrap")
     except (errors.ToolError, OSError):
         remedy = "install bubblewrap (apt install bubblewrap), or allow user namespaces"
         return Finding("isolation", "warn", "no sandbox is available, so no command runs", remedy)

@@ -24,7 +24,6 @@ from bot.config.placeholders import (
     read_text,
     similar_variable,
 )
-from bot.config.ship_file import Effort, Purpose, Thinking
 from bot.contracts.channel import ChannelSettings, Manifest
 from bot.contracts.identity import UserRef
 from bot.invocation import command

@@ -18,7 +18,7 @@ from typing import Protocol, cast
 from bot import errors, text, ulids
 from bot.contracts.base import Level
 from bot.contracts.channel import Channel, Files, Manifest
-from bot.contracts.environment import Clock, Log, Redact, storage_errors_logged
+from bot.contracts.environment import Clock, Log, Redact
 from bot.contracts.inbound import Attachment, Inbound
 from bot.contracts.model import ShownFile, Transcriber
 from bot.core.file_words import REFUSED, SeenFile, size_in_words

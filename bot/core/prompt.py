@@ -17,6 +17,7 @@ from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Json, Message
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Due, Inbound, Quoted
+from bot.contracts.provenance import ANYBODYS, ORIGIN, Provenance
 from bot.core import blocks, file_words, quotes, view
 from bot.core.file_words import SeenFile
 from bot.tools.skills import Skill

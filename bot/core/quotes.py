@@ -15,7 +15,7 @@ from bot import tags, text
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Json, Message
 from bot.contracts.inbound import Inbound, Quoted
-from bot.contracts.provenance import ORIGIN, Taint
+from bot.contracts.provenance import ORIGIN
 
 SOURCES = "sources"
 """The same of the requestIds of the turns that notes come from, by their paths."""

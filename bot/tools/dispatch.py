@@ -19,8 +19,8 @@ import pydantic
 from bot import errors, text
 from bot.contracts.base import Message
 from bot.contracts.environment import Clock, Log, Redact, off_loop
-from bot.contracts.provenance import NOBODYS, Provenance
-from bot.contracts.tools import READS, Effect, FoundTools, Pictured, Tool, ToolCall, ToolResult
+from bot.contracts.provenance import ANYBODYS, NOBODYS, Provenance
+from bot.contracts.tools import MCP, READS, Effect, FoundTools, Pictured, Tool, ToolCall, ToolResult
 from bot.storage.artifacts import ArtifactStore
 from bot.telemetry import context as running
 from bot.telemetry import redaction
