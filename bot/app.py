@@ -27,12 +27,12 @@ from bot import (
     shutdown_signals,
     text,
 )
-from bot.composition import load_spending, standing_by
+from bot.composition import Gateway, assemble, load_spending, standing_by
 from bot.contracts.channel import Invites, Manifest
 from bot.dashboard.metrics import LogMetrics
 from bot.discovery import import_without
 from bot.invocation import command, version_of
-from bot.lifecycle import Serving, assemble, serving
+from bot.lifecycle import serving
 from bot.llm.budgets import Spending
 from bot.readiness import Say
 from bot.services import Environment
@@ -45,7 +45,7 @@ Signals = Callable[[asyncio.Event, Callable[[], object]], contextlib.AbstractCon
 
 
 def preload(settings: config.Settings, channels: Iterable[Manifest]) -> None:
-    """Import the platforms' and the provider's libraries, which takes seconds: never on a running event loop."""
+    """Import the libraries of platforms and provider. It takes seconds: never call it on the event loop."""
     for manifest in channels:
         package = manifest.build.__module__.rpartition(".")[0]
         if package and importlib.util.find_spec(f"{package}.adapter") is not None:
@@ -54,22 +54,8 @@ def preload(settings: config.Settings, channels: Iterable[Manifest]) -> None:
         importlib.import_module("bot.llm.client")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Prepared:
-    """The configuration, environment and logs of a process that leads."""
-
-    settings: config.Settings
-    names: list[str]
-    environment: Environment
-    log: JsonlLog
-    counted: LogMetrics
-    spending: Spending
-    redact: LogRedactor
-    hung_up: asyncio.Event
-
-
 @contextlib.asynccontextmanager
-async def prepared(
+async def started(
     root: Path,
     say: Say,
     stop: asyncio.Event,
@@ -78,21 +64,22 @@ async def prepared(
     only: frozenset[str] | None = None,
     defaults: bool = False,
     signals: Signals = lambda *_: contextlib.nullcontext(),
-) -> AsyncIterator[Prepared]:
-    """Configuration, locks and log of a folder for the block. `signals` listens for stops from the moment on when something may
-    have to be drained.
+) -> AsyncIterator[Gateway]:
+    """Run the gateway of a folder for the block: configuration, locks, log, leadership, then all parts. `signals` handles signals as
+    soon as something may have to be drained. `only` limits the channels, and the gateway then has no dashboard.
     """
-    settings = configuration.load(root, defaults=defaults)
+    load = functools.partial(configuration.load, root, defaults=defaults)
+    settings, environment, manifests = load(), environment or Environment(), discovery.manifests()
     names = [name for name in settings.enabled if only is None or name in only]
-    environment = environment or Environment()
-    manifests = discovery.manifests()
-    tokens = config.tokens_in_use(settings.channels, manifests, names)
     descriptors.raise_limit()
     instance.prepare_home(settings.home)
     config.write_schema(settings.home / "schema", manifests, environment.disk)
     with contextlib.ExitStack() as around:
         last_run = around.enter_context(instance.held(settings.home))
-        if settings.engine.kind == "embedded":  # else one leads, and a frozen one would keep its locks
+        if (
+            settings.engine.kind == "embedded"
+        ):  # in a cluster one process leads, and a frozen one would keep its locks
+            tokens = config.tokens_in_use(settings.channels, manifests, names)
             around.enter_context(instance.tokens_held(tokens, settings.root))
         hidden_paths.remove_saved_names(settings.root)
         redact, counted = LogRedactor(settings.secrets), LogMetrics()
@@ -127,11 +114,16 @@ async def prepared(
                 gc.enable()  # `shipmate run` imports without it
                 hung_up = asyncio.Event()
                 around.enter_context(signals(stop, hung_up.set))
-                async with _leading(
-                    settings, environment, log, counted=counted, say=say, stop=stop
-                ) as environment:
-                    await asyncio.to_thread(load_spending, spending, settings, environment, log)
-                    yield Prepared(settings, names, environment, log, counted, spending, redact, hung_up)
+                async with _leading(settings, environment, log, counted=counted, say=say, stop=stop) as own:
+                    await asyncio.to_thread(load_spending, spending, settings, own, log)
+                    figures = counted if only is None else None
+                    gateway = assemble(settings, own, log, names, counted=figures, spending=spending)
+                    settle_memory()
+                    reload = gateway.reload.serve(hung_up, load, lambda line: say(redact(line)))
+                    async with serving(gateway, say, stop), _running(reload):
+                        if not stop.is_set():
+                            log.write("ready", ready_line(gateway), channels=sorted(gateway.channels))
+                        yield gateway
         except _StoppedAsStandby:
             raise
         except errors.ShipmateError as error:
@@ -143,44 +135,8 @@ async def prepared(
             await asyncio.to_thread(log.close)
 
 
-@contextlib.asynccontextmanager
-async def started(
-    root: Path,
-    say: Say,
-    stop: asyncio.Event,
-    *,
-    environment: Environment | None = None,
-    only: frozenset[str] | None = None,
-    defaults: bool = False,
-    signals: Signals = lambda *_: contextlib.nullcontext(),
-) -> AsyncIterator[Serving]:
-    """The gateway of a folder, serving for the block; all that it stands on as in `prepared`."""
-    ready = prepared(root, say, stop, environment=environment, only=only, defaults=defaults, signals=signals)
-    async with ready as own:
-        load = functools.partial(configuration.load, root, defaults=defaults)
-        gateway = assemble(
-            own.settings,
-            own.environment,
-            own.log,
-            own.names,
-            counted=own.counted if only is None else None,
-            spending=own.spending,
-        )
-        settle_memory()
-        async with (
-            serving(gateway, say, stop),
-            _running(gateway.reload.serve(own.hung_up, load, lambda line: say(own.redact(line)))),
-        ):
-            made = Serving(
-                gateway.channels, lambda: gateway.runner.running > 0, gateway.reload, gateway.dashboard
-            )
-            if not stop.is_set():
-                own.log.write("ready", ready_line(made), channels=sorted(made.channels))
-            yield made
-
-
 class _StoppedAsStandby(errors.ShipmateError):
-    """There is nothing to end."""
+    """A standby was stopped: there is nothing to drain."""
 
 
 @contextlib.asynccontextmanager
@@ -193,14 +149,12 @@ async def _leading(
     say: Say,
     stop: asyncio.Event,
 ) -> AsyncIterator[Environment]:
-    """The environment of the process that leads, once this one does; it ends where another one takes its place. Raises
-    `errors.Unavailable` then.
-    """
+    """Wait until this process leads, and yield its environment. Raises `errors.Unavailable` when another process takes over."""
     url = settings.engine.database_url
     if settings.engine.kind != "postgresql" or url is None:
         yield environment
         return
-    from bot.cluster.leadership import PostgresLeadership  # its library is there where it is wanted
+    from bot.cluster.leadership import PostgresLeadership  # an optional dependency
     from bot.cluster.shared_disk import SharedDisk
 
     leadership = PostgresLeadership(url, clock=environment.clock, log=log)
@@ -214,7 +168,7 @@ async def _leading(
                     raise _StoppedAsStandby
             await asyncio.to_thread(disk.begin, leadership.epoch)
         async with (
-            _running(_followed(leadership.deposed, stop)),
+            _running(_stop_when(leadership.deposed, stop)),
             _running(disk.follow(environment.clock, leads=True)),
         ):
             yield dataclasses.replace(environment, leadership=leadership, disk=disk)
@@ -225,15 +179,14 @@ async def _leading(
         raise errors.Unavailable(f"{leadership.leader} leads now; start this process again to stand by")
 
 
-async def _followed(first: asyncio.Event, then: asyncio.Event) -> None:
-    """Set one event once another one is set."""
-    await first.wait()
-    then.set()
+async def _stop_when(deposed: asyncio.Event, stop: asyncio.Event) -> None:
+    await deposed.wait()
+    stop.set()
 
 
 @contextlib.asynccontextmanager
 async def _running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Work that goes on for the block."""
+    """Run a task for the block."""
     task = asyncio.create_task(work)
     try:
         yield
@@ -243,47 +196,47 @@ async def _running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
 
 
 def settle_memory() -> None:
-    """Take what was imported out of the collector's sight, which would stop everything for 80 ms each time that it looks there."""
+    """Exclude imported modules from garbage collection: scanning them would stop everything for 80 ms each time."""
     gc.freeze()
 
 
 async def run(root: Path, environment: Environment | None = None, *, defaults: bool = False) -> int:
-    """`shipmate run`: the gateway in the foreground until SIGTERM or SIGINT. With `defaults` there need be no ship.json.
-    Raises `errors.ShipmateError`.
+    """`shipmate run`: the gateway in the foreground until SIGTERM or SIGINT. With `defaults`, ship.json may be missing. Raises
+    `errors.ShipmateError`.
     """
     stop = asyncio.Event()
     with shutdown_signals.at_once(), contextlib.suppress(_StoppedAsStandby):
-        await _run(root, stop, environment, defaults=defaults)
+        async with started(
+            root, _print, stop, environment=environment, defaults=defaults, signals=shutdown_signals.draining
+        ) as gateway:
+            if not stop.is_set():
+                await _show(gateway)
+                await stop.wait()
+                running = gateway.runner.running
+                _print("stopping: running turns may take a few seconds to end" if running else "stopping")
     return 0
 
 
-async def _run(root: Path, stop: asyncio.Event, environment: Environment | None, *, defaults: bool) -> None:
-    async with started(
-        root, _print, stop, environment=environment, defaults=defaults, signals=shutdown_signals.draining
-    ) as serving:
-        if not stop.is_set():
-            for channel in serving.channels.values():
-                if isinstance(channel, Invites):
-                    _print(
-                        f"open this link to be its operator in your browser; it works once: {await channel.invite()}"
-                    )
-            if serving.dashboard is not None:
-                _print(f"costs, conversations and errors are shown at {serving.dashboard.address}")
-            _print(ready_line(serving))
-            await stop.wait()
-            _print("stopping: running turns may take a few seconds to end" if serving.busy() else "stopping")
+async def _show(gateway: Gateway) -> None:
+    for channel in gateway.channels.values():
+        if isinstance(channel, Invites):
+            link = await channel.invite()
+            _print(f"open this link to be its operator in your browser; it works once: {link}")
+    if gateway.dashboard is not None:
+        _print(f"costs, conversations and errors are shown at {gateway.dashboard.address}")
+    _print(ready_line(gateway))
 
 
-def ready_line(serving: Serving) -> str:
-    """The line that `shipmate run` prints once everything is connected: names, then addresses."""
-    addresses = [address for channel in serving.channels.values() for address in channel.addresses]
-    if serving.dashboard is not None:
-        addresses.append(serving.dashboard.address)
-    return " ".join(["ready", *sorted(serving.channels), *addresses])
+def ready_line(gateway: Gateway) -> str:
+    """The line that `shipmate run` prints once all channels are connected: their names, then addresses."""
+    addresses = [address for channel in gateway.channels.values() for address in channel.addresses]
+    if gateway.dashboard is not None:
+        addresses.append(gateway.dashboard.address)
+    return " ".join(["ready", *sorted(gateway.channels), *addresses])
 
 
 async def chat(root: Path, **how: Any) -> int:
-    """`shipmate chat`: talk in the terminal, with the running gateway, or with one started for it; `how` is as in
+    """`shipmate chat`: talk in the terminal, with the running gateway or one started for it. `how` is passed to
     `channels.console.client.converse`. Raises `errors.ShipmateError`.
     """
     client = importlib.import_module(f"{discovery.PACKAGE}.{CONSOLE}.client")
@@ -303,13 +256,13 @@ async def chat(root: Path, **how: Any) -> int:
 
 
 def terminal_language(environment: Mapping[str, str]) -> str:
-    """The language of a terminal, by the variables of its locale."""
+    """The language of a terminal, from its locale variables."""
     found = (environment.get(name) for name in ("LC_ALL", "LC_MESSAGES", "LANG"))
     return language_of(next(filter(None, found), None)) or DEFAULT
 
 
 def link(root: Path) -> str:
-    """`shipmate link`: a new link to the web chat of this folder, for its operator. Raises `errors.ShipmateError`."""
+    """`shipmate link`: a new operator's link to the web chat of this folder. Raises `errors.ShipmateError`."""
     state = importlib.import_module(f"{discovery.PACKAGE}.web.state")
     home = root / config.HOME
     if not instance.is_held(home):
@@ -323,7 +276,7 @@ def link(root: Path) -> str:
 
 
 def _print(line: str) -> None:
-    # Whoever read the output may have gone, or the terminal: no reason to stop serving.
+    # A closed pipe or terminal is no reason to stop.
     with contextlib.suppress(OSError):
         print(text.for_terminal(line), flush=True)  # noqa: T201 - the command's own output
 

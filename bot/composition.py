@@ -1,4 +1,4 @@
-"""The one place where everything is put together, from the settings up: services, channels, agent, gateway."""
+"""Wires the process together, from the settings up: services, core, features, agent, dashboard. Nothing is started here."""
 
 from __future__ import annotations
 
@@ -7,44 +7,66 @@ import contextlib
 import dataclasses
 import functools
 import os
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
-from bot import config, configuration, descriptors, discovery, errors, ports, text
+from bot import config, configuration, descriptors, discovery, errors, ports
 from bot.access_list import FILE as ACCESS_FILE
 from bot.access_list import AccessList, Operators
+from bot.channel_watchdog import ChannelWatchdog
 from bot.connections import Connections
-from bot.contracts.approvals import Approvals
 from bot.contracts.channel import Channel, ChannelDeps
-from bot.contracts.environment import Clock, Log, OperatorNotices
-from bot.contracts.identity import ChatKey, UserRef
+from bot.contracts.environment import Clock, Log
+from bot.contracts.identity import UserRef
 from bot.contracts.model import Model
-from bot.contracts.provenance import unpacked
-from bot.core.access import Memberships
+from bot.core import feature
+from bot.core.access import Access, InboundCleaner, Memberships
 from bot.core.agent_deps import AgentDeps, Limits
+from bot.core.archive.export import ArchiveExport
 from bot.core.archive.store import ChatStore
 from bot.core.assembly import Prompts
+from bot.core.attachments import FileReader
+from bot.core.attachments import Limits as FileLimits
+from bot.core.background import BackgroundTasks
+from bot.core.chat import MODES, Chat
+from bot.core.chats import Chats
 from bot.core.compaction import Policy
 from bot.core.estimate import Estimator
 from bot.core.event_log import EventLog
-from bot.core.events import Codec, Remembered
+from bot.core.events import Codec
+from bot.core.exports import Exporter
 from bot.core.fallback import Fallback, FallbackModel, ProviderFallbacks
-from bot.core.feature import Display, WrapCall
+from bot.core.feature import Door, Runtime
 from bot.core.instructions import InstructionFiles, operator_files
+from bot.core.intake import Intake as CoreIntake
 from bot.core.leadership import Leadership
+from bot.core.live_messages import LiveMessages
+from bot.core.locales import FactLocales, Locales
+from bot.core.long_blocks import LongBlocks
+from bot.core.maintenance import Maintenance
 from bot.core.models import Manner, ModelDeps
+from bot.core.operators import OperatorAlerts, OperatorChats
+from bot.core.outbox import Outbox
+from bot.core.outgoing_files import OutgoingFiles, OutgoingLimits
+from bot.core.rate_limit import RateLimiter
+from bot.core.reply import ReplyPorts
+from bot.core.restored import close_open
+from bot.core.runner import Runner, Slots
+from bot.core.saying import Saying
 from bot.core.sql_log import Alert
 from bot.core.sqlite_log import FILE, SqliteLog
 from bot.core.tasks.limits import TaskLimits
-from bot.core.usage import UsageSums
+from bot.core.turns import Turns
+from bot.core.usage import UsageRecorder, UsageSums
 from bot.dashboard.console import Console, ConsoleSources, PartHealth
 from bot.dashboard.metrics import Figures, LogMetrics, MetricsPage
 from bot.dashboard.server import Dashboard
-from bot.disk_reserve import DiskReserve
+from bot.disk_reserve import DiskReserve, ReservedDisk
+from bot.importing.ship import import_ship
 from bot.llm import factory
 from bot.llm.budgets import BudgetedModel, Spending, day_of
 from bot.llm.learned import LearnedFile
@@ -52,12 +74,13 @@ from bot.llm.log import usage_of
 from bot.llm.transcription import Endpoint, HttpTranscriber
 from bot.llm.windows import ContextWindows
 from bot.llm.wrapper import SystemRoleModel, WatchedModel, reply_of
-from bot.readiness import GatewayFigures
+from bot.readiness import GatewayFigures, Readiness
 from bot.reload import ConfigurationReload
+from bot.rss_monitor import RssMonitor
 from bot.services import Environment, Services
 from bot.storage.artifacts import ArtifactStore
 from bot.storage.file_names import encode
-from bot.storage.memories import Memories, SavedMemory
+from bot.storage.memories import Memories
 from bot.storage.notes import NoteStore
 from bot.system import read_link
 from bot.telemetry import JsonlLog, Redactor
@@ -71,105 +94,307 @@ from bot.tools.permissions.protected_code import protected_code
 from bot.tools.permissions.rules import Rules
 from bot.tools.permissions.skill_allowlist import SkillAllowlist
 from bot.tools.policy import Policy as ToolPolicy
-from bot.tools.ports import Jobs, Questions, Recalls
 from bot.tools.project import Project
 from bot.tools.registry import Registry, Search, ToolPorts, builtin_tools
 from bot.tools.skills import SkillFolder
 from bot.vetting import Vetting
 
 FILE_TOOLS = frozenset({"read_file", "write_file", "edit_file", "list_dir", "search_files"})
-"""With one of these, the model is told of the project's folder."""
+"""If one of these exists, the prompt describes the project's folder."""
 
 
-@contextlib.asynccontextmanager
-async def standing_by(
+@dataclasses.dataclass(frozen=True, slots=True)
+class Gateway:
+    """All parts of the process, put together and not yet started."""
+
+    services: Services
+    channels: Mapping[str, Channel]
+    event_log: EventLog
+    chats: Chats
+    archive: ChatStore
+    exports: Sequence[Exporter]
+    intake: CoreIntake
+    runner: Runner
+    turns: Turns
+    files: OutgoingFiles
+    door: Door
+    locales: Locales
+    tasks: BackgroundTasks
+    mcp: McpServers
+    memory: RssMonitor
+    watch: ChannelWatchdog
+    readiness: Readiness
+    reload: ConfigurationReload
+    maintenance: Maintenance
+    import_ship: Callable[[], object | None]
+    """Takes over a `.ship` of 0.1; None where there is none. Blocking."""
+    close_open: Callable[[], Awaitable[None]]
+    """Closes what a restored log has open."""
+    counted: LogMetrics | None
+    dashboard: Dashboard | None
+
+
+def assemble(
     settings: config.Settings,
     environment: Environment,
     log: JsonlLog,
-    leadership: Leadership,
-    counted: LogMetrics,
-) -> AsyncIterator[None]:
-    """Answer at the dashboard's address for the block, in which another process leads: alive, ready to take over, and no more."""
-
-    def parts() -> dict[str, PartHealth]:
-        return {"cluster": PartHealth(ok=True, detail=leadership.role())}
-
-    def figures() -> Figures:
-        return {"shipmate_part_ok": {name: part.ok for name, part in parts().items()}}
-
-    where, clock = settings.dashboard, environment.clock
-    connections = Connections(descriptors.connections(descriptors.limit()), clock=clock, log=log)
-    page = Dashboard(
-        where.host,
-        where.port,
-        where.token,
-        parts,
-        nearby="port" not in where.model_fields_set,
-        metrics=MetricsPage(counted, figures),
-        console=None,
+    names: Iterable[str],
+    *,
+    counted: LogMetrics | None,
+    spending: Spending,
+) -> Gateway:
+    """Wire a gateway for these channels, whose libraries must have been imported. It has a dashboard if it has `counted` figures.
+    `spending` observes the log.
+    """
+    clock, ids, boot, codec = environment.clock, environment.ids, environment.ids.ulid(), Codec()
+    services = build_services(settings, environment, log)
+    channels = build_channels(services, names)
+    memberships = Memberships(channels, log)
+    allow = {name: frozenset(getattr(one, "allow", ())) for name, one in settings.channels.items()}
+    access = Access(services.manifests, allow, services.operators, services.lists, memberships)
+    for name in channels:
+        access.prove(name)
+    event_log = environment.event_log(
+        build_log(services, codec, lambda subject, words: alerts.tell(subject, words))  # noqa: PLW0108 - made below
+    )
+    make = functools.partial(
+        Chat,
+        mode=MODES[settings.queue.mode],
+        debounce=settings.queue.debounce_ms / 1000,
+        max_messages=view_limits(settings).max_messages,
+    )
+    chats = Chats(event_log, codec, make, clock=clock, ids=ids)
+    saying = Saying(channels, services.redact)
+    log.observers.append(UsageRecorder(chats).observe)
+    tasks, slots, door = BackgroundTasks(log), Slots(settings.queue.max_concurrent_turns), Door()
+    locales = Locales(FactLocales(chats), tasks.start, log, zone=settings.schedule.timezone)
+    operators = OperatorChats(services.operators, channels, services.manifests)
+    alerts = OperatorAlerts(
+        chats,
+        operators,
+        memberships=memberships,
+        saying=saying,
+        locales=locales,
         clock=clock,
-        server=connections.server(),
-        holder=ports.port_owner,
-        user_of=ports.user_of,
+        ids=ids,
+        log=log,
     )
-    if where.enabled:
-        await page.start()
-    try:
-        yield
-    finally:
-        await page.stop()
-
-
-def build_dashboard(
-    services: Services,
-    archive: ChatStore,
-    figures: GatewayFigures,
-    metrics: MetricsPage,
-    reload: ConfigurationReload,
-) -> Dashboard:
-    settings, environment, home = services.settings.dashboard, services.environment, services.settings.home
-    sources = ConsoleSources(
-        parts=figures.readiness.parts,
-        figures=figures.read,
-        active=figures.active,
-        settings=lambda: config.shown_leaves(reload.settings),
-        pending=services.lists.pending,
-        archive=archive,
-        usage=UsageSums(home, services.settings.engine.database_url),
-        logs=home / "logs",
+    limits = RateLimiter(services.manifests, clock, limits=settings.delivery.limits)
+    files = OutgoingFiles(
+        settings.home / "outgoing",
+        channels,
+        chats,
         disk=environment.disk,
-        clock=environment.clock,
+        redact=services.redact,
+        log=log,
+        limits=OutgoingLimits(file=settings.delivery.max_file_mb * 1_000_000),
     )
-    return Dashboard(
-        settings.host,
-        settings.port,
-        settings.token,
-        figures.readiness.parts,
-        nearby="port" not in settings.model_fields_set,
-        metrics=metrics,
-        console=Console(sources),
-        clock=environment.clock,
-        server=services.connections.server(),
-        holder=ports.port_owner,
-        user_of=ports.user_of,
+    outbox = Outbox(
+        channels,
+        chats,
+        event_log,
+        files,
+        limits,
+        alert=alerts.tell,
+        leadership=environment.leadership,
+        boot=boot,
+        clock=clock,
+        log=log,
+    )
+    live = LiveMessages(outbox, channels, chats, event_log, limits, boot=boot, clock=clock, ids=ids, log=log)
+    turns: Turns
+    exporter: Exporter
+
+    door.open(
+        feature.found(),
+        Runtime(
+            configuration=settings,
+            name=settings.name,
+            models=lambda chat: turns.models(chat),  # noqa: PLW0108 - made below
+            chats=chats,
+            event_log=event_log,
+            channels=channels,
+            manifests=services.manifests,
+            access=access,
+            lists=services.lists,
+            notes=services.memory_files,
+            artifacts=services.artifacts,
+            memberships=memberships,
+            operators=services.operators,
+            operator_chats=operators,
+            alerts=alerts,
+            locales=locales,
+            saying=saying,
+            live=live,
+            limits=limits,
+            settings=settings.channels,
+            slots=settings.queue.max_concurrent_turns,
+            redact=services.redact,
+            settled=services.redact.settled,
+            boot=boot,
+            compact=lambda inbound: turns.compact(inbound),  # noqa: PLW0108 - made below
+            files=files,
+            suspended=slots.suspended,
+            servers=lambda: mcp.sources(),  # noqa: PLW0108 - made below
+            settle=door.settle,
+            clock=clock,
+            disk=environment.disk,
+            ids=ids,
+            log=log,
+        ),
+    )
+    archive = ChatStore(
+        settings.home / "chats",
+        disk=ReservedDisk(environment.disk, services.reserve),
+        log=log,
+        archive_after_lines=settings.history.archive_after_lines,
+        clock=clock,
+        flush=lambda: exporter.flush(),  # noqa: PLW0108 - made below
+    )
+    exporter = Exporter(ArchiveExport(archive, event_log), event_log, clock=clock, log=log)
+    mcp = McpServers(
+        settings.mcp,
+        questions=door.asks,
+        root=settings.root,
+        clock=clock,
+        log=log,
+        redact=services.redact,
+    )
+    memory = RssMonitor(settings.memory.limit_mb, [], reports=alerts, clock=clock, log=log)
+    long_blocks = LongBlocks(channels, on=settings.delivery.long_as_files)
+
+    def reply(chat: Chat, channel: str) -> ReplyPorts:
+        show = functools.partial(door.display.preview, chat) if door.display else lambda *_: None
+        return ReplyPorts(channels[channel].split, show, services.redact, long_blocks, files)
+
+    cleaner = InboundCleaner(services.redact, access)
+    turns = Turns(
+        build_agent(
+            services, door, mcp, archive=archive, alerts=alerts, memberships=memberships, spending=spending
+        ),
+        chats,
+        event_log,
+        reply,
+        build_reader(services, channels, memory),
+        door=door,
+        cleaner=cleaner,
+        boot=boot,
+    )
+    runner = Runner(
+        chats,
+        event_log,
+        outbox=outbox,
+        door=door,
+        saying=saying,
+        locales=locales,
+        live=live,
+        loop=turns.loop,
+        turn_ended=turns.summaries.turn_ended,
+        slots=slots,
+        alert=alerts.tell,
+        boot=boot,
+        clock=clock,
+        log=log,
+    )
+    intake = CoreIntake(
+        chats,
+        event_log,
+        access,
+        cleaner,
+        door,
+        alerts=alerts,
+        archive=archive,
+        models=turns.models,
+        locales=locales,
+        name=settings.name,
+        clock=clock,
+        ids=ids,
+        log=log,
+    )
+    watch = ChannelWatchdog(channels, services.manifests, alerts, clock=clock, log=log)
+    readiness = Readiness(
+        services,
+        channels,
+        memory=memory,
+        mcp=mcp,
+        storage=lambda: event_log.trouble,
+        silent=watch.silent,
+    )
+    figures = GatewayFigures(runner, chats, readiness)
+    reload = ConfigurationReload(
+        settings,
+        turns.use,
+        lambda changed: with_settings(turns.agent, services, door, changed),
+        log,
+    )
+    dashboard = (
+        build_dashboard(services, archive, figures, MetricsPage(counted, figures.read), reload)
+        if counted is not None and settings.dashboard.enabled
+        else None
+    )
+    return Gateway(
+        services,
+        channels,
+        event_log,
+        chats,
+        archive,
+        [exporter, *door.exports],
+        intake,
+        runner,
+        turns,
+        files,
+        door,
+        locales,
+        tasks,
+        mcp,
+        memory,
+        watch,
+        readiness,
+        reload,
+        Maintenance(
+            event_log,
+            services.reserve,
+            services.model,
+            services.learned,
+            mcp,
+            memory,
+            services.artifacts,
+            turns.summaries,
+            alerts,
+            log,
+        ),
+        functools.partial(
+            import_ship,
+            settings.home,
+            codec,
+            make,
+            needs_turn=door.needs_turn,
+            is_operator=lambda inbound: access.is_operator(inbound.person),
+            prefix=lambda inbound: services.manifests[inbound.channel].command_prefix,
+        ),
+        functools.partial(close_open, chats, event_log, saying, locales, alerts, clock=clock, ids=ids),
+        counted,
+        dashboard,
     )
 
 
 def build_services(settings: config.Settings, environment: Environment, log: JsonlLog) -> Services:
-    home, clock, disk = settings.home, environment.clock, environment.disk
-    llm = settings.llm
-    learned = LearnedFile(home / "cache" / "models.json", provider_name(settings), disk=disk, log=log)
+    """Build what the core stands on."""
+    home, llm, clock, disk = settings.home, settings.llm, environment.clock, environment.disk
+    # What was learnt at one address need not hold at another.
+    provider = llm.provider if llm.base_url is None else urlsplit(llm.base_url).netloc.rpartition("@")[2]
+    learned = LearnedFile(home / "cache" / "models.json", provider, disk=disk, log=log)
     learned.load()
     redact, manifests = Redactor(settings.secrets), discovery.manifests()
     lists = AccessList(home / ACCESS_FILE, disk, clock)
     starters = {UserRef(name, one) for name in settings.enabled for one in manifests[name].operators}
-    reserve = DiskReserve(home / "reserve", log)
+    prompt_files = settings.prompt.sources(settings.root).values()
     vetting = Vetting(
         settings.root,
         home / "vetting.json",
         disk,
         log,
-        more=instructions_of(settings),
+        more=(*operator_files(os.environ), *(one for one in prompt_files if isinstance(one, Path))),
         skills=tuple(settings.root / one for one in settings.skills.paths),
     )
     artifacts = ArtifactStore(home / "artifacts", disk=disk, ids=environment.ids, clock=clock, log=log)
@@ -187,7 +412,7 @@ def build_services(settings: config.Settings, environment: Environment, log: Jso
         build_windows(llm, learned, log),
         lists,
         Operators(settings.operators | starters, lists),
-        reserve,
+        DiskReserve(home / "reserve", log),
         Connections(descriptors.connections(descriptors.limit()), clock=clock, log=log),
         vetting,
         SkillFolder(settings.root, settings.skills.paths, log, vetting),
@@ -250,28 +475,6 @@ def build_models(
     return WatchedModel(first, clock=environment.clock, alone=not others), others
 
 
-def provider_name(settings: config.Settings) -> str:
-    """The provider, or the host of `llm.baseUrl`: what is learnt at one address need not hold at another."""
-    llm = settings.llm
-    return llm.provider if llm.base_url is None else urlsplit(llm.base_url).netloc.rpartition("@")[2]
-
-
-def model_name(settings: config.Settings) -> str:
-    """The model that answers."""
-    return settings.llm.model if settings.llm.provider != "demo" else "demo"
-
-
-def fast_model(settings: config.Settings) -> str:
-    """The model that brings results together; "": the one that answers."""
-    return settings.llm.fast_model if settings.llm.provider != "demo" else ""
-
-
-def manners(llm: config.Llm) -> dict[str, Any]:
-    """Effort and thinking of requests, and the models that differ by purpose (`bot.core.models.ModelDeps`)."""
-    purposes = {name: Manner(one.effort, one.thinking, one.model) for name, one in llm.purposes.items()}
-    return {"manner": Manner(llm.effort, llm.thinking), "purposes": purposes}
-
-
 def build_channels(services: Services, names: Iterable[str]) -> dict[str, Channel]:
     settings, environment = services.settings, services.environment
 
@@ -300,119 +503,65 @@ def build_channels(services: Services, names: Iterable[str]) -> dict[str, Channe
     }
 
 
-def build_transcriber(settings: config.Transcription) -> HttpTranscriber | None:
-    """The transcriber of voice notes; None where nothing is configured."""
-    if settings.base_url is None:
-        return None
-    return HttpTranscriber(Endpoint(settings.base_url, settings.model, settings.api_key))
-
-
-def build_mcp(services: Services, questions: Questions) -> McpServers:
-    settings, environment = services.settings, services.environment
-    return McpServers(
-        settings.mcp,
-        questions=questions,
-        root=settings.root,
-        clock=environment.clock,
-        log=services.log,
+def build_reader(services: Services, channels: Mapping[str, Channel], memory: RssMonitor) -> FileReader:
+    """Build the reader of attachments."""
+    files = services.settings.files
+    speech = files.transcription
+    return FileReader(
+        channels,
+        services.manifests,
+        artifacts=services.artifacts,
         redact=services.redact,
-    )
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class AgentServices:
-    """The services of core and features for the agent and its tools."""
-
-    archive: ChatStore
-    approvals: Approvals
-    alerts: OperatorNotices
-    memberships: Memberships
-    around_calls: WrapCall
-    wrap_model: Callable[[Model], Model]
-    display: Display | None = None
-    jobs: Jobs | None = None
-    recall: Recalls | None = None
-
-
-class SessionMemories:
-    """`core.summaries.MemoryFile` in the folder `memory`."""
-
-    def __init__(self, memories: Memories, clock: Clock) -> None:
-        self._memories = memories
-        self._clock = clock
-
-    async def edited(self, chat: ChatKey, known: str) -> str | None:
-        """As `core.summaries.MemoryFile`."""
-        kept = await self._memories.load(chat)
-        return kept.markdown if kept is not None and kept.markdown != text.clean(known) else None
-
-    async def save(self, chat: ChatKey, memory: Remembered) -> None:
-        """As `core.summaries.MemoryFile`."""
-        ts = int(self._clock.now() * 1000)
-        covers = None if memory.covers is None else str(memory.covers)
-        kept = SavedMemory(memory.markdown, covers, ts, origin=unpacked(memory.origin))
-        await self._memories.save(chat, kept)
-
-
-def load_spending(spending: Spending, settings: config.Settings, environment: Environment, log: Log) -> None:
-    """Load the cost of today, where there are budgets: before anything is asked of the model. Blocking; raises nothing."""
-    if not settings.budgets.limits:
-        return
-    day = day_of(environment.clock.now())
-    since = datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp()
-    try:
-        spent = UsageSums(settings.home, settings.engine.database_url).spent(since)
-    except errors.StorageError as error:
-        log.write(
-            "error", "the cost of today is not known: budgets begin anew", level="error", cause=str(error)
-        )
-        return
-    prices = configuration.prices_of(settings.llm)
-    spending.load(
-        day,
-        [
-            (
-                chat,
-                person,
-                max(one.cost, prices.at_most(model, usage_of(one.tokens)) if one.unpriced else 0.0),
-            )
-            for (chat, person, model), one in spent
-        ],
+        rss_monitor=memory,
+        clock=services.environment.clock,
+        log=services.log,
+        limits=FileLimits(
+            files.max_bytes,
+            files.max_packed_bytes,
+            files.per_message,
+            pictures=files.pictures,
+            pages=files.pdf_pages,
+        ),
+        transcriber=None
+        if speech.base_url is None
+        else HttpTranscriber(Endpoint(speech.base_url, speech.model, speech.api_key)),
     )
 
 
 def build_agent(
     services: Services,
-    gateway: AgentServices,
+    door: Door,
     mcp: McpServers,
+    *,
+    archive: ChatStore,
+    alerts: OperatorAlerts,
+    memberships: Memberships,
     spending: Spending,
 ) -> AgentDeps:
     """Build the agent of all chats."""
     settings, environment, log = services.settings, services.environment, services.log
     clock = environment.clock
-    model = build_model(services, gateway, spending)
-    ports = build_tool_ports(services, gateway, mcp, model)
+    model = build_model(services, alerts, door, spending)
+    ports = build_tool_ports(services, door, mcp, model, archive=archive, memberships=memberships)
     registry = Registry(builtin_tools(ports), mcp)
     return AgentDeps(
         models=ModelDeps(
             model=model,
-            default_model=model_name(settings),
-            fast_model=fast_model(settings),
-            **manners(settings.llm),
             windows=services.windows,
+            **model_choice(settings.llm),
             estimator=Estimator(services.learned),
             prices=configuration.prices_of(settings.llm),
         ),
-        archive=gateway.archive,
-        memories=SessionMemories(Memories(settings.home / "memory", disk=environment.disk), clock),
+        archive=archive,
+        memories=Memories(settings.home / "memory", disk=environment.disk),
         notes=services.memory_files,
         artifacts=services.artifacts,
         limits=view_limits(settings),
         registry=registry,
-        dispatcher=build_dispatcher(services, registry, gateway),
-        task_events=gateway.display.tasks if gateway.display else lambda _: None,
-        approvals=gateway.approvals,
-        operators=gateway.alerts,
+        dispatcher=build_dispatcher(services, registry, door),
+        task_events=door.display.tasks if door.display else lambda _: None,
+        approvals=door.approvals,
+        operators=alerts,
         prompts=Prompts(
             settings.root,
             name=settings.name,
@@ -442,55 +591,66 @@ def build_agent(
     )
 
 
-def build_model(services: Services, gateway: AgentServices, spending: Spending) -> Model:
-    """The model with all that stands around it: records, stand-ins, budgets."""
+def build_model(services: Services, alerts: OperatorAlerts, door: Door, spending: Spending) -> Model:
+    """Wrap the model: records, fallbacks, budgets."""
     settings, environment, log = services.settings, services.environment, services.log
-    first: Model = gateway.wrap_model(services.model)
+    first: Model = door.model(services.model)
     if settings.llm.provider_fallbacks:
         first = ProviderFallbacks(first)
     model: Model = SystemRoleModel(first, services.windows)
     if services.fallbacks:
-        others = [(gateway.wrap_model(one), name) for one, name in services.fallbacks]
-        model = FallbackModel(model, others, clock=environment.clock, log=log, operators=gateway.alerts)
+        others = [(door.model(one), name) for one, name in services.fallbacks]
+        model = FallbackModel(model, others, clock=environment.clock, log=log, operators=alerts)
     if limits := settings.budgets.limits:
         model = BudgetedModel(
             model,
             spending,
             limits,
-            approvals=gateway.approvals,
-            operators=gateway.alerts,
+            approvals=door.approvals,
+            operators=alerts,
             clock=environment.clock,
         )
     return model
 
 
-def with_settings(
-    deps: AgentDeps, services: Services, gateway: AgentServices, settings: config.Settings
-) -> AgentDeps:
-    """The agent's collaborators under other settings of turns (`bot.reload.OF_TURNS`); all else is shared."""
+def model_choice(llm: config.Llm) -> dict[str, Any]:
+    """The fields of `ModelDeps` that ship.json sets."""
+    return {
+        "default_model": "demo" if llm.provider == "demo" else llm.model,
+        "fast_model": "" if llm.provider == "demo" else llm.fast_model,
+        "manner": Manner(llm.effort, llm.thinking),
+        "purposes": {name: Manner(one.effort, one.thinking, one.model) for name, one in llm.purposes.items()},
+    }
+
+
+def with_settings(deps: AgentDeps, services: Services, door: Door, settings: config.Settings) -> AgentDeps:
+    """The agent with changed settings of turns (`bot.reload.OF_TURNS`); everything else is shared."""
     changed = dataclasses.replace(
         services, settings=settings, windows=build_windows(settings.llm, services.learned, services.log)
     )
     return dataclasses.replace(
         deps,
-        models=dataclasses.replace(
-            deps.models,
-            default_model=model_name(settings),
-            fast_model=fast_model(settings),
-            **manners(settings.llm),
-            windows=changed.windows,
-        ),
+        models=dataclasses.replace(deps.models, windows=changed.windows, **model_choice(settings.llm)),
         limits=view_limits(settings),
-        dispatcher=build_dispatcher(changed, deps.registry, gateway),
+        dispatcher=build_dispatcher(changed, deps.registry, door),
     )
 
 
-def build_tool_ports(services: Services, gateway: AgentServices, mcp: McpServers, model: Model) -> ToolPorts:
+def build_tool_ports(
+    services: Services,
+    door: Door,
+    mcp: McpServers,
+    model: Model,
+    *,
+    archive: ChatStore,
+    memberships: Memberships,
+) -> ToolPorts:
+    """Build what tools ask of other rooms."""
     engine = services.settings.web_search
     root, shell = services.settings.root, services.settings.shell
     project = Project(root)
     return ToolPorts(
-        history=gateway.archive.search,
+        history=archive.search,
         artifacts=services.artifacts,
         skills=services.skills,
         clock=services.environment.clock,
@@ -504,40 +664,29 @@ def build_tool_ports(services: Services, gateway: AgentServices, mcp: McpServers
             code=project.code,
             vetting=services.vetting,
         ),
-        recall=gateway.recall,
-        membership=gateway.memberships,
+        membership=memberships,
         catalog=mcp,
-        permalink=gateway.memberships.permalink,
-        jobs=gateway.jobs,
+        permalink=memberships.permalink,
+        **door.ports,
         origins=FileProvenance(
             root, services.settings.home / "origins.json", services.operators, services.environment.disk
         ),
         vetting=services.vetting,
         search=None
         if engine is None
-        else Search(engine, fast_model(services.settings), lambda request: reply_of(model.stream(request))),
+        else Search(
+            engine,
+            model_choice(services.settings.llm)["fast_model"],
+            lambda request: reply_of(model.stream(request)),
+        ),
     )
 
 
-def build_dispatcher(services: Services, registry: Registry, gateway: AgentServices) -> Dispatcher:
-    around = gateway.around_calls(build_policy(services, registry, gateway.approvals), registry)
-    return Dispatcher(
-        registry,
-        clock=services.environment.clock,
-        log=services.log,
-        log_content=services.settings.llm.log_messages,
-        redact=services.redact,
-        artifacts=services.artifacts,
-        around=CallWatcher(around, registry, gateway.display.calls) if gateway.display else around,
-        pictures=services.settings.files.pictures,
-    )
-
-
-def build_policy(services: Services, registry: Registry, approvals: Approvals) -> ToolPolicy:
-    """The wrappers around each tool call."""
+def build_dispatcher(services: Services, registry: Registry, door: Door) -> Dispatcher:
+    """Build the dispatcher of tool calls, with permissions and what features wrap around each call."""
     settings, environment = services.settings, services.environment
     paths, zone = Paths(str(settings.root), read_link), settings.schedule.timezone
-    return ToolPolicy(
+    policy = ToolPolicy(
         registry,
         Rules(paths, protected_code(settings.root), **settings.permissions.model_dump()),
         paths,
@@ -546,14 +695,26 @@ def build_policy(services: Services, registry: Registry, approvals: Approvals) -
         clock=environment.clock,
         log=services.log,
         redact=services.redact,
-        approvals=approvals,
+        approvals=door.approvals,
         narrowing=SkillAllowlist(services.skills, paths),
         vetting=services.vetting,
+    )
+    around = door.around_calls(policy, registry)
+    return Dispatcher(
+        registry,
+        clock=environment.clock,
+        log=services.log,
+        log_content=settings.llm.log_messages,
+        redact=services.redact,
+        artifacts=services.artifacts,
+        around=CallWatcher(around, registry, door.display.calls) if door.display else around,
+        pictures=settings.files.pictures,
     )
 
 
 def view_limits(settings: config.Settings) -> Limits:
-    sizes, compaction = settings.context, settings.context.compaction
+    """The limits of the model's view and of tasks."""
+    sizes, compaction, tasks = settings.context, settings.context.compaction, settings.subagents
     return Limits(
         max_messages=sizes.max_messages,
         max_injected=sizes.max_injected_messages,
@@ -567,23 +728,119 @@ def view_limits(settings: config.Settings) -> Limits:
             compaction.idle.above_tokens,
             compaction.provider == "auto",
         ),
-        tasks=limits_of(settings.subagents),
+        tasks=TaskLimits(
+            calls=tasks.max_model_calls,
+            tokens=tasks.max_tokens,
+            usd=tasks.max_usd,
+            seconds=tasks.max_seconds,
+            side_by_side=tasks.max_concurrent,
+            turn_tokens=tasks.per_turn.max_tokens,
+            turn_usd=tasks.per_turn.max_usd,
+        ),
     )
 
 
-def limits_of(subagents: config.Subagents) -> TaskLimits:
-    return TaskLimits(
-        calls=subagents.max_model_calls,
-        tokens=subagents.max_tokens,
-        usd=subagents.max_usd,
-        seconds=subagents.max_seconds,
-        side_by_side=subagents.max_concurrent,
-        turn_tokens=subagents.per_turn.max_tokens,
-        turn_usd=subagents.per_turn.max_usd,
+def build_dashboard(
+    services: Services,
+    archive: ChatStore,
+    figures: GatewayFigures,
+    metrics: MetricsPage,
+    reload: ConfigurationReload,
+) -> Dashboard:
+    """Build the dashboard of a process that leads."""
+    home, clock = services.settings.home, services.environment.clock
+    console = Console(
+        ConsoleSources(
+            parts=figures.readiness.parts,
+            figures=figures.read,
+            active=figures.active,
+            settings=lambda: config.shown_leaves(reload.settings),
+            pending=services.lists.pending,
+            archive=archive,
+            usage=UsageSums(home, services.settings.engine.database_url),
+            logs=home / "logs",
+            disk=services.environment.disk,
+            clock=clock,
+        )
+    )
+    parts = figures.readiness.parts
+    return _dashboard(services.settings, services.connections, parts, metrics, clock=clock, console=console)
+
+
+def _dashboard(
+    settings: config.Settings,
+    connections: Connections,
+    parts: Callable[[], Mapping[str, PartHealth]],
+    metrics: MetricsPage,
+    *,
+    clock: Clock,
+    console: Console | None = None,
+) -> Dashboard:
+    where = settings.dashboard
+    return Dashboard(
+        where.host,
+        where.port,
+        where.token,
+        parts,
+        nearby="port" not in where.model_fields_set,
+        metrics=metrics,
+        console=console,
+        clock=clock,
+        server=connections.server(),
+        holder=ports.port_owner,
+        user_of=ports.user_of,
     )
 
 
-def instructions_of(settings: config.Settings) -> tuple[Path, ...]:
-    """Files that tell the model what to do, beside those of the project that do by their names."""
-    sources = settings.prompt.sources(settings.root).values()
-    return (*operator_files(os.environ), *(one for one in sources if isinstance(one, Path)))
+@contextlib.asynccontextmanager
+async def standing_by(
+    settings: config.Settings,
+    environment: Environment,
+    log: JsonlLog,
+    leadership: Leadership,
+    counted: LogMetrics,
+) -> AsyncIterator[None]:
+    """Answer at the dashboard's address for the block, in which another process leads: alive, ready to take over, and no more."""
+
+    def parts() -> dict[str, PartHealth]:
+        return {"cluster": PartHealth(ok=True, detail=leadership.role())}
+
+    def figures() -> Figures:
+        return {"shipmate_part_ok": {name: part.ok for name, part in parts().items()}}
+
+    clock = environment.clock
+    connections = Connections(descriptors.connections(descriptors.limit()), clock=clock, log=log)
+    page = _dashboard(settings, connections, parts, MetricsPage(counted, figures), clock=clock)
+    if settings.dashboard.enabled:
+        await page.start()
+    try:
+        yield
+    finally:
+        await page.stop()
+
+
+def load_spending(spending: Spending, settings: config.Settings, environment: Environment, log: Log) -> None:
+    """Load the cost of today, where there are budgets: before anything is asked of the model. Blocking; raises nothing."""
+    if not settings.budgets.limits:
+        return
+    day = day_of(environment.clock.now())
+    since = datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp()
+    try:
+        spent = UsageSums(settings.home, settings.engine.database_url).spent(since)
+    except errors.StorageError as error:
+        log.write(
+            "error", "the cost of today is not known: budgets begin anew", level="error", cause=str(error)
+        )
+        return
+    prices = configuration.prices_of(settings.llm)
+    spending.load(
+        day,
+        [
+            (
+                chat,
+                person,
+                max(one.cost, prices.at_most(model, usage_of(one.tokens)) if one.unpriced else 0.0),
+            )
+            for (chat, person, model), one in spent
+        ],
+    )

@@ -30,7 +30,7 @@ class PeriodicJob:
 
     name: str
     seconds: float
-    run: Callable[[], Awaitable[None]]
+    run: Callable[[], Awaitable[object]]
 
 
 class _Trigger(IntervalTrigger):  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""Readiness: the health of each part for `/readyz`, figures for `/metrics`, and a line for each change."""
+"""The health of each part for `/readyz`, figures for `/metrics`, and a line on the output for each change."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from bot.contracts.channel import Channel
+from bot.core.chat import Phase
+from bot.core.chats import Chats
+from bot.core.runner import Runner
 from bot.dashboard.console import ActiveChat, PartHealth
 from bot.dashboard.metrics import Figures
 from bot.rss_monitor import RssMonitor
@@ -17,19 +20,18 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """The health of each part, for `/readyz`. `storage`: why messages cannot be written down, "" while they can; `silent`: seconds for
-    which a channel has been silent, where that is too long.
-    """
+    """The health of each part, for `/readyz`."""
 
     services: Services
     channels: Mapping[str, Channel]
     memory: RssMonitor
     mcp: McpServers
     storage: Callable[[], str]
+    """Why the log cannot be written; "" if it can."""
     silent: Callable[[str], float | None]
+    """Seconds for which a channel has been silent, if that is too long."""
 
     def parts(self) -> dict[str, PartHealth]:
-        """The health of each part, for `/readyz`."""
         services = self.services
         now = services.environment.clock.now()
 
@@ -54,7 +56,7 @@ class Readiness:
             "memory": PartHealth(ok=not memory.full, detail=used),
         }
         if problem := services.lists.problem:
-            # What was decided last holds meanwhile.
+            # The last valid list stays in force.
             found["access"] = PartHealth(ok=False, detail=problem, needed=False)
         if role := services.environment.leadership.role():
             found["cluster"] = PartHealth(ok=True, detail=role)
@@ -73,9 +75,7 @@ class Readiness:
 
 
 class PartLines:
-    """Says on the output of a gateway that a part no longer works, and that it works again: one line for each change. Channels have
-    lines of their own.
-    """
+    """Prints a line when a part fails and when it works again. Channels print lines of their own."""
 
     def __init__(self, readiness: Readiness, say: Say) -> None:
         self._readiness = readiness
@@ -83,7 +83,7 @@ class PartLines:
         self._told = set[str]()
 
     def tell(self, name: str, words: str) -> None:
-        """Say once what is wrong with a part."""
+        """Print once what is wrong with a part."""
         if name not in self._told:
             self._told.add(name)
             self._say(f"{name}: {words}")
@@ -100,24 +100,33 @@ class PartLines:
 
 @dataclass(frozen=True, slots=True)
 class GatewayFigures:
-    """Reads what is true of the process now, for `/metrics` and the console: turns that run, messages that wait, conversations in memory."""
+    """The present state of the process, for `/metrics` and the console."""
 
-    running: Callable[[], int]
-    waiting: Callable[[], int]
-    conversations: Callable[[], int]
-    active: Callable[[], list[ActiveChat]]
-    memory: RssMonitor
+    runner: Runner
+    chats: Chats
     readiness: Readiness
 
+    def active(self) -> list[ActiveChat]:
+        """The chats in which a turn runs or messages wait."""
+        found = []
+        for chat in self.chats:
+            turn, key, waiting = chat.turn, str(chat.key), len(chat.waiting)
+            if turn is not None:
+                state = "waits for an approval" if turn.phase is Phase.SUSPENDED else "runs"
+                found.append(ActiveChat(key, state, waiting, turn.id, turn.first.ts / 1000))
+            elif waiting:
+                found.append(ActiveChat(key, "waits", waiting, "", None))
+        return found
+
     def read(self) -> Figures:
-        services = self.readiness.services
+        services, memory = self.readiness.services, self.readiness.memory
         space = services.reserve.space
         return {
-            "shipmate_turns_running": self.running(),
-            "shipmate_queue_messages": self.waiting(),
-            "shipmate_conversations": self.conversations(),
-            "shipmate_memory_bytes": self.memory.used,
-            "shipmate_memory_limit_bytes": self.memory.limit,
+            "shipmate_turns_running": self.runner.running,
+            "shipmate_queue_messages": sum(len(chat.waiting) for chat in self.chats),
+            "shipmate_conversations": len(self.chats),
+            "shipmate_memory_bytes": memory.used,
+            "shipmate_memory_limit_bytes": memory.limit,
             "shipmate_disk_free_bytes": None if space is None else space.free,
             "shipmate_disk_bytes": None if space is None else space.total,
             "shipmate_part_ok": {name: part.ok for name, part in self.readiness.parts().items()},

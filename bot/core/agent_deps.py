@@ -13,10 +13,10 @@ from bot.contracts.identity import ChatKey
 from bot.core.archive.store import ChatStore
 from bot.core.assembly import LEAST_BUDGET, MOST_BUDGET, SHARE, Frozen, Prompts
 from bot.core.models import Budget, ContextLimits, ModelDeps
-from bot.core.summaries import MemoryFile
 from bot.core.tasks.limits import TaskLimits
 from bot.core.tasks.report import TaskEvent
 from bot.storage.artifacts import ArtifactStore
+from bot.storage.memories import Memories
 from bot.storage.notes import NoteStore
 from bot.tools.dispatch import Dispatcher
 from bot.tools.registry import Registry
@@ -49,7 +49,7 @@ class AgentDeps:
     operators: OperatorNotices
     vetting: Vetting
     """Decides which instruction files the prompt may use."""
-    memories: MemoryFile | None = None
+    memories: Memories | None = None
     """Session memories by chat; None where memory is off."""
     notes: NoteStore | None = None
     """Files of the `memory` tool that start a conversation's prompt; None where there is no such tool."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from bot import config, errors
 from bot.access_list import AccessList
-from bot.contracts.approvals import Approvals, OpenQuestion, QuestionButtons, Verdict
+from bot.contracts.approvals import Approvals, OpenQuestion, QuestionButtons, Unattended, Verdict
 from bot.contracts.channel import Channel, ChannelSettings, HomeSection, Manifest
 from bot.contracts.environment import Clock, Disk, Ids, Log, OperatorNotices, Redact
 from bot.contracts.identity import ChatKey, UserRef
@@ -217,7 +217,7 @@ class Door:
     def __init__(self) -> None:
         self.commands: dict[str, Command] = {}
         self.signals: dict[str, Command] = {}
-        self.approvals: Approvals | None = None
+        self.approvals: Approvals = Unattended()
         self.display: Display | None = None
         self.ports: dict[str, Any] = {}
         self.periodic: list[PeriodicJob] = []

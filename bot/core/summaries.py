@@ -13,9 +13,9 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
-from bot import errors, tags
+from bot import errors, tags, text
 from bot.contracts.base import Message
 from bot.contracts.environment import Clock, Ids, Log, OperatorNotices, ends_within
 from bot.contracts.identity import ChatKey
@@ -26,6 +26,7 @@ from bot.core.compaction import CompactResult
 from bot.core.fit import COLD_AFTER, Fit
 from bot.core.found_tools import PutBack
 from bot.core.memory import MemoryInvalid, SessionMemory
+from bot.storage.memories import Memories, SavedMemory
 from bot.tools.permissions import taint
 from bot.words import sentence
 
@@ -41,18 +42,6 @@ LOOK_SECONDS = 10.0
 MOST_CHATS = 500
 """Max chats whose last request is kept."""
 FAILED = (errors.ShipmateError, MemoryInvalid)
-
-
-class MemoryFile(Protocol):
-    """The session memory as a file for people."""
-
-    async def edited(self, chat: ChatKey, known: str) -> str | None:
-        """Return the file's text if somebody changed it, else None; `known` is what was written."""
-        ...
-
-    async def save(self, chat: ChatKey, memory: events.Remembered) -> None:
-        """Raises `errors.StorageError`."""
-        ...
 
 
 PutsBack = Callable[[Chat, Sequence[Message], Sequence[Message], float], Awaitable[PutBack]]
@@ -74,10 +63,10 @@ class _Work:
 
 @dataclass(frozen=True, slots=True)
 class Summaries:
-    """Compacts the histories of all chats. `file` is None where memory is off."""
+    """Compacts the histories of all chats. `memories` is None if memory is off."""
 
     append: Callable[[Chat, events.EventData], None]
-    file: MemoryFile | None
+    memories: Memories | None
     put_back: PutsBack
     operators: OperatorNotices
     clock: Clock
@@ -102,7 +91,7 @@ class Summaries:
             self._write(chat, "a compaction took too long and was given up")
             work.breaker.failed()  # else every turn would begin another, and the next one wait for it
             await _give_up(work.compacting)
-        remembers = fit.limits.compaction.enabled and self.file is not None
+        remembers = fit.limits.compaction.enabled and self.memories is not None
         growth = compaction.GROWTH if remembers else 1
         if len(chat.context.view()) <= fit.limits.max_messages * growth:
             return
@@ -137,7 +126,7 @@ class Summaries:
     def turn_ended(self, chat: Chat) -> None:
         """After a turn: start what is due in the background."""
         work, over = self._of(chat), chat.context.over_cap()
-        fit, file = work.fit, self.file
+        fit, file = work.fit, self.memories
         if fit is not None and fit.limits.compaction.enabled:
             if work.compacting is not None or (fit.tokens() > fit.budget().limit and self._begin(fit)):
                 return
@@ -316,18 +305,24 @@ class Summaries:
         appended anyway.
         """
         origin = self._origin(chat, seen).packed()
-        remembered = events.Remembered(known.markdown, covers, origin)
-        self.append(chat, remembered)
+        self.append(chat, events.Remembered(known.markdown, covers, origin))
         self.log.write("memory", "the memory of the chat is written", tokens=known.tokens, covers=str(covers))
-        if self.file is not None:
-            await self.file.save(chat.key, remembered)
+        if self.memories is not None:
+            saved = SavedMemory(
+                known.markdown,
+                None if covers is None else str(covers),
+                int(self.clock.now() * 1000),
+                origin=unpacked(origin),
+            )
+            await self.memories.save(chat.key, saved)
 
     async def _look_again(self, chat: Chat) -> None:
         """Import an operator's changes to the memory file."""
         before = chat.context.memory
-        if self.file is None or before is None:
+        if self.memories is None or before is None:
             return
-        edited = await self.file.edited(chat.key, before.markdown)
+        kept = await self.memories.load(chat.key)
+        edited = kept.markdown if kept is not None and kept.markdown != text.clean(before.markdown) else None
         if edited is None:
             return
         try:

@@ -19,7 +19,6 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel
 
-from bot.composition import SessionMemories
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
@@ -259,7 +258,7 @@ class Chat:
             archive.search, artifacts, skills, clock, memory, project, isolation, whose, vetting
         )
         registry = Registry([*builtin_tools(ports), self.look])
-        memories = SessionMemories(Memories(self.root / "memory", disk=disk), clock)
+        memories = Memories(self.root / "memory", disk=disk)
         self._windows = ContextWindows(InMemoryLearned(), log=log)
         nobody: Any = None  # whom trouble is reported to
         agent = AgentDeps(

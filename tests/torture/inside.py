@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from bot import app, lifecycle
+from bot.composition import Gateway
 from bot.contracts.environment import Clock, Disk
 from bot.core import sql_log
 from bot.core.event_log import EventLog
-from bot.lifecycle import Serving
 from bot.services import Environment
 from bot.system import SystemClock, SystemDisk, UlidSource
 from bot.testing.faults import Fault, Faults, Seam
@@ -55,7 +55,7 @@ class Inside:
         self._over = asyncio.Event()
         self._up = asyncio.Event()
         self._life: asyncio.Task[None] | None = None
-        self.gateway: Serving | None = None
+        self.gateway: Gateway | None = None
 
     def _die(self) -> None:
         for seam, kind in (("disk", "*"), ("log", "commit"), ("channel", "*")):

@@ -18,12 +18,13 @@ from typing import Any
 from unittest.mock import patch
 
 from bot import config, configuration, discovery, errors, text
+from bot.composition import Gateway, assemble
 from bot.contracts.channel import Channel, Health, Intake
 from bot.contracts.inbound import Command, Inbound, Quoted
 from bot.contracts.model import ModelFacts, ModelReply, ModelRequest
 from bot.contracts.outbound import Outbound, Sent
 from bot.instance import prepare_home
-from bot.lifecycle import Gateway, assemble, serving
+from bot.lifecycle import serving
 from bot.llm import factory
 from bot.llm.budgets import Spending
 from bot.rss_monitor import one_heap

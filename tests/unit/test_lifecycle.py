@@ -14,12 +14,13 @@ import pytest
 
 from bot import access_list, config, discovery, errors, readiness, shutdown_signals
 from bot import lifecycle as serving_module
+from bot.composition import Gateway, assemble
 from bot.contracts.channel import Channel, Health, Intake
 from bot.contracts.model import ModelFacts
 from bot.core import maintenance as chores
 from bot.dashboard.metrics import LogMetrics
 from bot.instance import prepare_home
-from bot.lifecycle import Gateway, assemble, serving
+from bot.lifecycle import serving
 from bot.llm.budgets import Spending
 from bot.llm.prices import PriceTable
 from bot.llm.wrapper import ModelTrouble, WatchedModel

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from bot import config, discovery, errors
+from bot.composition import Gateway, assemble
 from bot.contracts.identity import ChatKey
 from bot.contracts.model import ModelFacts
 from bot.core.agent_deps import AgentDeps
 from bot.instance import prepare_home
-from bot.lifecycle import Gateway, assemble
 from bot.llm.budgets import Spending
 from bot.llm.prices import PriceTable
 from bot.reload import OF_TURNS, ConfigurationReload
