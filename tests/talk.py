@@ -10,7 +10,7 @@ from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.core import events
-from bot.core.event_log import Entry, EventLog, MemoryLog, Position
+from bot.core.event_log import Entry, EventLog, Position
 from bot.core.events import Codec, Event, EventData
 from bot.core.sqlite_log import SqliteLog
 from bot.features.search import index
@@ -18,6 +18,7 @@ from bot.features.search.finder import Finder
 from bot.features.search.service import Search
 from bot.system import SystemClock
 from bot.testing.log import MemoryLog as Lines
+from tests.memory_log import MemoryLog
 
 CODEC = Codec()
 

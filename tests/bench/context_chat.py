@@ -30,7 +30,6 @@ from bot.core.agent_deps import AgentDeps, Limits
 from bot.core.archive.store import ChatStore
 from bot.core.assembly import Prompts
 from bot.core.chats import Chats, Fact
-from bot.core.event_log import MemoryLog as EventLog
 from bot.core.feature import Door
 from bot.core.instructions import InstructionFiles
 from bot.core.locales import FactLocales, Locales
@@ -65,6 +64,7 @@ from bot.tools.skills import SkillFolder
 from bot.vetting import Vetting
 from tests.bench import context_bill as bill
 from tests.bench.context_trace import CHARACTERS, Turn, words
+from tests.memory_log import MemoryLog as EventLog
 
 KEY = ChatKey.parse("telegram:chat:1")
 EPOCHS = frozenset({"compaction", "masking", "injection"})

@@ -14,12 +14,12 @@ from bot.contracts.channel import ChannelSettings, Manifest, Pace
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
 from bot.core.access import Access, InboundCleaner, Memberships, Verdict
-from bot.core.event_log import MemoryLog
 from bot.core.feature import Door
 from bot.core.intake import Intake
 from bot.system import SystemClock, UlidSource
 from bot.telemetry import Redactor
 from bot.testing.log import MemoryLog as Lines
+from tests.memory_log import MemoryLog
 from tests.unit.core.test_intake import chats_of
 
 STRANGER = {

@@ -15,7 +15,7 @@ import pytest
 
 from bot import errors
 from bot.core import events, sql_log, sqlite_log
-from bot.core.event_log import Entry, EventLog, MemoryLog
+from bot.core.event_log import Entry, EventLog
 from bot.core.events import Codec, Damaged
 from bot.core.sqlite_log import SqliteLog
 from bot.core.usage import By, UsageSums
@@ -24,6 +24,7 @@ from bot.telemetry.usage import UsageTotals
 from bot.testing.log import MemoryLog as Lines
 from tests import postgres
 from tests.contracts.event_log import ONE, OTHER, EventLogContract, entry, received
+from tests.memory_log import MemoryLog
 
 
 class TestMemoryLog(EventLogContract):

@@ -18,7 +18,7 @@ from bot.contracts.inbound import Command, Inbound
 from bot.core import events, exports
 from bot.core.archive.export import ArchiveExport
 from bot.core.archive.store import ChatStore
-from bot.core.event_log import Entry, MemoryLog, Position
+from bot.core.event_log import Entry, Position
 from bot.core.events import Event, EventData
 from bot.core.exports import Exporter
 from bot.storage.file_names import encode
@@ -26,6 +26,7 @@ from bot.system import SystemClock, SystemDisk
 from bot.testing.disk import Failure, FaultyDisk
 from bot.testing.log import MemoryLog as Lines
 from tests.contracts.event_log import ONE, OTHER, received
+from tests.memory_log import MemoryLog
 
 KEEP = 4
 """Lines of a file before its older half becomes an archive file."""

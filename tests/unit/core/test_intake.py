@@ -14,13 +14,13 @@ from bot.core import chats as rooms
 from bot.core import events
 from bot.core.chat import MODES, Chat, QueueMode
 from bot.core.chats import Chats, Fact
-from bot.core.event_log import MemoryLog
 from bot.core.events import Codec
 from bot.core.feature import Door
 from bot.core.intake import Intake
 from bot.system import SystemClock, UlidSource
 from bot.testing.log import MemoryLog as Lines
 from tests.contracts.event_log import ONE, received
+from tests.memory_log import MemoryLog
 
 
 class SlowLog(MemoryLog):

@@ -11,13 +11,13 @@ from typing import Any
 from bot.core import events
 from bot.core.chat import MODES, Chat, Phase
 from bot.core.chats import Fact
-from bot.core.event_log import MemoryLog
 from bot.core.feature import Door
 from bot.core.runner import Runner, Slots
 from bot.system import SystemClock
 from bot.testing.log import MemoryLog as Lines
 from bot.words import DEFAULT, UTC
 from tests.contracts.event_log import ONE, received
+from tests.memory_log import MemoryLog
 from tests.unit.core.test_intake import chats_of
 
 

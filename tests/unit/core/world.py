@@ -16,10 +16,11 @@ from bot.contracts.inbound import Attachment, Inbound
 from bot.core import chat as life
 from bot.core import events
 from bot.core.chat import Chat, Phase
-from bot.core.event_log import Entry, MemoryLog
+from bot.core.event_log import Entry
 from bot.core.events import Event, EventData
 from bot.core.file_words import SeenFile
 from bot.core.outbox_row import OutboxRow
+from tests.memory_log import MemoryLog
 
 Steps = Generator[None, None, None]
 
