@@ -97,6 +97,9 @@ class _Workspace:
     me: incoming.BotIdentity
     site: str
     scopes: frozenset[str]
+    names: UserNames
+    signs: TypingIndicator
+    streams: Streams
 
 
 class _Processor(AsyncMiddleware):
@@ -127,15 +130,12 @@ class SlackChannel:
         self._session: aiohttp.ClientSession | None = None
         self._started: _Workspace | None = None
         self._events: SocketConnection | HttpEvents | None = None
-        self._names = UserNames(outside.log, outside.clock)
         self._background: set[asyncio.Task[None]] = set()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """By channel: messages keep their order while a name is looked up."""
         self._response_urls = ResponseUrls()
         self._mentions = DuplicateMentions()
-        self._signs = TypingIndicator(outside.log)
         self._writer = block_kit.BlockWriter(outside.log)
-        self._streams = Streams(outside.clock, outside.log)
 
     @property
     def _workspace(self) -> _Workspace:
@@ -182,7 +182,15 @@ class SlackChannel:
         one_direct = self._settings.direct == "one"
         me = incoming.BotIdentity(team, user, bot, one_direct, name=str(answer.get("user") or ""))
         return _Workspace(
-            client, self._session, intake, me, str(answer.get("url") or ""), frozenset(filter(None, scopes))
+            client=client,
+            session=self._session,
+            intake=intake,
+            me=me,
+            site=str(answer.get("url") or ""),
+            scopes=frozenset(filter(None, scopes)),
+            names=UserNames(client, self._log, self._outside.clock),
+            signs=TypingIndicator(client, self._log),
+            streams=Streams(client, self._outside.clock, self._log),
         )
 
     def _make_events(self, workspace: _Workspace) -> SocketConnection | HttpEvents:
@@ -215,7 +223,8 @@ class SlackChannel:
     async def stop(self) -> None:
         await self.pause()
         await cancel_all(self._background)
-        await self._names.close()
+        if self._started is not None:
+            await self._started.names.close()
         if self._session is not None:
             await self._session.close()
         self._events = self._started = self._session = None
@@ -241,10 +250,10 @@ class SlackChannel:
                 await self._keep_dead_letter(body, str(error))
 
     async def _accept(self, body: Json, workspace: _Workspace) -> None:
-        client, intake, me = workspace.client, workspace.intake, workspace.me
+        intake, me, names = workspace.intake, workspace.me, workspace.names
         opened = home_tab.read(body, me, self._outside.clock.now())
         if opened is not None:
-            self._spawn(home_tab.publish(opened, self._names, intake, client, self._log))
+            self._spawn(home_tab.publish(opened, names, intake, workspace.client, self._log))
             return
         mentioned: dict[str, None] = {}
         message = self._read(body, me, mentioned.setdefault)
@@ -257,16 +266,16 @@ class SlackChannel:
             if heard and not message.from_bot and not message.is_stop:
                 group = [message.chat_id] if message.chat_type == "group" else []
                 people = (message.user_id, *group, *list(mentioned)[:MAX_LOOKUPS])
-                await self._names.learn(people, client)
+                await names.learn(people)
         if mentioned:
-            message = self._read(body, me, self._names.get) or message
-        self._names.renew(message.user_id, client)
-        message = self._names.named(message)
+            message = self._read(body, me, names.get) or message
+        names.renew(message.user_id)
+        message = names.named(message)
         accepted = await intake.accept(message)
         if not accepted and (rest := incoming.rest_of(message, me)) is not None:
             accepted = await intake.accept(rest)
         if accepted and message.kind == "stop" and not message.from_bot:
-            self._spawn(self._signs.remove_stop(client, message.target))
+            self._spawn(workspace.signs.remove_stop(message.target))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -307,23 +316,25 @@ class SlackChannel:
         with failures.raised_as(failures.history_error):
             said = await self._earlier(inbound.target["channel"], None if root == before else root, before)
             people = [one.user_id for one in said if one.user_id and not one.from_self]
-            await self._names.learn(people, self._started.client, MAX_LOOKUPS)
-        return tuple(one.model_copy(update={"user_name": self._names.get(one.user_id)}) for one in said)
+            await self._started.names.learn(people, MAX_LOOKUPS)
+        return tuple(
+            one.model_copy(update={"user_name": self._started.names.get(one.user_id)}) for one in said
+        )
 
     async def _earlier(self, channel: str, root: str | None, before: str) -> Sequence[Quoted]:
         """The newest messages of a thread, which Slack returns oldest first, or of a channel, returned newest first."""
-        client, me = self._workspace.client, self._workspace.me
+        client, me, names = self._workspace.client, self._workspace.me, self._workspace.names
         if root is None:
             oldest = f"{max(0, int(before.partition('.')[0]) - CHANNEL_SECONDS)}.000000"
             answer = await client.conversations_history(
                 channel=channel, latest=before, oldest=oldest, limit=CHANNEL_POSTS
             )
-            said = incoming.read_thread(answer.get("messages"), me, before, self._names.get)
+            said = incoming.read_thread(answer.get("messages"), me, before, names.get)
             return incoming.newest(said, CHANNEL_MESSAGES)
         newest: deque[Quoted] = deque(maxlen=THREAD_MESSAGES)
         answer = await client.conversations_replies(channel=channel, ts=root, latest=before, limit=PAGE)
         async for page in pages(answer, PAGES):
-            newest.extend(incoming.read_thread(page.get("messages"), me, before, self._names.get))
+            newest.extend(incoming.read_thread(page.get("messages"), me, before, names.get))
         return newest
 
     async def chats_of(self, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool) -> MembershipAnswer:
@@ -332,7 +343,7 @@ class SlackChannel:
 
     async def zone_of(self, user_id: str) -> str | None:
         with failures.raised_as(failures.connect_error):
-            return await self._names.zone(user_id, self._workspace.client)
+            return await self._workspace.names.zone(user_id)
 
     def fetch(self, attachment: Attachment, *, most: int) -> AsyncGenerator[bytes]:
         if self._started is None:
@@ -365,7 +376,7 @@ class SlackChannel:
             return await uploads.send(
                 workspace.client, workspace.session, message, message.file, self._outside.clock
             )
-        message = mentions.answered(message, self._names.get)
+        message = mentions.answered(message, workspace.names.get)
         markdown = _rendered(message)
         if (trigger := message.target.get("press")) is not None:
             if not await self._response_urls.answer(trigger, markdown, workspace.session):
@@ -375,16 +386,16 @@ class SlackChannel:
         if (alone or _is_private(message)) and await self._whispered(message, markdown):
             return Sent(message_id=message.id)
         if alone:
-            await self._post_ephemeral(workspace.client, message, markdown)
+            await self._post_ephemeral(message, markdown)
             return Sent(message_id=message.id)
-        return await self._post(workspace.client, message, markdown)
+        return await self._post(message, markdown)
 
-    async def _post(self, client: AsyncWebClient, message: Outbound, markdown: str) -> Sent:
+    async def _post(self, message: Outbound, markdown: str) -> Sent:
         try:
-            if (begun := await self._streams.begin(client, message)) is not None:
+            if (begun := await self._workspace.streams.begin(message)) is not None:
                 return Sent(message_id=begun)
             answer = await self._writer.write(
-                client.chat_postMessage,
+                self._workspace.client.chat_postMessage,
                 message,
                 markdown,
                 channel=message.target["channel"],
@@ -407,11 +418,11 @@ class SlackChannel:
         elsewhere = isinstance(channel, str) and channel != message.target["channel"]
         return Sent(message_id=f"{channel}/{ts}" if elsewhere else ts)
 
-    async def _post_ephemeral(self, client: AsyncWebClient, message: Outbound, markdown: str) -> None:
+    async def _post_ephemeral(self, message: Outbound, markdown: str) -> None:
         target = message.target
         root = target.get("thread_ts")
         with failures.raised_as(failures.send_error):
-            await client.chat_postEphemeral(
+            await self._workspace.client.chat_postEphemeral(
                 channel=target["channel"],
                 user=target[ONLY_TO],
                 # Slack shows none in a thread without replies.
@@ -425,37 +436,32 @@ class SlackChannel:
         return await self._response_urls.answer(trigger, markdown, self._workspace.session)
 
     async def edit(self, message: Outbound, message_id: str) -> None:
-        message = mentions.answered(message, self._names.get)
-        markdown = _rendered(message)
-        place = _place(message, message_id)
         with failures.raised_as(failures.edit_error):
-            client = self._workspace.client
+            workspace = self._workspace
+            message = mentions.answered(message, workspace.names.get)
+            markdown = _rendered(message)
+            place = _place(message, message_id)
             ending: Json = {"metadata": _metadata(message)}
             if self._writer.has_thumbs(message):
                 ending["blocks"] = [block_kit.thumbs(message.language)]
-            if not await self._streams.show(client, message, markdown, place, ending):
-                await self._update(client, message, markdown, place)
-
-    async def _update(
-        self, client: AsyncWebClient, message: Outbound, markdown: str, place: tuple[str, str]
-    ) -> None:
-        where: Json = {"channel": place[0], "ts": place[1], "metadata": _metadata(message)}
-        try:
-            await self._writer.write(client.chat_update, message, markdown, **where)
-        except SlackApiError as error:
-            if failures.error_code(error) != failures.CONFLICT:
-                raise
-            # A stream of an earlier process.
-            await self._streams.end(client, place)
-            await self._writer.write(client.chat_update, message, markdown, **where)
+            if await workspace.streams.show(message, markdown, place, ending):
+                return
+            where: Json = {"channel": place[0], "ts": place[1], "metadata": _metadata(message)}
+            try:
+                await self._writer.write(workspace.client.chat_update, message, markdown, **where)
+            except SlackApiError as error:
+                if failures.error_code(error) != failures.CONFLICT:
+                    raise
+                # A stream of an earlier process.
+                await workspace.streams.end(place)
+                await self._writer.write(workspace.client.chat_update, message, markdown, **where)
 
     async def delete(self, message: Outbound, message_id: str) -> None:
         channel, ts = place = _place(message, message_id)
         with failures.raised_as(failures.edit_error):
-            client = self._workspace.client
-            if self._streams.is_open(channel, ts):
-                await self._streams.end(client, place)
-            await client.chat_delete(channel=channel, ts=ts)
+            if self._workspace.streams.is_open(channel, ts):
+                await self._workspace.streams.end(place)
+            await self._workspace.client.chat_delete(channel=channel, ts=ts)
 
     async def find(self, message: Outbound) -> Sent | None:
         """As in `contracts.channel.Channel`: by the id in the metadata, in the thread or among the newest of the channel."""
@@ -487,27 +493,26 @@ class SlackChannel:
         payload = (post.get("metadata") or {}).get("event_payload") or {}
         if payload.get("id") == message.id:
             return True
-        known = self._streams.is_open(message.target["channel"], str(post["ts"]))
+        known = self._workspace.streams.is_open(message.target["channel"], str(post["ts"]))
         begun = message.kind == "preview" and mine and not known and begun_as(message, post)
         return begun and uploads.may_be(post, message)
 
     async def indicate(self, target: Mapping[str, str], *, working: bool) -> None:
         with failures.raised_as(failures.send_error):
-            await self._signs.show(self._workspace.client, target, "processing" if working else "active")
+            await self._workspace.signs.show(target, "processing" if working else "active")
 
     async def suspend(self, target: Mapping[str, str]) -> None:
         with failures.raised_as(failures.send_error):
-            await self._signs.show(self._workspace.client, target, "suspended")
+            await self._workspace.signs.show(target, "suspended")
 
     async def entitle(self, target: Mapping[str, str], title: str) -> None:
         if "thread_ts" in target and address.is_direct(target["channel"]):
             with failures.raised_as(failures.send_error):
-                client = self._workspace.client
-                await self._signs.entitle(client, target["channel"], target["thread_ts"], title)
+                await self._workspace.signs.entitle(target["channel"], target["thread_ts"], title)
 
     async def react(self, target: Mapping[str, str], message_id: str) -> None:
         with failures.raised_as(failures.send_error):
-            await self._signs.react(self._workspace.client, target["channel"], message_id)
+            await self._workspace.signs.react(target["channel"], message_id)
 
 
 def _rendered(message: Outbound) -> str:

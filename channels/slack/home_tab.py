@@ -39,8 +39,8 @@ async def publish(
 ) -> None:
     """Publish the Home tab of the person who opened it. A failure is only logged."""
     try:
-        await names.learn([opened.user_id], client)
-        names.renew(opened.user_id, client)
+        await names.learn([opened.user_id])
+        names.renew(opened.user_id)
         sections = await intake.home(names.named(opened))
         await client.views_publish(user_id=opened.user_id, view=view(sections))
     except (*failures.CALL_ERRORS, errors.ShipmateError) as error:

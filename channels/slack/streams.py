@@ -44,14 +44,15 @@ class Streams:
     with `failures.CONFLICT`.
     """
 
-    def __init__(self, clock: Clock, log: Log) -> None:
+    def __init__(self, client: AsyncWebClient, clock: Clock, log: Log) -> None:
+        self._client = client
         self._clock = clock
         self._log = log
         self._supported = True
         self._started: deque[float] = deque(maxlen=MAX_PER_MINUTE)
         self._open: dict[tuple[str, str], _Stream] = {}
 
-    async def begin(self, client: AsyncWebClient, message: Outbound) -> str | None:
+    async def begin(self, message: Outbound) -> str | None:
         """Start a stream and return its `ts`; None if the message has to be posted. A workspace without streams is asked once."""
         target, words = message.target, render.render(message.sure)
         now = self._clock.monotonic()
@@ -64,7 +65,7 @@ class Streams:
             return None
         self._started.append(now)
         try:
-            answer = await client.chat_startStream(
+            answer = await self._client.chat_startStream(
                 channel=target["channel"], thread_ts=target["thread_ts"], **content
             )
         except failures.CALL_ERRORS as error:
@@ -80,9 +81,7 @@ class Streams:
         self._open[channel, ts] = _Stream(channel, ts, now, words, message.title, message.cards)
         return ts
 
-    async def show(
-        self, client: AsyncWebClient, message: Outbound, markdown: str, place: tuple[str, str], ending: Json
-    ) -> bool:
+    async def show(self, message: Outbound, markdown: str, place: tuple[str, str], ending: Json) -> bool:
         """Append to a stream, or stop it with the fields of `ending` if the message is final. False if the message has to be edited."""
         stream = self._open.get(place)
         if stream is None:
@@ -90,19 +89,19 @@ class Streams:
         words = render.render(message.sure) if message.goes_on else markdown
         content = self._delta(stream, message, words)
         if content is None:
-            await self.end(client, place)
+            await self.end(place)
             return False
         try:
             if not message.goes_on:
-                await client.chat_stopStream(channel=stream.channel, ts=stream.ts, **ending, **content)
+                await self._client.chat_stopStream(channel=stream.channel, ts=stream.ts, **ending, **content)
                 self._open.pop(place, None)
             elif content:
-                await client.chat_appendStream(channel=stream.channel, ts=stream.ts, **content)
+                await self._client.chat_appendStream(channel=stream.channel, ts=stream.ts, **content)
         except failures.CALL_ERRORS as error:
             if failures.may_pass(error):
                 stream.unsure = stream.unsure or not failures.is_rate_limited(error)
                 raise
-            await self.end(client, place)
+            await self.end(place)
             return False
         if content:
             stream.words, stream.title, stream.cards = words, message.title, message.cards
@@ -111,11 +110,11 @@ class Streams:
     def is_open(self, channel: str, ts: str) -> bool:
         return (channel, ts) in self._open
 
-    async def end(self, client: AsyncWebClient, place: tuple[str, str]) -> None:
+    async def end(self, place: tuple[str, str]) -> None:
         """Stop a stream as it is, so that its message can be edited."""
         channel, ts = place
         try:
-            await client.chat_stopStream(channel=channel, ts=ts)
+            await self._client.chat_stopStream(channel=channel, ts=ts)
         except failures.CALL_ERRORS as error:
             # One that cannot be stopped times out; edits fail with CONFLICT until then.
             if failures.may_pass(error):

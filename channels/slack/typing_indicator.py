@@ -22,13 +22,13 @@ _REACTIONS = "Slack takes no reactions"
 class TypingIndicator:
     """Methods raise `failures.CALL_ERRORS`. A method that the workspace does not support is called once, and logged."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, client: AsyncWebClient, log: Log) -> None:
+        self._client = client
         self._log = log
         self._unsupported: set[str] = set()
 
     async def show(
         self,
-        client: AsyncWebClient,
         target: Mapping[str, str],
         status: Literal["active", "processing", "suspended"],
     ) -> None:
@@ -36,30 +36,32 @@ class TypingIndicator:
         if "thread_ts" not in target:
             return
         where = {"channel_id": target["channel"], "thread_ts": target["thread_ts"]}
-        await self._try(_SESSIONS, client.agents_sessions_setStatus, **where, status=status)
+        await self._try(_SESSIONS, self._client.agents_sessions_setStatus, **where, status=status)
         line: dict[str, Any] = {"status": ""}
         if status == "processing":
             loading = [say(f"slack.loading_{number}") for number in range(1, LOADING + 1)]
             line = {"status": say("slack.thinking"), "loading_messages": loading}
-        await self._try(_LINES, client.assistant_threads_setStatus, **where, **line)
+        await self._try(_LINES, self._client.assistant_threads_setStatus, **where, **line)
 
-    async def entitle(self, client: AsyncWebClient, channel: str, thread_ts: str, title: str) -> None:
-        call = client.assistant_threads_setTitle
+    async def entitle(self, channel: str, thread_ts: str, title: str) -> None:
+        call = self._client.assistant_threads_setTitle
         await self._try(_TITLES, call, channel_id=channel, thread_ts=thread_ts, title=title)
 
-    async def react(self, client: AsyncWebClient, channel: str, ts: str) -> None:
+    async def react(self, channel: str, ts: str) -> None:
         try:
-            await self._try(_REACTIONS, client.reactions_add, channel=channel, timestamp=ts, name="eyes")
+            await self._try(
+                _REACTIONS, self._client.reactions_add, channel=channel, timestamp=ts, name="eyes"
+            )
         except failures.CALL_ERRORS as error:
             if failures.error_code(error) != "already_reacted":
                 raise
 
-    async def remove_stop(self, client: AsyncWebClient, target: Mapping[str, str]) -> None:
+    async def remove_stop(self, target: Mapping[str, str]) -> None:
         """Remove the stop button. Slack keeps it after a press, even if nothing was running. A failure is only logged."""
         if _SESSIONS in self._unsupported:
             return
         try:
-            await self.show(client, target, "active")
+            await self.show(target, "active")
         except failures.CALL_ERRORS as error:
             self._log.write(
                 "delivery", "A stop button was not taken away", level="debug", error=failures.name(error)

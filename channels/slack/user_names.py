@@ -34,7 +34,8 @@ class Profile:
 class UserNames:
     """Profiles by the id of a person or channel. A profile without a name: Slack gives none, or has not answered yet."""
 
-    def __init__(self, log: Log, clock: Clock, most: int = MAX_KNOWN) -> None:
+    def __init__(self, client: AsyncWebClient, log: Log, clock: Clock, most: int = MAX_KNOWN) -> None:
+        self._client = client
         self._log = log
         self._clock = clock
         self._most = most
@@ -56,36 +57,36 @@ class UserNames:
         known = {"user_name": profile.name, "language": profile.locale, "zone": profile.zone}
         return inbound.model_copy(update=known | {"chat_name": chat_name and f"#{chat_name}"})
 
-    async def learn(self, users: Iterable[str], client: AsyncWebClient, most: int | None = None) -> None:
+    async def learn(self, users: Iterable[str], most: int | None = None) -> None:
         """Look up those (at most `most`) that are not known. A lookup that exceeds `PATIENCE` goes on in the background."""
         unknown = [user for user in dict.fromkeys(users) if user not in self._known][:most]
         if not unknown:
             return
-        lookups = asyncio.gather(*(self._lookup(user, client) for user in unknown))
+        lookups = asyncio.gather(*(self._lookup(user) for user in unknown))
         if not await ends_within(PATIENCE, lookups, self._clock):
             for user in unknown:
                 # The next message does not wait for it.
                 self._known.setdefault(user, Profile())
 
-    def renew(self, user: str, client: AsyncWebClient) -> None:
+    def renew(self, user: str) -> None:
         """Look up an outdated profile again, in the background."""
         known = self._known.get(user)
         if known is not None and self._clock.monotonic() - known.asked_at > MAX_AGE:
-            self._lookup(user, client)
+            self._lookup(user)
 
-    def _lookup(self, user: str, client: AsyncWebClient) -> asyncio.Task[None]:
+    def _lookup(self, user: str) -> asyncio.Task[None]:
         if (lookup := self._lookups.get(user)) is None:
-            lookup = self._lookups[user] = asyncio.create_task(self._ask(user, client))
+            lookup = self._lookups[user] = asyncio.create_task(self._ask(user))
             lookup.add_done_callback(lambda _: self._lookups.pop(user, None))
         return lookup
 
-    async def _ask(self, user: str, client: AsyncWebClient) -> None:
+    async def _ask(self, user: str) -> None:
         now = self._clock.monotonic()
         try:
             if user[0] in "CG":
-                answer = await client.conversations_info(channel=user)
+                answer = await self._client.conversations_info(channel=user)
             else:
-                answer = await client.users_info(user=user, include_locale=True)
+                answer = await self._client.users_info(user=user, include_locale=True)
         except failures.CALL_ERRORS as error:
             self._log.write(
                 "inbound", "A name is not known", level="debug", user=user, error=failures.name(error)
@@ -100,9 +101,9 @@ class UserNames:
         if len(self._known) > self._most:
             self._known.popitem(last=False)
 
-    async def zone(self, user: str, client: AsyncWebClient) -> str | None:
+    async def zone(self, user: str) -> str | None:
         """The time zone of a profile, not cached. Raises one of `failures.CALL_ERRORS`."""
-        return _field((await client.users_info(user=user)).get("user"), "tz")
+        return _field((await self._client.users_info(user=user)).get("user"), "tz")
 
     async def close(self) -> None:
         await cancel_all(self._lookups.values())

@@ -313,10 +313,10 @@ def test_a_thread_is_read_in_order_and_without_what_is_no_message() -> None:
 
 
 async def test_names_are_kept_up_to_a_bound(server: SlackServer, client: AsyncWebClient) -> None:
-    names = UserNames(MemoryLog(), FakeClock(), most=2)
+    names = UserNames(client, MemoryLog(), FakeClock(), most=2)
 
     async def learn(user: str) -> None:
-        await asyncio.gather(names.learn([user], client), names.learn([user], client))
+        await asyncio.gather(names.learn([user]), names.learn([user]))
 
     await learn("U0ADA")
     await learn("U0GRACE")
@@ -333,9 +333,9 @@ async def test_a_person_without_a_name_is_remembered_as_such(
     server: SlackServer, client: AsyncWebClient, user: Any
 ) -> None:
     server.fail("users.info", status=200, body={"ok": True, "user": user})
-    names = UserNames(MemoryLog(), FakeClock())
+    names = UserNames(client, MemoryLog(), FakeClock())
     for _ in range(2):
-        await names.learn(["U0ADA"], client)
+        await names.learn(["U0ADA"])
     assert names.get("U0ADA") is None
     assert len(server.called("users.info")) == 1
 
@@ -346,17 +346,17 @@ async def test_a_name_that_was_not_reached_is_asked_for_again(
     # Twice, for aiohttp itself asks again once.
     server.fail("users.info", action="cut", times=2)
     server.limit("users.info")
-    names = UserNames(MemoryLog(), FakeClock())
+    names = UserNames(client, MemoryLog(), FakeClock())
     for _ in range(3):
         assert names.get("U0ADA") is None
-        await names.learn(["U0ADA"], client)
+        await names.learn(["U0ADA"])
     assert names.get("U0ADA") == "Ada 🚢"
 
 
 async def test_closing_ends_what_is_asked(server: SlackServer, client: AsyncWebClient) -> None:
     server.fail("users.info", action="hang")
-    names = UserNames(MemoryLog(), FakeClock())
-    waiting = asyncio.ensure_future(names.learn(["U0ADA"], client))
+    names = UserNames(client, MemoryLog(), FakeClock())
+    waiting = asyncio.ensure_future(names.learn(["U0ADA"]))
     await server.until(lambda: bool(server.called("users.info")))
     await names.close()
     await waiting
@@ -368,13 +368,13 @@ async def test_only_the_first_message_waits_for_a_name_that_takes_long(
 ) -> None:
     server.fail("users.info", action="hang")
     clock = FakeClock()
-    names = UserNames(MemoryLog(), clock)
-    waiting = asyncio.ensure_future(names.learn(["U0ADA"], client))
+    names = UserNames(client, MemoryLog(), clock)
+    waiting = asyncio.ensure_future(names.learn(["U0ADA"]))
     await server.until(lambda: bool(server.called("users.info")))
     assert not waiting.done()
     await clock.advance(PATIENCE)
     await waiting
-    await names.learn(["U0ADA"], client)  # at once, or the clock would have to move
+    await names.learn(["U0ADA"])  # at once, or the clock would have to move
     assert len(server.called("users.info")) == 1
     await names.close()
 
@@ -383,20 +383,20 @@ async def test_somebody_who_travels_is_looked_up_again_and_no_message_waits_for_
     server: SlackServer, client: AsyncWebClient
 ) -> None:
     clock = FakeClock()
-    names = UserNames(MemoryLog(), clock)
+    names = UserNames(client, MemoryLog(), clock)
     server.world.users["U0ADA"]["tz"] = "Europe/Berlin"
-    await names.learn(["U0ADA"], client)
+    await names.learn(["U0ADA"])
     assert (names.profile("U0ADA").zone, names.profile("U0ADA").locale) == ("Europe/Berlin", "en-US")
     server.world.users["U0ADA"]["tz"] = "Asia/Tokyo"
-    names.renew("U0ADA", client)
+    names.renew("U0ADA")
     await clock.advance(MAX_AGE + 1)
     server.limit("users.info")
-    names.renew("U0ADA", client)
+    names.renew("U0ADA")
     assert names.profile("U0ADA").zone == "Europe/Berlin"
     await server.until(lambda: len(server.called("users.info")) == 2)
     await clock.advance(MAX_AGE + 1)
     while names.profile("U0ADA").zone != "Asia/Tokyo":
         assert names.get("U0ADA") == "Ada 🚢"
-        names.renew("U0ADA", client)
+        names.renew("U0ADA")
         await asyncio.sleep(0)
     assert len(server.called("users.info")) == 3
