@@ -221,7 +221,7 @@ async def isolation(settings: Settings) -> Finding:
         await Isolation(settings.root, network=shell.network).check()
         return Finding("isolation", "ok", "bubblewrap")
     except (errors.ToolError, OSError):
-        remedy = "install bubblewrap (apt install bubblewrap), or allow user namespaces"
+        remedy = "install bubblewrap (apt install bubblewrap), and allow user namespaces"
         return Finding("isolation", "warn", "no sandbox is available, so no command runs", remedy)
 
 
