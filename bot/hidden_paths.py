@@ -1,5 +1,5 @@
-"""Paths of a project that are hidden from the model: from its tools, from attachments and includes. Such names that a
-command creates are set aside.
+"""Paths of a project that are hidden from the model: from tools, attachments and includes. Files that a command creates under such
+names are renamed.
 """
 
 from __future__ import annotations
@@ -20,13 +20,11 @@ _NOT_SEEN = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f"
     "\ufeff\uffa0\ufff0-\ufff8\U000e0000-\U000e0fff]"
 )
-"""Signs that some file systems take no notice of in names."""
+"""Characters that some file systems ignore in names."""
 
 
 def is_hidden(part: str) -> bool:
-    """True for `.ship`, `.git`, `ship.json` and `.env*`, in any case, in any form of their letters, and with invisible
-    signs in them.
-    """
+    """True for `.ship`, `.git`, `ship.json` and `.env*`, in any case and Unicode form, also with ignored characters."""
     name = part if part.isascii() else _folded(part)
     name = name.casefold()
     return name in _HIDDEN or name.startswith(".env")
@@ -37,7 +35,7 @@ def _folded(part: str) -> str:
 
 
 def any_hidden(parts: Iterable[str]) -> bool:
-    """True if a path with these parts is hidden, or leads through a hidden folder."""
+    """True if one of these parts of a path is hidden."""
     return any(map(is_hidden, parts))
 
 
@@ -47,7 +45,7 @@ def hidden(root: Path, path: Path) -> bool:
 
 
 HiddenNames = Mapping[str, str | None]
-"""Hidden names in a folder, each with the target of its link; None for what is no link."""
+"""Hidden names in a folder, with the target of each link; None if it is no link."""
 
 
 def hidden_names(root: Path) -> HiddenNames:
@@ -63,15 +61,15 @@ def _leads(path: Path) -> str | None:
 
 
 def set_aside(root: Path, known: HiddenNames) -> dict[str, str]:
-    """Rename hidden names that a command has created or changed: a command must not give us settings or secrets of its
-    own. A link, which no wall can cover, is put back as it was. Returns the new names by the old ones.
+    """Rename hidden names that a command created or replaced, or it could give us settings or secrets of its own. Our links, which no
+    mask can cover, are restored. Returns the new names by the old ones.
     """
     moved: dict[str, str] = {}
     for name, leads in sorted(hidden_names(root).items()):
         if name in known and known[name] in {None, leads}:
             continue
         aside = f"refused-{name.lstrip('.')}-{secrets.token_hex(3)}"
-        # Another command may have had it set aside, or its own may have removed it.
+        # Another command's end may have renamed it, or the command removed it.
         with contextlib.suppress(FileNotFoundError):
             (root / name).rename(root / aside)
             moved[name] = aside
@@ -83,7 +81,7 @@ def set_aside(root: Path, known: HiddenNames) -> dict[str, str]:
 
 
 def save_names(root: Path, known: HiddenNames) -> None:
-    """Have on disk what is ours while commands run, for a start after a kill. Raises OSError."""
+    """Save our names while commands run, for a start after a kill. Raises OSError."""
     place = root / _HOME / _NOTE
     if not place.parent.is_dir():
         return
@@ -97,18 +95,16 @@ def save_names(root: Path, known: HiddenNames) -> None:
 
 
 def remove_saved_names(root: Path) -> None:
-    """No command runs any more."""
+    """Remove the file of `save_names`: no command runs any more."""
     (root / _HOME / _NOTE).unlink(missing_ok=True)
 
 
 def sweep(root: Path) -> dict[str, str]:
-    """Set aside what a command made that ran when Shipmate was killed: to be done before anything of it is read. What it
-    returns is as of `set_aside`.
-    """
+    """`set_aside` for commands that ran when Shipmate was killed; to be called before settings and secrets are read."""
     try:
         known = dict(json.loads((root / _HOME / _NOTE).read_bytes())["known"])
         if not all(leads is None or isinstance(leads, str) for leads in known.values()):
             return {}
     except (OSError, ValueError, KeyError, TypeError):
-        return {}  # none ran, or it is no note of ours
+        return {}  # no command ran, or the file is not ours
     return set_aside(root, known)

@@ -1,5 +1,5 @@
-"""Limits of one command: those that the system keeps (memory, processes, file size, processor time), and a look at what it does not
-bound: how many its processes are where root runs them, and how much of the disk they fill.
+"""Limits of one command: rlimits (memory, processes, file size, processor time), and a usage check for what they do not cover: the
+processes of root, and disk space.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ from pathlib import Path
 
 _BLOCK = 512
 _ROOM = 'for one in {}; do ulimit ${{one%=*}} ${{one#*=}} 2>/dev/null; done; exec "$@"'
-"""A limit that cannot be set is one that is lower already."""
+"""Errors are ignored: a limit that cannot be set is lower already."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandLimits:
-    """Of each process its memory (without what it only shares or maps) and processor time, and how large a file it may
-    write; of all processes of a command together how many they are and how much of the disk they fill; of `/tmp` and of
-    shared memory, which are the command's own and in memory, how much each holds. None: as the machine has it.
+    """Per process: memory (data segment), processor time and file size. Per command: number of processes and disk space. `/tmp` and
+    `/dev/shm`: size of each. None: no limit of our own.
     """
 
     memory_mb: int | None = 4_096
@@ -32,7 +31,7 @@ class CommandLimits:
     tmp_mb: int | None = 512
 
     def around(self, words: Sequence[str]) -> list[str]:
-        """The words of a command that runs within these limits; no shell reads them."""
+        """The words of a command wrapped so that it runs within these limits."""
         wanted = {
             "-d": self.memory_mb and self.memory_mb * 1024,
             "-f": self.file_mb and self.file_mb * 1024 * 1024 // _BLOCK,
@@ -48,16 +47,16 @@ class CommandLimits:
 
 _MB = 1024 * 1024
 _SHARE = 2
-"""A command may fill one in so many of the bytes and files that were free."""
+"""A command may use 1/_SHARE of the free bytes and inodes."""
 FILES = 500_000
-"""Files that one command may make."""
+"""Max files that one command may create."""
 SEARCH = 1.0
-"""Seconds in which it is looked for who has filled the disk."""
+"""Timeout in seconds for finding out whether this command filled the disk."""
 
 
 @dataclass(slots=True)
 class CommandUsage:
-    """Measures what one command uses from now on, in the project's folder; every method blocks."""
+    """Measures what one command uses, from its construction on. Blocking."""
 
     root: Path
     limits: CommandLimits
@@ -65,7 +64,7 @@ class CommandUsage:
     _free: int = field(init=False)
     _places: int = field(init=False)
     _looked: int = field(init=False, default=0)
-    """Bytes that it had written when its files were last looked at."""
+    """Bytes that the command had written when its files were last searched."""
 
     def __post_init__(self) -> None:
         self._began = time.time()
@@ -86,15 +85,15 @@ class CommandUsage:
         filled = self._free - free > room
         written = _written(pid)
         if filled or written - self._looked > room:
-            # What others have freed meanwhile hides what was filled: its own writes tell then when to look.
+            # Space that others freed meanwhile would hide what this command filled; its write counters show when to search.
             self._looked = written
             if self._wrote(room, pid, unsure=filled):
                 return f"it had written more than {max(1, room // _MB):,} MB"
         return None
 
     def _wrote(self, room: int, pid: int, *, unsure: bool) -> bool:
-        """True if this command filled the disk: by files changed since it began, and by open files that have no name any
-        more. `unsure` is the answer where there is more to see than there is time for.
+        """True if the files that this command changed, and its open files without a name, exceed `room` bytes. `unsure` is the result
+        at the timeout.
         """
         until = time.monotonic() + SEARCH
         for size in self._changed(pid):
@@ -123,22 +122,22 @@ def _size(found: os.stat_result) -> int:
 
 
 def free_space(root: Path) -> tuple[int, int]:
-    """Bytes and files that still find room on a disk."""
+    """Free bytes and inodes of a file system."""
     found = os.statvfs(root)
     return found.f_bavail * found.f_frsize, found.f_favail
 
 
 def _more_than(most: int, pid: int) -> bool:
-    """True if more processes (threads count) than these have come of one that is ours."""
+    """True if a process has more descendants (threads count) than this."""
     return any(number >= most for number, _ in enumerate(_threads(pid), -_OURS))
 
 
 _OURS = 4
-"""Processes of the wall itself, at the most."""
+"""Max processes of the sandbox itself."""
 
 
 def _threads(pid: int) -> Iterator[tuple[int, int]]:
-    """A process and all that came of it, thread by thread."""
+    """The threads of a process and of its descendants."""
     left = [pid]
     while left:
         one = left.pop()
@@ -151,7 +150,7 @@ def _threads(pid: int) -> Iterator[tuple[int, int]]:
 
 
 def _written(pid: int) -> int:
-    """The bytes that a process and all that came of it, also what has ended, gave to write calls: to files, pipes and terminals."""
+    """Bytes written by a process and its descendants, ended ones included: to files, pipes and terminals."""
     total = 0
     for one in dict.fromkeys(process for process, _ in _threads(pid)):
         with contextlib.suppress(OSError):
@@ -162,7 +161,7 @@ def _written(pid: int) -> int:
 
 
 def _open(pid: int) -> Iterator[os.stat_result]:
-    """The files that a process and all that came of it have open."""
+    """The regular files that a process and its descendants have open."""
     for one in dict.fromkeys(process for process, _ in _threads(pid)):
         with contextlib.suppress(OSError):
             for handle in Path(f"/proc/{one}/fd").iterdir():

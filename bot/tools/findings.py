@@ -1,4 +1,4 @@
-"""Checks the parts of ship.json that only the tools can judge: rules, MCP servers, and the folder itself."""
+"""Checks the parts of ship.json that need the tools: rules, MCP servers, and the folder itself."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MCP_LIBRARY = "mcp"
 
 
 def warnings(root: Path, skills: Skills) -> Iterator[str]:
-    """Yield warnings about settings that work, but not as one might expect."""
+    """Yield warnings about settings that work, but may surprise."""
     for index, path in enumerate(skills.paths):
         if not (root / path).is_dir():
             yield finding(
@@ -38,7 +38,7 @@ def warnings(root: Path, skills: Skills) -> Iterator[str]:
 
 
 def mistakes(file: ShipFile) -> Iterator[str]:
-    """One line for each fault."""
+    """Yield one line for each invalid setting."""
     for outcome in get_args(Outcome):
         yield from _of_rules(outcome, getattr(file.permissions, outcome), file.mcp.servers)
     names = [name for name, server in file.mcp.servers.items() if server.enabled]
@@ -53,7 +53,7 @@ def mistakes(file: ShipFile) -> Iterator[str]:
 
 def _of_rules(outcome: Outcome, rules: Sequence[str], servers: Collection[str]) -> Iterator[str]:
     """Yield the mistakes in one of the three lists."""
-    # Their form is judged alone: where a path leads is no matter of the configuration.
+    # Only their form is checked, so no links are read.
     paths = Paths("/", lambda _: None)
     for index, text in enumerate(rules):
         try:
@@ -65,7 +65,7 @@ def _of_rules(outcome: Outcome, rules: Sequence[str], servers: Collection[str]) 
 
 
 def _check_tool_name(parsed: ParsedRule, servers: Collection[str]) -> None:
-    """Raises `RuleMalformed` where a rule names no tool: misspelt, it would never hold."""
+    """Raises `RuleMalformed` if a rule names no tool: it would never match."""
     name = folded(parsed.tool)
     if name.startswith(MCP):
         _check_server(name.removeprefix(MCP), servers)
@@ -78,7 +78,7 @@ def _check_tool_name(parsed: ParsedRule, servers: Collection[str]) -> None:
 
 
 def _check_server(name: str, servers: Collection[str]) -> None:
-    """The same of a tool of an MCP server, by what stands behind `mcp__`."""
+    """The same for a tool of an MCP server; `name` is without `mcp__`."""
     server, _, tool = name.partition("__")
     known = {folded(one): one for one in servers}
     if server.strip("*") and not any(map(glob(server), known)):

@@ -1,4 +1,4 @@
-"""Runs one command: its output bounded, its time limited, its process group killed at the end."""
+"""Runs one command: output bounded, time limited, process group killed at the end."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 KEPT = 512 * 1024
-"""Bytes of each output that are kept of its beginning, and as many of its end."""
+"""Max bytes kept of the beginning of each output, and of its end."""
 LAST_WORDS = 2.0
-"""Seconds for what an ended command has still to say."""
+"""Timeout in seconds for output after the command has ended."""
 REAP = 10.0
-"""Seconds for the system to say that a killed process has ended."""
+"""Timeout in seconds for the exit of a killed process."""
 LOOK = 0.05
-"""Seconds between two looks at what a command uses."""
+"""Interval in seconds of usage checks."""
 LimitCheck = Callable[[int], str | None]
-"""Says of the command that began with this process what it has used too much of. Blocking."""
+"""Returns which limit the command with this pid exceeds, as words; else None. Blocking."""
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]{0,40}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[@-Z\\-_])")
 
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """The end of a command. `status` is negative where a signal ended it; `late`: it was stopped when its time was over,
-    `over`: because it had used too much of this.
+    """The end of a command. `status` is negative after a signal; `late`: stopped at the time limit; `over`: stopped at this other
+    limit.
     """
 
     status: int
@@ -40,7 +40,7 @@ class CommandResult:
 
 
 class _Output:
-    """Beginning and end of what a command prints."""
+    """Head and tail of an output."""
 
     def __init__(self) -> None:
         self._head = bytearray()
@@ -70,7 +70,7 @@ class _Output:
 
 
 class ExitWatch(asyncio.SubprocessProtocol):
-    """Knows when the process ended, also while a child of it holds the pipes."""
+    """Sets `exited` when the process ends, also while a child holds the pipes open."""
 
     def __init__(self, **how: Any) -> None:
         super().__init__(**how)
@@ -107,9 +107,9 @@ async def run(
     watch: LimitCheck | None = None,
     handles: Sequence[int] = (),
 ) -> CommandResult:
-    """Run a command without input in a process group of its own, which is killed when it ends, when its time is over,
-    when `watch` says so, or when its caller is cancelled. It inherits the `handles`, under their numbers, and no
-    other descriptor of ours. Raises OSError where it cannot be started.
+    """Run a command without input in a process group of its own. The group is killed when the command ends, at the time limit,
+    when `watch` reports a limit, or when the caller is cancelled. The command inherits only the descriptors in `handles`. Raises
+    OSError if it cannot be started.
     """
     how = {"cwd": folder, "env": dict(environment), "pass_fds": tuple(handles)}
     late, over = False, None
@@ -120,7 +120,7 @@ async def run(
         except TimeoutError:
             late = True
         signal_group(transport.get_pid(), signal.SIGKILL)
-        # Whoever left its group may hold the pipes open; that is not waited for.
+        # A process that left the group may hold the pipes open; we do not wait for it.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST_WORDS):  # `wait_for` of Python 3.11 may swallow a stop
                 await outputs.silent.wait()
@@ -138,9 +138,8 @@ async def run(
 async def running(
     protocol: Callable[[], Watch], words: Sequence[str], **how: Any
 ) -> AsyncIterator[tuple[asyncio.SubprocessTransport, Watch]]:
-    """Run a process in a session of its own for the block; then its group is killed, and its end is heard. A process whose
-    end nobody hears stays as a zombie; therefore who is cancelled waits for both, and is cancelled after it. Raises OSError
-    where it cannot be started.
+    """Run a process in a session of its own during the block; afterwards its group is killed and it is reaped. A cancelled caller
+    waits for both and is cancelled then, so that no zombie stays. Raises OSError if it cannot be started.
     """
     loop = asyncio.get_running_loop()
     starting = loop.create_task(loop.subprocess_exec(protocol, *words, start_new_session=True, **how))
@@ -159,7 +158,7 @@ async def running(
 
 
 async def _in_spite_of_stops(task: asyncio.Task[Any]) -> asyncio.CancelledError | None:
-    """Wait for the end of a task, also where the caller is cancelled meanwhile; returns that."""
+    """Wait for the end of a task even if the caller is cancelled meanwhile; returns the cancellation."""
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:
@@ -170,7 +169,7 @@ async def _in_spite_of_stops(task: asyncio.Task[Any]) -> asyncio.CancelledError 
 
 
 async def until_over(exited: asyncio.Event, watch: LimitCheck | None, pid: int) -> str | None:
-    """Wait for the end of a command, or for what it has used too much of."""
+    """Wait for the end of a command (None), or for the limit that it exceeds."""
     while watch is not None and not exited.is_set():
         if (over := await asyncio.to_thread(watch, pid)) is not None and not exited.is_set():
             return over
@@ -182,6 +181,6 @@ async def until_over(exited: asyncio.Event, watch: LimitCheck | None, pid: int) 
 
 
 def signal_group(group: int, number: signal.Signals) -> None:
-    """Send a signal to all processes of a group; to none where it has ended."""
+    """Send a signal to all processes of a group, if it still exists."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(group, number)

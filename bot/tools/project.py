@@ -1,7 +1,6 @@
-"""The project's folder as tools see it: files and folders inside of it that are not hidden, and nothing else.
+"""The project's folder as tools see it: only files and folders inside it that are not hidden.
 
-A path is resolved once and then opened part by part, each time without following links: what is put in its place
-meanwhile is refused, not followed.
+A path is resolved once and then opened part by part without following links, so that a link put there meanwhile is refused.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from bot.tools import ignore_patterns
 from bot.tools.permissions.protected_code import CLOSED, OURS, ProtectedCode, protected_code
 
 IGNORE_FILE = ".shipmateignore"
-"""Names more that listing and searching leave out, a pattern a line."""
+"""Further names that listing and searching omit, one pattern a line."""
 IGNORE_BYTES = 64 * 1024
 LONGEST = 4_096
 VISITS = 20_000
-"""Entries that one walk looks at."""
+"""Max entries of one walk."""
 
 Stamp = tuple[int, int, int]
 Kind = Literal["file", "folder", "link", "other"]
@@ -36,7 +35,7 @@ _CALM = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 @dataclass(frozen=True, slots=True)
 class ProjectPath:
-    """A resolved path, in parts from the project's folder on; () is the folder itself."""
+    """A resolved path, as parts below the project's folder; () is the folder itself."""
 
     parts: tuple[str, ...]
 
@@ -46,7 +45,7 @@ class ProjectPath:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An entry of a walk: its path from the project's folder on, and its size in bytes."""
+    """An entry of a walk: its path below the project's folder, and its size in bytes."""
 
     path: str
     kind: Kind
@@ -55,19 +54,19 @@ class Entry:
 
 @dataclass(slots=True)
 class FolderEntries:
-    """The entries of a folder; `cut` where there are more than one walk looks at."""
+    """The entries of a walk; `cut` if there are more than its limit."""
 
     entries: list[Entry]
     cut: bool = False
 
 
 class Project:
-    """Everything is blocking. Errors of the system name paths from the project's folder on."""
+    """Everything is blocking. OSErrors name paths below the project's folder."""
 
     def __init__(self, root: Path, code: ProtectedCode | None = None) -> None:
         self.root = root.resolve()
         self.code = code or protected_code(root)
-        """The part that is never written: Shipmate's own code."""
+        """Shipmate's own code, which is never written."""
 
     def place(self, named: str) -> ProjectPath:
         """Resolve a path. Raises `errors.ToolError` if it leads outside, `FileNotFoundError` if it is hidden."""
@@ -78,7 +77,7 @@ class Project:
         given = Path(named)
         if any_hidden(given.parts):
             raise _missing(named)
-        # `realpath` reads links and nothing else; whether the end exists is no matter.
+        # `realpath` reads links only; the end need not exist.
         real = Path(os.path.realpath(self.root / given))
         if not real.is_relative_to(self.root):
             raise errors.ToolError(
@@ -112,11 +111,9 @@ class Project:
             yield folder, place.parts[-1]
 
     def open(self, place: ProjectPath) -> int:
-        """Open a file for reading; the caller closes it. Raises OSError, and `errors.ToolError` for anything but a
-        file.
-        """
+        """Open a regular file for reading; the caller closes it. Raises OSError, and `errors.ToolError` for other kinds."""
         with self.parent(place) as (folder, name), _naming_path(str(place)):
-            # A device may act when it is opened: asked before, and once more of what was opened.
+            # Opening a device may have effects: the kind is checked before, and again on what was opened.
             _must_be_file(os.stat(name, dir_fd=folder, follow_symlinks=False), place)
             handle = os.open(name, os.O_RDONLY | _CALM, dir_fd=folder)
             try:
@@ -127,24 +124,23 @@ class Project:
             return handle
 
     def stat(self, place: ProjectPath) -> os.stat_result:
-        """The state of what stands at a place, a link's own. Raises OSError."""
+        """The state of a path, links not followed. Raises OSError."""
         with self.parent(place) as (folder, name), _naming_path(str(place)):
             return os.stat(name, dir_fd=folder, follow_symlinks=False)
 
     def read(self, place: ProjectPath, most: int) -> bytes:
-        """The first bytes of a file, `most` of them. Raises as `open` does."""
+        """The first `most` bytes of a file. Raises as `open` does."""
         with os.fdopen(self.open(place), "rb") as file:
             return file.read(most)
 
     def write(self, place: ProjectPath, data: bytes, *, known: Stamp | None = None) -> bool:
-        """Put a file in its place, whole or not at all, with the mode of the one that was there; False where there was
-        none. Folders that are missing are made. Where the file is no longer the one that is `known`, nothing is done.
+        """Write a file atomically, creating missing folders and keeping the mode of the replaced file; returns whether there was one.
 
-        Raises OSError and `errors.ToolError`.
+        Raises OSError, and `errors.ToolError` if the file is no longer in its `known` state.
         """
         real = self.root.joinpath(*place.parts)
         if self.code.refuses(real):
-            # It would run as ourselves after the next start, outside of what stands around commands.
+            # It would run as the gateway after the next start, outside the sandbox.
             raise errors.ToolError(
                 f"{CLOSED}." if self.code.closed else f"{place} cannot be written: {OURS}."
             )
@@ -195,8 +191,8 @@ class Project:
         return ignore_patterns.matcher([*ignore_patterns.DEFAULT, *words.splitlines()])
 
     def walk(self, place: ProjectPath, *, depth: int, most: int = VISITS) -> FolderEntries:
-        """List a folder and those below it, `depth` levels of them: in order of name, a folder before what
-        is in it. What is hidden or ignored is left out, links are not followed. Raises OSError for the folder itself.
+        """List a folder to `depth` levels, in order of name, a folder before its content. Omits what is hidden or ignored, does not
+        follow links. Raises OSError for the folder itself.
         """
         walk = FolderEntries([])
         ignored = self.ignoring()
@@ -208,7 +204,7 @@ class Project:
             except OSError:
                 if here is place:
                     raise
-                continue  # gone meanwhile, or not to be read
+                continue  # removed meanwhile, or unreadable
             walk.entries += found
             if level < depth:
                 inner = [ProjectPath(tuple(one.path.split("/"))) for one in found if one.kind == "folder"]
@@ -234,7 +230,7 @@ class Project:
 
 
 def stamp(found: os.stat_result) -> Stamp:
-    """Return the stamp that tells one state of a file from another."""
+    """What identifies one state of a file."""
     return found.st_ino, found.st_mtime_ns, found.st_size
 
 
@@ -252,7 +248,7 @@ def _missing(named: str) -> FileNotFoundError:
 
 @contextlib.contextmanager
 def _naming_path(path: str) -> Iterator[None]:
-    """Errors of the system inside name this path."""
+    """OSErrors raised in the block name this path."""
     try:
         yield
     except OSError as error:
@@ -283,4 +279,4 @@ def _size(entry: os.DirEntry[str]) -> int:
     try:
         return entry.stat(follow_symlinks=False).st_size
     except OSError:
-        return 0  # gone meanwhile
+        return 0  # removed meanwhile

@@ -18,14 +18,14 @@ _SET_ID = 0o6000
 _MAKES = 0x40 | 0x400000
 """O_CREAT and O_TMPFILE."""
 _SPACES = 0x7E020000
-"""The flags of new name spaces, but that of time, which is none of `clone`."""
+"""Flags for new namespaces, except the time namespace, which `clone` does not have."""
 _NEW_TIME = 0x80
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 _FAMILIES = (1, 2, 10, 16)
-"""Sockets of files, IPv4, IPv6 and netlink: the others reach what no name space bounds, such as the host of a guest."""
+"""Unix, IPv4, IPv6 and netlink sockets; others reach what no namespace isolates, such as the host of a virtual machine."""
 
 Numbers = Mapping[str, tuple[int | None, int | None]]
-"""System calls with their numbers on x86_64 and on aarch64; None where a machine does not have a call."""
+"""System calls with their numbers on x86_64 and on aarch64; None if an architecture does not have one."""
 FORBIDDEN: Numbers = {
     "acct": (163, 89),
     "add_key": (248, 217),
@@ -63,7 +63,7 @@ FORBIDDEN: Numbers = {
     "userfaultfd": (323, 282),
     "vhangup": (153, 58),
 }
-"""Refused as what one may not do."""
+"""Answered with EPERM."""
 UNKNOWN: Numbers = {
     "clone3": (435, 435),
     "io_uring_enter": (426, 426),
@@ -75,8 +75,8 @@ UNKNOWN: Numbers = {
     "openat2": (437, 437),
     "shmget": (29, 194),
 }
-"""Answered as on a kernel that does not have them, so that libraries take another way: their arguments lie where the
-filter cannot look, or they hold memory that belongs to no process and no file system.
+"""Answered with ENOSYS, so that libraries fall back to other calls: their arguments are in memory that the filter cannot read, or
+they allocate memory that no limit counts.
 """
 _JUDGED: Numbers = {
     "chmod": (90, None),
@@ -94,12 +94,12 @@ _JUDGED: Numbers = {
     "socket": (41, 198),
     "unshare": (272, 97),
 }
-"""Refused with some arguments."""
+"""Refused for some arguments."""
 
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """One architecture: its mark in the kernel's audit, and the numbers of its calls."""
+    """One architecture: its audit constant, and the numbers of its calls."""
 
     mark: int
     numbers: Mapping[str, int]
@@ -112,22 +112,22 @@ def _machine(mark: int, column: int) -> Architecture:
 
 MACHINES = {"x86_64": _machine(0xC000003E, 0), "aarch64": _machine(0xC00000B7, 1)}
 _MODES = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2, "mknod": 1, "mknodat": 2, "creat": 1}
-"""Calls that set the mode of a file, and which of their arguments it is."""
+"""Calls that set the mode of a file, with the index of that argument."""
 _OPENS = {"open": (1, 2), "openat": (2, 3)}
-"""Calls that set it where they make one: their flags and the mode."""
+"""Calls that set the mode only if they create a file, with the indices of flags and mode."""
 
 _Step = tuple[int, int, int, int]
 
 
 def program(machine: str = platform.machine()) -> bytes | None:
-    """The filter as the kernel reads it; None where none is written for this machine."""
+    """The filter as bytes for the kernel; None for other architectures."""
     if machine not in MACHINES:
         return None
     return b"".join(struct.pack("=HBBI", *step) for step in _steps(MACHINES[machine], machine))
 
 
 def _steps(machine: Architecture, name: str) -> Iterable[_Step]:
-    # Calls of another architecture have other numbers: none may be made.
+    # Calls of another architecture have other numbers: all are refused.
     yield from (
         (_LOAD, 0, 0, _ARCH),
         (_EQUAL, 1, 0, machine.mark),
@@ -140,7 +140,7 @@ def _steps(machine: Architecture, name: str) -> Iterable[_Step]:
         yield from _of(machine, call, [_refuse(errno.EPERM)])
     for call in UNKNOWN:
         yield from _of(machine, call, [_refuse(errno.ENOSYS)])
-    # Space that is only set aside fills a disk faster than anybody looks; libraries write then.
+    # Preallocated space fills a disk faster than the usage check sees it; libraries fall back to writing.
     yield from _of(machine, "fallocate", [_refuse(errno.EOPNOTSUPP)])
     yield from _of(machine, "clone", _any(0, _SPACES))
     yield from _of(machine, "unshare", _any(0, _SPACES | _NEW_TIME))
@@ -157,7 +157,7 @@ def _steps(machine: Architecture, name: str) -> Iterable[_Step]:
 
 
 def _of(machine: Architecture, call: str, body: list[_Step]) -> Iterable[_Step]:
-    """Steps for one call alone: what they do not refuse they allow."""
+    """Steps that apply to one call: what `body` does not refuse is allowed."""
     if call in machine.numbers:
         yield (_EQUAL, 0, len(body) + 1, machine.numbers[call])
         yield from body
@@ -165,7 +165,7 @@ def _of(machine: Architecture, call: str, body: list[_Step]) -> Iterable[_Step]:
 
 
 def _any(at: int, bits: int) -> list[_Step]:
-    """Refuse where an argument has any of these bits."""
+    """Steps that refuse an argument with any of these bits."""
     return [(_LOAD, 0, 0, _argument(at)), (_ANY_OF, 0, 1, bits), _refuse(errno.EPERM)]
 
 

@@ -1,4 +1,4 @@
-"""Conditions of rules: who asks, where, in which role, with which argument, at what time. No other words exist.
+"""Conditions of rules: who asks, where, in which role, with which argument, at what time.
 
     user in slack:U1 telegram:2     channel in slack telegram:-100123     role operator
     arg.url~=https://*.example.org/*      arg~=*.py      time 08:00-18:00      time mon-fri 22:00-06:00
@@ -36,7 +36,7 @@ _PLACE = re.compile(r"[a-z][a-z0-9_-]*(?::\S+)?")
 
 
 def compile_condition(words: str) -> Condition:
-    """A condition as a closure. Raises `RuleMalformed`."""
+    """Compile a condition. Raises `RuleMalformed`."""
     parts = [_one(part.strip()) for part in _CLAUSE.split(words)]
     if len(parts) == 1:
         return parts[0]
@@ -80,7 +80,7 @@ def _channel(places: frozenset[str]) -> Condition:
 
 
 def _chat(place: str) -> ChatKey | None:
-    """The chat of a chatKey, or of `slack:C012`, which is short for one; None where there can be no such chat."""
+    """Parse a chatKey or its short form, such as `slack:C012`; None if it is neither."""
     for text in (place, place.replace(":", ":chat:", 1)):
         with contextlib.suppress(errors.IdentityInvalid):
             return ChatKey.parse(text)
@@ -105,7 +105,7 @@ def _time(words: str) -> Condition:
         at, day = now.time.time(), now.time.weekday()
         if begin < end:
             return day in days and begin <= at < end
-        # Over midnight: the hours after it belong to the day on which they began.
+        # Over midnight: hours after it belong to the day before.
         return (day in days and at >= begin) or ((day - 1) % 7 in days and at < end)
 
     return holds
@@ -132,7 +132,7 @@ def _argument(name: str | None, pattern: str) -> Condition:
 
 
 def _words(values: Sequence[Any]) -> Iterator[str]:
-    """Every text in arguments, however deep; numbers and truths as JSON writes them."""
+    """Yield all scalars in arguments as text, at any depth; numbers and booleans as in JSON."""
     left = list(values)
     while left:
         value = left.pop()

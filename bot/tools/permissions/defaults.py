@@ -1,4 +1,4 @@
-"""Default permissions, which hold where no rule applies, and protections that no rule lifts."""
+"""Default permissions, for calls that no rule matches, and protections that no rule overrides."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CORE = (
     "web_search",
     "write_file",
 )
-"""Every tool that a rule may name; those of MCP servers, `mcp__<server>__<tool>`, come beside them."""
+"""All tools that a rule may name, beside `mcp__<server>__<tool>`."""
 SCHEDULING = frozenset({"schedule_cancel", "schedule_create", "schedule_list"})
 OPEN = frozenset(
     {
@@ -50,14 +50,12 @@ OPEN = frozenset(
         *SCHEDULING,
     }
 )
-"""Tools that need no approval although they do more than read: they stay in their own folder or chat."""
+"""Tools with effects that need no approval: they are confined to their own folder or chat."""
 HISTORY = "chat_load_history"
 UNTAINTED = frozenset({HISTORY, "chat_send", "task"})
-"""The answer to the asking chat, what changes the view alone, and what is judged again call by call."""
+"""Not affected by untrusted text: the answer to the asking chat, what changes the view alone, and what is judged call by call."""
 OWN = frozenset({"memory", "schedule_cancel", "schedule_create", "web_search"})
-"""Tools that concern the asking person alone: a note, a job in this chat, what is looked up. With untrusted text in view that person
-confirms the call.
-"""
+"""Tools that concern the asking person alone. With untrusted text in view that person confirms the call."""
 ASKED_BECAUSE: Mapping[Reason, str] = {
     "tainted": "text from the web, a server, a file or people without rights is in view",
     "instructs": "it changes what I am told to do",
@@ -79,15 +77,15 @@ _FOLLOWED = """
     conftest.py copilot-instructions.md gemini.md sitecustomize.py .claude/agents .claude/commands .claude/hooks
     .claude/settings.json .claude/settings.local.json .github/actions .github/workflows .vscode/tasks.json
 """
-"""Files and folders that instruct other agents, or that other programs run by themselves."""
+"""Files and folders that instruct other agents, or that other programs run automatically."""
 
 
 def decided(call: Call, now: PolicyContext) -> Decision:
-    """The default: what reads, and what is named in `OPEN`, is allowed; everything else is asked for."""
+    """The default: reads and the tools in `OPEN` are allowed; everything else is asked for."""
     reads = call.effects == READS and not call.tool.startswith(MCP)
     if not reads and call.tool not in OPEN:
         return asks("default", "default")
-    # A query tells little of a project's files, and the search engine alone.
+    # A query reveals little of the project's files, and only to the search engine.
     if taints(call, now, Taint.FOREIGN if call.tool == "web_search" else Taint.WORKSPACE):
         own = call.tool in OWN
         # Their own chats are theirs to bring along.
@@ -103,7 +101,7 @@ def decided(call: Call, now: PolicyContext) -> Decision:
 def asks(
     source: Source, why: Reason, rule: str = "", *, granted: bool = False, own: bool = False
 ) -> Decision:
-    """The decision to ask people, for this reason."""
+    """The decision to ask, for this reason."""
     return Decision("ask", source, ASKED_BECAUSE[why], rule, granted=granted, own=own, why=why)
 
 

@@ -1,4 +1,4 @@
-"""Renders a call for the person who may allow it: no character hidden, no part left out without a note."""
+"""Renders a call for its approver: no hidden characters, and every omission is marked."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from bot.words import names, say
 
 _SEEN = frozenset({"\n"})
 HIDING = frozenset({"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp"})
-"""Kinds of signs that show nothing, or that change how others are shown."""
+"""Unicode categories of characters that are invisible, or change how others are shown."""
 _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0")
-"""Letters and marks that show nothing all the same; those that choose a variant are beside them."""
+"""Invisible letters and marks of other categories; variation selectors are handled apart."""
 TAIL = 400
 _MARK = "\ue000"
-"""No visible words have this sign."""
+"""A private-use character, which `visible` never lets through."""
 _LABEL = re.compile(f"{_MARK}([A-Za-z_]{{1,40}}){_MARK}")
 _LABELS = frozenset(names("fields"))
 _WHEN = re.compile(f"(?<={_MARK}when{_MARK}: ).+")
@@ -25,24 +25,22 @@ _LEFT_OUT = re.compile(f"{_MARK}([0-9]{{1,12}}){_MARK}")
 
 
 def visible(words: str) -> str:
-    """Words with every sign that hides something written out by its number, as what turns a line around."""
+    """Escape invisible characters and those that reorder text."""
     return "".join(sign if sign in _SEEN or _shows(sign) else _written(sign) for sign in words)
 
 
 def quoted(words: str) -> str:
-    """All of these words, for inside of backticks."""
+    """Escape text for use inside backticks."""
     return visible(words).replace("`", "\\u0060")
 
 
 def named(name: str) -> str:
-    """A name that its bearer has chosen, for inside of backticks."""
+    """Escape and shorten a name that somebody chose, for use inside backticks."""
     return quoted(text.preview(name, 60))
 
 
 def shortened(words: str, limit: int) -> str:
-    """Visible words within about a limit, with a mark (`told`) of how much is left out: what is shown must not look like all
-    there is.
-    """
+    """Shorten visible text to about a limit, with a mark of how much is omitted (see `in_words`)."""
     if len(words) <= limit:
         return words
     head = text.head(words, limit - TAIL)
@@ -52,18 +50,18 @@ def shortened(words: str, limit: int) -> str:
 
 
 def label(name: str) -> str:
-    """A mark for the name of an argument of one of our tools; `in_words` says what people call it."""
+    """A mark for the name of a core tool's argument, which `in_words` translates."""
     return f"{_MARK}{name}{_MARK}" if name in _LABELS else name
 
 
 def changed_lines(old: str, new: str, around: int = 10**6) -> str:
-    """The lines that go and come between two texts, among so many of the others."""
+    """A unified diff of two texts with `around` lines of context."""
     lines = difflib.unified_diff(old.split("\n"), new.split("\n"), n=around, lineterm="")
     return "\n".join([*lines][3:])
 
 
 def in_words(shown: str, times: Callable[[str], str] = str) -> str:
-    """Say what `shortened` left of words, each `label`, and by `times` when a job is due, in the language of the running task."""
+    """Replace the marks of `shortened` and `label` by words in the current language; `times` renders due times."""
     told = _WHEN.sub(lambda mark: times(mark[0]), shown)
     labelled = _LABEL.sub(lambda mark: say(f"fields.{mark[1]}") if mark[1] in _LABELS else mark[1], told)
     return _LEFT_OUT.sub(lambda mark: say("marks.left_out", count=int(mark[1])), labelled)

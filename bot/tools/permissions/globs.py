@@ -1,6 +1,5 @@
-"""Wildcards as closures: `*` stands for any run of characters, `?` for one; everything else for itself.
-
-There are no other signs, so no pattern can be slow: each piece between two stars is looked for once.
+"""Wildcards as closures: `*` matches any run of characters, `?` one character. No other syntax, and no backtracking: matching takes
+linear time.
 """
 
 from __future__ import annotations
@@ -15,32 +14,32 @@ ANY_DEPTH = "**"
 
 
 def folded(words: str) -> str:
-    """The form in which names are compared where a difference in case or in form must not open a door."""
+    """Normalise a name for comparisons that must not depend on case or Unicode form."""
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", words).casefold())
 
 
 def glob(pattern: str) -> Match:
-    """Return a test that is true for a text that matches this form as a whole."""
+    """Compile a pattern for whole texts."""
     if "*" not in pattern and "?" not in pattern:
         return pattern.__eq__
     first, *rest = [re.escape(piece).replace(r"\?", ".") for piece in pattern.split("*")]
-    # The leftmost place of each piece is as good as any other: what was found is never looked for again.
+    # The leftmost match of each piece is as good as any other, so atomic groups suffice.
     whole = first + "".join(f"(?>.*?{piece})" for piece in rest[:-1]) + (".*" + rest[-1] if rest else "")
     matches = re.compile(whole, re.DOTALL).fullmatch
     return lambda words: matches(words) is not None
 
 
 def path_glob(parts: Sequence[str]) -> Callable[[Sequence[str]], bool]:
-    """Return a test that is true for parts of a path of this form; a part `**` stands for any number of parts."""
+    """Compile a pattern for the parts of a path; a part `**` matches any number of parts."""
     pattern = [None if part == ANY_DEPTH else glob(part) for part in parts]
     return lambda path: matches_parts(pattern, path)
 
 
 def matches_parts(pattern: Sequence[Callable[[str], object] | None], path: Sequence[str]) -> bool:
-    """True if each part of a path matches that of a pattern; None stands for any number of parts. Takes no longer than
-    the length of one times that of the other.
+    """True if the parts of a path match those of a pattern; None matches any number of parts. Takes at most the product of both
+    lengths.
     """
-    # How many parts of the path those of the pattern may have taken so far.
+    # The numbers of parts of the path that the pattern so far may match.
     taken = {0}
     for part in pattern:
         if part is None:

@@ -1,4 +1,4 @@
-"""The form of a rule: `Tool`, `Tool(pattern)`, `Tool(pattern, condition)`, each with `@tag:` before it."""
+"""Grammar of rules: `Tool`, `Tool(pattern)`, `Tool(pattern, condition)`, each with `@tag:` before it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from bot import text
 
 LONGEST = 1_000
 TRUSTED = "trusted"
-"""The tag of an allow rule that holds although untrusted text is in view."""
+"""The tag of an allow rule that applies even with untrusted text in view."""
 _RULE = re.compile(r"((?:@\w{1,40}:)*)([A-Za-z0-9_*-]{1,128})(?:\((.*)\))?", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedRule:
-    """A rule in its parts. `pattern` and `condition` are None where it has none."""
+    """A parsed rule."""
 
     text: str
     tags: frozenset[str]
@@ -25,7 +25,7 @@ class ParsedRule:
 
 
 class RuleMalformed(ValueError):
-    """No rule: `expected` says what one looks like there, `mend` what to do."""
+    """An invalid rule: `expected` is the valid form, `mend` what to do."""
 
     def __init__(self, expected: str, mend: str) -> None:
         super().__init__(f"expected {expected}; {mend}")
@@ -34,7 +34,7 @@ class RuleMalformed(ValueError):
 
 
 def parse(rule: str) -> ParsedRule:
-    """A rule in its parts. Raises `RuleMalformed`."""
+    """Parse a rule. Raises `RuleMalformed`."""
     if len(rule) > LONGEST or not rule.isprintable():
         raise RuleMalformed(f"one line of at most {LONGEST} characters", "shorten it")
     match = _RULE.fullmatch(rule.strip())

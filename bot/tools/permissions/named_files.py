@@ -1,6 +1,6 @@
-"""Finds the files that a command names, and those of them that it runs: an approval holds for what stood in them.
+"""Finds the files that a command line names, and those that it runs: an approval is bound to their content.
 
-A shell's line is read roughly: a name that it comes to in another way, such as a wildcard or a variable, is not found.
+Shell syntax is approximated: names from wildcards or variables are not found.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from pathlib import Path
 from bot import regular_files
 
 LARGEST = 10_000_000
-"""Bytes of a file that are compared: of a larger one these and no more."""
+"""Max bytes of a file that are compared."""
 _MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
 _ENDS = frozenset(";|&()\n`")
 _RUNS = re.compile(
     r"(?:python|pypy|ruby|perl|node|php|lua|Rscript|deno|bun)[\d.]*|(?:ba|da|z|k)?sh|source|\.|exec|-exec|xargs"
 )
 _BETWEEN = re.compile(r"env|nice|nohup|poetry|run|time|timeout|uv|[\d.]+[smh]?|\w+=.*|-.*")
-"""Words that may stand before the name of a program or a script."""
+"""Words that may precede the name of a program or a script."""
 
 
 def find(command: str, root: Path) -> tuple[list[Path], list[Path]]:
-    """Programs and scripts that a command runs which begins in this folder, and the other files that it names. Blocking."""
+    """The programs and scripts that a command in this folder runs, and the other files that it names. Blocking."""
     words = list(_words(command))
-    # It may go to a folder first. A word may be no name at all, which `Path` would raise for.
+    # It may change to a folder first. `Path` would raise for words that are no valid names.
     folders = dict.fromkeys([root, *(root / word for word in words if os.path.isdir(root / word))])  # noqa: PTH112
     runs, others, begins, before = dict[Path, None](), dict[Path, None](), True, ""
     for word in words:
@@ -54,12 +54,12 @@ def _words(command: str) -> Iterator[str]:
         words = command.split()
     for word in words:
         yield word.strip("$\"'")
-        if " " in word and word != command:  # what stood in quotes may be a command
+        if " " in word and word != command:  # a quoted word may be a command
             yield from (";", *_words(word))
 
 
 def digest(paths: Sequence[Path]) -> str:
-    """The hash of what these files hold, and of which can be read; "" where there are none. Blocking."""
+    """Hash of the paths and contents of those files that can be read; "" without files. Blocking."""
     held = hashlib.sha256()
     for path in paths:
         with contextlib.suppress(OSError):

@@ -17,8 +17,8 @@ Parts = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class ResolvedPath:
-    """`real` are the parts of the path behind every symbolic link, None where it leads nowhere. `forms` are those of
-    every path that names the same place on the way: as it was written, and with each link replaced in turn.
+    """`real` are the parts of the path with all links resolved, None if it cannot be resolved. `forms` are all spellings met on the
+    way: as written, and with each link replaced in turn.
     """
 
     real: Parts | None
@@ -29,7 +29,7 @@ NOWHERE = ResolvedPath(None, ())
 
 
 class Paths:
-    """Resolves paths below a root. Reads nothing but links, through the function it is given."""
+    """Resolves paths below a root; reads only links, through `readlink`."""
 
     def __init__(self, root: str, readlink: ReadLink) -> None:
         self._readlink = readlink
@@ -44,7 +44,7 @@ class Paths:
         return self._root
 
     def inside(self, place: ResolvedPath) -> bool:
-        """True if a place is the root or below it."""
+        """True if a path is the root or below it."""
         return place.real is not None and place.real[: len(self._root)] == self._root
 
     def place(self, path: str) -> ResolvedPath:
@@ -80,5 +80,5 @@ def _split(path: str) -> list[str]:
 
 
 def _lexical(done: list[str], left: list[str]) -> Parts:
-    """The path by its letters alone."""
+    """The path normalised without reading links."""
     return tuple(_split(posixpath.normpath("/" + "/".join([*done, *left]))))

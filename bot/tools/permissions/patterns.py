@@ -1,7 +1,7 @@
 """Matches patterns of rules against calls: a match, no match, or undecidable.
 
-An allow rule is strict: it compares what a call comes to in the end, letter by letter. A deny or ask rule is wide: it
-compares every name that the place has, in any case and form, and what it cannot judge it does not let pass.
+An allow rule is strict: it compares the resolved path, exactly. A deny or ask rule is wide: it compares every spelling of the path, in
+any case and Unicode form, and treats what it cannot decide as `unclear`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ARGUMENTS: Mapping[str, tuple[Kind, str]] = {
     "run_shell": ("command", "command"),
     "web_fetch": ("url", "url"),
 }
-"""The kind of value that a tool's pattern is compared with, and the argument it is taken from. A tree is a path with all below it."""
+"""What a tool's pattern is compared with: kind of value, and argument. A tree is a path with everything below it."""
 ANYTHING = "*"
 LONGEST = 10_000
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-")
@@ -36,7 +36,7 @@ _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 
 @dataclass(slots=True)
 class JudgedCall:
-    """A call while it is judged: what its argument comes to is found out once, for all rules."""
+    """A call being judged; paths are resolved once for all rules."""
 
     paths: Paths
     arguments: Mapping[str, Any]
@@ -53,7 +53,7 @@ class JudgedCall:
         return self._places[path]
 
     def forms(self, path: str) -> list[Parts]:
-        """Every name of a place, as wide rules compare them."""
+        """All spellings of a path, folded, for wide rules."""
         if path not in self._forms:
             self._forms[path] = [_folded(form) for form in self.place(path).forms]
         return self._forms[path]
@@ -63,7 +63,7 @@ Pattern = Callable[[JudgedCall], Answer]
 
 
 def compile_pattern(tool: str, pattern: str, paths: Paths, *, wide: bool) -> Pattern:
-    """A pattern as a closure. Raises `RuleMalformed`."""
+    """Compile a pattern. Raises `RuleMalformed`."""
     kind = ARGUMENTS.get(tool)
     if kind is None:
         if pattern == ANYTHING:
@@ -147,8 +147,8 @@ def _url(name: str, pattern: str, *, wide: bool) -> Pattern:
 
 @dataclass(frozen=True, slots=True)
 class _Steps:
-    """A path as a rule writes it: what is fixed, then what has wildcards in it. `below`: all that is in the folder;
-    `anywhere`: a name alone, which a wide rule finds at any depth.
+    """A path pattern: the parts before the first wildcard, and the rest. `below`: everything in the folder; `anywhere`: a bare name,
+    which a wide rule matches at any depth.
     """
 
     fixed: Parts
@@ -177,7 +177,7 @@ def _matcher(fixed: Parts, loose: Parts) -> Callable[[Sequence[str]], bool]:
 
 
 def _open(name: str, steps: _Steps, paths: Paths) -> Pattern:
-    # Where the rule's own folder leads is settled now: a link that is put in its place later opens nothing.
+    # The rule's own folder is resolved now, so that a link put there later allows nothing.
     fixed = paths.place("/" + "/".join(steps.fixed)).real
     if fixed is None:
         return lambda _: "no"
@@ -206,7 +206,7 @@ def _closed(name: str, steps: _Steps, paths: Paths, *, tree: bool) -> Pattern:
         path = asked.words(name)
         if path is None and not tree:
             return "no"
-        # A search without a path is one of everything.
+        # A search without a path covers the whole project.
         path = path or "."
         if asked.place(path).real is None:
             return "yes"
@@ -220,7 +220,7 @@ def _closed(name: str, steps: _Steps, paths: Paths, *, tree: bool) -> Pattern:
 
 
 def _within(base: Parts, loose: Parts) -> Callable[[Parts], bool]:
-    """A predicate: the place has this form, or lies in a folder that has it."""
+    """Compile a test: the path matches, or one of its parent folders does."""
     depth = len(base)
     if not loose:
         return lambda form: form[:depth] == base
@@ -234,7 +234,7 @@ def _within(base: Parts, loose: Parts) -> Callable[[Parts], bool]:
 
 
 def _holds(forms: Sequence[Parts], bases: set[Parts], steps: _Steps) -> Answer:
-    """Answers if a closed place lies, or may lie, below one of these."""
+    """Whether a path that the rule names is, or may be, below one of these."""
     if any(base[: len(form)] == form for form in forms for base in bases):
         return "unclear" if steps.loose else "yes"
     may = steps.anywhere or (
@@ -249,8 +249,8 @@ def _folded(parts: Parts) -> Parts:
 
 
 def literal_words(command: str) -> tuple[str, ...] | None:
-    """The words of a command without any character that a shell would read as more than a letter; None for all
-    others. Only such a command can be judged by its text, and it is to be run from these words, without a shell.
+    """Split a command that has no character with a meaning to a shell; None for others. Only such a command can be judged by its
+    text, and it must be run from these words, without a shell.
     """
     if len(command) > LONGEST:
         return None

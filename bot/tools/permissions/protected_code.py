@@ -1,6 +1,6 @@
-"""Locates the code that runs as ourselves, as seen from the folder in which tools work: no chat may change it.
+"""Locates the code that the gateway runs, relative to the project's folder: no chat may change it.
 
-Shipmate's code, the places that its interpreter imports and starts programs from, and in a source tree all that `make` runs by.
+That is Shipmate's code, the interpreter's import and program folders, and in a source tree everything that `make` uses.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ OURS = "it is part of what Shipmate runs on"
 
 @dataclass(frozen=True, slots=True)
 class RunningCode:
-    """`runs` are files and folders that are imported or started; `source` is the tree that they are developed in, None where
-    Shipmate is installed from a wheel; `base` is what the interpreter itself consists of.
+    """`runs` are files and folders that are imported or started; `source` is the source tree, None for an installed wheel; `base` is the
+    interpreter's own prefix.
     """
 
     runs: tuple[Path, ...]
@@ -35,7 +35,7 @@ class RunningCode:
 
     @classmethod
     def running(cls) -> RunningCode:
-        """That of this process."""
+        """The code of this process."""
         ours = Path(__file__).absolute().parents[3]
         started = Path(sys.argv[0]).absolute()
         environment = [sys.prefix] if sys.prefix != sys.base_prefix else []
@@ -58,37 +58,37 @@ class RunningCode:
 
 @dataclass(frozen=True, slots=True)
 class ProtectedCode:
-    """`closed`: the whole folder counts as code. Otherwise nothing is written in what is `sealed`, all of it below the folder."""
+    """`closed`: the whole folder counts as code. Otherwise `sealed` are the paths below it that are not written."""
 
     root: Path
     closed: bool = False
     sealed: tuple[Path, ...] = ()
     runs: tuple[Path, ...] = field(default=(), compare=False)
-    """All of the code, wherever it is."""
+    """All code, also outside the folder."""
 
     def linked(self) -> frozenset[tuple[int, int]]:
-        """Device and inode of the files of the code that have other names too (hard links): installers such as uv share
-        files between environments. Looked for once. Blocking.
+        """Device and inode of the code's files with several hard links: installers such as uv share files between environments.
+        Cached. Blocking.
         """
         return _linked(self.runs)
 
     def seals(self, path: Path) -> bool:
-        """True if a place is part of the code, by its name alone, in any case and form."""
+        """True if a path is part of the code, by its name in any case and Unicode form."""
         return any(_named_below(one, path) for one in self.sealed)
 
     def refuses(self, path: Path) -> bool:
-        """True if a place is part of the code, by its name or by what stands there. Blocking."""
+        """True if a path is part of the code, by its name or its inode. Blocking."""
         return self.closed or any(_below(one, path) for one in self.sealed)
 
     def changeable(self, path: Path) -> bool:
-        """True if tools or commands can change what stands at a place, or where a link at it leads. Blocking."""
+        """True if tools or commands can change the file at a path, or a link's target. Blocking."""
         if self.closed:
             return False
         places = (path.parent.resolve() / path.name, path.resolve())
         return any(_below(self.root, one) and not self.refuses(one) for one in places)
 
     def fixed(self, places: str) -> str:
-        """The folders of a PATH into which no tool and no command can put a program. Blocking."""
+        """A PATH without the folders into which a tool or a command could put a program. Blocking."""
         folders = (one for one in places.split(os.pathsep) if os.path.isabs(one))  # noqa: PTH117 - "" is a folder too
         return os.pathsep.join(one for one in folders if not self.changeable(Path(one)))
 
@@ -98,7 +98,7 @@ class ProtectedCode:
 
 
 def protected_code(root: Path, code: RunningCode | None = None) -> ProtectedCode:
-    """The border in a folder. Blocking."""
+    """The protected code of a folder. Blocking."""
     code = code or RunningCode.running()
     real = root.resolve()
     if any(_below(one.resolve(), real) for one in code.runs):
@@ -107,7 +107,7 @@ def protected_code(root: Path, code: RunningCode | None = None) -> ProtectedCode
         return ProtectedCode(real, closed=True)
     parts = [one for one in (*code.runs, *([code.base] if code.base else [])) if _below(real, one.resolve())]
     sealed = _outermost(dict.fromkeys(one.resolve() for one in parts if one.exists()))
-    # What is not there yet, or is reached by a link in the folder, could be made or made anew by a command.
+    # A path that is missing, or reached by a link in the folder, could be created or replaced by a command.
     loose = [one for one in _absent(code.runs, real) if not any(_named_below(kept, one) for kept in sealed)]
     return ProtectedCode(real, closed=bool(loose), sealed=sealed, runs=code.runs)
 
@@ -118,7 +118,7 @@ def _linked(runs: tuple[Path, ...]) -> frozenset[tuple[int, int]]:
     left = [str(one) for one in _outermost(dict.fromkeys(one.resolve() for one in runs))]
     while left:
         path = left.pop()
-        with contextlib.suppress(OSError):  # gone meanwhile, or not to be read
+        with contextlib.suppress(OSError):  # removed meanwhile, or unreadable
             found = os.lstat(path)
             if stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
                 nodes.add((found.st_dev, found.st_ino))
@@ -128,7 +128,7 @@ def _linked(runs: tuple[Path, ...]) -> frozenset[tuple[int, int]]:
 
 
 def _absent(runs: tuple[Path, ...], root: Path) -> list[Path]:
-    """Names below the root at which nothing stands, or a link."""
+    """Paths below the root that are missing, or links."""
     names = [name for one in runs for name in (one, *one.parents)]
     return [
         place
@@ -143,7 +143,7 @@ def _outermost(paths: dict[Path, None]) -> tuple[Path, ...]:
 
 
 def _below(upper: Path, lower: Path) -> bool:
-    """True if a resolved path is another one or below it, by name, or by what stands there whatever it is called."""
+    """True if a resolved path is another one or below it, by name or by inode."""
     if _named_below(upper, lower):
         return True
     wanted = _identity(upper)

@@ -1,4 +1,4 @@
-"""The rules of an installation, compiled once, indexed by tool: deny before ask before allow, and then the defaults."""
+"""The rules of an installation, compiled and indexed by tool: deny over ask over allow, then the defaults."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bot.tools.permissions.protected_code import ProtectedCode
 from bot.tools.permissions.subject import Call, Decision, Outcome, PolicyContext, Subject
 
 MOST_TOOLS = 1_000
-"""Tools whose rules are kept compiled; the oldest go first."""
+"""Max tools whose compiled rules are cached."""
 STRICT: dict[Outcome, int] = {"deny": 0, "ask": 1, "allow": 2}
 
 
@@ -39,7 +39,7 @@ _Compiled = dict[Outcome, list[_Rule]]
 
 
 class Rules:
-    """Judges calls. Does nothing but follow links, through `paths`. Raises `RuleMalformed` for a rule that is none."""
+    """Judges calls; only reads links, through `paths`. Raises `RuleMalformed` for an invalid rule."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Rules:
                     self._exact.setdefault(folded(parsed.tool), []).append((outcome, parsed))
 
     def judge(self, call: Call, subjects: Sequence[Subject], now: PolicyContext) -> Decision:
-        """Decide on a call that these people have caused together, by the rights of the weakest."""
+        """Decide on a call that these people caused together: the strictest of their decisions."""
         asked = JudgedCall(self._paths, call.arguments)
         decisions = [self._judge(call, asked, subject, now) for subject in subjects]
         if not decisions:
@@ -79,7 +79,7 @@ class Rules:
         return replace(strictest, granted=granted, lasting=lasting, own=own)
 
     def permits(self, call: Call, subject: Subject, now: PolicyContext) -> bool:
-        """True if one of the allow rules is for this call. What else there is to say of it is not asked here."""
+        """True if an allow rule matches; ignores other rules and defaults."""
         asked = JudgedCall(self._paths, call.arguments)
         return any(rule.answer(call, asked, subject, now) == "yes" for rule in self._of(call.tool)["allow"])
 
@@ -98,7 +98,7 @@ class Rules:
         if doubt is not None:
             return defaults.asks("rule", "doubt", f"deny {doubt.text}")
         if given and (why := defaults.instructs(call, asked)) and not any(rule.trusted for rule in given):
-            # Not theirs to press either: what is written there speaks to everybody, operators too.
+            # Not granted either: what is written there instructs everybody's turns, operators' too.
             return defaults.asks("default", why, f"allow {given[0].text}")
         for rule in tool["ask"]:
             if rule.answer(call, asked, subject, now) != "no":
@@ -106,7 +106,7 @@ class Rules:
         return _given(call, given, now) if given else defaults.decided(call, now)
 
     def _of(self, name: str) -> _Compiled:
-        """The rules of a tool, compiled when it is first called."""
+        """The compiled rules of a tool."""
         found = self._tools.get(name)
         if found is None:
             found = self._tools[name] = self._compiled(name)
@@ -116,19 +116,19 @@ class Rules:
 
     def _compiled(self, name: str) -> _Compiled:
         tool: _Compiled = {"deny": [], "ask": [], "allow": []}
-        # Servers name tools as they like, and change that: in any case it is the one that is meant.
+        # Names are compared folded, since servers choose and change their case.
         wild = [item for item in self._wild if glob(folded(item[1].tool))(folded(name))]
         for outcome, parsed in [*self._exact.get(folded(name), ()), *wild]:
             try:
                 tool[outcome].append(_compile(name, parsed, outcome, self._paths))
             except RuleMalformed:
-                # A wildcard names many tools; its pattern is none for this one.
+                # The rule names several tools by a wildcard, and its pattern does not fit this one.
                 continue
         return tool
 
 
 def _given(call: Call, given: Sequence[_Rule], now: PolicyContext) -> Decision:
-    """The decision of allow rules. Foreign text in view suspends them, unless one of them is marked."""
+    """The decision of matching allow rules. Foreign text in view suspends those that are not marked."""
     rule = next((one for one in given if one.trusted), given[0])
     if not rule.trusted and defaults.taints(call, now):
         own = call.tool in defaults.OWN
@@ -152,7 +152,7 @@ def _compile(name: str, parsed: ParsedRule, outcome: Outcome, paths: Paths) -> _
 
 
 def check(parsed: ParsedRule, outcome: Outcome, paths: Paths) -> None:
-    """Raises `RuleMalformed` where a rule cannot be compiled for any tool that it names."""
+    """Raises `RuleMalformed` if a rule compiles for none of the tools that it names."""
     if "*" not in parsed.tool:
         _compile(parsed.tool, parsed, outcome, paths)
         return

@@ -1,7 +1,6 @@
-"""Restricts the tools of a turn to the `allowed-tools` of the skills it has loaded. Restricts only: a tool that is
-listed still needs the rules.
+"""Restricts a turn to the `allowed-tools` of the skills it has loaded. A listed tool still needs the rules.
 
-They hold from the load on until the person writes again, which follows from the messages, so a restart finds the same.
+A restriction applies from the load until the person writes again. It is derived from the messages, so a restart keeps it.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from bot.tools.skills import SkillFolder
 ALWAYS = frozenset(
     {"chat_load_history", "chat_send", "read_artifact", "skills_list", "skills_load", "tool_search"}
 )
-"""The answer, and the way to what was said, shown and taught."""
+"""Tools that no skill restricts: answering, and reading history, artifacts and skills."""
 NAMES = {
     "bash": "run_shell",
     "edit": "edit_file",
@@ -33,13 +32,13 @@ NAMES = {
     "websearch": "web_search",
     "write": "write_file",
 }
-"""Our tools by the names that skills for other agents use."""
+"""Names of tools in skills written for other agents, with ours."""
 _LOAD = "skills_load"
 _KEPT = 100
 
 
 class SkillAllowlist:
-    """Judges calls by the skills that were loaded."""
+    """Judges calls by the loaded skills."""
 
     def __init__(self, skills: SkillFolder, paths: Paths) -> None:
         self._skills = skills
@@ -49,9 +48,7 @@ class SkillAllowlist:
     async def refuses(
         self, call: Call, subjects: Sequence[Subject], now: PolicyContext, messages: Sequence[Message]
     ) -> Decision | None:
-        """The refusal of a call that no loaded skill lists; None where it may be judged further. Lists of several
-        skills add up.
-        """
+        """The refusal of a call that no loaded skill lists, else None. The lists of several skills are united."""
         names = loaded(messages) if call.tool not in ALWAYS else ()
         if not names:
             return None
@@ -75,7 +72,7 @@ class SkillAllowlist:
 
 
 def loaded(messages: Sequence[Message]) -> list[str]:
-    """The skills that were loaded since a person last wrote, in order."""
+    """The skills loaded since a person last wrote, in order."""
     calls: dict[str, str] = {}
     done: list[str] = []
     for message in messages:
@@ -92,7 +89,7 @@ def loaded(messages: Sequence[Message]) -> list[str]:
 
 
 def rules_of(entry: str) -> list[str]:
-    """An entry of `allowed-tools` as rules of ours: `Read`, `Bash(git log:*)`, `mcp__files__*`."""
+    """Translate an entry of `allowed-tools` (`Read`, `Bash(git log:*)`, `mcp__files__*`) into rules."""
     name, bracket, pattern = entry.partition("(")
     ours = NAMES.get(name.lower(), name)
     if not bracket:
@@ -104,7 +101,7 @@ def rules_of(entry: str) -> list[str]:
 
 
 def _sound(listed: Iterable[str], paths: Paths) -> list[str]:
-    """The rules among them; what is none allows nothing."""
+    """The valid rules of these entries; invalid ones allow nothing."""
     found = []
     for rule in (rule for entry in listed for rule in rules_of(entry)):
         try:

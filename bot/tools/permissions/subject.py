@@ -21,7 +21,7 @@ Source = Literal["rule", "default", "taint", "protected", "skill"]
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A person in a chat. Without a chat, `user_id` and `channel` are None and the role is `nobody`."""
+    """A person in a chat. If no chat caused the turn, `user_id` and `channel` are None and the role is `nobody`."""
 
     channel: str | None
     user_id: str | None
@@ -36,7 +36,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A tool call with its validated arguments, and what its tool may do."""
+    """A tool call with its validated arguments and the effects of its tool."""
 
     tool: str
     arguments: Mapping[str, Any]
@@ -45,9 +45,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class PolicyContext:
-    """The state of the moment that rules may use. `taint` is the level of untrusted text in view, `private` says that
-    only the person reads along.
-    """
+    """The state that rules may depend on. `taint` is the level of untrusted text in view; `private`: nobody else reads the chat."""
 
     time: datetime
     taint: Taint = Taint.NONE
@@ -56,10 +54,9 @@ class PolicyContext:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """`rule` is the text of the rule that decided, "" where none did. `granted`: a rule gives this very call to the
-    person who asked for it, so they may press the button themselves. `lasting`: an earlier lasting approval counts;
-    not while foreign text is in view. `own`: it concerns this person alone. `why` names the reason for asking.
-    `trusted`: the rule that allows it is marked.
+    """`rule` is the text of the rule that decided, "" if none did. `granted`: a rule allows this call to the person who asked, so they
+    may approve it themselves. `lasting`: an earlier lasting approval counts. `own`: it concerns this person alone. `why` is the reason
+    for asking. `trusted`: the rule that allows it is marked `@trusted:`.
     """
 
     outcome: Outcome
@@ -74,9 +71,7 @@ class Decision:
 
 
 def fingerprint(tool: str, arguments: Mapping[str, Any], directory: str, *definition: Any) -> str:
-    """The hash that an approval is bound to: it holds for exactly this tool, as it is defined where that is given, these
-    arguments and this folder.
-    """
+    """The hash that an approval is bound to: tool, arguments, folder, and the tool's definition if given."""
     whole = json.dumps(
         [tool, arguments, directory, *definition], sort_keys=True, ensure_ascii=True, default=str
     )

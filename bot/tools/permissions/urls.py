@@ -1,4 +1,4 @@
-"""Addresses as rules name them: `example.org`, `*.example.org`, `https://example.org:8443/docs/*`."""
+"""URLs as rules name them: `example.org`, `*.example.org`, `https://example.org:8443/docs/*`."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _STEPS = re.compile(r"(?i)%(?:2e|2f|5c|25)|/\.{1,2}(?:/|$)")
 
 @dataclass(frozen=True, slots=True)
 class Url:
-    """An address whose host everybody reads alike. `plain`: no user's name in it, and a path that steps nowhere else.
-    `literal`: the path can be written in no other way, so that a rule which closes it is not got around.
+    """A URL that all parsers read alike. `plain`: no user name, and no path segment that moves elsewhere. `literal`: the path has only
+    one spelling, so that a deny rule for it cannot be evaded.
     """
 
     scheme: str
@@ -31,7 +31,7 @@ class Url:
 
 
 def read(address: str) -> Url | None:
-    """The parts of an address; None where programs may read it differently."""
+    """The parts of a URL; None if parsers may disagree on it."""
     if len(address) > LONGEST or _ODD.search(address):
         return None
     try:
@@ -50,14 +50,14 @@ def read(address: str) -> Url | None:
 
 @dataclass(frozen=True, slots=True)
 class UrlGlob:
-    """`place` judges scheme, host and port of an address, `path` the rest of it."""
+    """`place` matches scheme, host and port of a URL, `path` the rest."""
 
     place: Callable[[Url], bool]
     path: Callable[[str], bool]
 
 
 def url_glob(pattern: str) -> UrlGlob:
-    """The form of an address. Raises `ValueError` where it is none."""
+    """Compile a pattern. Raises `ValueError` for an invalid one."""
     scheme, mark, rest = pattern.partition("://")
     scheme = scheme.lower() if mark else ""
     if scheme and scheme not in _PORTS:
