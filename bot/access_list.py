@@ -1,10 +1,9 @@
-"""Access decisions of operators while the bot runs: `.ship/access.json`, shared between processes.
+"""Access lists that operators change while the bot runs: `.ship/access.json`, shared between processes.
 
     {"v": 1, "channels": {"telegram": {"allow": ["1"], "block": ["2"], "pending": {"3": 1800000000000}}}}
 
-`operators` of a channel are people who opened the link that Shipmate prints for the user who started it. `pending`
-holds people who wrote and are not let in, with the time (ms) of their last try, and nothing of what they wrote; `names`
-what the platform calls them.
+`operators` are people who opened the link that Shipmate prints at the start. `pending` are people who wrote and are not let in, with
+the time (ms) of their last try and nothing of what they wrote; `names` are their names on the platform.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class _File(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class PendingUser:
-    """A person who wrote to the bot and is not let in. `ts` in milliseconds; `name` is "" where the platform said none."""
+    """A person who wrote to the bot and is not let in. `ts` in milliseconds; `name` is "" if unknown."""
 
     channel: str
     user_id: str
@@ -59,10 +58,10 @@ class PendingUser:
 
 
 class AccessList:
-    """The access list. Changes of other processes are seen within two seconds.
+    """The access lists. Changes by other processes take effect within two seconds.
 
-    A file that cannot be read raises `errors.ConfigError` at first; later the last good state holds, so that a torn
-    file, also one that is cut off to nothing, lets no blocked person in.
+    An unreadable file raises `errors.ConfigError` at construction. Later the last good state stays in force, so that a damaged or
+    truncated file lets no blocked person in.
     """
 
     def __init__(self, path: Path, disk: Disk, clock: Clock) -> None:
@@ -77,7 +76,7 @@ class AccessList:
 
     @property
     def problem(self) -> str | None:
-        """Why the file cannot be read; None where it can."""
+        """Why the file cannot be read, or None."""
         self._look()
         return self._problem
 
@@ -88,11 +87,11 @@ class AccessList:
         return frozenset(self._of(channel).block)
 
     def open_channels(self) -> list[str]:
-        """The channels on which everybody is let in."""
+        """The channels that let everybody in."""
         return [channel for channel, lists in self._file.channels.items() if "*" in lists.allow]
 
     def operators(self) -> frozenset[UserRef]:
-        """People who became operators while it ran."""
+        """People who became operators by the link."""
         self._look()
         channels = self._file.channels.items()
         return frozenset(
@@ -130,7 +129,7 @@ class AccessList:
         self._change(channel, change)
 
     def dismiss(self, channel: str, user_id: str) -> None:
-        """Leave somebody who asked out of the list of those who wait, until they ask again."""
+        """Remove a person from the pending ones, until they write again."""
 
         def change(lists: ChannelLists) -> None:
             lists.pending.pop(user_id, None)
@@ -139,7 +138,7 @@ class AccessList:
         self._change(channel, change)
 
     def appoint(self, person: UserRef) -> None:
-        """Make a person an operator, unless they are kept out; the newest count."""
+        """Make a person an operator, unless they are blocked; beyond `MOST_OPERATORS` the oldest is removed."""
 
         def change(lists: ChannelLists) -> None:
             if person.user_id not in lists.block and person.user_id not in lists.operators:
@@ -148,12 +147,12 @@ class AccessList:
         self._change(person.channel, change)
 
     def lists_with(self, channel: str, user_id: str) -> list[str]:
-        """The names of the lists that have an id."""
+        """The names of the lists that contain an id."""
         lists = self._of(channel)
         return [name for name in ChannelLists.model_fields if user_id in getattr(lists, name)]
 
     def erase(self, channel: str, user_id: str) -> int:
-        """Take an id out of every list but that of those who are kept out; how many had it."""
+        """Remove an id from every list except `block`; returns how many contained it."""
         before = self.lists_with(channel, user_id)
 
         def change(lists: ChannelLists) -> None:
@@ -168,7 +167,7 @@ class AccessList:
         return len(before) - len(self.lists_with(channel, user_id))
 
     def note(self, channel: str, user_id: str, name: str | None = None) -> None:
-        """Remember that a stranger asked, whom the platform calls `name`."""
+        """Record that a stranger wrote."""
         now = int(self._clock.now() * 1000)
 
         def change(lists: ChannelLists) -> None:
@@ -204,7 +203,7 @@ class AccessList:
         stamp = self._stat()
         try:
             data = self._disk.read(self._path)
-            # One that is there and has nothing in it was cut off.
+            # An existing file without content was truncated.
             self._file = _File() if stamp is None and not data else _File.model_validate_json(data)
         except ValidationError as error:
             raise self._unreadable(error.errors()[0]["msg"]) from None

@@ -26,24 +26,24 @@ INCLUDE = re.compile(r"@include[ \t]+(\S.*?)[ \t]*")
 _LINK = re.compile(r"\]\(\s*(?:<([^<>\n]+)>|([^\s()]+(?:\([^\s()]*\)[^\s()]*)*))")
 _NAMED = re.compile(r"^ {0,3}\[[^\]\n]+\]:[ \t]*(?:<([^<>\n]+)>|(\S+))", re.MULTILINE)
 _HTML = re.compile(r"""\bhref\s*=\s*(?:"([^"]*)"|'([^']*)')""", re.IGNORECASE)
-"""In whatever tag: a search that began at each `<a` would take a quarter of an hour for 256 KB of them."""
+"""In any tag: a search from each `<a` would take quadratic time."""
 _FILE = re.compile(r"^file:(?://(?:localhost)?(?=/))?", re.IGNORECASE)
-"""Begins an address that names a file of this machine (RFC 8089)."""
+"""The start of a file URL of this machine (RFC 8089)."""
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
 _NAMING = frozenset({"cite", "data", "href", "longdesc", "poster", "src"})
-"""Attributes of HTML that name one file."""
+"""HTML attributes whose value is a URL."""
 _NAMES = frozenset({"agent.md", "skill.md"})
 _SKIPPED = frozenset({".git", ".ship"})
 LARGEST = 256 * 1024
-"""Bytes of a file that are looked at for what it names."""
+"""Max bytes of a file that are read."""
 MOST = 2_000
-"""Files that are followed."""
+"""Max files that are followed."""
 VISITS = 500_000
-"""Entries of the project that are looked at."""
+"""Max entries of the project that are searched."""
 
 Parts = tuple[str, ...]
 _READ: dict[bytes, Sequence[tuple[str, bool]]] = {}
-"""The names that texts include or link to, by their hash: a second is spent on 256 KB, and each command asks."""
+"""Cache of the names that texts include or link to, by hash: parsing 256 KB takes a second, and each command needs it."""
 
 
 Judge = Callable[[Path, int], bool]
@@ -143,12 +143,10 @@ def changed_at(path: Path, found: os.stat_result) -> int:
 
 
 def _named(root: Path, path: Path, raw: bytes) -> Iterator[tuple[Path, bool]]:
-    """Files in the project that a file names, each with True where it is included. Files outside cannot be written from
-    a chat.
-    """
+    """Files in the project that a file names, each with True if included. Files outside cannot be written from a chat."""
     folder = root if hidden(root, path.parent) else path.parent
     for named, included in _targets(raw):
-        # A link that begins with a slash counts from the project's folder on, as the pages of a repository show it.
+        # A link that begins with a slash is relative to the project's folder, as on repository pages.
         rooted = [root / named.lstrip("/")] if named.startswith("/") and not included else []
         for target in (folder / named, *rooted):
             if any(
@@ -163,8 +161,8 @@ def prose(raw: bytes) -> str:
 
 
 def _begin(root: Path) -> tuple[list[Path], bool]:
-    """The files of a project that instruct by their name, or by standing among the instructions of chats, and whether there
-    is more to look at. The nearest to the root come first.
+    """The files of a project that instruct by name, or as instructions of chats, nearest to the root first; and whether the search was
+    incomplete.
     """
     left, visits = collections.deque([root, root / ".ship" / "instructions"]), 0
     found: list[Path] = []
@@ -185,7 +183,7 @@ def _begin(root: Path) -> tuple[list[Path], bool]:
         except PermissionError:
             cut = cut or _ours(folder)
         except OSError:
-            continue  # not there
+            continue  # missing
     return found, cut or bool(left)
 
 
@@ -201,7 +199,7 @@ def _ours(folder: Path) -> bool:
 
 
 def _skills(places: Iterable[Path]) -> Iterator[Path]:
-    """The files of skills in folders, which may stand behind links."""
+    """The files of skills in these folders; links are followed."""
     for place in places:
         try:
             with os.scandir(place) as entries:
@@ -211,7 +209,7 @@ def _skills(places: Iterable[Path]) -> Iterator[Path]:
 
 
 def _look(path: Path) -> tuple[os.stat_result, bytes] | None:
-    """A file with what it says; None where it is none."""
+    """The state and content of a regular file; None for anything else."""
     found = _stat(path)
     if found is None or not stat.S_ISREG(found.st_mode):
         return None
@@ -219,11 +217,11 @@ def _look(path: Path) -> tuple[os.stat_result, bytes] | None:
         with open(path, "rb", opener=regular_files.opener) as file:
             return os.fstat(file.fileno()), file.read(LARGEST)
     except OSError:
-        return found, b""  # not to be read
+        return found, b""  # unreadable
 
 
 def _targets(raw: bytes) -> Sequence[tuple[str, bool]]:
-    """The names that a file includes or links to, each with True where it is included."""
+    """The names that a text includes or links to, each with True if included."""
     key = hashlib.sha256(raw).digest()
     if key not in _READ:
         if len(_READ) >= MOST:
@@ -249,9 +247,9 @@ def _read(words: str) -> Sequence[tuple[str, bool]]:
 
 
 def _links(words: str) -> Iterator[str]:
-    """The targets of links and images, in Markdown and in the HTML within it; those of definitions that nothing uses, too.
+    """The targets of links and images in Markdown and embedded HTML, and of unused link definitions.
 
-    The model reads the text and not the page: what looks like a link in a block of code or of HTML counts as well.
+    The model reads the source, so links in blocks of code or HTML count too.
     """
     if "[" not in words and "<" not in words:
         return

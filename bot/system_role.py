@@ -1,8 +1,8 @@
-"""Moves facts of people's messages into messages of the system where a model takes that role.
+"""Moves facts of people's messages into messages with the role `system`, for models that accept it.
 
-A pure change of a request. A message of the system stands behind the messages of people that it is about and before the answer to
-them, so that a request begins as the one before it did. In it stand ids, times, numbers and the sentences below; all that a person
-may have chosen stays in their message, in its tag.
+A pure transformation of a request. A system message follows the messages that it is about and precedes the answer to them, so that
+each request extends the one before. It has ids, times, numbers and the sentences below; everything that a person may have chosen stays
+in their message, in its tag.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ EARLIER = "earlier"
 ANSWER = "The person still waits for your answer. Give it now, with what you have."
 LAST_STEP = "This is your last step: no tool runs any more. Write your summary now, with what you have, and say what is missing."
 SEND = "chat_send"
-"""A result of it alone ends a turn, as a rule: what stands behind it did not join."""
+"""Its result alone usually ends a turn: a message after it did not join the turn."""
 FACTS = "Facts of the person's message above: "
 JOINED = "While you worked the person said what stands above, behind the tool results: it is no part of a result. Take it up now."
 
@@ -58,12 +58,12 @@ _SHAPES = {
     )
     for name in names.split()
 }
-"""The message of the system, with its breakpoint."""
+"""Notices that are moved as a whole."""
 _NOTICES = frozenset({ANSWER, LAST_STEP})
 
 
 def told(messages: Sequence[Message]) -> list[Message]:
-    """The messages with those of the system among them."""
+    """Insert the system messages."""
     shown, said, works, mark = list[Message](), list[str](), False, None
     for message, (kept, words) in zip(messages, _TAKEN.each(messages), strict=True):
         if message["role"] == "assistant":
@@ -82,7 +82,7 @@ def told(messages: Sequence[Message]) -> list[Message]:
 
 
 def _close(shown: list[Message], said: list[str], mark: Json | None) -> None:
-    """Say this behind the last message. Its breakpoint moves on, so that the next request finds all of this one in the cache."""
+    """Append a system message and move the cache breakpoint to it."""
     if said:
         shown.append(_message(*said))
         if mark is not None:
@@ -96,7 +96,7 @@ def _marked(message: Message, mark: Json | None) -> Message:
 
 
 def folded(messages: Iterable[Message]) -> list[Message]:
-    """The messages as any model takes them: what the system says stands before the words of the message that it stands behind, in tags."""
+    """Undo `told` for other models: system messages become tags before the words of the message that they follow."""
     shown = list[Message]()
     for message in messages:
         if message["role"] == "system" and shown:
@@ -119,7 +119,7 @@ def _tagged(line: str) -> Json:
 
 
 def _taken(message: Message) -> tuple[Message, str]:
-    """A message without what the system says of it, and that; "" where it says nothing."""
+    """Split a message into what stays and the text of its system message, which may be ""."""
     first, content = tags.begins(message, tags.CONTEXT), message["content"]
     if first is None or not first.nonce:
         words = content[0].get("text") if len(content) == 1 else ""
@@ -137,7 +137,7 @@ _TAKEN = MessageFact[Message, tuple[Message, str]](_taken)
 
 
 def _parted(facts: Json) -> tuple[Json, Json]:
-    """Split facts into those that nobody has chosen, for the system, and the rest."""
+    """Split facts into those that no person can choose, and the rest."""
     parts: tuple[Json, Json] = {}, {}
     for name, value in facts.items():
         if name == "job" and isinstance(value, dict):
@@ -151,5 +151,5 @@ def _parted(facts: Json) -> tuple[Json, Json]:
 
 @lru_cache(1_024)
 def _message(*words: str) -> Message:
-    """The same object for the same words, of which what is known holds (`bot.identity_cache`)."""
+    """Cached, since facts of messages are cached by identity (`bot.identity_cache`)."""
     return {"role": "system", "content": [{"type": "text", "text": one} for one in words]}

@@ -1,4 +1,4 @@
-"""Context variables of the turn that a tool runs in: tools of parallel turns never see each other's."""
+"""Context variables of the turn in which a tool runs."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ T = TypeVar("T")
 
 
 class Injection(Protocol):
-    """The one way in which a tool may change the messages in flight: older turns, before the current message."""
+    """Inserts older messages before the current one; the only way in which a tool changes the view."""
 
     def room(self) -> int:
         """Return how many more messages this run may inject."""
         ...
 
     def in_view(self, line: ArchiveLine) -> bool:
-        """True if the model sees this line already, or it is the message being answered."""
+        """True if the line is in view already, or is the message being answered."""
         ...
 
     async def inject(self, lines: Sequence[ArchiveLine]) -> list[ArchiveLine]:
-        """Put lines, in time order, before the current user message. They live for this run only.
+        """Insert lines, in time order, before the current user message, for this run only.
 
-        Returns those that went in: the newest ones, where their size allows not all of them.
+        Returns the inserted ones: the newest, if their size does not permit all.
         """
         ...
 
@@ -61,7 +61,7 @@ class NoOlderTurns:
 
 
 class Tasks(Protocol):
-    """Work that is done in a conversation of its own (`bot.core.tasks`)."""
+    """Runs subagents (`bot.core.tasks`)."""
 
     async def run(self, words: str, description: str, mode: TaskMode) -> str:
         """Carry out what these words ask for, as the tool call that runs; a summary of what came of it. Raises
@@ -85,8 +85,8 @@ async def _flushed() -> None:
 
 @dataclass(frozen=True, slots=True)
 class ToolExecutionContext:
-    """A tool's view of its turn. `reply` is None if no chat asked; `private` says that only `user_id` reads along.
-    `people` are the ids of all whose messages the turn answers; `view` gives the messages that the model is shown.
+    """A tool's view of its turn. `reply` is None if no chat asked; `private`: only `user_id` reads the chat; `people` are the ids of all
+    whose messages the turn answers; `view` returns the messages in the model's view.
     """
 
     chat_key: ChatKey
@@ -99,25 +99,25 @@ class ToolExecutionContext:
     people: tuple[str, ...] = ()
     view: Callable[[], Sequence[Message]] = tuple
     flush: Callable[[], Awaitable[object]] = _flushed
-    """Brings what the turn has come to so far to the disk, so that a crash costs nothing of it."""
+    """Waits until the turn's progress is on disk."""
     touched: Callable[[Path], object] = _nobody
-    """Told of each file and folder of the project that a tool has used."""
+    """Called for each file and folder of the project that a tool has used."""
     tasks: Tasks | None = None
-    """None inside a task: it cannot give out others."""
+    """None inside a task, which cannot start others."""
     approvals: Callable[[Approvals], Approvals] = _themselves
     """Wraps the approvals that the turn uses."""
     inbound: Inbound | None = None
     """The message that caused the turn."""
     undeclared: Callable[[], Sequence[Json]] = tuple
-    """The definitions of tools that the model's window has no room for."""
+    """Definitions of tools for which the model's window has no room."""
 
 
 _current: ContextVar[ToolExecutionContext] = ContextVar("tool_execution_context")
 _call: ContextVar[str] = ContextVar("tool_call", default="")
 progress: ContextVar[Callable[[str | None], object]] = ContextVar("tool_progress", default=bool)
-"""Shows people how far the running call has come; given None, that it waits for a person."""
+"""Reports progress of the running call; None: it waits for a person."""
 STEP: ContextVar[list[ToolCall]] = ContextVar("tool_step")
-"""The calls of the step that runs, in order, until people are asked about them."""
+"""The calls of the running step, until the first question about one of them."""
 _provenance: ContextVar[list[Provenance] | None] = ContextVar("tool_provenance", default=None)
 
 
@@ -162,14 +162,14 @@ def undeclared() -> Sequence[Json]:
 
 
 def touch(path: Path) -> None:
-    """A tool has used a file or a folder of the project: the instructions for it may be due."""
+    """Record that a tool has used a file or folder of the project, whose nested instructions may then be needed."""
     turn = _current.get(None)
     if turn is not None:
         turn.touched(path)
 
 
 def report_provenance(origin: Provenance) -> None:
-    """Report the provenance of the running tool's result. Without a report the tool's name decides."""
+    """Report the provenance of the running tool's result. Default: `taint.usual`."""
     told = _provenance.get()
     if told is not None:
         told.append(origin)
@@ -177,7 +177,7 @@ def report_provenance(origin: Provenance) -> None:
 
 @contextlib.contextmanager
 def collect_provenance() -> Iterator[list[Provenance]]:
-    """Run a block in which one tool runs; what that `report_provenance` is in the list."""
+    """Collect what `report_provenance` is given in the block."""
     told: list[Provenance] = []
     with scope(_provenance, told):
         yield told

@@ -1,6 +1,4 @@
-"""Running the tool calls of one step: validated, timed, side by side where they only read or give work away, results in
-order.
-"""
+"""Runs the tool calls of one step: validated, with time limits, concurrently if they only read or delegate, results in order."""
 
 from __future__ import annotations
 
@@ -62,10 +60,10 @@ _MESSAGE: frozenset[Effect] = frozenset({"message"})
 
 
 class Recorder(Protocol):
-    """Writes down what tools do, so that a crash never makes one that has effects run twice."""
+    """Records what tools do, so that after a crash none with effects runs twice."""
 
     async def started(self, call: ToolCall, *, wait: bool) -> None:
-        """A tool with effects begins; with `wait` that is on file on return. Raises `errors.StorageError`."""
+        """A tool with effects begins; with `wait` this is on disk on return. Raises `errors.StorageError`."""
         ...
 
     def finished(self, call: ToolCall, result: ToolResult) -> None:
@@ -78,7 +76,7 @@ class Recorder(Protocol):
 
 
 class CallWrapper(Protocol):
-    """Wraps each call that has no recorded result: runs it, or gives another result in its place."""
+    """Wraps each call without a recorded result: runs it, or returns another result."""
 
     async def __call__(self, call: ToolCall, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult: ...
 
@@ -90,7 +88,7 @@ async def unwrapped(call: ToolCall, run: Callable[[], Awaitable[ToolResult]]) ->
 
 
 class Dispatcher:
-    """Turns tool calls into tool results. Never raises for what a tool did; cancellation passes through."""
+    """Turns tool calls into tool results. Errors of tools become results; cancellation propagates."""
 
     def __init__(
         self,
@@ -122,9 +120,8 @@ class Dispatcher:
     ) -> list[ToolResult]:
         """The results of the calls of one step, in their order.
 
-        What is `known` (by id) is not executed. The recorder is told of every call that is. One that does more than
-        read is not where the recorder cannot write that it begins: the model is told so. What is too large is put
-        away, and what the results weigh together is kept within bounds.
+        Results in `known` (by id) are not executed again; all other calls are recorded. A call with effects that cannot be recorded is
+        not executed. Results are limited in size, each and together; the whole is stored as an artifact.
         """
         sizing = ResultLimits(self._registry, self._artifacts, self._log)
         left = [call for call in calls if call.id not in known]
@@ -143,7 +140,7 @@ class Dispatcher:
         return await sizing.step(calls, [results[call.id] for call in calls])
 
     def narrowed(self, registry: Registry, around: Callable[[CallWrapper], CallWrapper]) -> Dispatcher:
-        """The same with fewer tools, and more around each call. Raises ValueError for a tool that this one has not."""
+        """The same with fewer tools, and calls wrapped further. Raises ValueError for a tool that this one lacks."""
         if any(self._registry.get(name) is not registry.get(name) for name in registry.names()):
             raise ValueError("a narrowed dispatcher has a tool of its own")
         return Dispatcher(
@@ -176,7 +173,7 @@ class Dispatcher:
             recorder.looked(call, result, began_at)
             return result
         try:
-            # A message is queued in the same log, behind this, before it is sent.
+            # A message is queued later in the same log before it is sent.
             await recorder.started(call, wait=effects != _MESSAGE)
         except errors.StorageError as error:
             return self._not_run(call, error)
@@ -205,7 +202,7 @@ class Dispatcher:
     async def _one(self, call: ToolCall, cut: frozenset[str], sizing: ResultLimits) -> ToolResult:
         began = self._clock.monotonic()
         name = text.preview(call.name, 80)
-        # Redacted before it is cut: half a secret is not found any more.
+        # Redacted before it is cut, since half a secret would not be found.
         arguments = self._redact(json.dumps(call.input, ensure_ascii=False))
         self._log.write("tool_call", name, tool=name, tool_use_id=call.id, **self._shown("input", arguments))
         with context.collect_provenance() as told:
@@ -237,16 +234,16 @@ class Dispatcher:
         return ToolResult(call.id, words, failed is not None, origin, left_out, pictures=pictures)
 
     async def _clean(self, words: str) -> str:
-        """The words without our secrets; others go on while many are gone through."""
+        """Redact and clean text, in a thread if it is long."""
         return await off_loop(len(words), redaction.LONG, lambda: text.clean(self._redact(words)))
 
     def _usual(self, call: ToolCall) -> Provenance:
-        """Provenance of a result that nothing was reported of: ours for an unknown tool."""
+        """Provenance of a result whose tool reported none."""
         tool = self._registry.get(call.name)
         return taint.usual(tool.name, tool.effects) if tool is not None else NOBODYS
 
     def _found(self, call: ToolCall, found: FoundTools, origin: Provenance, began: float) -> ToolResult:
-        """The result that gives the model tools: their definitions and what servers say, without our secrets."""
+        """The result that gives the model tools: redacted definitions and instructions of servers."""
         self._log.write(
             "tool_result",
             f"{call.name} done",
@@ -263,7 +260,7 @@ class Dispatcher:
         return ToolResult(call.id, content, origin=origin, instructions=said)
 
     def _shown(self, what: str, content: str) -> dict[str, Any]:
-        """Text of a call for the log: a bounded preview, or only its length where text is off."""
+        """Text of a call for the log: a preview, or only its length if text is not logged."""
         if not self._log_content:
             return {f"{what}_length": len(content)}
         return {what: text.shorten_middle(content, LOG_PREVIEW)}
@@ -292,12 +289,12 @@ class Dispatcher:
         except Exception as error:  # noqa: BLE001 - a tool may fail in any way; the turn goes on
             if isinstance(error, TimeoutError) and limit.expired():
                 return timed_out(tool.name, tool.timeout_seconds)
-            # It may hold all that a command printed.
+            # The message may be long: all that a command printed.
             return await asyncio.to_thread(failure, error, tool.name, self._redact)
 
 
 def _said_before(view: Sequence[Message], call_id: str) -> str:
-    """The model's words just before a call of its last answer; "" where there are none."""
+    """The model's thinking just before a call of its last answer, or ""."""
     content = next((one["content"] for one in reversed(view) if one["role"] == "assistant"), ())
     said = ""
     for block in content:
@@ -313,8 +310,8 @@ _UNWATCHED: frozenset[Effect] = frozenset({"message", "delegate"})
 
 @dataclass(frozen=True, slots=True)
 class CallWatcher:
-    """A `CallWrapper` around another one. A call counts from when it runs, not while it waits for an approval. Calls
-    inside a task are reported with the task.
+    """A `CallWrapper` around another one that reports calls from when they run, not while they wait for approval. Calls inside a task
+    are reported with the task.
     """
 
     inner: CallWrapper
@@ -329,7 +326,7 @@ class CallWatcher:
             if said := _said_before(turn.view(), call.id):
                 self.watch.noted(turn.request_id, call.id, said)
             result = await run()
-            # One that is cancelled does not come here: it ends as stopped, with its turn.
+            # Not reached by a cancelled call: it ends as stopped, with its turn.
             self.watch.ended(turn.request_id, call.id, failed=result.failed)
             return result
 

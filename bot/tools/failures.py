@@ -1,7 +1,7 @@
-"""Words a failed tool call three ways: for the model, for the person and for the operator.
+"""Describes a failed tool call, for the model and for the operator.
 
-The model is told what it can act on, and never a traceback, a secret, a path outside of the project or a way to
-weaken a protection. Whatever is cut has been redacted before.
+The model gets what it can act on, and never a traceback, a secret, a path outside the project or a way to weaken a protection. Text is
+redacted before it is cut.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from bot.telemetry.redaction import LogRedactor
 from bot.tools import excerpt
 
 STREAM = 1_000 * excerpt.TOKEN
-"""Weight of each output stream of a command at the most; its end is always shown."""
+"""Max weight of each output stream of a command; its end is always shown."""
 MESSAGE = 300
-"""Characters of the message of an unexpected error."""
+"""Max characters of an unexpected error's message."""
 LOOKED_AT = 2_000
-"""Characters of it that are looked at: some errors bring all of what they failed of."""
+"""Max characters of it that are processed: some errors contain their whole input."""
 GOT = 100
-"""Characters of a value that does not fit."""
+"""Max characters of an invalid value."""
 PROBLEMS = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """`whole` is all there is to say, where `model` had to be shortened."""
+    """`whole` is the full text if `model` was shortened."""
 
     model: str
     operator: str
@@ -41,7 +41,7 @@ class Failure:
 
 
 def timed_out(tool: str, seconds: float) -> Failure:
-    """A tool that had not ended when its time was over."""
+    """The failure of a tool at its time limit."""
     return Failure(
         f"{tool} took longer than {seconds:g} s and was stopped. Ask for less at once.",
         "timeout",
@@ -49,7 +49,7 @@ def timed_out(tool: str, seconds: float) -> Failure:
 
 
 def failure(error: Exception, tool: str, redact: Redact = str) -> Failure:
-    """Return the three wordings of an error that a tool raised."""
+    """Describe an error that a tool raised."""
     operator = redact(describe(error))
     if isinstance(error, errors.CommandFailed):
         return _command(error, tool, redact, operator)
@@ -122,7 +122,7 @@ _LIMITS = {
 
 
 def unfit(error: pydantic.ValidationError, redact: Redact = str) -> Failure:
-    """Arguments that do not fit a tool, as lines the model can act on: `- field: expected what, got what`."""
+    """Describe invalid arguments: `- field: expected what, got what`."""
     problems = error.errors(include_url=False)
     lines = [_problem(problem, redact) for problem in problems[:PROBLEMS]]
     if len(problems) > PROBLEMS:
@@ -180,7 +180,7 @@ def _file_system(error: OSError, tool: str, redact: Redact) -> str:
     code = errno.errorcode.get(number, "error")
     guidance = _GUIDANCE.get(number) or presentable(redact(error.strerror or "it failed"))
     named = error.filename if isinstance(error.filename, str) else ""
-    # What is not below the project is nobody's business here.
+    # Paths outside the project are not shown.
     where = (
         f" ({text.preview(redact(named), GOT)})" if named and not named.startswith(("/", "~", "\\")) else ""
     )
@@ -229,7 +229,7 @@ def _command(error: errors.CommandFailed, tool: str, redact: Redact, operator: s
 
 
 def hints(status: int, stderr: str) -> list[str]:
-    """Return likely causes of a command's end, only if its own words name them."""
+    """Likely causes of a command's failure, if its output names them."""
     found: list[str] = []
     name = _NO_FILE.search(stderr) or (_NOT_FOUND.search(stderr) if status == 127 else None)
     if name is not None:

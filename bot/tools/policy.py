@@ -34,11 +34,11 @@ from bot.tools.registry import Registry
 from bot.vetting import Vetting
 
 MOST_COUNTED = 50_000_000
-"""Bytes of a file whose lines are counted for who decides whether it is replaced."""
+"""Max bytes of a file whose lines are counted for the approver of its replacement."""
 LONGEST_SCRIPT = 20_000
-"""Bytes of what a command runs that are kept, to show later what has changed."""
+"""Max bytes kept of the script that a command runs, to show later what has changed."""
 _PIECE = 1 << 20
-"""Bytes that are read at once; a larger file is not compared with what takes its place."""
+"""Bytes per read; a larger file is not compared with its replacement."""
 _ENDS = {
     "denied": "{by} said no. Do not try it in another way; ask the person what they want instead.",
     "steered": "The person wrote something meanwhile, so nobody was waited for. Read it first. Where you see nothing new it was a "
@@ -54,7 +54,7 @@ _ENDS = {
 
 @dataclass(frozen=True, slots=True)
 class _Replaced:
-    """A file that another one would take the place of, as `Approval` tells of it: `lines` is None where there is none."""
+    """The file that a call would replace, in the fields of `Approval`; `lines` is None if there is none."""
 
     lines: int | None = None
     gone: int | None = None
@@ -62,7 +62,7 @@ class _Replaced:
     differs_from: int = 0
 
     def compared(self, before: bytes, after: bytes) -> _Replaced:
-        """The same with the number of lines that differ, whatever their order, in linear time."""
+        """Count the lines that differ, ignoring their order, in linear time."""
         old, new = before.splitlines(), after.splitlines()
         gone, come = Counter(old) - Counter(new), Counter(new) - Counter(old)
         same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False)))
@@ -71,7 +71,7 @@ class _Replaced:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """`tools.dispatch.CallWrapper`. `paths` begin at the folder in which tools work."""
+    """`tools.dispatch.CallWrapper`. The root of `paths` is the project's folder."""
 
     registry: Registry
     rules: Rules
@@ -87,11 +87,11 @@ class Policy:
     """Decides which instruction files hold, beside those known by name."""
 
     async def __call__(self, call: ToolCall, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
-        """Run a call, or give the result that says why it was not run."""
+        """Run a call, or return a result that says why it was not run."""
         tool = self.registry.get(call.name)
         asked = _asked(tool, call)
         if asked is None:
-            # There is no such tool, or its input is wrong: the model is told, and nothing runs.
+            # Unknown tool or invalid input: nothing runs, and the model gets the error.
             return await run()
         turn = context.current()
         decision = await self._decision(asked, turn)
@@ -103,15 +103,15 @@ class Policy:
         return await run() if refusal is None else _not_run(call, refusal)
 
     async def _narrowed(self, asked: Call, turn: ToolExecutionContext) -> Decision | None:
-        """The refusal by the allowlists of loaded skills; None where the rules decide."""
+        """The refusal by the allowlists of loaded skills, else None."""
         if self.narrowing is None:
             return None
         now = PolicyContext(datetime.fromtimestamp(self.clock.now(), self.zone))
         return await self.narrowing.refuses(asked, self._subjects(turn), now, turn.view())
 
     async def _decision(self, asked: Call, turn: ToolExecutionContext) -> Decision:
-        """The rules' decision, but for a file that an instruction file includes or links to: it is written as that one would be,
-        with an operator's yes or by a rule that is marked.
+        """The decision on a call. A file that an instruction file includes or links to is written like that one: with an operator's
+        approval or by a marked rule.
         """
         decision = await self._narrowed(asked, turn) or self._judge(asked, turn)
         path = asked.arguments.get("path")
@@ -129,14 +129,14 @@ class Policy:
         return (self.vetting or Vetting(root)).find_instruction_files().holds(root / path)
 
     def _judge(self, asked: Call, turn: ToolExecutionContext) -> Decision:
-        """The rules' decision as of now; files that are sent are read, and the strictest decision holds."""
+        """The rules' decision. Sending a file needs the right to read it; the strictest decision counts."""
         reads = [Call("read_file", {"path": path}, READS) for path in _paths_sent(asked)]
         return min(
             (self._judge_one(one, turn) for one in (asked, *reads)), key=lambda one: STRICT[one.outcome]
         )
 
     def _judge_one(self, asked: Call, turn: ToolExecutionContext) -> Decision:
-        """The decision on one call. Words of a person who lacks the right themselves count as foreign."""
+        """The rules' decision on one call. Words of people who lack the right themselves count as foreign."""
         moment = datetime.fromtimestamp(self.clock.now(), self.zone)
         origin = taint.seen(turn.view())
         now = PolicyContext(moment, taint=origin.taint, private=turn.private)
@@ -155,7 +155,7 @@ class Policy:
         return Subject(turn.channel, person, role, turn.chat_key)
 
     def _subjects(self, turn: ToolExecutionContext) -> list[Subject]:
-        """The people who caused the turn; a subject without rights where no chat did."""
+        """The people who caused the turn; a subject without rights if no chat did."""
         people = dict.fromkeys((*turn.people, *([turn.user_id] if turn.user_id is not None else [])))
         nobody = Subject(None, None, "nobody", turn.chat_key)
         return [self._subject(turn, person) for person in people] or [nobody]
@@ -163,11 +163,11 @@ class Policy:
     async def _approved(
         self, asked: Call, call: ToolCall, turn: ToolExecutionContext, decision: Decision
     ) -> str | None:
-        """Have a person decide; why it is not run, or None where it is."""
+        """Ask for approval; returns the words of a refusal, or None."""
         approval = await asyncio.to_thread(self._approval, asked, call, turn, decision)
         others = await self._later(call, turn)
         while True:
-            # It may take long, and whoever decides must not find the question of a turn that a crash has forgotten.
+            # The decision may take long: after a crash, the question must belong to a turn that is on disk.
             await turn.flush()
             try:
                 verdict = await turn.approvals(self.approvals).decide(approval, *others)
@@ -192,7 +192,7 @@ class Policy:
         return f"{_because(decision)} {_ENDS[verdict.ended].format(by=verdict.by or 'Somebody')}"
 
     async def _later(self, call: ToolCall, turn: ToolExecutionContext) -> list[Approval]:
-        """Questions about the later calls of the step, as they look by now; once in a step."""
+        """The questions about the later calls of the step; at its first question only."""
         found, step = [], context.STEP.get([])
         calls = step[step.index(call) + 1 :] if call in step else []
         step.clear()
@@ -232,14 +232,14 @@ class Policy:
         )
 
     def _files(self, asked: Call) -> tuple[list[Path], list[Path]]:
-        """The files that an approval is bound to: what runs, and others. An edit says itself what has to stand there."""
+        """The files that an approval is bound to: what runs, and others. An edit names the text that it replaces."""
         if asked.tool == "run_shell":
             return named_files.find(str(asked.arguments["command"]), Path(self._root()))
         path = Path(self._place(asked))
         return [], [path] if asked.tool == "write_file" and path.is_file() else []
 
     def _script(self, paths: Collection[Path], turn: ToolExecutionContext) -> str:
-        """The text of what a command runs, where the people of the turn may read it and it is short; else ""."""
+        """The text of what a command runs, if it is short and the people of the turn may read it; else ""."""
         now = PolicyContext(datetime.fromtimestamp(self.clock.now(), self.zone))
         reads = [Call("read_file", {"path": str(path)}, READS) for path in paths]
         if any(self.rules.judge(one, self._subjects(turn), now).outcome != "allow" for one in reads):
@@ -251,15 +251,13 @@ class Policy:
         return visible(self.redact(raw.decode(errors="replace"))) if len(raw) < LONGEST_SCRIPT else ""
 
     def _fingerprint(self, asked: Call, call: ToolCall) -> str:
-        """The hash of exactly what would run, and where. A tool that its server defines otherwise meanwhile is another
-        one.
-        """
+        """The hash of what would run, and where, with the definition of an MCP tool."""
         tool: object = self.registry.get(asked.tool)
         defined = (tool.defined,) if isinstance(tool, ExternallyDefined) else ()
         return fingerprint(asked.tool, call.input, self._place(asked), *defined)
 
     def _place(self, asked: Call) -> str:
-        """The path that the call acts on: the file behind every link, or the project's folder."""
+        """The path that the call acts on, links resolved, or the project's folder."""
         kind, name = ARGUMENTS.get(asked.tool, ("", ""))
         path = asked.arguments.get(name)
         parts = self.paths.root
@@ -268,9 +266,7 @@ class Policy:
         return "/" + "/".join(parts)
 
     def shown(self, asked: Call, call: ToolCall) -> str:
-        """Return the call for a person to read: every argument, without secrets and hidden characters. One line that is alone has
-        no name.
-        """
+        """Render the call for people: every argument, without secrets and invisible characters. A single line has no name."""
         values = {name: visible(self.redact(_value(value))) for name, value in call.input.items()}
         if asked.tool in {"edit_file", "memory"} and (old := values.pop("old_str", "")):
             values["changes"] = "\n" + changed_lines(old, values.pop("new_str", ""))
@@ -284,7 +280,7 @@ class Policy:
         if len(given) == 1 and asked.tool in ARGUMENTS and "\n" not in given[0][1]:
             return given[0][1]
         ours = asked.tool in defaults.CORE
-        # Only what begins a line is the name of an argument: no value looks like another one.
+        # Values are indented, so that none looks like the name of an argument.
         lines = [
             f"{label(name) if ours else visible(self.redact(name))}: {value}".replace("\n", "\n  ")
             for name, value in given
@@ -292,9 +288,7 @@ class Policy:
         return "\n".join(lines)
 
     def _replaced(self, asked: Call) -> _Replaced:
-        """The file in whose place a call writes another one, of a large one its beginning. Its words are not told: who decides need
-        not be allowed to read them.
-        """
+        """The file that a call replaces, a large one in part. Only counts: the approver need not have the right to read it."""
         if asked.tool != "write_file":
             return _Replaced()
         try:
@@ -318,7 +312,7 @@ class Policy:
         return "/" + "/".join(self.paths.root)
 
     def _note(self, call: ToolCall, decision: Decision, ended: str, **more: Any) -> None:
-        """The audit: what was decided on which call, by whom, after which rule."""
+        """Write the audit line: what was decided on which call, by whom, by which rule."""
         usual = ended == "allowed" and decision.source == "default"
         self.log.write(
             "approval",
@@ -335,7 +329,7 @@ class Policy:
 
 
 def _asked(tool: Tool | None, call: ToolCall) -> Call | None:
-    """A call with its arguments as the tool would get them."""
+    """A call with its arguments validated; None for an unknown tool or invalid input."""
     if tool is None:
         return None
     try:
@@ -347,7 +341,7 @@ def _asked(tool: Tool | None, call: ToolCall) -> Call | None:
 
 
 def _paths_sent(asked: Call) -> list[str]:
-    """The files of the project that a message takes along."""
+    """The files of the project that a message attaches."""
     files = asked.arguments.get("attachments", ()) if asked.tool == "chat_send" else ()
     return [one for one in files if isinstance(one, str)]
 

@@ -32,7 +32,7 @@ from bot.vetting import Vetting
 
 
 class Search(NamedTuple):
-    """The engine that `web_search` asks; `auto` is the provider's own, through a request to this model. Without it there is none."""
+    """The engine of `web_search`; `auto` is the provider's own, through a request to `model`."""
 
     engine: WebSearch
     model: str
@@ -41,7 +41,7 @@ class Search(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ToolPorts:
-    """Ports to the other rooms; each tool takes what it needs."""
+    """What tools depend on; each takes what it needs."""
 
     history: Callable[[ChatKey, HistoryQuery], Awaitable[HistoryPage]]
     """A window into the archive of a chat."""
@@ -64,15 +64,15 @@ class ToolPorts:
 
 _NULL = {"type": "null"}
 _NOISE = frozenset({"title", "minLength", "maxLength", "pattern", "format"})
-"""Keywords of a schema that only cost tokens; what they say is checked all the same."""
+"""Keywords of a schema that are not sent, to save tokens; they are validated all the same."""
 SEARCH = "tool_search"
 ALWAYS = frozenset({"chat_send", "chat_load_history", SEARCH})
-"""Tools that a request declares however small the window is."""
+"""Tools that every request declares, even for a small window."""
 
 
 class Registry:
-    """The tools of one agent: those that every request declares, in order of name so that the cached prefix never depends
-    on chance, and those that are found (`more`).
+    """The tools of one agent: those that requests declare, in order of name for a stable cached prefix, and those that are found
+    (`more`).
     """
 
     def __init__(self, tools: Iterable[Tool], more: ToolCatalog = NOTHING) -> None:
@@ -82,8 +82,8 @@ class Registry:
 
     @functools.cached_property
     def forms(self) -> tuple[tuple[Json, ...], ...]:
-        """Tool definitions that a request may declare, the largest first: all of it; without descriptions of arguments; only what every
-        conversation needs, the others behind `tool_search`.
+        """Forms of the definitions, largest first: complete; without descriptions of arguments; only `ALWAYS`, with the others behind
+        `tool_search`.
         """
         brief = tuple(
             {**one, "input_schema": _without(one["input_schema"], "description")} for one in self.definitions
@@ -100,7 +100,7 @@ class Registry:
         )
 
     def behind(self, declared: Sequence[Json]) -> tuple[Json, ...]:
-        """The whole definitions of the tools that a request does not declare."""
+        """The definitions of the tools that a request does not declare."""
         names = {one["name"] for one in declared}
         return tuple(one for one in self.definitions if one["name"] not in names)
 
@@ -108,16 +108,16 @@ class Registry:
         return self._tools.get(name) or self._more.get(name)
 
     def without(self, barred: Container[str]) -> Registry:
-        """The same without the tools whose names are barred."""
+        """A registry without these tools."""
         return Registry((tool for name, tool in self._tools.items() if name not in barred), self._more)
 
     def names(self) -> list[str]:
-        """Of those that every request declares."""
+        """The names of the declared tools."""
         return list(self._tools)
 
 
 def definition(tool: Tool) -> Json:
-    """A tool as the Messages API wants it: the schema of its input without titles, which only cost tokens."""
+    """The definition of a tool for the Messages API."""
     declared = {"name": tool.name, "description": tool.description, "input_schema": input_schema(tool.input)}
     return declared | ({"eager_input_streaming": True} if getattr(tool, "eager", False) else {})
 
@@ -130,9 +130,8 @@ def input_schema(model: type[BaseModel]) -> Json:
 
 
 def _flat(value: Any) -> Any:
-    """A schema as short as a model reads it best: an argument that may be left out is one that is not required, never
-    one that may be null; of several bare types it names all in one place, and limits of length are told by the error. A
-    field that has such a name stays.
+    """Shorten a schema: no `_NOISE`, no null for optional arguments, and several bare types as one list. Fields named like a keyword
+    stay.
     """
     if isinstance(value, list):
         return [_flat(item) for item in value]
@@ -152,7 +151,7 @@ def _flat(value: Any) -> Any:
 
 
 def _without(value: Any, word: str) -> Any:
-    """A schema without these words on its fields. A field that has such a name stays."""
+    """A schema without this keyword. Fields of that name stay."""
     if isinstance(value, dict):
         return {
             key: _without(item, word)
@@ -163,7 +162,7 @@ def _without(value: Any, word: str) -> Any:
 
 
 def builtin_tools(ports: ToolPorts) -> list[Tool]:
-    """Every tool in `bot/tools/builtin`: one module each, with a `build(ports)`, which gives None where it is off."""
+    """Every tool in `bot/tools/builtin`: one module each, with a `build(ports)` that returns None if the tool is off."""
     names = sorted(module.name for module in pkgutil.iter_modules(builtin.__path__))
     built = (importlib.import_module(f"{builtin.__name__}.{name}").build(ports) for name in names)
     return [tool for tool in built if tool is not None]

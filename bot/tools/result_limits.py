@@ -1,7 +1,6 @@
-"""Limits the size of one step's results in the view: each within its room, all of them within theirs.
+"""Limits the size of a step's results in the view, each and together.
 
-Whole, a result that has to be shortened goes into an artifact. What is shown in its place is decided here once; the
-log keeps those bytes, so that every later request has the same.
+A result that is shortened is stored whole as an artifact. The log keeps the shortened bytes, so that every later request has the same.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ from bot.tools import context, excerpt
 from bot.tools.registry import Registry
 
 LASTING_ROOM = 4 * excerpt.ROOM
-"""Weight of a result that does not age at the most: instructions are of use only whole."""
+"""Max weight of a result that does not age: instructions are of use only whole."""
 STEP_ROOM = 4 * excerpt.ROOM
-"""Weight of the results of one step together at the most."""
+"""Max weight of the results of one step together."""
 MOST_PICTURES, TOGETHER = 5, 10_000_000
-"""Pictures of one result, and their bytes, as of a message of a person."""
+"""Max pictures of one result, and their bytes, as for a person's message."""
 SHORT = 50 * excerpt.TOKEN
-"""A result that weighs no more, and an error that weighs ten times that, is left alone: a note is hardly smaller."""
+"""Max weight of a result that is never shortened, since a note is hardly smaller; ten times that for an error."""
 NO_ROOM = (
     f"Not shown: the results of one step together are too large. Call {excerpt.READER} again in the next step, with "
     "fewer calls at once."
@@ -54,21 +53,21 @@ class ResultLimits:
     async def one(
         self, call: ToolCall, content: str, origin: Provenance = ANYBODYS
     ) -> tuple[str, Omission | None]:
-        """The text of a result as it is shown, by itself, and what is not in it."""
+        """Shorten one result; returns the text and what was omitted."""
         room = excerpt.ROOM if self._ages(call) else LASTING_ROOM
-        # A page is small already, and the next one is the way to the rest.
+        # A page is small, and the rest is on the next one.
         if call.name == excerpt.READER or not excerpt.over(content, room):
             return content, None
         kept = self.artifact(call) or await self._keep(call, content, origin)
         return excerpt.excerpt(content, room, kept).shown
 
     async def pointer(self, call: ToolCall, whole: str, origin: Provenance = ANYBODYS) -> str:
-        """Put away all that a result was made from; the line that says where it is, "" where it is lost."""
+        """Store the whole output; returns a line that names the artifact, "" if it could not be stored."""
         kept = await self._keep(call, whole, origin)
         return f"\n[whole output: artifact {kept}, read it with {excerpt.READER}]" if kept is not None else ""
 
     async def pictures(self, call: ToolCall, found: Sequence[str], redact: Redact) -> tuple[list[Json], str]:
-        """Put away those of a result's pictures (base64) that can be shown; lines that name the others."""
+        """Store the pictures (base64) of a result that can be shown; returns them, and lines about the others."""
         kept, room, notes = list[ShownFile](), TOGETHER, ""
         for number, data in enumerate(found, 1):
             shown = await asyncio.to_thread(_shown, data, room, redact) if len(kept) < MOST_PICTURES else None
@@ -80,9 +79,7 @@ class ResultLimits:
         return [asdict(one) for one in kept], notes
 
     async def step(self, calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> list[ToolResult]:
-        """The results of all calls, shortened where they weigh too much together: the largest first, those that last
-        after all others.
-        """
+        """Shorten the results of a step if they are too large together: largest first, those that do not age last."""
         shown = list(results)
         loads = [_load(result.content) for result in shown]
         if sum(loads) <= STEP_ROOM:
@@ -109,13 +106,13 @@ class ResultLimits:
     def _sorted(
         self, calls: Sequence[ToolCall], results: Sequence[ToolResult], loads: Sequence[int]
     ) -> tuple[list[int], list[int], list[int]]:
-        """Places of the pages, of what ages and of what lasts; short results and errors are in none."""
+        """Indices of pages, of results that age and of those that do not; short ones and errors are in none."""
         pages: list[int] = []
         aging: list[int] = []
         lasting: list[int] = []
         for at, (call, result) in enumerate(zip(calls, results, strict=True)):
             short = loads[at] <= (10 * SHORT if result.failed else SHORT)
-            # Definitions of tools are of use only whole; they are few and bounded.
+            # Definitions of tools are of use only whole, and bounded.
             if short or not isinstance(result.content, str):
                 continue
             if call.name == excerpt.READER:
@@ -125,7 +122,7 @@ class ResultLimits:
         return pages, aging, lasting
 
     async def _smaller(self, call: ToolCall, result: ToolResult, room: int) -> tuple[str, Omission | None]:
-        """The text of a result that is text, with less of it, and what is not in it."""
+        """Shorten a text result further; returns the text and what was omitted."""
         content = str(result.content)
         if (found := excerpt.shown_by(content, result.omission)) is not None:
             return found.within(room).shown
@@ -137,7 +134,7 @@ class ResultLimits:
         return tool is None or tool.ages
 
     async def _keep(self, call: ToolCall, content: str, origin: Provenance) -> str | None:
-        """Put a result away; None where that is not possible."""
+        """Store a result as an artifact; None if that fails."""
         if self._artifacts is None:
             return None
         try:
@@ -165,7 +162,7 @@ class ResultLimits:
 
 
 def _shown(data: str, room: int, redact: Redact) -> ShownFile | None:
-    """The picture that this is (base64), within the bounds of what people send."""
+    """Decode a picture (base64); None if it is none, too large, or holds a secret."""
     try:
         raw = base64.b64decode(data, validate=True)
     except ValueError:
@@ -177,5 +174,5 @@ def _shown(data: str, room: int, redact: Redact) -> ShownFile | None:
 
 
 def _load(content: str | Sequence[Json]) -> int:
-    """The weight of a result, text or blocks."""
+    """The weight of a result's content."""
     return excerpt.weight(content if isinstance(content, str) else json.dumps(content, ensure_ascii=False))

@@ -69,13 +69,7 @@ async def run(
 
 
 def said(words: str, user: str) -> Message:
-    return {
-        "role": "user",
-        "content": [
-            {"type": "text", "text": f'<turn_context>{{"userId": "{user}"}}</turn_context>'},
-            {"type": "text", "text": words},
-        ],
-    }
+    return {"role": "user", "content": [{"type": "text", "text": words}], "origin": [user]}
 
 
 async def test_place_person_and_whose_words_were_in_view_come_from_the_turn() -> None:
