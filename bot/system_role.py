@@ -58,7 +58,7 @@ _SHAPES = {
     )
     for name in names.split()
 }
-"""Notices that are moved as a whole."""
+"""Facts that no person can choose, with the forms of their values."""
 _NOTICES = frozenset({ANSWER, LAST_STEP})
 
 
