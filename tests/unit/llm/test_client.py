@@ -223,16 +223,6 @@ async def test_proxies_of_the_environment_do_not_stand_before_loopback(
     await model.close()
 
 
-async def test_without_a_base_url_the_environment_does_not_choose_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:9")
-    model = AnthropicModel(api_key=KEY, clock=SystemClock())
-    assert str(model._client.base_url).rstrip("/") == "https://api.anthropic.com"
-    assert "X-Api-Key" not in model._client.default_headers
-    await model.close()
-
-
 async def test_a_closed_port_is_unreachable(server: AnthropicServer, model: AnthropicModel) -> None:
     await server.stop()
     with pytest.raises(errors.ModelUnreachable):

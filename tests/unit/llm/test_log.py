@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -217,10 +216,6 @@ def test_previews_show_every_kind_of_block() -> None:
     shown = previews([{"role": "user", "content": blocks}, {"role": "user", "content": "plain"}])
     assert shown[0]["text"] == "[thinking]\n[image]\n[tool_result error] no"
     assert shown[1]["text"] == "plain"
-
-
-def test_a_line_of_the_log_is_json() -> None:
-    assert json.dumps(previews(REQUEST.messages))
 
 
 @pytest.mark.parametrize(

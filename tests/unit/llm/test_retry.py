@@ -127,12 +127,3 @@ async def test_leaving_in_the_middle_closes_the_stream_below() -> None:
     assert await anext(aiter(stream)) == TextDelta("a")
     await stream.aclose()  # type: ignore[attr-defined]
     assert model.closed_streams == 1
-
-
-async def test_check_and_close_reach_the_model() -> None:
-    model = ScriptedModel([REPLY])
-    retrying = RetryingModel(model, clock=FakeClock(), rng=random.Random(1), log=MemoryLog())
-    with pytest.raises(errors.ModelRefused):
-        await retrying.check()
-    await retrying.close()
-    assert model.closed
