@@ -6,8 +6,8 @@ import re
 import threading
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
@@ -35,18 +35,13 @@ class Cause:
     last: Line
 
 
-class Counted:
+@dataclass(slots=True)
+class _Count:
     """The lines of one cause within an hour."""
 
-    def __init__(self) -> None:
-        self.count = 0
-        self.chats = set[str]()
-        self.last: Line = {}
-
-    def take(self, line: Line) -> None:
-        self.count += 1
-        self.chats.add(str(line.get("chatKey") or ""))
-        self.last = line
+    lines: int = 0
+    chats: set[str] = field(default_factory=set)
+    last: Line = field(default_factory=dict)
 
 
 class CauseCounts:
@@ -54,7 +49,8 @@ class CauseCounts:
 
     def __init__(self, folder: Path, disk: Disk) -> None:
         self._reader = LogReader(folder, disk, LineFilter(level=LEVELS["warn"]))
-        self._found: dict[tuple[str, str, str, str], Counted] = defaultdict(Counted)
+        self._counts: dict[tuple[str, str, str, str], _Count] = defaultdict(_Count)
+        """By hour, level, kind and cause."""
         self._lock = threading.Lock()
 
     def newest(
@@ -66,50 +62,35 @@ class CauseCounts:
         if not self._lock.acquire(blocking=False):
             return None
         try:
-            self._catch_up()
-            return self._newest(level, since, offset, limit)
+            for _, line in self._reader.lines():
+                self._count(line)
+            for key in sorted(self._counts)[:-MAX_COUNTS]:
+                del self._counts[key]
+            first = datetime.fromtimestamp(since, UTC).strftime("%Y-%m-%dT%H")
+            groups: dict[tuple[str, ...], list[_Count]] = defaultdict(list)
+            for (hour, severity, *cause), count in self._counts.items():
+                if hour >= first and (severity == "error" or level == "warn"):
+                    groups[severity, *cause].append(count)
         finally:
             self._lock.release()
-
-    def _catch_up(self) -> None:
-        for _, line in self._reader.lines():
-            found = details_of(line)
-            told = str(found.get("error") or found.get("cause") or line.get("message"))
-            cause = _VARIABLE.sub("#", told[: 2 * MAX_WORDS])[:MAX_WORDS]
-            hour = str(line.get("timestamp"))[:13]
-            self._found[hour, str(line.get("level")), str(line.get("kind")), cause].take(_shortened(line))
-        if len(self._found) > MAX_COUNTS:
-            for key in sorted(self._found)[:-MAX_COUNTS]:
-                del self._found[key]
-
-    def _newest(self, level: Level, since: float, offset: int, limit: int) -> tuple[list[Cause], int]:
-        groups: dict[tuple[str, ...], list[Counted]] = defaultdict(list)
-        for (hour, of, *cause), counted in self._found.items():
-            if _begin(hour) > since - 3_600 and (of == "error" or level == "warn"):
-                groups[of, *cause].append(counted)
         found = list[Cause]()
-        for several in groups.values():
-            chats = set[str]().union(*(one.chats for one in several)) - {""}
-            last = max((one.last for one in several), key=lambda line: str(line.get("timestamp")))
-            found.append(Cause(sum(one.count for one in several), len(chats), last))
+        for counts in groups.values():
+            chats = set[str]().union(*(one.chats for one in counts)) - {""}
+            last = max((one.last for one in counts), key=lambda line: str(line.get("timestamp")))
+            found.append(Cause(sum(one.lines for one in counts), len(chats), last))
         found.sort(key=lambda one: str(one.last.get("timestamp")), reverse=True)
         return found[offset : offset + limit], len(found)
 
-
-def _begin(hour: str) -> float:
-    try:
-        return datetime.fromisoformat(f"{hour}:00:00+00:00").timestamp()
-    except ValueError:
-        return 0.0
-
-
-def _shortened(line: Line) -> Line:
-    """The parts of a line that are shown."""
-    found = details_of(line)
-    kept = {
-        name: line.get(name)
-        for name in ("timestamp", "level", "kind", "requestId", "chatKey")
-        if line.get(name)
-    }
-    words = {"message": line.get("message"), "error": found.get("error"), "cause": found.get("cause")}
-    return kept | {name: str(said)[: MAX_WORDS + 1] for name, said in words.items() if said}
+    def _count(self, line: Line) -> None:
+        details = details_of(line)
+        words = {"message": line.get("message"), "error": details.get("error"), "cause": details.get("cause")}
+        cause = str(words["error"] or words["cause"] or words["message"])
+        cause = _VARIABLE.sub("#", cause[: 2 * MAX_WORDS])[:MAX_WORDS]
+        hour = str(line.get("timestamp"))[:13]
+        count = self._counts[hour, str(line.get("level")), str(line.get("kind")), cause]
+        count.lines += 1
+        count.chats.add(str(line.get("chatKey") or ""))
+        kept = ("timestamp", "level", "kind", "requestId", "chatKey")
+        count.last = {name: line[name] for name in kept if line.get(name)} | {
+            name: str(said)[: MAX_WORDS + 1] for name, said in words.items() if said
+        }

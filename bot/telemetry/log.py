@@ -173,14 +173,14 @@ class JsonlLog:
                 self._pending.clear()
                 self._pending_bytes = 0
                 dropped, closing = self._dropped, self._closed
-            lost = self._writer.append([(_day(line), self._rendered(line)) for line in batch])
+            lost = self._writer.append([self._rendered(line) for line in batch])
             with self._wake:
                 self._dropped += lost
                 self.lost += lost
             dropped = 0 if lost else dropped
             if dropped:
                 notice = self._line("log", f"dropped {dropped} lines", "warn", {"dropped": dropped})
-                dropped -= dropped * self._writer.append([(_day(notice), self._rendered(notice))])
+                dropped -= dropped * self._writer.append([self._rendered(notice)])
             with self._wake:
                 self._dropped -= dropped
                 self._written += len(batch)
@@ -188,14 +188,15 @@ class JsonlLog:
             if closing:
                 return
 
-    def _rendered(self, line: Line) -> bytes:
-        """Render a line. One that cannot be rendered is replaced by its kind and the error."""
+    def _rendered(self, line: Line) -> tuple[str, bytes]:
+        """Return the day of a line, and the line as bytes. One that cannot be rendered is replaced by its kind and the error."""
+        day = str(line["timestamp"])[:10]
         try:
-            return render(line, self._redact)
+            return day, render(line, self._redact)
         except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError) as error:
             told = {"kind": "log", "message": f"a line of the kind {line['kind']} could not be written"}
             kept = {key: line[key] for key in ("id", "timestamp", "type", "level")}
-            return _dump(kept | told | {"details": {"cause": type(error).__name__}})
+            return day, _dump(kept | told | {"details": {"cause": type(error).__name__}})
 
     def flush(self, seconds: float = 5.0) -> bool:
         """Wait until all lines so far are on disk or lost. False after a timeout."""
@@ -376,10 +377,6 @@ def _timestamp(seconds: float) -> str:
 @lru_cache(2)
 def _second(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat().removesuffix("+00:00")
-
-
-def _day(line: Line) -> str:
-    return str(line["timestamp"])[:10]
 
 
 def _complain(words: str) -> None:
