@@ -73,7 +73,7 @@ class Backup:
 
 
 def write(home: Path, target: Path, *, disk: Disk, clock: Clock, database: str | None = None) -> Backup:
-    """Write a backup of `home`, whole or not at all; no gateway can start meanwhile. With a `database`, log and shared files are a snapshot
+    """Write a backup of `home` atomically; no gateway can start meanwhile. With a `database`, log and shared files are a snapshot
     of it, and the rest comes from this host.
 
     Raises `errors.StorageError`, `errors.ConfigError` if a restore was interrupted here, and OSError.
@@ -247,7 +247,7 @@ def restore(
     database: str | None = None,
     confirm: Callable[[list[str]], object] = lambda _: None,
 ) -> Backup:
-    """Restore a backup into an empty `.ship`, and an empty `database`, whole or not at all.
+    """Restore a backup into an empty `.ship`, and an empty `database`, atomically.
 
     `confirm` gets the rights and instructions that the backup contains, and raises to refuse them. The first start closes what was open in
     the backup, since it may have ended after it; with `moved` (the gateway has not run since) it continues. Raises `errors.Unavailable`,
@@ -260,7 +260,7 @@ def restore(
         interrupted = set(disk.names(home)) if scratch.exists() else {scratch.name}
         if there := set(disk.names(home)) - _MADE_BY_INIT - interrupted:
             raise errors.ConfigError(_not_empty(home, sorted(there)))
-        # The mark goes last: without it the rest would count as whole.
+        # The scratch folder is removed last: without it the rest would count as a complete restore.
         for name in sorted(interrupted - _MADE_BY_INIT, key=lambda one: one == scratch.name):
             _remove(home / name)
         scratch.mkdir(mode=0o700)
@@ -349,7 +349,7 @@ def _unpack(source: Path, folder: Path) -> Backup:
     about: Json = {}
     with (
         errors.as_storage_error(
-            f"{source} is not a whole backup",
+            f"{source} is not a complete backup",
             *(tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile),
             ValueError,  # of invalid facts in the head of a file, or an invalid name
         ),

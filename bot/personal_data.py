@@ -464,9 +464,8 @@ class PersonalData:
             for name in self._disk.names(self._home / OUTGOING):
                 if not db.execute("SELECT 1 FROM events WHERE instr(data, ?) > 0", (name,)).fetchone():
                     self._disk.remove(self._home / OUTGOING / name)
-        for pattern in ("*.corrupt-*", "*.version-*"):
-            for path in self._home.glob(sqlite_log.FILE + pattern) if count else ():
-                self._disk.remove(path)
+        for path in self._home.glob(f"{sqlite_log.FILE}*.corrupt-*") if count else ():
+            self._disk.remove(path)
         return {Kept.EVENTS: count, Kept.ROWS: rows}
 
     def _blanked_rows(self, db: Session, found: Found) -> tuple[int, list[tuple[Any, ...]]]:
@@ -482,11 +481,10 @@ class PersonalData:
             elif chat.startswith(f"{self._person.channel}:"):
                 count += name in found.joined
                 after = raw
-                if chat in found.shared and not isinstance(
-                    told := self._codec.decode(kind, raw), events.Damaged
-                ):
-                    without = self._without(Event(name, ChatKey.parse(chat), at, told, turn), raw, found)
-                    after = raw if without is told else self._codec.encode(without)
+                data = self._codec.decode(kind, raw) if chat in found.shared else None
+                if data is not None and not isinstance(data, events.Damaged):
+                    without = self._without(Event(name, ChatKey.parse(chat), at, data, turn), raw, found)
+                    after = raw if without is data else self._codec.encode(without)
                 for one in (self._person.user_id, str(self._person)):
                     after = after.replace(f'"{one}"', f'"{ERASED}"')
                 changed.append((turn, person if person != self._person.user_id else None, kind, after, name))

@@ -80,8 +80,8 @@ def history(
 ) -> None:
     key = _parsed(chat_key, root)
     if transcript:
-        for told in asyncio.run(_transcript(root, key)):
-            say_json(told)
+        for entry in asyncio.run(_transcript(root, key)):
+            say_json(entry)
         return
     window: dict[str, Any] = {"limit": limit}
     for name, value in (("before", before), ("after", after)):
@@ -134,7 +134,7 @@ async def _search(root: Path, key: ChatKey, query: RecallQuery) -> list[tuple[Ar
 
 @asynccontextmanager
 async def _opened_search(root: Path) -> AsyncIterator[Search | None]:
-    """The search with its index brought up to date, also beside a gateway; None if there is no log."""
+    """The search, which updates its index first; None if there is no log. Works while the gateway runs."""
     async with event_log(root) as log:
         if log is None:
             yield None

@@ -87,11 +87,11 @@ def _events(logged: LoggedTurn) -> Iterator[Seen]:
                 named = f" {inbound.message_id}" if inbound.message_id else ""
                 words = f"received: {inbound.kind}{named} from {inbound.user_id}"
             case events.TurnStarted() | events.Joined():
-                words = f"{'begun' if data.kind == 'turn_started' else 'joined'}: {', '.join(data.members)}"
+                words = f"{'started' if data.kind == 'turn_started' else 'joined'}: {', '.join(data.members)}"
             case events.Asked() | events.ToolStarted():
                 began[data.call] = event.at
                 name = f"model {data.model}" if isinstance(data, events.Asked) else f"tool {data.name}"
-                words = f"{name}: begun (id {data.call})"
+                words = f"{name}: started (id {data.call})"
             case events.Answered():
                 took = f"{event.at - began.get(data.call, event.at):.3f} s"
                 words = f"model {data.model}: {', '.join([took, *_usage(data.usage, data.cost_usd)])}"

@@ -170,9 +170,9 @@ def _refusal(
     request: web.Request, status: int, words: str, headers: Mapping[str, str] | None = None
 ) -> web.Response:
     """An error response: a page for a browser window, JSON for programs."""
-    told = request.headers.get("Sec-Fetch-Dest")
-    shows = told == "document" if told is not None else "text/html" in request.headers.get("Accept", "")
-    if not shows:
+    destination = request.headers.get("Sec-Fetch-Dest")
+    is_page = destination == "document" if destination else "text/html" in request.headers.get("Accept", "")
+    if not is_page:
         return web.json_response({"error": words}, status=status, headers=headers)
     page = _PAGE.format(escape(f"{words[:1].upper()}{words[1:]}."))
     guarded = {"Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'", **(headers or {})}

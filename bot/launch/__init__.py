@@ -1,8 +1,7 @@
-"""The installed package `shipmate`: starts the `bot` and `channels` beside it, whatever other distributions use these
-names.
+"""The installed package `shipmate`: runs its own `bot` and `channels`, even if other distributions use these names.
 
-The build (`hatch_build.py`) installs this folder as the package `shipmate`, and below it `bot` and `channels`: only this
-name of ours is public. An editable install calls `find` at each start of the interpreter with the folder of the source.
+The build (`hatch_build.py`) installs this folder as the package `shipmate`, with `bot` and `channels` inside it: only the name `shipmate` is
+public. An editable install calls `find` with the source folder at each start of the interpreter.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ PACKAGES = ("bot", "channels")
 
 
 class Finder:
-    """Finds the packages in one folder, and nothing else in it."""
+    """Finds the two packages in one folder."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -38,13 +37,13 @@ _found: list[Finder] = []
 
 
 def find(folder: str) -> None:
-    """Let `bot` and `channels` be found in a folder by those who import them, after anything else of these names."""
+    """Make `bot` and `channels` importable from a folder, after all other packages with these names."""
     _found.append(Finder(folder))
     sys.meta_path.append(_found[-1])
 
 
 def prefer(folder: str) -> None:
-    """From now on `bot` and `channels` are those in this folder, and what others put under these names is not used."""
+    """Import `bot` and `channels` from this folder, before all other packages with these names."""
     for name in list(sys.modules):
         module = sys.modules[name]
         if name.partition(".")[0] in PACKAGES and not _stands_in(module, folder):
@@ -58,13 +57,13 @@ def _stands_in(module: ModuleType, folder: str) -> bool:
 
 
 def leave_folder() -> None:
-    """Take the current folder, in which people and tools write, from the places that Python imports from."""
+    """Remove the current folder, where people and tools write, from Python's import path."""
     if not sys.flags.safe_path and sys.path[:1] in ([""], [os.getcwd()]):  # noqa: PTH109
         del sys.path[0]
 
 
 def main() -> int:
-    """Run one command; the exit code."""
+    """Run one command and return its exit code."""
     here = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120
     prefer(_found[0].folder if _found else here)
     from bot import cli

@@ -194,19 +194,17 @@ def test_check_names_models_whose_cost_cannot_be_told(
     assert done.code == 0
     assert "warning: llm.model: found claude-next-9, whose price is not known" in done.err
     assert "warning: llm.fastModel: found small-1" in done.err
-    own = {"claude-next-9": {"input": 3, "output": 9}, "small-1": {"input": 0, "output": 0, "cacheRead": 0}}
-    priced = {"llm": {"model": "claude-next-9", "fastModel": "small-1", "prices": own}}
-    (project / "ship.json").write_text(json.dumps(priced))
-    assert "price" not in shipmate("check", "--dir", project).err
-    own["small-1"]["input"] = -1
-    (project / "ship.json").write_text(json.dumps(priced))
-    del own["claude-next-9"]["output"]
-    (project / "ship.json").write_text(json.dumps(priced))
-    findings = shipmate("check", "--dir", project).err.splitlines()
-    assert [line.split(";")[0] for line in findings if "llm.prices" in line] == [
-        "llm.prices.claude-next-9.output: found nothing",
-        "llm.prices.small-1.input: found -1 (a number)",
-    ]
+
+    def with_prices(prices: dict[str, dict[str, int]]) -> str:
+        llm = {"model": "claude-next-9", "fastModel": "small-1", "prices": prices}
+        (project / "ship.json").write_text(json.dumps({"llm": llm}))
+        return shipmate("check", "--dir", project).err
+
+    small = {"input": 0, "output": 0, "cacheRead": 0}
+    assert "price" not in with_prices({"claude-next-9": {"input": 3, "output": 9}, "small-1": small})
+    wrong = with_prices({"claude-next-9": {"input": 3}, "small-1": small | {"input": -1}})
+    assert "llm.prices.claude-next-9.output: found nothing" in wrong
+    assert "llm.prices.small-1.input: found -1 (a number)" in wrong
 
 
 def test_check_warns_of_an_open_env_file(shipmate: Shipmate, project: Path) -> None:
