@@ -219,10 +219,10 @@ async def isolation(settings: Settings) -> Finding:
         return Finding("isolation", "warn", words, remedy)
     try:
         await Isolation(settings.root, network=shell.network).check()
-        return Finding("isolation", "ok", "bubblewrap")
     except (errors.ToolError, OSError):
         remedy = "install bubblewrap (apt install bubblewrap), and allow user namespaces"
         return Finding("isolation", "warn", "no sandbox is available, so no command runs", remedy)
+    return Finding("isolation", "ok", "bubblewrap")
 
 
 def in_use(settings: Settings) -> Iterator[Finding]:
