@@ -1,5 +1,5 @@
 """Shipped fakes: loopback servers of the platforms and the model, an injected clock and disk.
 
-They are as strict as the services they stand for, and each can be told to fail. `shipmate doctor`, the tests
-here and the tests of whoever extends Shipmate use them. They import `bot.contracts` and nothing else of the bot.
+They are as strict as the real services, and each can fail on command. They are used by `shipmate doctor`, by
+the tests here, and by tests of extensions. They import nothing of the bot but `bot.contracts`.
 """

@@ -1,4 +1,4 @@
-"""Slack's Web API over a `World`: parameters checked and refused as the service does it."""
+"""Slack's Web API over a `World`, with the service's parameter checks and errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TEXT_LIMIT = 40_000
 EDIT_LIMIT = 4_000
 
 UPLOAD_SECONDS = 60.0
-"""For so long the address of an upload takes bytes."""
+"""Seconds for which an upload address accepts bytes."""
 MOST_LOADING = 10
 MOST_HOME_BLOCKS = 100
 _HOME_TEXTS = {"header": ("plain_text", 150), "section": ("mrkdwn", 3_000)}
@@ -39,7 +39,7 @@ def _flag(value: Any) -> bool | None:
 
 
 def _object(value: Any, error: str) -> Any:
-    """A parameter that is JSON inside a form."""
+    """Parse a parameter that is JSON inside a form."""
     if not isinstance(value, str):
         return value
     try:
@@ -49,7 +49,7 @@ def _object(value: Any, error: str) -> Any:
 
 
 class WebApi:
-    """One method each: takes the parameters, gives the answer's fields, raises `ApiError`."""
+    """One method per API call: takes the parameters, returns the answer's fields, raises `ApiError`."""
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ class WebApi:
         return metadata
 
     def _writable(self, params: Json, *, opens: bool = False) -> Room:
-        """The conversation of a call. Only what posts may name a person instead, whose direct messages it `opens`."""
+        """Return the conversation of a call. A post may name a person instead, whose direct messages it `opens`."""
         channel = params.get("channel")
         if opens and isinstance(channel, str) and channel in self.world.users:
             channel = self._direct(channel)
@@ -162,7 +162,7 @@ class WebApi:
         return self.world.room(room.id)
 
     def _direct(self, user: str) -> str:
-        """The direct messages with a user, opened where they are not yet."""
+        """Return the direct messages with a user, opening them if needed."""
         if self.world.users[user]["is_bot"]:
             raise ApiError("cannot_dm_bot")
         channel = f"D{user[1:]}"
@@ -197,7 +197,7 @@ class WebApi:
         }
 
     async def _add(self, room: Room, post: Post) -> None:
-        """Add a message of the bot's, and tell of it."""
+        """Add a message of the bot and emit its event."""
         self.world.add(room, post)
         room.tally = replace(room.tally, posted=room.tally.posted + 1)
         await self._posted(room, post)
@@ -246,7 +246,7 @@ class WebApi:
         return _slack_streams.content(params, chunks, needed=needed)
 
     async def _show_alone(self, params: Json) -> Json:
-        """In a thread without replies it is taken, and nobody sees it."""
+        """In a thread without replies the call succeeds, but nobody sees the message."""
         room, user = self._writable(params), params.get("user")
         text, thread_ts = self._content(params, TEXT_LIMIT), params.get("thread_ts")
         if not isinstance(user, str) or user not in room.members:
@@ -355,7 +355,7 @@ class WebApi:
         return {"user": user if asked else {key: value for key, value in user.items() if key != "locale"}}
 
     async def _conversations(self, params: Json) -> Json:
-        """The rooms of a person that the bot may know of: public ones, and others that both are in."""
+        """Return the person's rooms that the bot may know: public ones, and others with both as members."""
         kinds = [_KINDS.get(kind) for kind in str(params.get("types") or "public_channel").split(",")]
         for kind in kinds:
             if kind is None:
@@ -525,7 +525,7 @@ def _check_plans(blocks: list[Json]) -> None:
 
 
 def _fits_home(block: Json) -> bool:
-    """Headers and sections with a text of their kind and length."""
+    """Check headers and sections: their text type and length."""
     kind, most = _HOME_TEXTS.get(str(block.get("type")), ("", 0))
     words = block.get("text") or {}
     return bool(words.get("type") == kind and 0 < len(str(words.get("text", ""))) <= most)
@@ -550,7 +550,7 @@ def _is_thumb(button: Json) -> bool:
 
 
 def changed(world: World, room: Room, post: Post, before: Json) -> Json:
-    """The event of an edit that has just been made."""
+    """Return the event of an edit that was just made."""
     ts = world.stamp()
     return {
         "type": "message",
@@ -565,7 +565,7 @@ def changed(world: World, room: Room, post: Post, before: Json) -> Json:
 
 
 def deleted(world: World, room: Room, post: Post) -> Json:
-    """Delete a message; the event of it. A root with replies leaves a tombstone, as in Slack."""
+    """Delete a message and return the event. A root with replies leaves a tombstone, as in Slack."""
     ts, before = world.stamp(), world.message(room, post)
     event: Json = {"type": "message", "hidden": True, "channel": room.id, "ts": ts, "event_ts": ts}
     event["previous_message"] = before

@@ -1,4 +1,4 @@
-"""The files of a Slack workspace. `SlackServer` has all of it."""
+"""Files of a Slack workspace; part of `SlackServer`."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ _SIGN_IN = "<!DOCTYPE html><html><title>Sign in to Slack</title></html>"
 
 
 class FileHosting(FaultInjection):
-    """Files that people upload, and the host they are fetched from (here the same server)."""
+    """Files that people upload, served by this server."""
 
     world: World
     bot_token: str
 
     def add_file(self, name: str, data: bytes, *, mime: str = "text/plain", at: str = "") -> Json:
-        """Upload a file; what a message says of it (`say(files=[…])`). `at` is another host that its address names."""
+        """Upload a file; returns what a message says of it (`say(files=[…])`). `at` puts another host into
+        its address.
+        """
         file_id = f"F0FILE{len(self.world.files) + 1:04d}"
         address = f"{at or self.url}/files-pri/{self.world.team}-{file_id}/download/{quote(name)}"
         file: Json = {
@@ -38,7 +40,7 @@ class FileHosting(FaultInjection):
         return file
 
     def forget_file(self, file_id: str) -> None:
-        """Somebody deletes a file; messages go on naming it."""
+        """Delete a file; messages still refer to it."""
         del self.world.files[file_id]
 
     def file_routes(self, app: web.Application) -> None:
@@ -46,7 +48,7 @@ class FileHosting(FaultInjection):
         app.router.add_post("/upload/v1/{file}", self._upload)
 
     def sent_files(self, channel: str) -> list[tuple[str, str, bytes]]:
-        """The files that the bot has sent to a conversation, oldest first: name, type and bytes."""
+        """Return the files that the bot sent to a conversation, oldest first: name, type, bytes."""
         posts = self.world.rooms[channel].posts.values()
         sent = [file for post in posts if post.bot_id == self.world.bot_id for file in post.files]
         return [(one["name"], one["mimetype"], self.world.files[one["id"]][1]) for one in sent]

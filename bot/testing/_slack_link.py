@@ -1,4 +1,4 @@
-"""The server's end of Socket Mode: tickets, sockets, envelopes, acks and redelivery."""
+"""The server side of Socket Mode: tickets, sockets, envelopes, acks, redelivery."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from bot.testing._slack_requests import RequestUrl
 
 ACK_SECONDS = 3.0
 RETRIES = (0.0, 60.0, 300.0)
-"""Waits before the three redeliveries of an event that was not acked."""
+"""Seconds before the three redeliveries of an unacknowledged event."""
 MAX_SOCKETS = 10
 PING = b"loopback"
 SILENT_PINGS = 3
-"""Pings in a row without a sign of the client, after which its socket is cut."""
+"""Pings without any sign of the client after which its socket is closed."""
 
 
 @dataclass(slots=True, eq=False)
 class Delivery:
-    """One payload on its way to the app. `reply` is what the ack carried, if anything."""
+    """A payload on its way to the app. `reply` is the payload of the ack, if any."""
 
     kind: str
     payload: Any
@@ -37,11 +37,11 @@ class Delivery:
     reply: Any = None
     given_up: bool = False
     retry: tuple[int, str] = (0, "")
-    """Number and reason with which the first try claims to be a repeat."""
+    """Retry number and reason that the first attempt claims."""
 
 
 class Link:
-    """Gives each payload to one socket, again and again until it is acked or given up."""
+    """Sends each payload to one socket until it is acknowledged or given up."""
 
     def __init__(
         self, clock: Clock, changed: Callable[[], Awaitable[None]], app_id: str, ping_every: float
@@ -51,9 +51,9 @@ class Link:
         self.pongs = 0
         self.pinged = 0
         self.held: list[Delivery] | None = None
-        """Payloads that wait for `release`; None where nothing is held back."""
+        """Payloads held until `release`; None if none are held."""
         self.requests: RequestUrl | None = None
-        """Address to which payloads are posted, in place of being sent through sockets."""
+        """Request URL that gets payloads by HTTP instead of sockets."""
         self.ping_every = ping_every
         self._deaf: dict[web.WebSocketResponse, bool] = {}
         self._end = asyncio.Event()
@@ -64,17 +64,17 @@ class Link:
         self._waiting: dict[str, Delivery] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._heard: dict[web.WebSocketResponse, float] = {}
-        """Time at which the client last sent something on a socket that is pinged (monotonic)."""
+        """Time of the client's last frame on a pinged socket (monotonic)."""
         self._rng = random.Random(0)
 
     def ticket(self) -> str:
-        """Right of entry for one socket."""
+        """Return a ticket for one socket."""
         ticket = secrets.token_hex(16)
         self._tickets.add(ticket)
         return ticket
 
     def admit(self, ticket: str) -> None:
-        """Use a ticket up. Raises `HTTPForbidden` where it is unknown or was used before."""
+        """Use up a ticket. Raises `HTTPForbidden` if it is unknown or used."""
         if ticket not in self._tickets:
             raise web.HTTPForbidden
         self._tickets.discard(ticket)
@@ -115,7 +115,7 @@ class Link:
         await self.cut(politely=False)
 
     async def serve(self, request: web.Request) -> web.WebSocketResponse:
-        """One socket, from `hello` to its end."""
+        """Serve one socket, from `hello` to its end."""
         socket = web.WebSocketResponse(autoping=False, autoclose=False)
         await socket.prepare(request)
         self._end.clear()
@@ -147,9 +147,7 @@ class Link:
         return socket
 
     async def _pinging(self, socket: web.WebSocketResponse) -> None:
-        """Sign of life of the service on one socket, for as long as it stands. One whose client has long said nothing,
-        not even in answer to that, is cut.
-        """
+        """Ping a socket while it is open; close it if the client does not answer."""
         self._heard[socket] = self._clock.monotonic()
         while socket in self.sockets and not socket.closed:
             if self._clock.monotonic() - self._heard[socket] > SILENT_PINGS * self.ping_every:
@@ -193,9 +191,9 @@ class Link:
         await self._changed()
 
     async def _attempt(self, delivery: Delivery) -> float:
-        """Send once and wait for the ack; gives the time at which the attempt had failed if it did.
+        """Send once and wait for the ack; return the failure time, if it failed.
 
-        Without a socket there is nothing to wait for.
+        Without a socket it fails at once.
         """
         now, attempt = self._clock.monotonic(), delivery.attempts
         delivery.attempts += 1

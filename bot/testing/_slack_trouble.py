@@ -1,5 +1,5 @@
-"""Faults between Slack and an app, on command: sockets that fall or go deaf, events late, twice, in
-another order. `SlackServer` has all of it.
+"""Faults between Slack and an app, on command: dropped or silent sockets, events late, duplicated or
+reordered. Part of `SlackServer`.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ Order = Callable[[Sequence[Delivery]], Sequence[Delivery]]
 
 
 class FaultInjection(Loopback):
-    """The part of `SlackServer` that makes trouble. The rest of a request's trouble is `Loopback.fail`."""
+    """The fault methods of `SlackServer`; failing requests are in `Loopback.fail`."""
 
     link: Link
     _storm: asyncio.Task[None] | None = None
 
     def limit(self, method: str, retry_after: str | None = "1", times: int = 1) -> None:
-        """Answer the next calls of `method` with 429; `retry_after` is the header, None for none."""
+        """Answer the next calls of `method` with 429; `retry_after` is the header, None for no header."""
         headers = {} if retry_after is None else {"Retry-After": retry_after}
         body = {"ok": False, "error": "ratelimited"}
         self.fail(method, status=429, headers=headers, body=body, times=times)
@@ -36,16 +36,16 @@ class FaultInjection(Loopback):
         )
 
     async def cut_sockets(self, *, politely: bool = False) -> None:
-        """Cut the connections under all sockets, or close them (politely)."""
+        """Cut the connections of all sockets, or close them (`politely`)."""
         await self.link.cut(politely=politely)
 
     def storm(self, every: float) -> None:
-        """Cut all sockets again and again, `every` so many seconds, until `calm`."""
+        """Cut all sockets every `every` seconds until `calm`."""
         self.calm()
         self._storm = asyncio.create_task(self._storming(every))
 
     def calm(self) -> None:
-        """End a storm."""
+        """End the storm."""
         if self._storm is not None:
             self._storm.cancel()
             self._storm = None
@@ -56,14 +56,14 @@ class FaultInjection(Loopback):
             await self.link.cut(politely=False)
 
     async def deafen(self, *, answering: bool = True) -> None:
-        """From now on nothing comes through the sockets that are open: no event, no ping, no goodbye. Pings of
-        the app are answered, or not even these. Sockets that open later are well.
+        """Open sockets receive nothing from now on: no events, no pings, no close. With `answering`, pings
+        of the app are still answered. Later sockets work.
         """
         self.link.deafen(answering=answering)
         await self.changed()
 
     async def ping(self) -> None:
-        """Ping every socket; answers count in `pongs`."""
+        """Ping every socket; `pongs` counts the answers."""
         await self.link.ping()
 
     # Events
@@ -71,8 +71,8 @@ class FaultInjection(Loopback):
     async def redeliver(
         self, delivery: Delivery, *, attempt: int = 1, reason: str = "timeout", times: int = 1
     ) -> list[Delivery]:
-        """Send what was delivered before under new envelope ids, whether it was confirmed or not. Slack's own
-        three repeats come by themselves where an ack is missing, the last six minutes after the first try.
+        """Send an earlier delivery again under new envelope ids, confirmed or not. Slack's own three retries
+        of unacknowledged events happen by themselves, the last after six minutes.
         """
         copies = [Delivery(delivery.kind, delivery.payload, retry=(attempt, reason)) for _ in range(times)]
         for copy in copies:
@@ -81,11 +81,11 @@ class FaultInjection(Loopback):
         return copies
 
     def hold(self) -> None:
-        """Keep events back until `release`; what people do meanwhile is seen at once."""
+        """Hold events until `release`; the web API shows changes at once."""
         self.link.held = [] if self.link.held is None else self.link.held
 
     def release(self, order: Order | None = None) -> list[Delivery]:
-        """Send what was held, in the order that `order` makes of it (`reversed` will do); what was sent."""
+        """Send the held events in the order returned by `order` (such as `reversed`); return them."""
         held, self.link.held = self.link.held or [], None
         sent = list(order(held)) if order is not None else held
         for delivery in sent:
@@ -93,11 +93,11 @@ class FaultInjection(Loopback):
         return sent
 
     def release_shuffled(self, seed: int) -> list[Delivery]:
-        """Send what was held in an order that `seed` decides."""
+        """Send the held events in a random order."""
         return self.release(lambda held: random.Random(seed).sample(held, len(held)))
 
     async def stop(self) -> None:
-        """Stop listening; what was not acked by now is not sent again."""
+        """Stop listening; unacknowledged events are not sent again."""
         self.calm()
         await self.link.stop()
         await super().stop()

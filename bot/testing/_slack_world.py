@@ -14,7 +14,7 @@ from bot.testing.loopback import ChatCounts
 RoomKind = Literal["im", "mpim", "channel", "group"]
 
 STATUS_SECONDS = 120.0
-"""Seconds that a status stands when nothing is posted."""
+"""Seconds after which a status disappears unless something is posted."""
 
 _TOKEN = re.compile(r"<(?:[@#!][^<>]+|https?://[^<>]+|mailto:[^<>]+)>")
 
@@ -29,7 +29,7 @@ class ApiError(Exception):
 
 
 def escape(typed: str) -> str:
-    """Text as Slack stores it: `&`, `<` and `>` as entities, but for mentions and links."""
+    """Return text as Slack stores it: `&`, `<` and `>` as entities, except in mentions and links."""
     parts, end = [], 0
     for match in _TOKEN.finditer(typed):
         parts += [_entities(typed[end : match.start()]), match.group()]
@@ -43,7 +43,7 @@ def _entities(text: str) -> str:
 
 @dataclass(slots=True)
 class Post:
-    """One message. `text` is what was typed (or the bot's Markdown), not yet escaped."""
+    """A message. `text` is as typed (or the bot's Markdown), before escaping."""
 
     ts: str
     text: str
@@ -72,7 +72,7 @@ class Post:
 
 @dataclass(slots=True)
 class Upload:
-    """A file that was announced: what it is called, how many bytes it has, until when its address takes them."""
+    """An announced upload: name, size, and expiry of its address."""
 
     name: str
     length: int
@@ -94,12 +94,12 @@ class Room:
         return self.posts.get(ts) if isinstance(ts, str) else None
 
     def thread(self, root: str) -> list[Post]:
-        """The root and its replies, oldest first."""
+        """Return the root and its replies, oldest first."""
         return [post for post in self.posts.values() if post.root == root]
 
 
 class World:
-    """State that the Web API and the socket share. Tests reach it through `SlackServer`."""
+    """The state behind Web API and sockets. Tests use it through `SlackServer`."""
 
     team, app_id, bot_user, bot_id = "T0TEAM", "A0SHIP", "U0SHIP", "B0SHIP"
 
@@ -109,26 +109,26 @@ class World:
         self.users: dict[str, Json] = {}
         self.files: dict[str, tuple[Json, bytes]] = {}
         self.uploads: dict[str, Upload] = {}
-        """Files that the bot is about to bring, by their ids."""
+        """Announced uploads of the bot, by id."""
         self.agent = True
         """True if the app is declared as an agent."""
         self.subscriptions: set[str] = set()
         self.sessions: dict[tuple[str, str], str] = {}
         self.titles: dict[tuple[str, str], str] = {}
         self.homes: dict[str, Json] = {}
-        """The view in the home of each person who has seen one."""
+        """The home view of each person who has one."""
         self.alone: list[tuple[str, str, str]] = []
-        """Messages that one person saw alone: conversation, person, text."""
+        """Ephemeral messages: conversation, person, text."""
         self._statuses: dict[tuple[str, str], tuple[str, float]] = {}
         self._last = 0
 
     def stamp(self) -> str:
-        """A message's timestamp: seconds and microseconds, never the same twice."""
+        """Return a unique message timestamp in seconds and microseconds."""
         self._last = max(self._last + 1, int(self.clock.now() * 1_000_000))
         return f"{self._last // 1_000_000}.{self._last % 1_000_000:06d}"
 
     def room(self, channel: Any, *, member: bool = True) -> Room:
-        """A conversation as the bot sees it. Private ones it is not in do not exist for it."""
+        """Return a conversation as visible to the bot; private ones without it do not exist for it."""
         room = self.rooms.get(channel) if isinstance(channel, str) else None
         inside = room is not None and self.bot_user in room.members
         if room is None or (not inside and room.kind != "channel"):
@@ -151,7 +151,7 @@ class World:
         return status if self.clock.monotonic() < until else ""
 
     def message(self, room: Room, post: Post, *, metadata: bool = False) -> Json:
-        """A message as the Web API and inner `message` fields give it."""
+        """Return a message as JSON, as in the Web API and in `message` events."""
         out: Json = {"type": "message", "text": escape(post.text), "ts": post.ts, "team": self.team}
         optional: Mapping[str, Any] = {
             "user": post.user,

@@ -1,4 +1,4 @@
-"""The Messages API on loopback: as strict as the service, with its cache, its limits and its ways to fail."""
+"""The Messages API on loopback: as strict as the service, with its cache, limits and failures."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ THINKS: Mapping[str, frozenset[str]] = {
         ("claude-haiku-5-5", ("between_tools", "disabled")),
     )
 }
-"""Values that each model takes as `thinking.type`. Each of them knows of efforts; no other model does, or thinks."""
+"""Accepted values of `thinking.type` by model. These models also accept efforts; other models accept neither."""
 WINDOW = 1_000_000
 REQUESTS_A_MINUTE = 4_000
 
@@ -48,9 +48,9 @@ Script = Callable[[Json], "Answer | str | Awaitable[Answer | str]"]
 
 @dataclass(slots=True)
 class Seen:
-    """One request to /v1/messages: its body, when it came, how it was answered, whether its reader went away.
+    """A request to /v1/messages: its body, its time, its answer, and whether the client disconnected.
 
-    `connection` is the port it came from: the same for requests over one connection.
+    `connection` is the client's port, equal for requests over one connection.
     """
 
     body: Json
@@ -62,12 +62,12 @@ class Seen:
 
 
 class AnthropicServer(Loopback):
-    """Queue answers with `answer` and `then`, or give a `script`; with neither, it echoes the person's words.
+    """Queue answers with `answer` and `then`, or set a `script`; otherwise it echoes the person's words.
 
-    `windows` sets the context window of a model; `bind_thinking` signs thinking blocks and refuses those that
-    stand in another conversation than their own; with `compacts` models summarize when asked to. `active` and `peak`
-    count requests in flight. Without `system_role` no model takes messages of the system. `bodies`, and what scripts get, are as any model
-    takes them (`bot.system_role.folded`); `requests` have what was sent.
+    `windows` are context windows by model. `bind_thinking` signs thinking blocks and rejects those moved to
+    another conversation. With `compacts`, models write summaries on request. `active` and `peak` count
+    requests in flight. Without `system_role`, no model accepts system messages. `bodies` are normalised for
+    any model (`bot.system_role.folded`); `requests` are as sent.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class AnthropicServer(Loopback):
         self.queue: deque[Answer] = deque()
         self._script: Script | None = None
         self.fallback: tuple[str, Reply] | None = None
-        """The model that answers where another one refuses, for requests that allow it, and its answer."""
+        """The provider's fallback model and its answer, for requests that allow one."""
         self._cache = PromptCache(self.clock, lambda _: minimum)
         self._binding = Binding()
         self.compacts, self.system_role = compacts, system_role
@@ -116,7 +116,7 @@ class AnthropicServer(Loopback):
         app.router.add_route("*", "/{rest:.*}", self._unknown)
 
     def answer(self, *blocks: Json | str, **how: Any) -> None:
-        """Queue one reply made of these blocks."""
+        """Queue a reply of these blocks."""
         self.then(reply(*blocks, **how))
 
     def then(self, *answers: Answer) -> None:
@@ -124,7 +124,7 @@ class AnthropicServer(Loopback):
         self.queue.extend(answers)
 
     def script(self, script: Script | None) -> None:
-        """Answers when the queue is empty: from the request's body to a reply, a failure or plain text."""
+        """Returns the answer while the queue is empty: a reply, a failure or text, from the request's body."""
         self._script = script
 
     @property
@@ -273,7 +273,7 @@ class AnthropicServer(Loopback):
         return reply(answer) if isinstance(answer, str) else answer
 
     def _signed(self, answer: Reply, body: Json) -> Reply:
-        """The reply with ids and signatures; what it holds may come back in later requests."""
+        """Return the reply with ids and signatures, and remember its blocks as valid in later requests."""
         blocks = [dict(block) for block in answer.blocks]
         for block in blocks:
             if block["type"] == "tool_use" and block.get("id") is None:
@@ -312,7 +312,7 @@ class AnthropicServer(Loopback):
         return response
 
     async def _wait(self, request: web.Request, gate: asyncio.Event) -> None:
-        """Until the gate opens, or raises where the reader goes away before."""
+        """Wait for the gate; raises if the client disconnects first."""
         while not gate.is_set():
             if request.transport is None or request.transport.is_closing():
                 raise ConnectionResetError

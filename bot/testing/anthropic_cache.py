@@ -1,4 +1,4 @@
-"""The provider's prompt cache, its count of tokens and its bond between thinking and conversation."""
+"""The provider's prompt cache, token count, and binding of thinking to its conversation."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _written = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators
 
 
 def plain(value: Any) -> str:
-    """A block as text, without its breakpoints: what the provider compares byte by byte."""
+    """Return a block without breakpoints as text, which the provider compares byte by byte."""
     words = _written(value)
     return _written(unmarked(value)) if '"cache_control"' in words else words
 
 
 IMAGE_TOKENS = 1_600
-"""However many bytes it has."""
+"""Tokens of any image."""
 
 
 def count_characters(words: str) -> int:
-    """Four characters are a token; a block is one at least."""
+    """Count tokens: four characters each, at least one per block."""
     return max(1, len(words) // 4)
 
 
@@ -44,7 +44,7 @@ class Part:
 
 
 def _raw_parts(body: Json) -> Iterator[tuple[str, Any, bool]]:
-    """(prefix, block, whether a breakpoint may stand on it), in the order of the cache."""
+    """Yield (prefix, block, whether it may carry a breakpoint) in cache order."""
     loaded = deferred(body)
     for tool in body.get("tools", ()):
         if tool["name"] not in loaded:
@@ -97,17 +97,17 @@ def _tokens(block: Json, words: str, count: Callable[[str], int]) -> int:
 
 
 class PromptCache:
-    """Entries stand at breakpoints; a request reads the longest one within 20 blocks of one of its own."""
+    """Entries exist at breakpoints; a request reads the longest entry within 20 blocks before one of its own."""
 
     def __init__(self, clock: Clock, minimum: Callable[[str], int]) -> None:
         self._clock = clock
         self._minimum = minimum
         self._entries: dict[str, float] = {}
         self.parts: list[Part] = []
-        """Of the request that was looked at last."""
+        """Parts of the last request."""
 
     def look(self, body: Json, count: Callable[[str], int]) -> tuple[Json, Callable[[], None]]:
-        """The usage of a request, and what makes its entries readable once its answer begins to stream."""
+        """Return a request's usage, and a function that makes its entries readable once the answer streams."""
         now = self._clock.now()
         parts = self.parts = parts_of(body, count)
         marks = [at for at, part in enumerate(parts) if part.ttl]
@@ -158,7 +158,7 @@ def _usage(rest: int, read: int, written: Mapping[str, int]) -> Json:
 
 
 def check_breakpoints(body: Json) -> None:
-    """At most four, of a known kind, the longer lifetimes first. Raises `Refused`."""
+    """Check breakpoints: at most four, of a known type, longer lifetimes first. Raises `Refused`."""
     marks: list[tuple[str, Any]] = []
     for place, block in _cacheable(body):
         if block.get("cache_control") is not None:
@@ -199,17 +199,17 @@ def _cacheable(body: Json) -> Iterator[tuple[str, Json]]:
 
 
 class Binding:
-    """Signatures of thinking blocks: each is bound to all that stood before it and to the thinking before it.
+    """Signs thinking blocks: each signature covers everything before it.
 
-    Thinking may be taken away from the front, not out of the middle.
+    Thinking may be removed from the front, not from the middle.
     """
 
     def __init__(self) -> None:
         self._checked: tuple[Json, str, str] | None = None
-        """The request that was checked last, and what an answer to it would be bound to."""
+        """The last request checked, and the binding of an answer to it."""
 
     def sign(self, body: Json, blocks: list[Json]) -> None:
-        """Give the thinking blocks of an answer their signatures."""
+        """Sign the thinking blocks of an answer."""
         if self._checked is not None and self._checked[0] is body:
             _, seen, previous = self._checked
         else:
@@ -223,7 +223,7 @@ class Binding:
             seen, previous = _step(seen, previous, "assistant", block)
 
     def check(self, body: Json) -> None:
-        """Raises `Refused` for a thinking block that stands in another conversation than its own."""
+        """Raises `Refused` for a thinking block of another conversation."""
         behaviour = ((body.get("thinking") or {}).get("block_binding") or {}).get("prefix_mismatch_behavior")
         if behaviour == "drop_block":
             return

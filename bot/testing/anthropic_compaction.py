@@ -1,4 +1,4 @@
-"""Summaries on demand, as the Messages API makes them: one signed block, which stands first in later requests."""
+"""Summaries by the provider: one signed block that comes first in later requests."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _REJECTED = ("context_management", "stop_sequences")
 
 
 class Compactions:
-    """The blocks that one provider has signed. It is stricter than the service in one thing: a block is refused behind
-    another model, system prompt or tools than it was made with, where the service refuses only the thinking behind it.
+    """The summary blocks of one provider. Stricter than the service: a block is rejected with another model,
+    system prompt or tools than it was made with.
     """
 
     def __init__(self) -> None:
         self._signed: dict[str, tuple[Json, str]] = {}
 
     def check(self, body: Json, betas: str, *, able: bool = True) -> None:
-        """Raises `Refused` for the first rule that is broken. `betas` is the header that names them."""
+        """Raises `Refused` for the first broken rule. `betas` is the header."""
         known = BETA in betas.replace(" ", "").split(",")
         if KIND in body:
             _config(body, known=known, able=able)
@@ -56,14 +56,14 @@ class Compactions:
             _conversation(body)
 
     def answer(self, reply: Reply, body: Json) -> Reply:
-        """The answer to a request for a summary: its block, or nothing where a summary did not come about."""
+        """Return the answer to a summary request: its block, or none if no summary was made."""
         words = "".join(block["text"] for block in reply.blocks if block["type"] == "text")
         if reply.reason != "end_turn" or not words.strip():
             return replace(reply, blocks=(), stop_reason=reply.reason)
         return replace(reply, blocks=(self.sign(words, body),), stop_reason=KIND)
 
     def sign(self, words: str, body: Json) -> Json:
-        """The block of a summary of what is in this request."""
+        """Return the block that summarises this request."""
         signature = hashlib.sha256(f"{len(self._signed)} {words}".encode("utf-8", "replace")).hexdigest()
         block: Json = {
             "type": KIND,
@@ -96,12 +96,12 @@ class Compactions:
 
 
 def capabilities(*, able: bool) -> Json:
-    """Its entry in the list of models."""
+    """Return its entry in the list of models."""
     return {KIND: {"supported": able, "summarize": {"supported": able}}}
 
 
 def usage(found: Json, output: int) -> Json:
-    """Usage of a summary: it is told beside, and the rest is nothing."""
+    """Return the usage of a summary, which is reported separately."""
     figures = {name: value for name, value in found.items() if name != "service_tier"}
     nothing = {name: 0 for name in figures if name.endswith("input_tokens")}
     return nothing | {"output_tokens": 0, "iterations": [{"type": KIND, "output_tokens": output} | figures]}

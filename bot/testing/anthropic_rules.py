@@ -1,4 +1,4 @@
-"""Refusals of the Messages API, with its sentences."""
+"""The errors of the Messages API, with the service's messages."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _FIELDS = frozenset(
 THINKING_TYPES = ("adaptive", "between_tools", "disabled", "enabled")
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 _SAMPLING = frozenset({"temperature", "top_p", "top_k"})
-"""Gone with version 2026-10-21, even at their defaults."""
+"""Removed with version 2026-10-21, even at their defaults."""
 
 _SEARCH = "web_search_20250305"
 _SEARCH_FIELDS = frozenset(
@@ -73,14 +73,14 @@ _MEDIA: Mapping[str, Mapping[str, bytes]] = {
     },
     "document": {"application/pdf": b"%PDF-"},
 }
-"""Blocks that are shown as they are: their kinds, and how each begins."""
+"""Media types with their magic bytes."""
 _USER_ONLY = frozenset({"tool_result", "image", "document", "search_result"})
 _ASSISTANT_ONLY = frozenset({"tool_use", "thinking", "redacted_thinking"})
 _CONTENT_FIELDS = frozenset({"role", "content"})
 
 
 class Refused(Exception):
-    """The request is refused, with this status and body."""
+    """The request is rejected with this status and body."""
 
     def __init__(
         self, message: str, *, status: int = 400, kind: str = "invalid_request_error", code: str | None = None
@@ -104,8 +104,8 @@ def error_body(kind: str, message: str, request_id: str, code: str | None = None
 
 @dataclass(slots=True)
 class Leave:
-    """Exceptions of this server to the rules: `types` are blocks that it sent itself, `resumable` the contents
-    of assistant messages that it paused, `system_role` and `prefill` what only some models take.
+    """Exceptions to the rules: `types` are blocks that the server sent itself, `resumable` are contents of
+    paused answers; `system_role` and `prefill` depend on the model.
     """
 
     version: str = VERSIONS[-1]
@@ -157,7 +157,7 @@ def _max_tokens(body: Json, leave: Leave) -> None:
 
 
 def check_fallbacks(body: Json, betas: str) -> None:
-    """Raises `Refused` where a request asks for the provider's fallbacks in another way than the service takes."""
+    """Raises `Refused` for an invalid request for the provider's fallbacks."""
     if "fallbacks" not in body:
         return
     if "server-side-fallback-2026-07-01" not in betas.replace(" ", "").split(","):
@@ -222,8 +222,8 @@ def _thinking(body: Json) -> None:
 
 
 def check_manner(body: Json, thinks: Collection[str] | None) -> None:
-    """Raises `Refused` for thinking or an effort that the model does not take, and for a forced tool where it thinks: `thinks` are
-    the kinds of thinking that it takes, None where it knows nothing of either.
+    """Raises `Refused` for thinking or an effort that the model does not accept, and for a forced tool with
+    thinking. `thinks` are the accepted kinds of thinking; None if there are none.
     """
     kind, effort = (body.get("thinking") or {}).get("type"), (body.get("output_config") or {}).get("effort")
     if effort is not None and (thinks is None or effort not in EFFORTS):
@@ -235,14 +235,14 @@ def check_manner(body: Json, thinks: Collection[str] | None) -> None:
 
 
 def manner_capabilities(thinks: Collection[str] | None) -> Json:
-    """Its entry in the list of models."""
+    """Return its entry in the list of models."""
     able = {"supported": thinks is not None}
     types = {one: {"supported": one in (thinks or ())} for one in THINKING_TYPES}
     return {"thinking": able | {"types": types}, "effort": able | dict.fromkeys(EFFORTS, able)}
 
 
 def system_of(body: Json) -> Iterator[tuple[str, Any]]:
-    """The blocks of `system` with their places."""
+    """Yield the blocks of `system` with their places."""
     system = body.get("system", [])
     if isinstance(system, str):
         system = [{"type": "text", "text": system}] if system else []
@@ -275,7 +275,7 @@ def _messages(messages: Any, leave: Leave) -> None:
 
 
 def _system(at: int, messages: Sequence[Any]) -> None:
-    """Text alone, behind a message of the user or an answer that ends in a server's result, before an answer or at the end."""
+    """Check a system message: text only, in an allowed place."""
     if any(block["type"] != "text" for block in blocks_of(messages[at])):
         raise Refused(f"messages.{at}: `system` messages may only contain `text` blocks")
     before, behind = messages[max(at - 1, 0)], messages[at + 1 : at + 2]
@@ -386,12 +386,12 @@ def _result(place: str, block: Json, leave: Leave) -> None:
 
 
 def deferred(body: Json) -> dict[str, Json]:
-    """The tools that are loaded only where a result refers to them, by name."""
+    """Return the tools that load only when a result refers to them, by name."""
     return {tool["name"]: tool for tool in body.get("tools") or () if tool.get("defer_loading")}
 
 
 def references_of(block: Json) -> list[str]:
-    """The tools that a result refers to."""
+    """Return the tools that a result refers to."""
     parts = block.get("content") if block.get("type") == "tool_result" else ()
     return [
         part["tool_name"]
@@ -415,7 +415,9 @@ def _references(body: Json) -> None:
 
 
 def _pairs(messages: Sequence[Message]) -> None:
-    """Every call answered in the next message, every result asked for in the one before; same roles are merged."""
+    """Check pairs: every call is answered in the next message, every result belongs to a call in the one
+    before. Adjacent messages of one role are merged.
+    """
     seen: set[str] = set()
     open_at, calls = 0, list[str]()
     for merged in _merged(messages):

@@ -14,7 +14,7 @@ from bot.contracts.base import Json
 from bot.testing.anthropic_rules import error_body
 
 AUTO = "auto"
-"""The stop reason that fits the blocks."""
+"""Stands for the stop reason that fits the blocks."""
 
 
 class Halt(enum.Enum):
@@ -30,8 +30,8 @@ Edit = Callable[[list[Frame]], list[Frame]]
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One answer. `delay` and `gap` are seconds on the server's clock before the answer and between its frames;
-    `hold` keeps the answer back until it is set; `edit` is what happens to the frames on their way.
+    """One answer. `delay` and `gap` are seconds before the answer and between frames, on the server's clock;
+    `hold` delays the answer until it is set; `edit` changes the frames.
     """
 
     blocks: tuple[Json, ...] = ()
@@ -53,7 +53,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An answer that is no message: a status with a body."""
+    """An error answer: status and body."""
 
     status: int
     body: Json | str = ""
@@ -95,8 +95,8 @@ PING = sse({"type": "ping"})
 def frames(
     answer: Reply, message: Json, usage: Json, *, chunk: int, pings: int, whole: Collection[str] = ()
 ) -> list[Frame]:
-    """A whole answer as it goes over the wire, with `pings` after its start. Each argument of the tools `whole` is held back until
-    it is whole: empty frames stand for the time that this takes.
+    """Return the frames of an answer, with `pings` after its start. Arguments of the tools in `whole` arrive
+    in one piece, after empty frames.
     """
     wire: list[Frame] = [sse({"type": "message_start", "message": message}), *[PING] * pings]
     for index, block in enumerate(answer.blocks):
@@ -179,7 +179,7 @@ def cut(answer: Reply, after: int = 4) -> Reply:
 
 
 def stall(answer: Reply, after: int = 4) -> Reply:
-    """Nothing comes any more, and the connection stays open."""
+    """Nothing more is sent; the connection stays open."""
     return _then(answer, after, Halt.STALL)
 
 
@@ -191,13 +191,13 @@ def end_early(answer: Reply, after: int = 4) -> Reply:
 def error_event(
     answer: Reply, after: int = 4, kind: str = "overloaded_error", message: str = "Overloaded"
 ) -> Reply:
-    """An error in the middle of the stream."""
+    """An error event in the middle of the stream."""
     event = {"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_midstream"}
     return _then(answer, after, sse(event))
 
 
 def garble(answer: Reply, after: int = 4) -> Reply:
-    """A frame that is no JSON."""
+    """A frame that is not JSON."""
     return edited(
         answer,
         lambda wire: [
@@ -209,7 +209,7 @@ def garble(answer: Reply, after: int = 4) -> Reply:
 
 
 def unknown_event(answer: Reply, after: int = 4) -> Reply:
-    """An event that nobody has heard of; everything else is fine."""
+    """An unknown event; everything else is valid."""
     event = sse({"type": "brand_new_event", "index": 0, "value": [1, None]})
     return edited(answer, lambda wire: [*wire[:after], event, *wire[after:]])
 
@@ -235,13 +235,13 @@ def empty_body() -> Reply:
 
 
 def html_page(status: int = 200, title: str = "Sign in to the network") -> Failure:
-    """A page of something in between."""
+    """An HTML error page of a proxy."""
     page = f"<!DOCTYPE html><html><head><title>{title}</title></head><body><h1>{title}</h1></body></html>"
     return Failure(status, page, content_type="text/html; charset=utf-8")
 
 
 def unknown_block(kind: str = "brand_new_block") -> Reply:
-    """A block of a type that nobody has heard of, with fields of its own, before a text."""
+    """A block of an unknown type before a text."""
     return reply({"type": kind, "payload": {"a": [1, None, "é"]}, "note": None}, text("After the new block."))
 
 
@@ -269,7 +269,7 @@ def pause_turn(*blocks: Json | str) -> Reply:
 
 
 def null_stop() -> Reply:
-    """The stream ends properly but does not say why it stopped."""
+    """The stream ends without a stop reason."""
     return reply("An answer", stop_reason=None)
 
 

@@ -1,4 +1,4 @@
-"""The way tests wait for a thing: until a condition holds, tried again whenever something has changed."""
+"""Lets tests wait until a condition holds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ UNTOLD_SECONDS = 0.02
 
 
 class Changes:
-    """Wakes everyone who waits. What nobody tells of, such as a line of a log, is seen 20 ms later."""
+    """Wakes waiters. Changes that nobody reports are noticed after 20 ms."""
 
     def __init__(self) -> None:
         self._changed = asyncio.Condition()

@@ -19,23 +19,23 @@ from typing import Literal, Self, get_args
 from bot.contracts.environment import Clock, cancel_all
 
 Fate = Literal["cut", "half closed", "deaf", "slow"]
-"""`cut`: both ends are reset. `half closed`: one end is told that no more comes, the other goes on. `deaf`: it stands,
-and swallows what comes from one side or both. `slow`: a piece comes in parts, with pauses between.
+"""`cut`: both ends are reset. `half closed`: one end sees EOF. `deaf`: data of one or both sides is
+discarded. `slow`: a piece arrives in parts with pauses.
 """
 FATES: tuple[Fate, ...] = get_args(Fate)
 PIECE = 65_536
 SLOW_PARTS = 4
 SLOWEST = 8.0
-"""Seconds of the proxy's clock that a slow piece takes at most."""
+"""Max seconds of a slow piece, on the proxy's clock."""
 
 
 class _Connection:
-    """Two streams and what has become of them. Side 0 is the client, side 1 the server."""
+    """Two streams and their state. Side 0 is the client, side 1 the server."""
 
     def __init__(self, proxy: ChaosProxy) -> None:
         self.proxy = proxy
         self.deaf = [False, False]
-        """By side: what it sends is swallowed."""
+        """By side: what it sends is discarded."""
         self.writers: list[asyncio.StreamWriter] = []
 
     async def run(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -55,7 +55,7 @@ class _Connection:
             writer.transport.abort()
 
     async def _pass(self, side: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Carry what one side sends to the other, until the connection is over."""
+        """Forward one side's data to the other until the connection ends."""
         while piece := await reader.read(PIECE):
             await self._carry(side, piece, writer)
         # A deaf connection does not carry its end either: only a timeout finds out.
@@ -91,20 +91,20 @@ class _Connection:
 
 
 class ChaosProxy:
-    """See the module. `port` is its own; clients are given `url`."""
+    """See the module. `port` is its own; clients connect to `url`."""
 
     def __init__(self, server_port: int, *, rng: random.Random, clock: Clock) -> None:
         self.server_port = server_port
         self.rng = rng
         self.clock = clock
         self.chance = 0.0
-        """Probability that a piece is the one at which its connection breaks."""
+        """Probability that a piece breaks its connection."""
         self.fates: tuple[Fate, ...] = FATES
         self.struck: Counter[str] = Counter()
         self.swallowed = 0
         self.port = 0
         self._deaf: list[bool] | None = None
-        """Of which sides new connections swallow what they send; None where they are well."""
+        """Sides whose data new connections discard; None if they work."""
         self._server: asyncio.Server | None = None
         self._connections: dict[_Connection, asyncio.Task[None]] = {}
 
@@ -123,7 +123,7 @@ class ChaosProxy:
         return f"http://127.0.0.1:{self.port}"
 
     def fate(self) -> Fate | None:
-        """The fault at the next piece; None where it passes."""
+        """Return the fault for the next piece; None to forward it."""
         if self.rng.random() >= self.chance:
             return None
         fate = self.rng.choice(self.fates)
@@ -131,21 +131,19 @@ class ChaosProxy:
         return fate
 
     def deafen(self, *, answers_only: bool = False) -> None:
-        """Every connection, and every new one until `heal`, swallows what it gets; with `answers_only`, requests still
-        arrive and are carried out.
-        """
+        """Discard data of all connections, and of new ones until `heal`; with `answers_only`, requests still arrive."""
         self._deaf = [not answers_only, True]
         self.struck["all deaf"] += 1
         for connection in self._connections:
             connection.deaf = list(self._deaf)
 
     def heal(self) -> None:
-        """New connections are well again, and nothing breaks by chance any more."""
+        """New connections work again, and random faults stop."""
         self._deaf = None
         self.chance = 0.0
 
     def strand(self) -> None:
-        """The connections that stand now swallow whatever is sent on them; nobody is told."""
+        """Current connections discard further data without closing."""
         self.struck["stranded"] += 1
         for connection in self._connections:
             connection.deaf = [True, True]

@@ -1,4 +1,4 @@
-"""Clocks for tests: one that stands still until it is moved, one that runs and can be pushed, one that runs fast."""
+"""Clocks for tests: one moved by hand, one that runs and can be moved, one that runs fast."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bot.contracts.environment import Clock
 
 
 class FakeClock:
-    """`contracts.environment.Clock` whose time is set by the test; `advance` wakes the sleepers that are due, in order."""
+    """A `contracts.environment.Clock` moved by the test; `advance` wakes due sleepers in order."""
 
     def __init__(self, now: float = 1_800_000_000.0) -> None:
         self._now = now
@@ -38,7 +38,7 @@ class FakeClock:
 
     @property
     def sleeping(self) -> int:
-        """Number of sleepers that wait."""
+        """Number of waiting sleepers."""
         return len(self.wakes)
 
     @property
@@ -47,16 +47,16 @@ class FakeClock:
         return [due for due, _, future in self._sleepers if not future.done()]
 
     def jump(self, seconds: float) -> None:
-        """Move the time of day alone, as when a machine's clock is set."""
+        """Move the wall clock only."""
         self._now += seconds
 
     def suspend(self, seconds: float) -> None:
-        """Let time pass while the machine is suspended: nobody wakes, and monotonic time stands still."""
+        """Let time pass as during a suspend: nobody wakes, and monotonic time stands still."""
         self._now += seconds
         self._suspended += seconds
 
     async def advance(self, seconds: float) -> None:
-        """Let time pass, waking each sleeper at its moment and letting the loop run after each."""
+        """Let time pass, waking each sleeper at its time and running the loop after each."""
         end = self.ticks + seconds
         while self._sleepers and self._sleepers[0][0] <= end:
             due, _, future = heapq.heappop(self._sleepers)
@@ -73,7 +73,7 @@ class FakeClock:
 
 
 class SteeredClock:
-    """`contracts.environment.Clock` that runs as another one does and can be moved besides."""
+    """A `contracts.environment.Clock` that follows another one and can be moved."""
 
     def __init__(self, inner: Clock) -> None:
         self._inner = inner
@@ -105,18 +105,20 @@ class SteeredClock:
         await asyncio.sleep(0)
 
     def jump(self, seconds: float) -> None:
-        """Move the time of day alone, as when a machine's clock is set or the machine has slept."""
+        """Move the wall clock only."""
         self._jumped += seconds
 
     def advance(self, seconds: float) -> None:
-        """Let time pass at once: whoever sleeps until then wakes."""
+        """Let time pass at once; due sleepers wake."""
         self._passed += seconds
         self._moved.set()
         self._moved = asyncio.Event()
 
 
 class FastClock:
-    """`contracts.environment.Clock` on which `speed` seconds go by in one of another; at `since` (epoch seconds) both show the same."""
+    """A `contracts.environment.Clock` that runs `speed` times as fast as another; both agree at `since`
+    (epoch seconds).
+    """
 
     def __init__(self, inner: Clock, speed: float, since: float) -> None:
         self._inner = inner

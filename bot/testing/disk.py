@@ -1,4 +1,4 @@
-"""A disk that fails when it is told to, around a real one."""
+"""A disk that fails on command, around a real one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ WRITES = frozenset({"append", "sync", "replace", "rename", "truncate", "remove"}
 
 
 class Countdown(Protocol):
-    """The `at`-th operation that matches fails, and `times` in a row with it; None: for ever."""
+    """The `at`-th matching operation fails, and `times` in a row; None: forever."""
 
     at: int
     times: int | None
@@ -45,7 +45,7 @@ R = TypeVar("R")
 
 
 def due(armed: list[FailureT], matches: Callable[[FailureT], bool]) -> FailureT | None:
-    """Count one operation; the failure it meets, which leaves `armed` with its last time."""
+    """Count one operation; return its failure, if any, which is disarmed after its last time."""
     for failure in armed:
         if not matches(failure):
             continue
@@ -62,11 +62,11 @@ def due(armed: list[FailureT], matches: Callable[[FailureT], bool]) -> FailureT 
 
 @dataclass(slots=True)
 class Failure:
-    """The `at`-th operation of `kind` (`write` stands for every one that changes something, `*` for all) fails.
+    """The `at`-th operation of `kind` fails (`write`: any that changes something, `*`: all).
 
-    `before` it has done anything, `torn` in its middle (half of the bytes are written), or `after` it has done
-    everything, like an fsync that fails. `then` says how: OSError with `error`, SystemExit, or kill -9 on this
-    process. `times` failures in a row; None: for ever.
+    It fails `before` doing anything, `torn` in the middle (half of the bytes are written), or `after` doing
+    everything, like a failed fsync. `then` is OSError with `error`, SystemExit, or SIGKILL of this process.
+    `times` in a row; None: forever.
     """
 
     kind: Kind = "write"
@@ -76,7 +76,7 @@ class Failure:
     then: Then = "error"
     error: int = errno.ENOSPC
     named: str = ""
-    """Only files whose name holds this."""
+    """Only files whose name contains this."""
 
     def matches(self, kind: str, path: Path) -> bool:
         if self.named not in path.name:
@@ -90,8 +90,8 @@ def kill() -> None:
 
 
 class FaultyDisk:
-    """`contracts.environment.Disk` around another one. `done` lists the operations that were begun, as (kind, file name), of
-    which `seen` hears at once; `die` is what a failure with `kill` does.
+    """A `contracts.environment.Disk` around another one. `done` lists started operations as (kind, file
+    name); `seen` is called for each. `die` implements a failure with `kill`.
     """
 
     def __init__(
@@ -109,12 +109,12 @@ class FaultyDisk:
         self._failures.append(failure)
 
     def mend(self) -> None:
-        """Everything works again."""
+        """Remove all failures."""
         self._failures.clear()
 
     @property
     def writes(self) -> int:
-        """Number of operations that change something and were begun."""
+        """Number of started operations that change something."""
         return sum(kind in WRITES for kind, _ in self.done)
 
     def append(self, path: Path, data: bytes, *, sync: bool = False) -> None:
@@ -151,7 +151,7 @@ class FaultyDisk:
         return self._operate("read", path, lambda: self._inner.read(path))
 
     def open(self, path: Path) -> OpenFile:
-        """Counts as a read; what was opened does not fail later."""
+        """Counts as a read; reads of the open file do not fail."""
         return self._operate("read", path, lambda: self._inner.open(path))
 
     def size(self, path: Path) -> int:

@@ -1,4 +1,4 @@
-"""Failpoints: the places where a process meets its disk, the log of its chats and its channels, and what goes wrong there."""
+"""Failpoints: where a process uses its disk, its event log and its channels, and faults there."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bot.contracts.environment import Disk
 from bot.testing.disk import Failure, FaultyDisk, due, kill
 
 VARIABLE = "SHIPMATE_FAULTS"
-"""The environment variable in which `bot.testing.run` finds its faults."""
+"""The environment variable with the faults of `bot.testing.run`."""
 Seam = Literal["disk", "log", "channel"]
 Seen = Callable[[Seam, str, str], None]
 
@@ -23,11 +23,11 @@ CHANNEL = frozenset({"send", "edit"})
 
 @dataclass(slots=True)
 class Fault:
-    """The `at`-th operation of a seam fails: `before` it has done anything, in its middle (`torn`, not of channels) or
-    `after` it has done everything. It is either an error or the end of the process.
+    """The `at`-th operation at a seam fails: `before` doing anything, in its middle (`torn`, not for
+    channels) or `after` doing everything. It raises an error or ends the process.
 
-    `kind` is the name of an operation; `*` counts all of them, and of files `write` those that change something.
-    `times` failures in a row, None for ever; `error` is the name of an errno, and `named` a part of the name, of files only.
+    `kind` names the operation; `*` is any, and for files `write` any that changes something. `times` in a
+    row, None forever. `error` is an errno name, `named` a part of a file's name.
     """
 
     seam: Seam
@@ -41,7 +41,9 @@ class Fault:
 
 
 class Faults:
-    """The three seams of one process, with faults to come. `die` is its end; `seen` hears of every operation."""
+    """The three seams of one process with armed faults. `die` ends the process; `seen` is called for every
+    operation.
+    """
 
     def __init__(
         self, faults: Iterable[Fault] = (), *, die: Callable[[], None] = kill, seen: Seen | None = None
@@ -56,7 +58,7 @@ class Faults:
             self.arm(fault)
 
     def arm(self, fault: Fault) -> None:
-        """Expect one more; operations are counted from now on."""
+        """Arm a fault; operations are counted from now on."""
         if fault.seam in {"channel", "log"}:
             self.faults.append(fault)
             return
@@ -65,7 +67,7 @@ class Faults:
             disk.fail(_failure(fault))
 
     def mend(self) -> None:
-        """Everything works again."""
+        """Remove all faults."""
         self.faults.clear()
         self._early.clear()
         for disk in self._disks:
@@ -88,7 +90,7 @@ class Faults:
         return _FaultyLog(inner, self)
 
     def reach(self, kind: str, seam: Seam = "channel") -> Fault | None:
-        """One more operation of a seam begins; the fault that it meets."""
+        """Count an operation at a seam; return its fault, if any."""
         if self._seen is not None:
             self._seen(seam, kind, "")
         with self._lock:
@@ -101,7 +103,7 @@ class Faults:
 
 
 class _FaultyChannel:
-    """A channel that sends and edits with faults."""
+    """A channel whose sends and edits may fail."""
 
     def __init__(self, inner: Any, faults: Faults) -> None:
         self._inner, self._faults = inner, faults
@@ -124,7 +126,7 @@ class _FaultyChannel:
 
 
 class _FaultyLog:
-    """A `bot.core.sql_log.SqlLog` with faults at an `append`, and at a `commit`: whatever it writes in one transaction."""
+    """A `bot.core.sql_log.SqlLog` whose `append` and `commit` (one transaction) may fail."""
 
     def __init__(self, inner: Any, faults: Faults) -> None:
         self._inner, self._faults = inner, faults

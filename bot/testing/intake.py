@@ -1,4 +1,4 @@
-"""The gateway's door as a channel's test sees it: it records what came in and can refuse to write."""
+"""The intake as a channel's test sees it: records inbounds and can refuse them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bot.words import Sentence
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """One event that a channel could not read."""
+    """An event that a channel could not parse."""
 
     channel: str
     key: str
@@ -26,12 +26,12 @@ class DeadLetter:
 
 
 class RecordingIntake:
-    """`contracts.channel.Intake` in memory: accepts everyone, refuses an inbound of which it saw a key before, and what does
-    not speak to the bot outside of the chats in `overheard`.
+    """A `contracts.channel.Intake` in memory. It admits everyone, and rejects known keys and, outside the
+    chats in `overheard`, what is not addressed to the bot.
 
-    `offered` holds every call of `accept`, `accepted` those that were taken in. While `failure` is set
-    (`errors.StorageError()` says that the disk is full), `accept` raises it and takes nothing in.
-    `open` is what `questions` gives; `lines` are the archives that `recent` reads; what is accepted is written there too.
+    `offered` has every call of `accept`, `accepted` the accepted inbounds. While `failure` is set, `accept`
+    raises it. `open` is returned by `questions`; `lines` are the archives read by `recent`, which also get
+    accepted inbounds.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class RecordingIntake:
         self.accepted: list[Inbound] = []
         self.dead_letters: list[DeadLetter] = []
         self.lacking: dict[str, str] = {}
-        """Sentences that operators were told of missing rights, by right."""
+        """Reported missing rights with their sentences."""
         self.failure: Exception | None = None
         self.lines: dict[ChatKey, list[ArchiveLine]] = defaultdict(list)
         self.open: dict[ChatKey, list[OpenQuestion]] = defaultdict(list)
@@ -92,10 +92,10 @@ class RecordingIntake:
         return self.open[chat_key]
 
     async def until(self, condition: Callable[[], bool], timeout: float = 90.0) -> None:  # noqa: ASYNC109
-        """Wait until `condition()` holds; it is tried again after every call of `accept` and `keep_dead_letter`."""
+        """Wait until `condition()` holds; checked after every call of `accept` and `keep_dead_letter`."""
         await self._changes.until(condition, timeout)
 
     async def offers(self, count: int) -> Inbound:
-        """Wait until `accept` was called `count` times; the last inbound offered."""
+        """Wait until `accept` was called `count` times; return the last inbound."""
         await self.until(lambda: len(self.offered) >= count)
         return self.offered[-1]

@@ -58,5 +58,5 @@ class MemoryLog:
 
     @property
     def text(self) -> str:
-        """Everything that was written, to search it for what must not be there."""
+        """All text written, for checks that something is not in it."""
         return "\n".join(repr(entry) for entry in self.entries)

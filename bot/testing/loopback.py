@@ -1,4 +1,4 @@
-"""The base of the loopback servers: an aiohttp application on 127.0.0.1, recorded calls, faults on command."""
+"""Base of the loopback servers: an aiohttp application on 127.0.0.1 with recorded calls and faults on command."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _RealClock:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request that a server got: the method's name, its parameters, when (server's clock)."""
+    """A request to a server: method name, parameters, time (server's clock)."""
 
     method: str
     params: dict[str, Any]
@@ -42,11 +42,10 @@ class Call:
 
 @dataclass(slots=True)
 class Fault:
-    """A failure of the next matching request. `respond` answers with status and body without doing anything;
-    `lose` does everything and cuts the connection before the answer; `late` does everything and answers after
-    `seconds` of the server's clock; `cut` cuts at once; `hang` never answers. Of what is sent as a `file`, `short` sends
-    the half and cuts, `stall` sends the half and no more, `less` sends the half as if it were all, `endless` sends it
-    again and again.
+    """A failure of the next matching request. `respond`: answer with status and body, do nothing. `lose`: do
+    everything, cut before the answer. `late`: do everything, answer after `seconds` (server's clock).
+    `cut`: cut at once. `hang`: never answer. For a `file`: `short` sends half and cuts, `stall` sends
+    half and stops, `less` sends half as if complete, `endless` repeats it forever.
     """
 
     method: str
@@ -57,22 +56,22 @@ class Fault:
     times: int = 1
     seconds: float = 0.0
     spared: int = 0
-    """So many requests go well before."""
+    """Number of matching requests that succeed first."""
 
     @property
     def executes(self) -> bool:
-        """True if the request is carried out all the same."""
+        """True if the request is carried out anyway."""
         return self.action in {"lose", "late"}
 
     @property
     def sends(self) -> bool:
-        """True if a file is begun all the same."""
+        """True if a file is started anyway."""
         return self.action in {"short", "stall", "less", "endless"}
 
 
 @dataclass(frozen=True, slots=True)
 class ChatCounts:
-    """Deeds of the bot in one conversation; `visible` is how many of its messages stand there."""
+    """What the bot did in one conversation; `visible` is its number of visible messages."""
 
     posted: int = 0
     edited: int = 0
@@ -104,7 +103,7 @@ class Loopback(abc.ABC):
         await self.stop()
 
     async def start(self, port: int = 0) -> None:
-        """Listen on `port`, or on a free one (kept over a later stop and start)."""
+        """Listen on `port`, or on a free one that later restarts reuse."""
         app = web.Application(client_max_size=64 * 1024 * 1024)
         self.routes(app)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
@@ -114,7 +113,7 @@ class Loopback(abc.ABC):
         self.port = self._runner.addresses[0][1]
 
     async def stop(self) -> None:
-        """Close every connection and stop listening. Safe to call twice."""
+        """Close all connections and stop listening. Idempotent."""
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
@@ -128,7 +127,7 @@ class Loopback(abc.ABC):
         self.faults.append(Fault(method=method, **how))
 
     def take_fault(self, method: str) -> Fault | None:
-        """The fault that applies to this request, used up by it."""
+        """Return the fault for this request and use it up."""
         for fault in self.faults:
             if fault.method in {method, "*"}:
                 if fault.spared:
@@ -152,7 +151,7 @@ class Loopback(abc.ABC):
         await self._changes.tell()
 
     async def until(self, condition: Callable[[], bool], timeout: float = 90.0) -> None:  # noqa: ASYNC109
-        """Wait until `condition()` holds; it is tried again after every change of the server's state."""
+        """Wait until `condition()` holds; checked after every change of the server's state."""
         await self._changes.until(condition, timeout)
 
     def called(self, method: str) -> list[Call]:
@@ -161,7 +160,7 @@ class Loopback(abc.ABC):
 
     @staticmethod
     async def broken(request: web.Request, fault: Fault) -> web.StreamResponse:
-        """Carry out a fault before anything was done."""
+        """Carry out a fault that precedes the request."""
         if fault.action == "hang":
             await asyncio.Event().wait()
         if fault.action == "respond":
@@ -175,7 +174,7 @@ class Loopback(abc.ABC):
     async def answered(
         self, request: web.Request, fault: Fault | None, answer: web.StreamResponse
     ) -> web.StreamResponse:
-        """The answer to a request that was carried out, or what a fault leaves of it."""
+        """Return the answer of a request that was carried out, as changed by a fault."""
         if fault is None:
             return answer
         if fault.action == "late":
@@ -186,7 +185,7 @@ class Loopback(abc.ABC):
     async def send_file(
         self, request: web.Request, data: bytes, mime: str, fault: Fault | None
     ) -> web.StreamResponse:
-        """Send a file, or what a fault leaves of it. `sent_bytes` counts what the client's side took."""
+        """Send a file, as changed by a fault. `sent_bytes` counts bytes taken by the client."""
         action = fault.action if fault is not None else ""
         half = data[: len(data) // 2]
         if action in {"", "less"}:

@@ -1,4 +1,4 @@
-"""A model that says what a test tells it to."""
+"""A scripted model."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def text(words: str) -> Json:
 
 
 def tool_use(name: str, **arguments: Any) -> Json:
-    """A tool call with an id of its own."""
+    """Return a tool call with a unique id."""
     return {"type": "tool_use", "id": f"toolu_{next(_ids):06}", "name": name, "input": arguments}
 
 
 def reply(*blocks: Json, stop_reason: str | None = None, cut: Iterable[str] = ()) -> ModelReply:
-    """An answer made of blocks; it stops for its tools where it calls any."""
+    """Return an answer made of blocks; its stop reason is `tool_use` if it calls tools."""
     calls = any(block["type"] == "tool_use" for block in blocks)
     reason = stop_reason or ("tool_use" if calls else "end_turn")
     return ModelReply(content=list(blocks), stop_reason=reason, model="scripted", cut=frozenset(cut))
@@ -35,10 +35,11 @@ Answer = ModelReply | Exception | Callable[[ModelRequest], "ModelReply | Excepti
 
 
 class ScriptedModel:
-    """`contracts.model.Model`: answers from a queue, then echoes through `chat_send`; `requests` holds what it was asked.
+    """A `contracts.model.Model`: answers from a queue, then echoes through `chat_send`. `requests` has what
+    it was asked.
 
-    An answer is a `ModelReply`, an exception to raise, or a function of the request that gives one of these.
-    While `hold` is set to an unset event, calls wait for it; `asked` is set at each call.
+    An answer is a `ModelReply`, an exception, or a function of the request that returns one of these. While
+    `hold` is an unset event, calls wait for it; `asked` is set at each call.
     """
 
     def __init__(self, *answers: Answer) -> None:
@@ -47,7 +48,7 @@ class ScriptedModel:
         self.hold: asyncio.Event | None = None
         self.asked = asyncio.Event()
         self.known = ModelFacts()
-        """Its facts of any model."""
+        """What it reports about any model."""
         self.asked_of: list[str] = []
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
@@ -66,14 +67,14 @@ class ScriptedModel:
         yield answer
 
     async def check(self) -> None:
-        """The key of a script is always right."""
+        """Always succeeds."""
 
     async def facts(self, model: str) -> ModelFacts:
         self.asked_of.append(model)
         return self.known
 
     async def close(self) -> None:
-        """There is nothing to close."""
+        """Does nothing."""
 
 
 def _echo(request: ModelRequest) -> ModelReply:
