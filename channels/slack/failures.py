@@ -17,7 +17,7 @@ CALL_ERRORS = (SlackClientError, aiohttp.ClientError, OSError, ValueError, Attri
 
 
 class NotConnected(SlackClientError):
-    """The channel was not started, or is stopped."""
+    """The channel is not signed in: its start is under way, failed, or it was stopped. Nothing was sent."""
 
 
 _GONE = frozenset(
@@ -139,14 +139,12 @@ def history_error(error: BaseException) -> errors.ChannelError:
 
 def send_error(error: BaseException) -> errors.DeliveryFailed:
     """The failure of a post. `DeliveryUncertain`: it may have been posted."""
-    if isinstance(error, NotConnected):
-        return errors.DeliveryFailed(f"Slack: {name(error)}")
     if is_rate_limited(error):
         url = getattr(getattr(error, "response", None), "api_url", "")
         return errors.DeliveryThrottled(
             "Slack asks to wait", retry_after=retry_after(error), everywhere=_MESSAGE.search(url) is None
         )
-    if isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)):
+    if isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, NotConnected)):
         return errors.DeliveryThrottled(f"Slack was not reached: {name(error)}", retry_after=_SHORT)
     if isinstance(error, SlackApiError) and not may_pass(error):
         kind = errors.TargetGone if error_code(error) in _GONE else errors.DeliveryFailed

@@ -136,6 +136,7 @@ class SocketConnection(SocketModeClient):
                 try:
                     await socket.pong(frame.data)
                 except ConnectionError:
+                    await socket.close()
                     return
 
     async def _reconnect(self) -> None:
