@@ -278,7 +278,7 @@ class TelegramChannel:
                 await bot.call("editMessageText", fields | _words(render.without_markup(message.text)))
         except TelegramError as exc:
             if "message is not modified" not in exc.message.lower():
-                raise self._unchanged(exc, message.target) from None
+                raise self._undelivered(exc, message.target, errors.EditRefused) from None
 
     async def delete(self, message: Outbound, message_id: str) -> None:
         """As `contracts.channel.Edits`."""
@@ -286,7 +286,7 @@ class TelegramChannel:
         try:
             await self._connected().call("deleteMessage", {"chat_id": _chat(place), "message_id": number})
         except TelegramError as exc:
-            raise self._unchanged(exc, message.target) from None
+            raise self._undelivered(exc, message.target, errors.EditRefused) from None
 
     def _own(self, message: Outbound, message_id: str) -> tuple[dict[str, str], int]:
         """The place and number of a message of the bot's that can be changed."""
@@ -369,27 +369,28 @@ class TelegramChannel:
             raise errors.DeliveryFailed("the Telegram channel is not running")
         return self._bot
 
-    def _undelivered(self, exc: TelegramError, target: Mapping[str, str]) -> errors.DeliveryFailed:
-        """The failure of a call for the gateway. Operators are told of a right that is missing."""
+    def _undelivered(
+        self,
+        exc: TelegramError,
+        target: Mapping[str, str],
+        refused: type[errors.DeliveryFailed] = errors.DeliveryFailed,
+    ) -> errors.DeliveryFailed:
+        """The failure of a call for the gateway: `refused` where another call may succeed. Operators are told of a missing right."""
         if bot_api.lacks_right(exc):
             self._report_missing_right("write in", "operators.mute_telegram", target)
         if isinstance(exc, bot_api.TooManyRequests):
             now = self._around.clock.monotonic()
             self._frozen = {chat: until for chat, until in self._frozen.items() if until > now}
             self._frozen[target["chat_id"]] = now + exc.wait
-        return bot_api.delivery_error(exc)
+        failure = bot_api.delivery_error(exc)
+        return refused(str(failure)) if type(failure) is errors.DeliveryFailed else failure
 
     def _file_undelivered(self, exc: TelegramError, target: Mapping[str, str]) -> errors.DeliveryFailed:
         """The failure of a file: the other messages of its reply may be accepted."""
         if bot_api.lacks_right(exc):
             self._report_missing_right("send files in", "operators.fileless_telegram", target)
             return errors.FileRefused(f"Telegram: {exc}", forbidden=True)
-        failure = self._undelivered(exc, target)
-        return errors.FileRefused(str(failure)) if type(failure) is errors.DeliveryFailed else failure
-
-    def _unchanged(self, exc: TelegramError, target: Mapping[str, str]) -> errors.DeliveryFailed:
-        failure = self._undelivered(exc, target)
-        return errors.EditRefused(str(failure)) if type(failure) is errors.DeliveryFailed else failure
+        return self._undelivered(exc, target, errors.FileRefused)
 
     def _report_missing_right(self, right: str, words: str, target: Mapping[str, str]) -> None:
         if self._intake is not None:

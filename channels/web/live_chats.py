@@ -128,14 +128,10 @@ class LiveChat:
         self.said.clear()
         self.size = 0
 
-    def tell(self, chunk: bytes) -> None:
+    def tell(self, chunk: bytes | None) -> None:
+        """Send an event to its browsers. None ends their streams, and the pages open new ones."""
         for stream in self.streams:
             stream.push(chunk)
-
-    def end(self) -> None:
-        """End its streams; the pages open new ones."""
-        for stream in self.streams:
-            stream.push(None)
 
 
 class LiveChats:

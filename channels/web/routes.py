@@ -247,7 +247,7 @@ class WebRoutes:
             raise
         chat = self._chats.chat(visitor.user)
         chat.tell(event("reload", {}))
-        chat.end()  # the streams of the former cookie
+        chat.tell(None)  # these streams have the former cookie
         return self._welcomed(request, replace(visitor, appointed=True))
 
     def _welcomed(self, request: web.Request, visitor: Visitor) -> web.Response:
