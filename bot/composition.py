@@ -260,7 +260,7 @@ def assemble(
         log=log,
         redact=services.redact,
     )
-    memory = RssMonitor(settings.memory.limit_mb, [], reports=alerts, clock=clock, log=log)
+    memory = RssMonitor(settings.memory.limit_mb, reports=alerts, clock=clock, log=log)
     long_blocks = LongBlocks(channels, on=settings.delivery.long_as_files)
 
     def reply(chat: Chat, channel: str) -> ReplyPorts:

@@ -1,4 +1,4 @@
-"""Keeps the process's memory under a limit: drops caches near it, refuses files above it."""
+"""Keeps the process's memory under a limit: collects garbage near it, refuses files above it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import gc
 import os
 import struct
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,27 +16,23 @@ from bot.contracts.environment import Clock, Log
 from bot.words import Sentence, sentence
 
 SHRINK_ABOVE = 0.85
-"""The share of the limit above which caches go."""
+"""Share of the limit above which memory is freed."""
 LOOK_EVERY = 5.0
-"""Seconds between two looks."""
+"""Interval between two checks."""
 LONGEST_PAUSE = 0.04
-"""Seconds that a full collection may stop everything for. Where the last one took longer, the interpreter's own
-collections have to do.
-"""
+"""Max seconds for which a full collection may block. If the last one took longer, only young objects are collected."""
 LEFT_OUT_ABOVE = 0.01
-"""Seconds from which on what has survived a full collection is left out of the next ones, so that each looks through what is new."""
+"""Seconds of a full collection above which its survivors are frozen, so that the next one scans only new objects."""
 PAUSED_FOR = 300.0
-"""Seconds after which a full collection that was too long is tried again: there may be less to look through now."""
+"""Interval after which a full collection that was too long is tried again."""
 THRESHOLDS = (20_000, 8, 1_000_000)
-"""Of the interpreter's own collections: the young are looked at 30 times more rarely than by default, and the old by `tend`
-alone. They took a sixteenth of a message's CPU.
+"""Thresholds of the interpreter's own collections: young objects 30 times more rarely than by default, old ones only by `maintain`.
+By default they take a sixteenth of a message's CPU.
 """
 FULL_EVERY = 60.0
-"""Seconds between two full collections while there is room."""
+"""Interval between two full collections while there is room."""
 NEW = 60_000
-"""Objects that have come since the last full collection and are still there: with so many, some 10 ms of work, the next one does not
-wait for its minute. 2,000 chats within a minute took 54 ms at its end.
-"""
+"""New objects above which a full collection (then some 10 ms) does not wait for `FULL_EVERY`."""
 _MB = 1024 * 1024
 _STATM = Path("/proc/self/statm")
 _TASK_INFO = 4  # PROC_PIDTASKINFO of macOS
@@ -45,7 +41,7 @@ _M_ARENA_MAX = -8  # of mallopt(3)
 
 
 def resident(statm: Path = _STATM) -> int | None:
-    """Bytes of memory that the process takes now; None where the system does not tell."""
+    """Resident bytes of the process; None if the system does not tell."""
     try:
         return int(statm.read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):
@@ -53,7 +49,7 @@ def resident(statm: Path = _STATM) -> int | None:
 
 
 def darwin_footprint(library: Any = None) -> int | None:
-    """Resident bytes on macOS. (`getrusage` knows only the peak, which never falls.)"""
+    """Resident bytes on macOS. (`getrusage` has only the peak.)"""
     buffer = ctypes.create_string_buffer(_TASK_INFO_SIZE)
     try:
         ask = (library or ctypes.CDLL(None)).proc_pidinfo
@@ -64,10 +60,10 @@ def darwin_footprint(library: Any = None) -> int | None:
 
 
 class GarbageCollector:
-    """Runs full garbage collections while they are short.
+    """Runs full garbage collections as long as they are short.
 
-    They run on the event loop, where they are requested: finalisers belong to it, and another thread would hold the
-    interpreter all the same. The time of each collection is measured, the interpreter's own included.
+    They run on the event loop, since finalisers belong there and a thread would block the interpreter too. The time of each
+    collection is measured, including the interpreter's own.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -79,7 +75,7 @@ class GarbageCollector:
         self._frozen = False
 
     def start(self) -> None:
-        """Begin to take the time, and have the interpreter collect rarely by itself."""
+        """Measure collections, and make the interpreter's own ones rare."""
         self._thresholds = gc.get_threshold()
         gc.set_threshold(*THRESHOLDS)
         gc.callbacks.append(self._timed)
@@ -89,10 +85,8 @@ class GarbageCollector:
             gc.callbacks.remove(self._timed)
             gc.set_threshold(*self._thresholds)
 
-    def tend(self) -> None:
-        """Collect everything, once a minute, or where much has come. Where that takes too long, what has survived it is left out of the next ones:
-        those take as long as there is new to look through.
-        """
+    def maintain(self) -> None:
+        """Collect everything once a minute, or earlier after many new objects. After a long collection, freeze the survivors."""
         if self._clock.monotonic() - self._ended < FULL_EVERY and new_objects() < NEW:
             return
         gc.collect()
@@ -101,9 +95,7 @@ class GarbageCollector:
             self._frozen = True
 
     def collect(self) -> bool:
-        """Collect what is young, and all of it where that is quick; True where it was all. What was left out comes back for
-        that.
-        """
+        """Collect everything, frozen objects too, if that is quick; otherwise only young objects. True for everything."""
         quick = self._took <= LONGEST_PAUSE or self._clock.monotonic() - self._ended > PAUSED_FOR
         if quick and self._frozen:
             gc.unfreeze()
@@ -122,14 +114,14 @@ class GarbageCollector:
 
 
 def new_objects() -> int:
-    """About how many objects have come since the last full collection, by what the interpreter counts for its own."""
+    """Approximate number of new objects since the last full collection."""
     young, some, many = gc.get_count()
     first, second, _ = gc.get_threshold()
     return young + first * (some + second * many)
 
 
 def trim() -> None:
-    """Give what was freed back to the system, where the C library keeps it (glibc). Blocking, without the GIL."""
+    """Return freed memory to the system (glibc). Blocks without the GIL."""
     try:
         give_back = ctypes.CDLL(None).malloc_trim
     except (OSError, AttributeError):
@@ -138,10 +130,8 @@ def trim() -> None:
 
 
 def one_heap() -> bool:
-    """Have all threads share one heap, where the C library gives each its own (glibc); True where it has heard of it.
-
-    What one thread frees in its heap no other can use, and the holes add up: 4 MB in 100,000 events. Threads that were
-    begun before keep theirs.
+    """Make all threads that start later share one heap (glibc); True if that worked. Otherwise memory that one thread freed cannot be used
+    by another: 4 MB in 100,000 events.
     """
     try:
         option = ctypes.CDLL(None).mallopt
@@ -157,22 +147,12 @@ class TroubleReporter(Protocol):
     def end(self, subject: str, words: Sentence) -> bool: ...
 
 
-class Cache(Protocol):
-    """Memory that can be released and rebuilt."""
-
-    def shrink(self) -> None: ...
-
-
 class RssMonitor:
-    """Keeps the process under a limit: above 85 % of it caches go, above it `full` says that files must be refused.
-
-    `caches` give up what can be had again from disk. `read` is asked at each `look`.
-    """
+    """Above 85 % of the limit, garbage is collected and freed memory returned to the system; above it, `full` tells to refuse files."""
 
     def __init__(
         self,
         limit_mb: int,
-        caches: Iterable[Cache],
         *,
         reports: TroubleReporter,
         clock: Clock,
@@ -181,7 +161,6 @@ class RssMonitor:
         give_back: Callable[[], object] = trim,
     ) -> None:
         self.limit = limit_mb * _MB
-        self._caches = tuple(caches)
         self._reports = reports
         self._log = log
         self._read = read
@@ -191,7 +170,7 @@ class RssMonitor:
         self.full = False
         """True while the process is over its limit."""
         self.used: int | None = None
-        """Bytes at the last look."""
+        """Bytes at the last check."""
 
     def start(self) -> None:
         self._collector.start()
@@ -200,28 +179,26 @@ class RssMonitor:
         self._collector.stop()
 
     async def look(self) -> None:
-        """See how much memory is used and give back what can be given back."""
+        """Measure memory, and free what can be freed."""
         self.used = self._read()
         if self.used is not None and self.used > self.limit * SHRINK_ABOVE:
             before = self.used
-            for cache in self._caches:
-                cache.shrink()
             everything = self._collector.collect()
             await asyncio.to_thread(self._give_back)
             self.used = self._read() or before
             self._say_tight(before, everything=everything)
         else:
             self._tight = False
-            self._collector.tend()
+            self._collector.maintain()
         self._judge()
 
     def _say_tight(self, before: int, *, everything: bool) -> None:
-        """Once for each time that it gets tight, not every five seconds."""
+        """Log once per shortage, not at each check."""
         if not self._tight:
             self._tight = True
             self._log.write(
                 "memory",
-                f"memory is short: {self._words(before)}; caches were given up, now {self._words(self.used)}",
+                f"memory is short: {self._words(before)}; garbage was collected, now {self._words(self.used)}",
                 level="warn",
                 full_collection=everything,
             )

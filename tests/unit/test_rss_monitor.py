@@ -38,35 +38,24 @@ class Told:
 
 
 class Machine:
-    """A process of which a test says how much it takes, and how much a cache gives back."""
+    """A process whose memory a test sets; freeing returns `garbage` to the system."""
 
     def __init__(self) -> None:
         self.used: int | None = 10
-        self.cached = 0
-        self.shrunk = self.given_back = 0
+        self.garbage = self.freed = 0
         self.told, self.log = Told(), MemoryLog()
         self.monitor = RssMonitor(
-            100,
-            [self],
-            reports=self.told,
-            clock=FakeClock(),
-            log=self.log,
-            read=self.read,
-            give_back=self.give_back,
+            100, reports=self.told, clock=FakeClock(), log=self.log, read=self.read, give_back=self.give_back
         )
 
     def read(self) -> int | None:
-        return None if self.used is None else (self.used + self.cached) * MB
-
-    def shrink(self) -> None:
-        self.shrunk += 1
-        self.cached = 0
+        return None if self.used is None else (self.used + self.garbage) * MB
 
     def give_back(self) -> None:
-        self.given_back += 1
+        self.freed, self.garbage = self.freed + 1, 0
 
-    async def look(self, used: int | None, cached: int = 0) -> None:
-        self.used, self.cached = used, cached
+    async def look(self, used: int | None, garbage: int = 0) -> None:
+        self.used, self.garbage = used, garbage
         await self.monitor.look()
 
 
@@ -77,22 +66,17 @@ def machine() -> Machine:
 
 async def test_below_85_percent_nothing_is_touched(machine: Machine) -> None:
     await machine.look(40, 45)
-    assert (machine.shrunk, machine.given_back, machine.monitor.full) == (0, 0, False)
-    assert machine.log.entries == []
+    assert (machine.freed, machine.monitor.full, machine.log.entries) == (0, False, [])
 
 
-async def test_above_85_percent_caches_go_and_are_given_back_to_the_system(machine: Machine) -> None:
+async def test_above_85_percent_memory_is_freed_and_a_shortage_is_logged_once(machine: Machine) -> None:
     await machine.look(40, 46)
-    assert (machine.shrunk, machine.given_back, machine.monitor.full) == (1, 1, False)
-    assert machine.monitor.used == 40 * MB
+    assert (machine.freed, machine.monitor.full, machine.monitor.used) == (1, False, 40 * MB)
     (line,) = machine.log.at("warn")
-    assert "86 MB; caches were given up, now 40 MB" in line.message
-
-
-async def test_what_stays_tight_is_shrunk_at_each_look_and_told_once(machine: Machine) -> None:
+    assert "86 MB; garbage was collected, now 40 MB" in line.message
     for _ in range(5):
         await machine.look(90)
-    assert (machine.shrunk, len(machine.log.at("warn"))) == (5, 1)
+    assert (machine.freed, len(machine.log.at("warn"))) == (6, 1)
     await machine.look(50)
     await machine.look(90)
     assert len(machine.log.at("warn")) == 2
@@ -112,14 +96,14 @@ async def test_above_the_limit_it_is_full_until_there_is_room_and_operators_hear
     assert [spell[:2] for spell in machine.told.spells] == [("begin", "memory"), ("end", "memory")]
 
 
-async def test_what_a_cache_gave_back_in_time_does_not_count_as_full(machine: Machine) -> None:
+async def test_what_was_freed_in_time_does_not_count_as_full(machine: Machine) -> None:
     await machine.look(60, 60)
     assert (machine.monitor.full, machine.told.spells) == (False, [])
 
 
 async def test_a_system_that_does_not_tell_sets_no_limit(machine: Machine) -> None:
     await machine.look(None)
-    assert (machine.monitor.used, machine.monitor.full, machine.shrunk) == (None, False, 0)
+    assert (machine.monitor.used, machine.monitor.full, machine.freed) == (None, False, 0)
 
 
 def test_the_resident_size_is_what_the_system_says(tmp_path: Path) -> None:
@@ -274,11 +258,11 @@ class TestCollector:
         gc.disable()  # but for the collector's own
         gc.callbacks.append(seen)
         try:
-            collector.tend()
+            collector.maintain()
             assert not full
             await clock.advance(rss_monitor.FULL_EVERY)
-            collector.tend()
-            collector.tend()
+            collector.maintain()
+            collector.maintain()
             assert len(full) == 1
         finally:
             gc.callbacks.remove(seen)
@@ -294,10 +278,10 @@ class TestCollector:
         try:
             gc.collect()
             assert rss_monitor.new_objects() < 5_000
-            collector.tend()
+            collector.maintain()
             kept = [[number] for number in range(45_000)]
             assert 30_000 <= rss_monitor.new_objects() < 80_000
-            collector.tend()
+            collector.maintain()
             assert rss_monitor.new_objects() < 5_000, "they were collected"
             assert len(kept) == 45_000
         finally:
@@ -311,7 +295,7 @@ class TestCollector:
         frozen = gc.get_freeze_count()
         with dragging(clock):
             await clock.advance(rss_monitor.FULL_EVERY)
-            collector.tend()
+            collector.maintain()
             assert gc.get_freeze_count() > frozen
             await clock.advance(rss_monitor.PAUSED_FOR + 1)
             assert collector.collect()
