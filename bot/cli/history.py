@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -31,13 +31,12 @@ from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
 from bot.core import transcript as transcripts
 from bot.core.archive.store import people_of
-from bot.features.search import analysis
-from bot.features.search.finder import parse_query
-from bot.features.search.index import FILE
-from bot.features.search.service import Search
 from bot.invocation import command
 from bot.system import SystemClock
 from bot.tools.ports import RecallQuery
+
+if TYPE_CHECKING:
+    from bot.features.search.service import Search
 
 index_app = typer.Typer(
     name="index", help="Maintain the search index.", no_args_is_help=True, rich_markup_mode=None
@@ -135,6 +134,9 @@ async def _search(root: Path, key: ChatKey, query: RecallQuery) -> list[tuple[Ar
 @asynccontextmanager
 async def _opened_search(root: Path) -> AsyncIterator[Search | None]:
     """The search, which updates its index first; None if there is no log. Works while the gateway runs."""
+    from bot.features.search.index import FILE  # imports what a feature uses, half of the gateway
+    from bot.features.search.service import Search
+
     async with event_log(root) as log:
         if log is None:
             yield None
@@ -149,6 +151,9 @@ async def _opened_search(root: Path) -> AsyncIterator[Search | None]:
 
 def _show_matches(search: str, lines: list[ArchiveLine]) -> None:
     """Show the lines with a word of the search, then the related ones without."""
+    from bot.features.search import analysis
+    from bot.features.search.finder import parse_query
+
     _, terms = parse_query(search, int(SystemClock().now() * 1000))
     wanted = {term.token for term in terms}
     related = [line for line in lines if wanted and wanted.isdisjoint(analysis.tokens(line.text))]

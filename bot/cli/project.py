@@ -1,4 +1,7 @@
-"""A project folder as commands use it: its settings, access list and event log, and the database of a cluster."""
+"""A project folder as commands use it: its settings, access list and event log, and the database of a cluster.
+
+Most commands use a part of it, so settings and core are imported where they are used.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,11 @@ import random
 import socket
 from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from bot import config, configuration, discovery, errors, instance
+from bot import config, errors, instance
 from bot.access_list import FILE, AccessList
 from bot.cli.common import HOME, StderrLog, complain
 from bot.config import Settings
@@ -20,15 +23,17 @@ from bot.contracts.channel import Manifest
 from bot.contracts.environment import Disk
 from bot.contracts.identity import UserRef
 from bot.contracts.model import Model
-from bot.core import sqlite_log
-from bot.core.archive.store import ChatStore
-from bot.core.events import Codec
-from bot.core.sql_log import SqlLog
 from bot.system import SystemClock, SystemDisk, UlidSource
+
+if TYPE_CHECKING:
+    from bot.core.archive.store import ChatStore
+    from bot.core.sql_log import SqlLog
 
 
 def manifest_of(channel: str, known: Mapping[str, Manifest] | None = None) -> Manifest:
     """The manifest of a channel that the user names. Raises `typer.BadParameter`."""
+    from bot import discovery
+
     known = known or discovery.manifests()
     if channel not in known:
         raise typer.BadParameter(f"no channel is called {channel!r}; there are {', '.join(sorted(known))}")
@@ -48,6 +53,8 @@ def hint_of_folder(root: Path) -> None:
 
 
 def archive(root: Path) -> ChatStore:
+    from bot.core.archive.store import ChatStore
+
     return ChatStore(root / HOME / "chats", disk=SystemDisk(), log=StderrLog())
 
 
@@ -81,12 +88,19 @@ def is_clustered(root: Path) -> bool:
 
 def database(root: Path) -> str | None:
     """The address of the database that has the log, if any. Raises `errors.ConfigError`."""
-    return (configuration.load(root).engine.database_url or "") if is_clustered(root) else None
+    if not is_clustered(root):
+        return None
+    from bot import configuration
+
+    return configuration.load(root).engine.database_url or ""
 
 
 @contextlib.asynccontextmanager
 async def event_log(root: Path) -> AsyncIterator[SqlLog | None]:
     """The event log, for reading; None if there is none."""
+    from bot.core import sqlite_log
+    from bot.core.events import Codec
+
     path, url, clock = root / HOME / sqlite_log.FILE, database(root), SystemClock()
     log: SqlLog
     if url is not None:
