@@ -11,7 +11,6 @@ import hashlib
 import os
 import re
 import stat
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
@@ -21,6 +20,7 @@ from urllib.parse import unquote
 
 from bot import regular_files
 from bot.hidden_paths import hidden
+from bot.text import folded
 
 INCLUDE = re.compile(r"@include[ \t]+(\S.*?)[ \t]*")
 _LINK = re.compile(r"\]\(\s*(?:<([^<>\n]+)>|([^\s()]+(?:\([^\s()]*\)[^\s()]*)*))")
@@ -292,7 +292,3 @@ def _stat(path: Path) -> os.stat_result | None:
 
 def _parts(path: Path) -> Parts:
     return tuple(map(folded, path.parts))
-
-
-def folded(words: str) -> str:
-    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", words).casefold())

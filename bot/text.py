@@ -492,3 +492,8 @@ def encodings(secret: str) -> set[str]:
         core = padded[begin:stop]
         found |= {core, core.replace("+", "-").replace("/", "_")}
     return {form for form in found if len(form) >= 8}
+
+
+def folded(words: str) -> str:
+    """Normalise a name for comparisons that must not depend on case or Unicode form."""
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", words).casefold())

@@ -19,7 +19,8 @@ from bot import errors
 from bot.contracts.base import Json
 from bot.contracts.environment import Disk, Log
 from bot.hidden_paths import hidden
-from bot.instruction_files import InstructionFileSet, changed_at, find_instruction_files, folded
+from bot.instruction_files import InstructionFileSet, changed_at, find_instruction_files
+from bot.text import folded
 
 NOT_VETTED = (
     "a command has made or changed it, so it is no instruction until an operator has it written with write_file, whole, "

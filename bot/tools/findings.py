@@ -12,8 +12,9 @@ from bot.config.findings import finding, shown
 from bot.config.ship_file import ShipFile, Skills
 from bot.contracts.tools import MCP
 from bot.invocation import command
+from bot.text import folded
 from bot.tools.permissions.defaults import CORE
-from bot.tools.permissions.globs import folded, glob
+from bot.tools.permissions.globs import glob
 from bot.tools.permissions.grammar import ParsedRule, RuleMalformed, parse
 from bot.tools.permissions.paths import Paths
 from bot.tools.permissions.protected_code import protected_code

@@ -9,7 +9,7 @@ from pathlib import Path
 from bot.contracts.approvals import Reason
 from bot.contracts.provenance import Taint
 from bot.contracts.tools import MCP, READS, Effect
-from bot.tools.permissions.globs import folded
+from bot.text import folded
 from bot.tools.permissions.patterns import ARGUMENTS, JudgedCall
 from bot.tools.permissions.protected_code import CLOSED, OURS, ProtectedCode
 from bot.tools.permissions.subject import Call, Decision, PolicyContext, Source

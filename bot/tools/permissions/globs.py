@@ -5,17 +5,11 @@ linear time.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Callable, Sequence
 
 Match = Callable[[str], bool]
 
 ANY_DEPTH = "**"
-
-
-def folded(words: str) -> str:
-    """Normalise a name for comparisons that must not depend on case or Unicode form."""
-    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", words).casefold())
 
 
 def glob(pattern: str) -> Match:

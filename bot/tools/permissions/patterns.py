@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal
 
+from bot.text import folded
 from bot.tools.permissions import urls
-from bot.tools.permissions.globs import ANY_DEPTH, folded, glob, path_glob
+from bot.tools.permissions.globs import ANY_DEPTH, glob, path_glob
 from bot.tools.permissions.grammar import RuleMalformed
 from bot.tools.permissions.paths import Parts, Paths, ResolvedPath
 

@@ -14,7 +14,7 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bot.tools.permissions.globs import folded
+from bot.text import folded
 
 CLOSED = (
     "Shipmate's own code is in this project's folder, so nothing is written here and no command is run. Whoever runs me can "

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from bot.text import folded
 from bot.tools.permissions import defaults
 from bot.tools.permissions.conditions import Condition, compile_condition
-from bot.tools.permissions.globs import folded, glob
+from bot.tools.permissions.globs import glob
 from bot.tools.permissions.grammar import TRUSTED, ParsedRule, RuleMalformed, parse
 from bot.tools.permissions.paths import Paths
 from bot.tools.permissions.patterns import Answer, JudgedCall, Pattern, compile_pattern
