@@ -1,4 +1,4 @@
-"""The watchdog of channels: connects those anew that fall silent, and tells operators."""
+"""Reconnects channels that fall silent, and alerts operators."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from bot.core.operators import OperatorAlerts
 from bot.words import Sentence, sentence
 
 LOOK_EVERY = 3.0
-"""Seconds between two looks at the channels."""
+"""Interval between two checks of the channels."""
 PATIENCE = 30.0
-"""Seconds that a channel gets to mend itself: each of them reconnects on its own, and most breaks are short."""
+"""Seconds that a channel gets to reconnect by itself; most interruptions are short."""
 FIRST_PAUSE = 30.0
 LONGEST_PAUSE = 300.0
-"""Seconds after a healing until the next one: doubled each time, up to the longest."""
+"""Interval between two reconnects: doubled each time, up to the longest."""
 HEAL_SECONDS = 60.0
-"""The time for one healing; one that hangs is given up."""
+"""Timeout of one reconnect."""
 
 
 @dataclass(slots=True)
 class _Seen:
-    """The state of one channel. Times are monotonic: a clock that is set makes nobody deaf."""
+    """The state of one channel. Times are monotonic, so that setting the clock has no effect."""
 
     heard: float
     sign: float | None = None
@@ -39,7 +39,7 @@ class _Seen:
 
 
 class ChannelWatchdog:
-    """Looks at each channel's `health` every few seconds for as long as `run` runs."""
+    """Checks each channel's `health` every few seconds while `run` runs."""
 
     def __init__(
         self,
@@ -60,18 +60,18 @@ class ChannelWatchdog:
         self.seen = {name: _Seen(now) for name in channels}
 
     def opened(self, channel: str) -> None:
-        """The channel has connected for the first time: from now on it may be healed."""
+        """The channel has connected for the first time: from now on it may be reconnected."""
         seen = self.seen[channel]
         seen.open, seen.heard = True, self._clock.monotonic()
 
     def silent(self, channel: str) -> float | None:
-        """Seconds for which the platform has been silent, where that is longer than it ever is; else None."""
+        """Seconds for which the platform has been silent, if that is longer than `Manifest.silence`."""
         seen, longest = self.seen[channel], self._manifests[channel].silence
         silence = self._clock.monotonic() - seen.heard
         return silence if seen.open and longest is not None and silence > longest else None
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Check until cancelled."""
         try:
             while True:
                 self.look()
@@ -83,11 +83,11 @@ class ChannelWatchdog:
             await asyncio.gather(*healing, return_exceptions=True)
 
     def look(self) -> None:
-        """One look at every channel."""
+        """Check every channel once."""
         now = self._clock.monotonic()
         missed, self._looked = now - self._looked - LOOK_EVERY, now
         if missed > LOOK_EVERY:
-            # The process stood still, or the machine slept: nothing could be heard then.
+            # The process was frozen, or the machine suspended: nothing could arrive.
             for seen in self.seen.values():
                 seen.heard += missed
         for name, channel in self._channels.items():
@@ -148,7 +148,7 @@ class ChannelWatchdog:
 
 
 def _trouble(health: Health, silence: float | None) -> Sentence | None:
-    """The trouble of a channel, for operators; None where there is none."""
+    """The trouble of a channel, for operators."""
     why = f" ({health.detail})" if health.detail else ""
     if not health.connected:
         return sentence("operators.disconnected", why=why)

@@ -105,7 +105,7 @@ FILE_TOOLS = frozenset({"read_file", "write_file", "edit_file", "list_dir", "sea
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Gateway:
-    """All parts of the process, put together and not yet started."""
+    """All parts of the process, wired and not yet started."""
 
     services: Services
     channels: Mapping[str, Channel]
@@ -127,9 +127,9 @@ class Gateway:
     reload: ConfigurationReload
     maintenance: Maintenance
     import_ship: Callable[[], object | None]
-    """Takes over a `.ship` of 0.1; None where there is none. Blocking."""
+    """Imports a `.ship` of 0.1; None if there is none. Blocking."""
     close_open: Callable[[], Awaitable[None]]
-    """Closes what a restored log has open."""
+    """Closes turns and questions that a restored log has open."""
     counted: LogMetrics | None
     dashboard: Dashboard | None
 
@@ -451,7 +451,7 @@ def build_windows(llm: config.Llm, learned: LearnedFile, log: JsonlLog) -> Conte
 def build_models(
     settings: config.Settings, environment: Environment, log: JsonlLog, artifacts: ArtifactStore
 ) -> tuple[WatchedModel, list[Fallback]]:
-    """The model, and those that stand in for it."""
+    """The model, and its fallbacks."""
     llm = settings.llm
     build = functools.partial(
         factory.build_model,
@@ -800,7 +800,7 @@ async def standing_by(
     leadership: Leadership,
     counted: LogMetrics,
 ) -> AsyncIterator[None]:
-    """Answer at the dashboard's address for the block, in which another process leads: alive, ready to take over, and no more."""
+    """Serve health at the dashboard's address for the block, while another process leads."""
 
     def parts() -> dict[str, PartHealth]:
         return {"cluster": PartHealth(ok=True, detail=leadership.role())}
@@ -820,7 +820,7 @@ async def standing_by(
 
 
 def load_spending(spending: Spending, settings: config.Settings, environment: Environment, log: Log) -> None:
-    """Load the cost of today, where there are budgets: before anything is asked of the model. Blocking; raises nothing."""
+    """Load today's costs if there are budgets, before the first model call. Blocking; raises nothing."""
     if not settings.budgets.limits:
         return
     day = day_of(environment.clock.now())

@@ -1,4 +1,4 @@
-"""Loads the configuration of a folder, with everything that any room can find wrong with it."""
+"""Loads the configuration of a folder, with the mistakes and warnings of all rooms."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from bot.tools import findings
 
 
 def load(root: Path, *, defaults: bool = False) -> config.Settings:
-    """`config.load` with the environment of this process and the known channels. Raises `errors.ConfigError`."""
+    """Load ship.json with this process's environment and the known channels. Raises `errors.ConfigError`."""
     manifests = discovery.manifests()
     settings = config.load(root, manifests, os.environ, findings.mistakes, defaults=defaults)
     also = (*findings.warnings(root, settings.skills), *empty(settings, manifests), *unpriced(settings.llm))
@@ -28,11 +28,11 @@ def load(root: Path, *, defaults: bool = False) -> config.Settings:
 
 
 def empty(settings: config.Settings, manifests: Mapping[str, Manifest]) -> Iterator[str]:
-    """Yield a warning for each channel in which nobody may talk: neither ship.json nor a decision since names anyone."""
+    """Yield a warning for each channel in which nobody may talk."""
     try:
         lists = AccessList(settings.home / FILE, SystemDisk(), SystemClock())
     except errors.ConfigError:
-        return  # a start says what is wrong with it
+        return  # a start reports the mistake
     operators = settings.operators | lists.operators()
     for name in settings.enabled:
         let_in = (
@@ -48,7 +48,7 @@ def empty(settings: config.Settings, manifests: Mapping[str, Manifest]) -> Itera
 
 
 def too_large(settings: config.Settings) -> Iterator[str]:
-    """Yield a warning for each instruction file of which only the beginning is used."""
+    """Yield a warning for each instruction file that is too long and will be cut."""
     sources = settings.prompt.sources(settings.root).values()
     files = [*operator_files(os.environ), settings.root / NAME]
     files += sorted((settings.home / "instructions").glob("*/*.md"))
@@ -60,7 +60,7 @@ def too_large(settings: config.Settings) -> Iterator[str]:
 
 
 def prices_of(llm: config.Llm) -> PriceTable:
-    """The prices of models, those of ship.json before the table's."""
+    """The prices of models; ship.json overrides the built-in table."""
     return PriceTable(
         {
             name: Price(
@@ -76,7 +76,7 @@ def prices_of(llm: config.Llm) -> PriceTable:
 
 
 def unpriced(llm: config.Llm) -> Iterator[str]:
-    """Yield a warning for each model whose cost cannot be told."""
+    """Yield a warning for each configured model without a price."""
     if llm.provider == "demo":
         return
     prices = prices_of(llm)

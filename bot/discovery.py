@@ -1,5 +1,5 @@
-"""Channels are found by name, every folder of `channels` with a `manifest.py` and every entry point `shipmate.channels`, and
-imported without what their library would take along and nothing here uses.
+"""Finds channels: folders of `channels` with a `manifest.py`, and entry points `shipmate.channels`. Imports them without optional
+dependencies that nothing here uses.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def _added(found: dict[str, Manifest], name: str, place: str, manifest: Any) -> 
 
 
 def import_without(module: str, unused: Iterable[str]) -> None:
-    """Import a module while `unused`, names of packages, count as not installed. Where it needs one of them after all, it is
-    imported as usual. No other thread may import any of them meanwhile.
+    """Import a module as if the packages `unused` were not installed; normally if it needs one of them. No other thread may import them
+    meanwhile.
     """
     with _absent(unused), contextlib.suppress(ImportError):
         importlib.import_module(module)
@@ -71,7 +71,7 @@ def import_without(module: str, unused: Iterable[str]) -> None:
 
 @contextlib.contextmanager
 def _absent(names: Iterable[str]) -> Iterator[None]:
-    # None in `sys.modules` is the language's own way to say that a module cannot be imported.
+    # Python raises ImportError for a module that is None in `sys.modules`.
     absent = dict.fromkeys(name for name in names if name not in sys.modules)
     sys.modules.update(absent)  # type: ignore[arg-type]
     try:

@@ -1,4 +1,4 @@
-"""Disk space kept in reserve, so that work under way can finish on a full disk."""
+"""Disk space kept in reserve, so that running work can finish on a full disk."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from bot.contracts.environment import Disk, Log
 from bot.sizes import in_words
 
 MOST = 16 * 1024 * 1024
-"""Bytes of the reserve on a disk of 256 MB and more; a smaller disk keeps a sixteenth of itself."""
+"""Max bytes of the reserve; a disk below 256 MB reserves 1/`SHARE` of itself."""
 SHARE = 16
 PIECE = 256 * 1024
-"""Bytes that are given up at once: little enough that others who fill the disk get no more of it than that."""
+"""Bytes that are released at once: few, since whoever fills the disk may get them instead."""
 LARGEST = 4 * PIECE
-"""A write that is larger is not let into the reserve."""
+"""Max bytes of a write that may use the reserve."""
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 _R = TypeVar("_R")
@@ -28,14 +28,14 @@ _R = TypeVar("_R")
 
 @dataclass(frozen=True, slots=True)
 class DiskSpace:
-    """Bytes of a file system, as this user may use them. `total` is 0 where it does not say."""
+    """Bytes of a file system that this user may use. `total` is 0 if it does not tell."""
 
     free: int
     total: int
 
     @property
     def share(self) -> float:
-        """The part of it that is free, from 0 to 1."""
+        """The free fraction, from 0 to 1."""
         return self.free / self.total if self.total else 1.0
 
     def __str__(self) -> str:
@@ -52,10 +52,9 @@ def space_of(folder: Path) -> DiskSpace:
 
 
 class DiskReserve:
-    """A file whose blocks are allocated and hold nothing. It is given up piece by piece as the disk refuses, and made
-    again once the disk has room for it and half as much again besides. While a part of it is missing, nothing new should be begun.
-
-    Any thread may call it. `path` None: there is no reserve, and the disk is taken to be well.
+    """An allocated file without content. It is released in pieces as the disk refuses writes, and allocated again once the disk has
+    room for one and a half times its size. While a part of it is missing, nothing new should begin. Thread-safe. `path` None: there
+    is no reserve, and no trouble.
     """
 
     def __init__(self, path: Path | None, log: Log, *, most: int = MOST) -> None:
@@ -65,19 +64,17 @@ class DiskReserve:
         self._lock = threading.Lock()
         self._left = 0
         self.space: DiskSpace | None = None
-        """The space of the disk when it was last looked at."""
+        """The space of the disk at the last check."""
         self.trouble = ""
-        """Why nothing new should be begun; "" while the disk has room."""
+        """Why nothing new should begin; "" while the disk has room."""
 
     @property
     def left(self) -> int:
-        """Bytes that can still be given up."""
+        """Bytes that can still be released."""
         return self._left
 
     def look(self) -> bool:
-        """See whether the disk has room, and make the reserve whole where it has; True where trouble has ended.
-        Blocking; raises nothing.
-        """
+        """Check the disk and restore the reserve if there is room; True if trouble has ended. Blocking; raises nothing."""
         if self._path is None:
             return False
         with self._lock:
@@ -93,7 +90,7 @@ class DiskReserve:
             return bool(before and not trouble)
 
     def give(self, size: int = 0) -> bool:
-        """Give up a piece, and room for `size` bytes; whether a write that the disk has refused may be tried again."""
+        """Release a piece plus `size` bytes. True if a refused write may be retried."""
         if self._path is None or size > LARGEST:
             return False
         with self._lock:
@@ -115,7 +112,7 @@ class DiskReserve:
         self.space = space = space_of(path.parent)
         # Some file systems say nothing about their size.
         whole = min(self._most, space.total // SHARE or self._most)
-        # Trouble ends with more room than it begins with, so that it does not come and go at the edge.
+        # Hysteresis: trouble ends with more room than it began with.
         besides = whole + whole // 2 if self.trouble else whole
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -139,7 +136,7 @@ class DiskReserve:
 
 
 class ReservedDisk:
-    """`contracts.environment.Disk` whose small writes may use the reserve: those that bring to its end what is under way."""
+    """A `contracts.environment.Disk` whose small writes may use the reserve."""
 
     def __init__(self, inner: Disk, reserve: DiskReserve) -> None:
         self._inner = inner
@@ -159,7 +156,7 @@ class ReservedDisk:
 
         def take_back() -> None:
             if self._inner.size(path) > before:
-                self._inner.truncate(path, before)  # what a write that was refused had got in
+                self._inner.truncate(path, before)  # the part of a refused write that was written
 
         self._tried(lambda: self._inner.append(path, data, sync=sync), len(data), take_back)
 
@@ -177,7 +174,7 @@ class ReservedDisk:
 
 
 def _allocate(handle: int, begin: int, end: int) -> None:
-    """Blocks that are really there; all of them or none. Raises OSError."""
+    """Allocate blocks, all or none. Raises OSError."""
     try:
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(handle, begin, end - begin)

@@ -10,13 +10,11 @@ Of = TypeVar("Of")
 Made = TypeVar("Made")
 
 MESSAGES = 16_384
-"""Messages of which something is remembered: those in the view of a chat are the same objects in request after request."""
+"""Max messages with cached facts. Messages in the view of a chat are the same objects in each request."""
 
 
 class IdentityCache(Generic[Of, Made]):
-    """The result of `make` for each of the last few objects; the oldest goes for a new one. Objects are told apart by identity and must not change
-    afterwards. An exception of `make` is raised, and not cached.
-    """
+    """Caches `make` for the last `most` objects, by identity. Objects must not change. Exceptions are not cached."""
 
     def __init__(self, make: Callable[[Of], Made], *, most: int = 8) -> None:
         self._make = make
@@ -24,7 +22,7 @@ class IdentityCache(Generic[Of, Made]):
         self._known: OrderedDict[int, tuple[Of, Made]] = OrderedDict()
 
     def __call__(self, of: Of) -> Made:
-        # It is kept with what was said of it: as long as it is, no other object has its id.
+        # The object is stored too: as long as it exists, no other one has its id.
         known = self._known.get(id(of))
         if known is None:
             known = (of, self._make(of))
@@ -42,9 +40,8 @@ _records: OrderedDict[int, _Record] = OrderedDict()
 
 
 class MessageFact(Generic[Of, Made]):
-    """A fact that `make` finds out about a message, or another part of a request; computed once. All facts of one object stand
-    in one record, and the oldest of `MESSAGES` records goes for a new one: with a record a fact, chats that speak in turn
-    would push each other out many times sooner. As for the rest, an `IdentityCache`.
+    """An `IdentityCache` for messages and other parts of requests. All facts of an object share one record, so that `MESSAGES` objects are
+    cached however many facts there are.
     """
 
     def __init__(self, make: Callable[[Of], Made]) -> None:
@@ -57,7 +54,7 @@ class MessageFact(Generic[Of, Made]):
         return self.each((of,))[0]
 
     def each(self, objects: Iterable[Of]) -> list[Made]:
-        """The fact of each of several objects, in order."""
+        """The facts of several objects, in order."""
         place, found = self._place, []
         for of in objects:
             record = _records.get(id(of))

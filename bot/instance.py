@@ -1,4 +1,4 @@
-"""Locks that allow one process per `.ship` and per token. They end with the process and name the pid of their holder."""
+"""Locks that allow one process per `.ship` and per token. They end with the process and contain its pid."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from bot.invocation import command
 LOCK = "lock"
 PID = "pid"
 SERVICE = Path("/run/shipmate")
-"""The folder that the systemd unit makes for its user: `/tmp` of a service is its own."""
+"""The runtime folder of the systemd unit, whose `/tmp` is private."""
 RESTORING = ".restoring"
-"""A folder in `.ship` that holds what is still to be put back: until it is gone, the rest is not whole."""
-_NOTE = 4_096  # bytes of a lock's note that are read
+"""A folder in `.ship` with files that a restore still has to move: while it exists, `.ship` is incomplete."""
+_NOTE = 4_096  # max bytes read of a lock file
 
 
 def prepare_home(home: Path) -> None:
-    """`.ship` as it should be: private, and ignored by git. Raises `errors.ConfigError` where there cannot be one."""
+    """Create `.ship`, private and ignored by git. Raises `errors.ConfigError`."""
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -41,7 +41,7 @@ def prepare_home(home: Path) -> None:
 
 
 def _write(path: Path, words: str) -> None:
-    """Write a small file that only its owner may read, whatever the umask."""
+    """Write a small file with mode 0600."""
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(handle, "w", encoding="ascii") as file:
         file.write(words)
@@ -49,16 +49,16 @@ def _write(path: Path, words: str) -> None:
 
 @contextlib.contextmanager
 def held(home: Path) -> Iterator[str]:
-    """Hold `.ship` for the block; yields how the last run ended: `ended`, `killed`, or `none` where there was none. Raises
-    `errors.Unavailable` with the pid where another process holds it, `errors.ConfigError` where it is half restored.
+    """Lock `.ship` for the block; yields how the last run ended: `ended`, `killed`, or `none` if there was none. Raises
+    `errors.Unavailable` with the pid of another holder, `errors.ConfigError` after an incomplete restore.
 
-    The operating system drops the lock when its holder dies, however it dies; a frozen holder keeps it.
+    The lock ends with its process, however that dies; a frozen process keeps it.
     """
     known = (home / LOCK).exists() or (home / "journal.db").exists()
     with locked(home):
         must_be_whole(home)
         last = "killed" if (home / PID).exists() else "ended" if known else "none"
-        # For people alone: a disk that is full keeps nobody from starting.
+        # For people only: a full disk must not prevent a start.
         with contextlib.suppress(OSError):
             _write(home / PID, f"{os.getpid()}\n")
         try:
@@ -69,7 +69,7 @@ def held(home: Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def locked(home: Path) -> Iterator[None]:
-    """Keep every other process off `.ship` for the block. Raises `errors.Unavailable` where one holds it."""
+    """Lock `.ship` for the block. Raises `errors.Unavailable` if another process holds it."""
     lock = filelock.FileLock(home / LOCK, mode=0o600)
     try:
         lock.acquire(blocking=False)
@@ -82,7 +82,7 @@ def locked(home: Path) -> Iterator[None]:
 
 
 def must_be_whole(home: Path) -> None:
-    """Raise `errors.ConfigError` where a restore was cut off."""
+    """Raise `errors.ConfigError` after an incomplete restore."""
     if (home / RESTORING).exists():
         raise errors.ConfigError(
             f"{home}: found a restore that was cut off; expected one that has ended; run `{command('restore FILE', home.parent)}` again"
@@ -90,7 +90,7 @@ def must_be_whole(home: Path) -> None:
 
 
 def is_held(home: Path) -> bool:
-    """True if another process holds `.ship` now. A missing folder stays missing."""
+    """True if another process holds `.ship`. Does not create the folder."""
     if not (home / LOCK).exists():
         return False
     try:
@@ -101,7 +101,7 @@ def is_held(home: Path) -> bool:
 
 
 def holder(home: Path) -> str:
-    """The pid of the process that holds `.ship`, as it says itself; "" where none does."""
+    """The pid of the process that holds `.ship`, or ""."""
     try:
         return (home / PID).read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError):
@@ -113,7 +113,7 @@ def _taken(home: Path) -> str:
 
 
 def _who(pid: str) -> str:
-    """A process by its pid, unless that one is gone: then the note is of the holder before."""
+    """Name a process by its pid, unless it is gone: then the file is from an earlier holder."""
     if pid.isdecimal() and len(pid) < 10:
         try:
             os.kill(int(pid), 0)
@@ -129,12 +129,11 @@ def _who(pid: str) -> str:
 def tokens_held(
     tokens: Mapping[str, tuple[str, str]], root: Path, folder: Path | None = None
 ) -> Iterator[None]:
-    """Hold tokens for the block: key in ship.json → (token, address of its service). Two processes with one token
-    would take each other's messages away, whatever their folders are.
+    """Lock tokens for the block: key in ship.json → (token, address of its service). Two processes with one token would take each
+    other's messages, whatever their folders are.
 
-    The locks are named by a hash, never by the token, in a folder of this user (`folder`, else the usual place).
-    Raises `errors.Unavailable` with the pid where another process of this user holds one, `errors.ConfigError` where
-    the folder cannot be trusted.
+    Lock files are named by a hash of the token, in a folder of this user. Raises `errors.Unavailable` with the pid of another holder,
+    `errors.ConfigError` if the folder cannot be trusted.
     """
     with contextlib.ExitStack() as held_too:
         if tokens:
@@ -147,7 +146,7 @@ def tokens_held(
 
 
 def _usual() -> Path:
-    """The user's folder for what lives as long as a session."""
+    """The user's runtime folder."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     if runtime.startswith("/") and Path(runtime).is_dir():
         return Path(runtime) / "shipmate"
@@ -158,7 +157,7 @@ def _usual() -> Path:
 
 
 def _private(folder: Path) -> Path:
-    """The folder, made where it is not there; it must be the user's own and no link."""
+    """Create the folder if missing; it must belong to the user and be no link."""
     try:
         with contextlib.suppress(FileExistsError):
             folder.mkdir(mode=0o700)
@@ -203,6 +202,6 @@ def _token_lock(path: Path, key: str) -> int:
 
 
 def _note(handle: int, words: str) -> None:
-    """Say in a lock who holds it. The file stays when the lock goes: removed, two could hold one name."""
+    """Write the holder into a lock file. The file is never removed: otherwise two processes could lock the same name."""
     os.ftruncate(handle, 0)
     os.pwrite(handle, words.encode("utf-8", "replace"), 0)

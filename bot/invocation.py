@@ -1,6 +1,4 @@
-"""Says a command of Shipmate as a person can type it here, by a name that the shell finds, with the folder that it needs; and the
-versions of installed packages.
-"""
+"""Commands of Shipmate as a person can type them here, and versions of installed packages."""
 
 from __future__ import annotations
 
@@ -12,8 +10,8 @@ from pathlib import Path
 
 
 def command(words: str, root: Path) -> str:
-    """`shipmate WORDS` for the project in `root`, with the program's path where the shell knows no `shipmate`, and with
-    `--dir` where `root` is not the folder in which we are.
+    """`shipmate WORDS` for the project in `root`: with the program's path if `shipmate` is not in PATH, and with `--dir` if `root` is
+    not the working directory.
     """
     name = sys.argv[0]
     known = Path(name).name != "shipmate" or shutil.which("shipmate") is not None
@@ -22,7 +20,7 @@ def command(words: str, root: Path) -> str:
 
 
 def installed_version(name: str) -> str | None:
-    """Version of a package, ours among them; None where it is not installed."""
+    """The version of a package; None if it is not installed."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
@@ -30,5 +28,5 @@ def installed_version(name: str) -> str | None:
 
 
 def version_of(name: str) -> str:
-    """The same for a person."""
+    """The version of a package, for people."""
     return installed_version(name) or "not installed"

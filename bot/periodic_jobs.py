@@ -1,8 +1,8 @@
 """Runs periodic jobs with APScheduler.
 
-APScheduler 3 skips a job that is late by more than a second, silently; here a late job runs once, however late. It goes
-by the time of day: where a clock is set back, it would wait until that time has come again; where it is set forward, it would
-go through each time in between, the event loop standing still.
+By default APScheduler 3 silently skips a job that is more than a second late; here it runs once, however late. APScheduler uses the
+time of day: without the corrections below, a clock set back would stop all jobs until it has caught up, and a clock set forward
+would block the event loop while each missed run is computed.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from apscheduler.triggers.interval import IntervalTrigger
 from bot.contracts.environment import Log
 
 LOOK_EVERY = 5.0
-"""Seconds between two looks at whether the clock was set back."""
+"""Interval between two checks whether the clock was set back."""
 _SLACK = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
 class PeriodicJob:
-    """A job that runs every `seconds`. An exception is logged; the next run comes all the same."""
+    """A job that runs every `seconds`. An exception is logged and does not stop later runs."""
 
     name: str
     seconds: float
@@ -34,7 +34,7 @@ class PeriodicJob:
 
 
 class _Trigger(IntervalTrigger):  # type: ignore[misc]
-    """Of times that have passed gives the last alone."""
+    """Skips all missed runs but the last."""
 
     def get_next_fire_time(self, previous_fire_time: datetime | None, now: datetime) -> datetime:
         following: datetime = super().get_next_fire_time(previous_fire_time, now)
@@ -63,12 +63,12 @@ class PeriodicJobs:
             )
 
     def start(self) -> None:
-        """Begin; needs a running event loop."""
+        """Start; needs a running event loop."""
         self._apscheduler.start()
         self._watch()
 
     def stop(self) -> None:
-        """Cancel what runs, and run nothing more. Safe to call without `start`."""
+        """Cancel running jobs and start no more. Safe to call without `start`."""
         self._stopped = True
         if self._look is not None:
             self._look.cancel()
@@ -76,8 +76,8 @@ class PeriodicJobs:
             self._apscheduler.shutdown(wait=False)
 
     def _watch(self) -> None:
-        """Pull in jobs whose next run is too far away: the clock was set back meanwhile."""
-        now = base.datetime.now(UTC)  # the clock that APScheduler goes by
+        """Reschedule jobs whose next run is too far away because the clock was set back."""
+        now = base.datetime.now(UTC)  # APScheduler's clock
         for job in self._apscheduler.get_jobs():
             latest = now + job.trigger.interval
             if job.next_run_time > latest + _SLACK:
@@ -94,10 +94,10 @@ class PeriodicJobs:
         )
 
     async def _run(self, chore: PeriodicJob) -> None:
-        # APScheduler awaits what is a coroutine function by itself, and nothing that only returns a coroutine.
+        # APScheduler awaits coroutine functions only, not functions that return a coroutine.
         try:
             await chore.run()
         except asyncio.CancelledError:
-            # It would tell of a job that is cancelled by its stop as of one that failed.
+            # APScheduler would report a job that our stop cancelled as failed.
             if not self._stopped:
                 raise

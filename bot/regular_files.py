@@ -1,4 +1,4 @@
-"""Reads files that people put in a folder, without blocking on a pipe and without touching a device."""
+"""Reads regular files only: pipes would block, devices might act."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 class NotRegular(OSError):
-    """A pipe, a socket or a device stands where a file should."""
+    """A pipe, a socket or a device instead of a file."""
 
     def __init__(self, path: str) -> None:
         super().__init__(errno.EINVAL, "a pipe, a socket or a device", path)
@@ -17,7 +17,7 @@ class NotRegular(OSError):
 
 def opener(path: str, flags: int) -> int:
     """For `open`. Raises OSError, `NotRegular` among it."""
-    # A device may act when it is opened, and a pipe waits for a writer: asked before, and once more of what was opened.
+    # Checked before opening, since opening may already act or block, and again on the opened file.
     must_be_regular(os.stat(path), path)  # noqa: PTH116
     handle = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
     try:

@@ -1,4 +1,4 @@
-"""Applies a changed configuration to turns that begin from now on, or says why the one before holds."""
+"""Applies a changed configuration to new turns, or reports why it was rejected."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ OF_TURNS = (
     "subagents",
     "permissions",
 )
-"""Keys that a turn takes up when it begins; any other one needs a restart."""
+"""Keys that a new turn reads; all others need a restart."""
 ASK_SECONDS = 20.0
-"""For so long the provider is asked whether it has a model."""
+"""Timeout for asking the provider whether it has a model."""
 
 
 class ConfigurationReload:
-    """The configuration that new turns have. `deps_of` gives the agent for it, and `use` lets turns that begin have it."""
+    """The configuration of new turns. `deps_of` builds the agent for it, `use` applies it."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class ConfigurationReload:
         log: Log,
     ) -> None:
         self.settings = settings
-        """Those that new turns have."""
+        """The settings of new turns."""
         self._use = use
         self._deps_of = deps_of
         self._log = log
@@ -48,9 +48,7 @@ class ConfigurationReload:
     async def serve(
         self, asked: asyncio.Event, load: Callable[[], config.Settings], say: Callable[[str], None]
     ) -> None:
-        """Reload each time that it is asked for, and say what became of it. What nobody has foreseen ends that one reload, not
-        what runs.
-        """
+        """Reload whenever `asked` is set and print the outcome. An unexpected error fails that reload only."""
         while True:
             await asked.wait()
             asked.clear()
@@ -68,7 +66,7 @@ class ConfigurationReload:
                 say(self._refused(f"{type(error).__name__}: {error}", held=self.settings is before))
 
     async def reload(self, load: Callable[[], config.Settings]) -> str:
-        """Check what `load` reads, and let new turns have it; what became of it, which the log has too."""
+        """Load, check and apply the configuration; returns the outcome, which is logged too."""
         try:
             found = await asyncio.to_thread(load)
             settings = _with_turns_of(self.settings, found)
@@ -108,7 +106,7 @@ class ConfigurationReload:
 
 
 async def _must_be_there(deps: AgentDeps) -> None:
-    """Raise `errors.ConfigError` where the provider does not have the model. One that cannot be asked may have it."""
+    """Raise `errors.ConfigError` if the provider says that it does not have the model."""
     name = deps.models.default_model
     try:
         async with asyncio.timeout(ASK_SECONDS):
@@ -122,14 +120,14 @@ async def _must_be_there(deps: AgentDeps) -> None:
 
 
 def _with_turns_of(settings: config.Settings, found: config.Settings) -> config.Settings:
-    """The settings with those keys of others that a turn takes up."""
+    """`settings` with the `OF_TURNS` keys of `found`."""
     llm = {name: getattr(found.llm, name) for name in _names("llm")}
     rest = {name: getattr(found, name) for name in _names("")}
     return dataclasses.replace(settings, llm=settings.llm.model_copy(update=llm), **rest)
 
 
 def _names(section: str) -> Iterator[str]:
-    """The fields of a section of the settings, or of the settings themselves, that a turn takes up."""
+    """The fields of a section of the settings, or of the settings themselves, that are in `OF_TURNS`."""
     fields = {to_camel(field.name): field.name for field in dataclasses.fields(config.Settings)}
     if section == "llm":
         fields = {f"llm.{to_camel(name)}": name for name in config.Llm.model_fields}
@@ -137,6 +135,6 @@ def _names(section: str) -> Iterator[str]:
 
 
 def _differing(one: config.Settings, other: config.Settings) -> set[str]:
-    """The keys of ship.json that are not the same in both, in full."""
+    """The full keys of ship.json whose values differ."""
     before, after = config.leaves(one), config.leaves(other)
     return {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}

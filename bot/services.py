@@ -1,4 +1,4 @@
-"""The foundation of the process: the environment outside, and the services that are built first."""
+"""The environment of the process, and the services that everything else is built on."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from bot.vetting import Vetting
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The outside of the process: clock, disk, ids, randomness, and wrappers of the log and of channels."""
+    """The outside world: clock, disk, ids, randomness, and wrappers of the log and of channels, which tests use."""
 
     clock: Clock = field(default_factory=SystemClock)
     disk: Disk = field(default_factory=SystemDisk)
@@ -45,7 +45,7 @@ class Environment:
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """Services that are built first, and on which everything else stands."""
+    """Services that everything else is built on."""
 
     settings: config.Settings
     environment: Environment

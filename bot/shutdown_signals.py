@@ -1,6 +1,4 @@
-"""Handles SIGTERM and SIGINT: at whatever moment they come, the process ends within ten seconds, with 0. SIGHUP ends
-nothing.
-"""
+"""Handles signals: after SIGTERM or SIGINT the process ends within ten seconds with 0; SIGHUP never ends it."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 STOPS = (signal.SIGINT, signal.SIGTERM)
 LAST_RESORT = 9.6
-"""Seconds after a stop at which the process ends, whatever hangs: what was taken in is in the log."""
+"""Timeout after a stop, at which the process exits whatever hangs; accepted messages are in the log."""
 
 
 def _leave(*_: object) -> None:
@@ -21,12 +19,12 @@ def _leave(*_: object) -> None:
 
 
 def no_hangup(*_: object) -> None:
-    """Ignores SIGHUP. A function, unlike SIG_IGN, is not handed down to the programs that are started."""
+    """Ignore SIGHUP. Unlike SIG_IGN, a function is not inherited by started programs."""
 
 
 @contextlib.contextmanager
 def at_once() -> Iterator[None]:
-    """In the block a stop ends the process at once: there is nothing to drain yet. `draining` takes over in it."""
+    """For the block, a stop ends the process at once: there is nothing to drain before `draining`."""
     before = {number: signal.signal(number, _leave) for number in STOPS}
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         before[signal.SIGHUP] = signal.signal(signal.SIGHUP, no_hangup)
@@ -45,8 +43,8 @@ def draining(
     leave: Callable[[], object] = _leave,
     seconds: float = LAST_RESORT,
 ) -> Iterator[None]:
-    """In the block a stop sets `stop`, and `leave` is called where the process has not ended `seconds` after it; a
-    second stop changes nothing, and neither does one that comes after the block. SIGHUP calls `hung_up`.
+    """For the block, a stop sets `stop`, and `leave` is called if the process still runs `seconds` later. Further stops, also after the
+    block, are ignored. SIGHUP calls `hung_up`.
     """
     loop = asyncio.get_running_loop()
     last_resort = threading.Timer(seconds, leave)
@@ -65,7 +63,7 @@ def draining(
     try:
         yield
     finally:
-        # Blocked meanwhile: between the two handlers a stop would kill.
+        # Blocked meanwhile: between the two handlers a signal would kill the process.
         signal.pthread_sigmask(signal.SIG_BLOCK, taken)
         for number in taken:
             loop.remove_signal_handler(number)

@@ -1,4 +1,4 @@
-"""Estimates the memory of values, shares out a limited room fairly, and says sizes to people."""
+"""Estimates the memory of values, divides limited room, formats sizes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ _OBJECT = 64  # bytes of anything but text, before what it holds
 
 
 def size_of(value: Any) -> int:
-    """Bytes of a JSON value in memory, near enough to keep caches within bounds. What asking costs depends on the
-    number of its parts, not on their length.
-    """
+    """Approximate bytes of a JSON value in memory. The cost depends on the number of its parts, not on their length."""
     total = 0
     found = [value]
     for item in found:  # which grows meanwhile
@@ -30,7 +28,7 @@ def size_of(value: Any) -> int:
 
 
 def in_words(size: float) -> str:
-    """A number of bytes as people read it: `12 MB`, `1.5 GB`. A kilobyte has 1,024 of them, as disks are measured."""
+    """Format a number of bytes: `12 MB`, `1.5 GB`. A kilobyte is 1,024 bytes."""
     if size < 1_000:
         return f"{size:.0f} {'byte' if round(size) == 1 else 'bytes'}"
     units = ["kB", "MB", "GB", "TB"]
@@ -40,9 +38,7 @@ def in_words(size: float) -> str:
 
 
 def fair_cap(loads: Sequence[int], room: int) -> int | None:
-    """The most that each load may keep so that all together fit into `room`: the largest are cut first, the small stay
-    as they are. None where all fit.
-    """
+    """The cap on each load with which all together fit into `room`, so that the largest are cut first. None if all fit."""
     if sum(loads) <= room:
         return None
     left, ordered = room, sorted(loads)

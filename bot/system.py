@@ -15,9 +15,9 @@ from bot import regular_files, ulids
 from bot.contracts.environment import Clock
 
 _BOOTTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""Linux stops its monotonic clock while the machine is suspended, and has another one; elsewhere the monotonic one goes on."""
+"""Linux stops CLOCK_MONOTONIC while the machine is suspended; elsewhere it continues."""
 _DRAWN = 64
-"""Ids whose randomness is drawn at once: each system call may lose the interpreter to a thread."""
+"""Number of ids whose randomness is drawn with one system call."""
 
 
 class SystemClock:
@@ -37,9 +37,7 @@ class SystemClock:
 
 
 class JumpSafeClock:
-    """The time of day, as far as it has passed since this was made: where a clock is set forward meanwhile, nothing
-    gets old at once.
-    """
+    """The time of day without forward jumps of the clock, so that nothing expires early."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -69,7 +67,7 @@ class UlidSource:
     def ulid(self) -> str:
         with self._lock:
             fresh = int(self._clock.now() * 1000) << 80 | self._eighty_bits()
-            # A clock that stands or goes back must not make ids that sort wrongly.
+            # Ids grow even if the clock stands still or is set back.
             self._last = number = max(fresh, self._last + 1)
         return ulids.written(number)
 
@@ -103,7 +101,7 @@ class SystemFile:
 
 
 def read_link(path: str) -> str | None:
-    """The target of a symbolic link; None where there is none that could be followed."""
+    """The target of a symbolic link; None if it is none."""
     try:
         return os.readlink(path)  # noqa: PTH115 - the text itself, which a Path would normalise
     except OSError:
@@ -111,7 +109,7 @@ def read_link(path: str) -> str | None:
 
 
 def _opened(path: Path, flags: int) -> int:
-    """Open a regular file. A pipe in its place would wait for the other end, a device might act or never end."""
+    """Open a regular file only: a pipe would block, a device might act."""
     handle = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY, 0o600)
     try:
         regular_files.must_be_regular(os.fstat(handle), str(path))
@@ -133,7 +131,7 @@ class SystemDisk:
             handle = _opened(self._made(path, sync=sync), how)
         try:
             if new:
-                # Else a power failure could take the file, with all that is said to be in it.
+                # Otherwise a power failure could lose the file's name.
                 _fsync(path.parent)
             view = memoryview(data)
             while view:
@@ -217,7 +215,7 @@ class SystemDisk:
 
 
 def _fsync(path: Path) -> None:
-    """Bring a file, or the names in a folder, to the disk. What may not be read cannot be asked for that."""
+    """Fsync a file or folder; one that may not be read is skipped."""
     try:
         handle = os.open(path, os.O_RDONLY)
     except PermissionError:

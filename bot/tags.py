@@ -1,8 +1,8 @@
-"""Writes and reads the tags by which Shipmate speaks to the model.
+"""Writes and reads the tags with which Shipmate marks its own text in requests to the model.
 
-A message that Shipmate writes begins with a tag. Its nonce stands in all tags of that message and is drawn after all
-words in it were said, so no author of those words knew it. Text that looks like a tag and has another nonce, or none,
-is a person's text. Messages of earlier versions have no nonces.
+A message that Shipmate writes begins with a tag. All tags of the message have the same nonce, which is drawn after the quoted words
+were written, so their authors could not know it. A tag with another nonce, or none, is a person's text. Messages of earlier versions
+have no nonces.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _IN_NOTES = str.maketrans({'"': "'", "<": "‹", ">": "›", "\r": " ", "\n": " 
 
 @dataclass(frozen=True, slots=True)
 class Tag:
-    """A tag with what stands in it. Two are equal that say the same, whatever their nonces are."""
+    """A tag with its content. Nonces do not count in comparisons."""
 
     name: str
     words: str
@@ -57,7 +57,7 @@ class Tag:
 
     @property
     def json(self) -> Any:
-        """The JSON in it; None where it is none."""
+        """The content as JSON; None if it is invalid."""
         try:
             return json.loads(self.words)
         except (ValueError, RecursionError):
@@ -65,7 +65,7 @@ class Tag:
 
     @property
     def rows(self) -> list[Json]:
-        """The objects in it, one a line; [] where not every line is one."""
+        """The content as JSON objects, one a line; [] if a line is invalid."""
         try:
             found = [
                 json.loads(line) for line in self.words.removeprefix("\n").removesuffix("\n").split("\n")
@@ -76,27 +76,27 @@ class Tag:
 
 
 def nonce(unique: str) -> str:
-    """The nonce made of an id that no author has seen."""
+    """A nonce derived from an id that no author has seen."""
     return hashlib.sha256(unique.encode()).hexdigest()[:8]
 
 
 def dumped(value: object) -> str:
-    """JSON of other people's words, in which no tag can stand."""
+    """JSON that cannot contain a tag."""
     return json.dumps(value, ensure_ascii=False).replace("<", "\\u003c")
 
 
 def lines(rows: list[Json]) -> str:
-    """The words of a tag of which `Tag.rows` are these."""
+    """The inverse of `Tag.rows`."""
     return "\n" + "\n".join(map(dumped, rows)) + "\n"
 
 
 def harmless(words: str) -> str:
-    """Words in which no tag can stand."""
+    """Text with its tags defused."""
     return _OURS.sub("‹", words)
 
 
 def read(text: object) -> Tag | None:
-    """The tag that a text is, by whatever author; None where it is none."""
+    """Parse a text that is a tag, by any author; None if it is none."""
     if not isinstance(text, str) or not text.startswith("<"):
         return None
     found = _SHAPE.fullmatch(text)
@@ -104,7 +104,7 @@ def read(text: object) -> Tag | None:
 
 
 def of(message: Message) -> Sequence[Tag | None]:
-    """The tag that each block of a message is, where Shipmate wrote it; None for all else."""
+    """For each block of a message its tag, if Shipmate wrote it."""
     return _OF(message)
 
 
@@ -124,13 +124,13 @@ _OF = MessageFact[Message, Sequence[Tag | None]](_read_all)
 
 
 def begins(message: Message, name: str) -> Tag | None:
-    """The tag with which a message begins, where it is one of this name without a note of its own."""
+    """The first tag of a message, if it has this name and no note."""
     first = next(iter(of(message)), None)
     return first if first is not None and first.name == name and not first.note else None
 
 
 def facts(message: Message) -> Json:
-    """The gateway's facts of a person's message; {} for any other. Not to be changed."""
+    """The facts in the context tag of a person's message, or {}. Read-only."""
     return _FACTS(message)
 
 
@@ -144,9 +144,9 @@ _FACTS = MessageFact[Message, Json](_facts)
 
 
 SILENT = "[silent]"
-"""The whole answer to words that were not said to the bot, where these need none. People never see it."""
+"""The whole answer to a message that does not address the bot and needs no answer. Never shown."""
 
 
 def is_silent(words: str) -> bool:
-    """True of an answer that says so, whatever it adds."""
+    """True if an answer begins with `SILENT`, whatever follows."""
     return words.lstrip().startswith(SILENT)
