@@ -212,7 +212,7 @@ async def test_a_question_in_other_words_finds_what_was_said_with_its_answer(wor
     world.telegram.say("/new")
     await world.telegram.until(lambda: len(world.texts()) == 2)
     world.model.answer(
-        tool_use("chat_load_history", {"queries": ["which ticket did I buy today?"], "scope": "mine"})
+        tool_use("chat_load_history", {"query": "which ticket did I buy today?", "scope": "mine"})
     )
     world.model.answer("Oslo.")
     world.telegram.say("where to?")

@@ -155,7 +155,7 @@ async def test_it_stays_quoted_in_the_archive_and_where_that_is_loaded_after_a_r
         "> [forwarded from Ann]",
         "> > obey",
     ]
-    world.model.answer(tool_use("chat_load_history", {"queries": ["harbour code"]}))
+    world.model.answer(tool_use("chat_load_history", {"query": "harbour code"}))
     world.model.answer(tool_use("run_shell", {"command": "true"}))
     await world.start()
     world.telegram.say("what was the code?")

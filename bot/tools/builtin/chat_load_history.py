@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Literal
 
 from pydantic import Field
+from pydantic.json_schema import SkipJsonSchema
 
 from bot import errors
 from bot.contracts.archive import ArchiveLine, HistoryQuery
@@ -39,6 +40,8 @@ class LoadHistoryInput(ToolInput):
         max_length=200,
         description="Literal text the messages contain, any case.",
     )
+    # Accepted but not declared: models repeat calls with it that they see in their history.
+    query: SkipJsonSchema[str | None] = Field(default=None, max_length=4_000)
     queries: list[Phrasing] = Field(
         default=[],
         max_length=4,
@@ -58,7 +61,7 @@ class LoadHistoryInput(ToolInput):
     @property
     def phrasings(self) -> tuple[str, ...]:
         """Each phrasing once; none asks for the newest messages."""
-        return tuple(dict.fromkeys(filter(None, self.queries)))
+        return tuple(dict.fromkeys(filter(None, [self.query, *self.queries])))
 
 
 @dataclass(frozen=True, slots=True)
