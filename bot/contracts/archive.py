@@ -34,7 +34,7 @@ class ArchiveLine(Frozen):
             "chat_id": inbound.chat_id,
             "chat_key": inbound.chat_key,
             "user_id": inbound.user_id,
-            "message_id": inbound.said_as,
+            "message_id": inbound.message_id,
             "role": "user",
             "text": inbound.text,
         }

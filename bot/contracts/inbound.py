@@ -163,14 +163,10 @@ class Inbound(Frozen):
     """Names of mentioned people by the mention in `text` (`<@U1>`)."""
     answers: str | None = None
     """The id of the message that this one replies to."""
-    items: dict[str, str] = Field(default_factory=dict)
-    """The texts of an album's messages by id, in the order of `attachments`."""
     of_album: bool = False
-    """One item of an album whose other items arrive as separate messages."""
+    """An item of an album: each item is a message of its own."""
     goes_on: bool = False
     """As long as its platform allows: the rest probably follows in the next message."""
-    changes: str | None = None
-    """Of an edit of an album's item: the key under which the album was accepted."""
     due: Due | None = None
     """The due job of this person that `text` was scheduled for."""
     renews: str | None = None
@@ -192,11 +188,6 @@ class Inbound(Frozen):
         for mark, name in self.mentioned.items():
             said = said.replace(mark, f"{name} ({mark.strip('<@#>')})")
         return said
-
-    @property
-    def said_as(self) -> str | None:
-        """The id of the message, or of the one that it changes; of an album that of its first item."""
-        return next(iter(self.items), self.message_id)
 
     @property
     def opens(self) -> bool:

@@ -233,7 +233,6 @@ class InboundCleaner:
                 "links": tuple(
                     Link(text=self.words(link.text), url=self.words(link.url)) for link in inbound.links
                 ),
-                "items": {name: self.words(words) for name, words in inbound.items.items()},
                 "attachments": tuple(map(self._clean_attachment, inbound.attachments)),
             }
         )

@@ -34,7 +34,6 @@ from bot.core.message_versions import (
     revised,
     same_message,
     stops,
-    whole,
 )
 from bot.core.outbox_row import OutboxRow
 from bot.core.question import ApprovalRecord, Question
@@ -457,11 +456,11 @@ class Chat:
         elif (
             self.turn is not None
             and self.turn.phase is not Phase.ENDING
-            and (said := self.turn.about(edit)) is not None
+            and self.turn.about(edit) is not None
         ):
             # Handled like a further message: by the running turn or by a new one.
             self._opened[edit.request_id] = event.seq
-            self._wait(whole(said, edit), event)
+            self._wait(edit, event)
         else:
             # It was answered already: the next turn is told, and features may react.
             self._edits.pop(known.request_id, None)
@@ -485,10 +484,8 @@ class Chat:
         said = [one for one in self._known.values() if same_message(one, deletion)]
         for one in said:
             self._edits.pop(one.request_id, None)
-        ids = {deletion.message_id or "", *(name for one in said for name in one.items)}
-        self.context.remove(
-            Gone(frozenset(one.request_id for one in said), messages=frozenset(ids)), head=False
-        )
+        requests = frozenset(one.request_id for one in said)
+        self.context.remove(Gone(requests, messages=frozenset({deletion.message_id or ""})), head=False)
         self.beside[deletion.request_id] = deletion
         self._opened[deletion.request_id] = event.seq
         if self._known_as(deletion) is None:

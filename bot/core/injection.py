@@ -45,7 +45,7 @@ class OlderMessages:
         if running is not None and self._name(line) in running.lines:
             return True
         # Other ids are unique within a chat only: platforms count messages from 1 in each.
-        asked = {one.said_as for one in turn.members} - {None} if turn is not None else set()
+        asked = {one.message_id for one in turn.members} - {None} if turn is not None else set()
         return line.chat_key == self._chat.key and line.role == "user" and line.message_id in asked
 
     async def inject(self, lines: Sequence[ArchiveLine]) -> list[ArchiveLine]:

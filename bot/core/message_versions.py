@@ -40,16 +40,8 @@ def can_join_running_turn(other: Inbound, running: Inbound) -> bool:
 
 def same_message(one: Inbound, other: Inbound) -> bool:
     """Return True if both refer to one message by the same author."""
-    return one.chat_key == other.chat_key and one.person == other.person and _named(one, other)
-
-
-def _named(one: Inbound, other: Inbound) -> bool:
-    """An album has the ids of all its items."""
-    return (
-        (one.message_id is not None and one.message_id == other.message_id)
-        or other.message_id in one.items
-        or one.message_id in other.items
-    )
+    same = one.message_id is not None and one.message_id == other.message_id
+    return same and one.chat_key == other.chat_key and one.person == other.person
 
 
 def stops(stop: Inbound, other: Inbound) -> bool:
@@ -74,7 +66,7 @@ def reaches(stop: Inbound, other: Inbound) -> bool:
 
 
 def revised(message: Inbound, edit: Inbound) -> Inbound:
-    """Return a message with its author's edit applied; of an album, to one item."""
+    """Return a message with its author's edit applied."""
     changed: dict[str, object] = {
         "text": edit.text,
         "command": edit.command,
@@ -84,28 +76,9 @@ def revised(message: Inbound, edit: Inbound) -> Inbound:
         "links": edit.links,
         "mentioned": edit.mentioned,
     }
-    if edit.message_id in message.items:
-        changed |= _album(message, edit, edit.message_id)
     return message.model_copy(update=changed)
-
-
-def _album(message: Inbound, edit: Inbound, item: str) -> dict[str, object]:
-    """Split an album: each item has one attachment and possibly a caption."""
-    items = {**message.items, item: edit.items.get(item, edit.text)}
-    at = list(items).index(item)
-    files, new = list(message.attachments), edit.attachments[at:] if edit.items else edit.attachments
-    if new and len(files) == len(items):
-        files[at] = new[0]
-    return {"items": items, "text": "\n".join(filter(None, items.values())), "attachments": tuple(files)}
-
-
-def whole(message: Inbound, edit: Inbound) -> Inbound:
-    """Return the edit of one album item as new content of the whole album. Its `message_id` still names the item."""
-    if edit.message_id not in message.items or edit.items:
-        return edit
-    return edit.model_copy(update=_album(message, edit, edit.message_id))
 
 
 def has_newer_words(known: Inbound, edit: Inbound) -> bool:
     """Return True if the known version is newer than this edit; platforms deliver edits in any order."""
-    return known.ts > edit.ts and edit.message_id not in known.items
+    return known.ts > edit.ts

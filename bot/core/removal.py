@@ -107,7 +107,6 @@ def emptied(inbound: Inbound) -> Inbound:
             "links": (),
             "mentioned": {},
             "attachments": (),
-            "items": dict.fromkeys(inbound.items, ""),
         }
     )
 

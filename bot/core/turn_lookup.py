@@ -65,7 +65,6 @@ class TurnLookup:
                 case events.Received(inbound) | events.Edited(inbound) if asked in {
                     inbound.request_id,
                     inbound.message_id,
-                    *inbound.items,
                 }:
                     said.append(TurnRef(one.chat, inbound.request_id))
         return [*turns, *sent, *said]

@@ -178,11 +178,11 @@ async def _without_removed(
 
 async def sent_at(archive: ChatStore, inbound: Inbound) -> int | None:
     """Return the time (epoch ms) of the message that an edit changes; None for anything else or if unknown."""
-    if inbound.kind != "edit" or inbound.said_as is None:
+    if inbound.kind != "edit" or inbound.message_id is None:
         return None
 
     def other(line: ArchiveLine) -> bool:
-        return line.message_id != inbound.said_as or bool((line.meta or {}).get("edited"))
+        return line.message_id != inbound.message_id or bool((line.meta or {}).get("edited"))
 
     query = HistoryQuery(limit=1, role="user", before=inbound.ts, skip=other, everything=True, counted=False)
     try:

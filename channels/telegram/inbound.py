@@ -126,7 +126,6 @@ def _message(update_id: int, message: Message, me: User, kind: str) -> Inbound |
         links=content.links(said, entities),
         of_album=not edit and bool(message.media_group_id),
         answers=str(number(answered.message_id)) if answered is not None else None,
-        changes=key if edit else None,
     )
 
 

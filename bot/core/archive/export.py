@@ -19,7 +19,7 @@ from bot.core.archive.store import ChatStore
 from bot.core.event_log import EventLog
 from bot.core.events import Event
 from bot.core.exports import Export
-from bot.core.message_versions import revised, same_message, whole
+from bot.core.message_versions import same_message
 from bot.storage import file_names, jsonl
 
 MOST_GONE = 1_000
@@ -58,7 +58,7 @@ class LineFold:
             case events.Received(inbound) if (event.chat, inbound.message_id) in self._gone:
                 pass
             case events.Received() | events.Edited():
-                line = await self.said(event)
+                line = lines.of_message(event)
             case events.Deleted(inbound):
                 line = await self._removed(event, inbound)
             case events.Removed(message=message) as gone if message and gone.by:
@@ -71,16 +71,6 @@ class LineFold:
             case _:
                 pass
         return None if line is None else (n, line)
-
-    async def said(self, event: Event) -> ArchiveLine | None:
-        """Return the line of a message or an edit; None for other events."""
-        match event.data:
-            case events.Received(inbound) if lines.has_line(inbound):
-                return lines.said(inbound)
-            case events.Edited(inbound) if lines.has_line(inbound):
-                return lines.said(await self._whole(event, inbound))
-            case _:
-                return None
 
     def _ended(self, n: int, event: Event, end: events.RowEnded) -> tuple[int, ArchiveLine | None]:
         """Return the line of a bot message if this was its last open part and any part was delivered."""
@@ -98,19 +88,6 @@ class LineFold:
             if message.ends[row].state == "sent"
         }
         return message.n, lines.answered(event, sent) if sent else None
-
-    async def _whole(self, event: Event, edit: Inbound) -> Inbound:
-        """Return the edit of one album item as an edit of the whole album."""
-        if edit.changes is None or edit.items:
-            return edit
-        album: Inbound | None = None
-        for one in await self._before(event):
-            if isinstance(one.data, events.Received) and edit.message_id in one.data.inbound.items:
-                album = one.data.inbound
-            elif album is not None and isinstance(one.data, events.Edited):
-                changed = one.data.inbound
-                album = revised(album, changed) if same_message(album, changed) else album
-        return edit if album is None else whole(album, edit)
 
     async def _removed(self, event: Event, deletion: Inbound) -> ArchiveLine:
         of, turns = list[Inbound](), dict[str, None]()

@@ -9,7 +9,7 @@ from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Json
 from bot.contracts.inbound import Inbound
 from bot.core import quotes
-from bot.core.events import Event, Queued, Removed
+from bot.core.events import Edited, Event, Queued, Received, Removed
 from bot.storage import jsonl
 
 BOT_USER = "bot"
@@ -30,6 +30,14 @@ def dumped(line: ArchiveLine, seq: int) -> bytes:
     return jsonl.dumps({key: value for key, value in fields.items() if value is not None})
 
 
+def of_message(event: Event) -> ArchiveLine | None:
+    """Return the line of a message or an edit; None for other events."""
+    data = event.data
+    if isinstance(data, Received | Edited) and has_line(data.inbound):
+        return said(data.inbound)
+    return None
+
+
 def said(inbound: Inbound) -> ArchiveLine:
     """Build the line of a message or of its edit."""
     words, quoted = quotes.archived(inbound.readable, inbound.brought, quotes.iso)
@@ -41,7 +49,6 @@ def said(inbound: Inbound) -> ArchiveLine:
         "username": inbound.user_name,
         "edited": True if inbound.kind == "edit" else None,
         "job": inbound.due.job if inbound.due is not None else None,
-        "messageIds": list(inbound.items) or None,
         "attachments": [a.model_dump(by_alias=True, exclude_none=True) for a in inbound.attachments] or None,
     }
     return ArchiveLine.of(inbound, text=words, meta={k: v for k, v in meta.items() if v is not None})
@@ -78,18 +85,14 @@ def removed(event: Event, deletion: Inbound, of: Sequence[Inbound], turns: Seque
     """Build the line that hides a message deleted by its author. `of` is the message, `turns` are the turns
     that answered it.
     """
-    ids = list(dict.fromkeys(name for one in of for name in one.items))
-    message_id = next(iter(ids), deletion.message_id)
     meta: Json = {
         "deleted": True,
         "requestId": deletion.request_id,
         "of": [one.request_id for one in of],
         "ofRole": "user",
         "turns": list(turns),
-    } | ({"messageIds": ids} if set(ids) > {message_id} else {})
-    return ArchiveLine.of(
-        deletion, ts=int(event.at * 1000), message_id=message_id, role="system", text="", meta=meta
-    )
+    }
+    return ArchiveLine.of(deletion, ts=int(event.at * 1000), role="system", text="", meta=meta)
 
 
 def forgotten(event: Event, gone: Removed, by: Inbound) -> ArchiveLine:

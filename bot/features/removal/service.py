@@ -89,14 +89,14 @@ class Removal:
         said = [
             one.data.inbound
             for one in found
-            if isinstance(one.data, events.Received | events.Edited) and _is_called(one.data.inbound, message)
+            if isinstance(one.data, events.Received | events.Edited)
+            and one.data.inbound.message_id == message
         ]
         if said:
-            ids = frozenset({message, *(name for one in said for name in one.items)})
             requests = frozenset(one.request_id for one in said)
-            related = await self._turns(chat, requests | ids)
-            name = next(iter(said[0].items), message)
-            return Target(name, "user", said[0].user_id, Gone(requests, messages=ids), related)
+            related = await self._turns(chat, requests | {message})
+            gone = Gone(requests, messages=frozenset({message}))
+            return Target(message, "user", said[0].user_id, gone, related)
         sent = next(
             (
                 one
@@ -206,7 +206,3 @@ class Removal:
             for one in found
             if one.chat == chat and isinstance(one.data, events.Cut | events.SessionMoved)
         ]
-
-
-def _is_called(inbound: Inbound, message: str) -> bool:
-    return inbound.message_id == message or message in inbound.items

@@ -159,7 +159,7 @@ class SearchIndex(Export):
         names = frozenset({*gone.requests, *gone.turns})
         found = [Entry(str(event.chat), event.seq, gone=names)]
         for one in await self._log.naming(event.chat, {*names, *gone.messages}):
-            said = await self._fold.said(one) if one.chat == event.chat else None
+            said = lines.of_message(one) if one.chat == event.chat else None
             if said is not None and said.request_id not in names:
                 found.append(Entry(str(event.chat), one.seq, said, replaces=True))
         return found

@@ -57,7 +57,6 @@ def test_the_edit_of_a_caption_is_about_its_item_of_the_album(line: Line) -> Non
     assert (edit.message_id, edit.text) == (str(items[1]["message"]["message_id"]), "zwei")
     assert edit.chat_key == line.must(items[0]).chat_key
     assert [attachment.kind for attachment in edit.attachments] == ["photo"]
-    assert edit.changes in line.must(items[1]).keys
 
 
 def test_an_answer_names_what_it_answers(line: Line) -> None:
