@@ -20,7 +20,7 @@ from bot.contracts.approvals import Approval, QuestionButtons, Verdict
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
-from bot.contracts.provenance import ORIGIN, unpacked
+from bot.contracts.provenance import ANYBODYS, ORIGIN, Provenance, unpacked
 from bot.core import events, memory
 from bot.core.chats import NO_CHAT
 from bot.core.events import Event, EventData
@@ -219,13 +219,16 @@ def _turn(
     """The facts of one turn, in order."""
     name, at = turn["id"], max(turn["begun_at"], *(one.at for one in members))
     requests = tuple(one.inbound.request_id for one in members)
+    # Version 0.1 did not state whose words a message holds. With quotes or files they stay anybody's.
+    plain = not any(one.inbound.quoted or one.inbound.attachments for one in members)
+    people = Provenance(frozenset(one.inbound.user_id for one in members)) if plain else ANYBODYS
     facts = [_Fact(at, events.TurnStarted(requests, BOOT), name, name)]
     steps = {row["id"]: row for row in source.rows("steps") if row["request_id"] == name}
     for number, line in enumerate(lines):
         if line["type"] == "assistant":
             facts += _answer(line, turn, steps, sent)
         elif line.get("message") is not None:
-            facts += _told(line, name, steps, requests, first=number == 0)
+            facts += _told(line, name, steps, requests, people, first=number == 0)
     if turn["state"] in ENDS:
         end = events.TurnEnded(ENDS[turn["state"]])
         facts.append(_Fact(turn["ended_at"] or at, end, f"{name} ended", name))
@@ -269,7 +272,13 @@ def _answer(line: Json, turn: Json, steps: Mapping[str, Json], sent: Sequence[Js
 
 
 def _told(
-    line: Json, turn: str, steps: Mapping[str, Json], requests: tuple[str, ...], *, first: bool
+    line: Json,
+    turn: str,
+    steps: Mapping[str, Json],
+    requests: tuple[str, ...],
+    people: Provenance,
+    *,
+    first: bool,
 ) -> Iterator[_Fact]:
     """The facts of a message to the model: text, or results of tools. The `first` one contains all `requests`."""
     message, when = line["message"], line["ts"] / 1000
@@ -279,6 +288,7 @@ def _told(
     if not results:
         raw = json.dumps(message)
         named = tuple(one for one in requests if one in raw)
+        message.setdefault(ORIGIN, people.packed())
         yield _Fact(when, events.Told(message, named or (requests if first else ())), line["uuid"], turn)
     for one in results:
         call = one["tool_use_id"]
