@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bot import errors, ulids
 from bot.cli.common import HOME
@@ -18,7 +19,9 @@ from bot.core.chat import chat_of_task
 from bot.core.event_log import EventLog
 from bot.core.events import Event
 from bot.core.recorded_requests import FILE, TROUBLE, RecordedRequest, RecordedRequests
-from bot.features.replay.rerun import Call, RecordedTurn, recorded_turn
+
+if TYPE_CHECKING:
+    from bot.features.replay.rerun import Call, RecordedTurn
 
 NOT_RECORDED = (
     "no request of {} is recorded: it is older than the recording, the disk refused, or it has expired (requests are kept for 90 days, "
@@ -66,6 +69,8 @@ class Recording:
             raise errors.NotFound(
                 f"{self.request_id} sent no request for an answer, so there is nothing to repeat"
             )
+        from bot.features.replay.rerun import recorded_turn
+
         return recorded_turn(own, self.joined)
 
 
@@ -90,7 +95,7 @@ def find(root: Path, asked: str) -> Recording:
     return Recording(
         name,
         records[0].chat_key,
-        [Call(one) for one in records if one.task is None],
+        _calls(records, None),
         session=lines[0]["sessionId"] if lines else None,
         tasks=[_of_task(one, records, facts) for one in tasks],
         joined=[
@@ -100,8 +105,14 @@ def find(root: Path, asked: str) -> Recording:
 
 
 def _of_task(task: str, records: Sequence[RecordedRequest], facts: Mapping[str, Json]) -> Recording:
-    first, calls = records[0], [Call(one) for one in records if one.task == task]
+    first, calls = records[0], _calls(records, task)
     return Recording(str(first.request_id), first.chat_key, calls, task=task, facts=facts.get(task, {}))
+
+
+def _calls(records: Sequence[RecordedRequest], task: str | None) -> list[Call]:
+    from bot.features.replay.rerun import Call  # imports most of the product, which `trace` does without
+
+    return [Call(one) for one in records if one.task == task]
 
 
 def _records(path: Path, name: str) -> list[RecordedRequest]:
