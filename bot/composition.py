@@ -61,7 +61,8 @@ from bot.core.sql_log import Alert
 from bot.core.sqlite_log import FILE, SqliteLog
 from bot.core.tasks.limits import TaskLimits
 from bot.core.turns import Turns
-from bot.core.usage import UsageRecorder, UsageSums
+from bot.core.usage import UsageSums
+from bot.core.usage_recorder import UsageRecorder
 from bot.dashboard.console import Console, ConsoleSources, PartHealth
 from bot.dashboard.metrics import Figures, LogMetrics, MetricsPage
 from bot.dashboard.server import Dashboard

@@ -10,7 +10,6 @@ import typer
 
 from bot.cli.common import HOME, AsJson, Dir, Here, counted, moment, say, say_json
 from bot.cli.project import archive, database, hint_of_folder
-from bot.core.archive.store import names_of, people_of
 from bot.core.usage import By, UsageSums
 from bot.telemetry.usage import UsageTotals
 
@@ -58,6 +57,8 @@ def stats(
     )
     if chats:
         say("chats, the dearest first:")
+        from bot.core.archive.store import people_of
+
         names = asyncio.run(people_of(archive(root), [name for name, _ in chats[:SHOWN]]))
         for name, part in chats[:SHOWN]:
             who = f" ({names[name]})" if name in names else ""
@@ -75,8 +76,12 @@ def _show_groups(
         return
     shown, names = [name for name, _ in parts[:SHOWN]], dict[str, str]()
     if by == "chat":
+        from bot.core.archive.store import people_of
+
         names = asyncio.run(people_of(archive(root), shown))
     elif by == "person":
+        from bot.core.archive.store import names_of
+
         names = asyncio.run(names_of(archive(root), sums.last_chats(shown)))
     width = max([len(by), *(len(name) for name, _ in parts)])
     say(f"{by:<{width}} {'turns':>7} {'answers':>8} {'read':>13} {'cache':>5} {'written':>11}  cost")

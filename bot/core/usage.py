@@ -6,7 +6,6 @@ Erasing deletes from them by `chat` and `person`; retention does not.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import math
 import sqlite3
@@ -17,12 +16,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bot import errors
-from bot.core.chats import NO_CHAT, Chats, Fact
-from bot.core.events import Used
 from bot.core.sql_log import Session
 from bot.core.sqlite_log import FILE
-from bot.telemetry import context
-from bot.telemetry.usage import TOKENS, UsageTotals, two_digits
+from bot.telemetry.usage import TOKENS, UsageTotals
 
 BUSY_SECONDS = 30.0
 HOUR, DAY = 3_600, 86_400
@@ -31,43 +27,6 @@ By = Literal["day", "person", "chat", "model"]
 _GROUPS: Mapping[By, str] = {"day": "hour / 24", "person": "person", "chat": "chat", "model": "model"}
 _SUMS = "sum(turns), sum(failed), sum(calls), sum(input), sum(cache_read), sum(cache_write), sum(output), sum(cost), sum(unpriced)"
 _WHERE = " WHERE hour >= ? AND chat = coalesce(?, chat)"
-
-
-class UsageRecorder:
-    """Appends an event for each model call of any purpose; it observes the operator's log
-    (`bot.telemetry.JsonlLog`).
-    """
-
-    def __init__(self, chats: Chats) -> None:
-        self._chats = chats
-        self._tasks = set[asyncio.Task[None]]()
-
-    def observe(self, line: Mapping[str, Any]) -> None:
-        """Record a log line, in the task that wrote it."""
-        if line["kind"] != "llm_response":
-            return
-        details, running = line["details"], context.current()
-        used = Used(
-            str(details.get("model") or ""),
-            str(details.get("purpose") or ""),
-            str(details.get("person") or ""),
-            details.get("usage"),
-            details.get("costUsd"),
-            str(details.get("error") or ""),
-            two_digits(round(details.get("latencyMs") or 0)),
-        )
-        fact = Fact(running.chat_key or NO_CHAT, used, running.request_id)
-        if self._chats.loaded(fact.chat) is not None:
-            self._chats.append(fact)
-            return
-        task = asyncio.get_running_loop().create_task(self._append(fact), name="usage")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _append(self, fact: Fact) -> None:
-        with contextlib.suppress(errors.StorageError):  # the log of the operator has it
-            await self._chats.get(fact.chat)
-            self._chats.append(fact)
 
 
 class UsageSums:
