@@ -14,7 +14,7 @@ async def test_what_they_type_and_bring_is_understood_or_answered(world: World) 
     (world.root / "ship.json").write_text(json.dumps(world.config), encoding="utf-8")
     await world.process.start(command=("start", str(world.root)))
     assert any(
-        "move what stands in its `servers` to mcp.servers of ship.json" in line
+        "move its `servers` to mcp.servers of ship.json" in line
         for line in world.process.lines
     )
     world.telegram.say("my cat is called Mimi")
