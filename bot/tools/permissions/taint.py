@@ -23,7 +23,8 @@ _OWN = frozenset({"text", "thinking", "redacted_thinking", "tool_use", "compacti
 """Kinds of blocks that the model writes itself; others are results of the provider's own tools."""
 MOST_PEOPLE = 200
 """Max people whose words an answer may repeat; if there are more, it counts as anybody's."""
-GONE: Json = {"type": "text", "text": "[words of others, left out]", ORIGIN: NOBODYS.packed()}
+_LEFT_OUT: Json = {"type": "text", "text": "[words of others, left out]"}
+GONE: Json = _LEFT_OUT | {ORIGIN: NOBODYS.packed()}
 _RUN, _STEP, _LEAST = 24, 8, 8
 """In bytes of letters: a passage that an answer repeats is found from 31 on, and so is a whole line of 8."""
 _SOURCES: Mapping[str, Taint] = {
@@ -114,7 +115,7 @@ def _parted(message: Message) -> tuple[Message, Sequence[Any]]:
             left.append(block)
         elif block["type"] == "tool_result":
             gone.append(block["content"])
-            left.append({**block, "content": [GONE], ORIGIN: NOBODYS.packed()})
+            left.append({**block, "content": [_LEFT_OUT], ORIGIN: NOBODYS.packed()})
         elif tag is not None and tag.name == tags.CONTEXT and not tag.note:
             # Ids and times are ours; the names of files are words of whoever made them.
             facts = {**tags.facts(message)}
