@@ -119,8 +119,10 @@ async def started(
                     figures = counted if only is None else None
                     gateway = assemble(settings, own, log, names, counted=figures, spending=spending)
                     settle_memory()
-                    reload = gateway.reload.serve(hung_up, load, lambda line: say(redact(line)))
-                    async with serving(gateway, say, stop), _running(reload):
+                    async with (
+                        serving(gateway, say, stop),
+                        _running(gateway.reload.serve(hung_up, load, lambda line: say(redact(line)))),
+                    ):
                         if not stop.is_set():
                             log.write("ready", ready_line(gateway), channels=sorted(gateway.channels))
                         yield gateway
