@@ -1,1 +1,1 @@
-"""The core: one log, one reducer, one loop."""
+"""The core of the bot: one event log, one reducer and one agent loop."""

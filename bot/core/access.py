@@ -1,6 +1,4 @@
-"""Access control: one function decides who may talk to the bot, for every kind of event, and which of their
-words are stored.
-"""
+"""Access control: one function decides who may talk to the bot, for every kind of event, and which texts are stored."""
 
 from __future__ import annotations
 
@@ -28,15 +26,15 @@ from bot.tools.permissions.display import named
 from bot.words import Sentence, say, sentence
 
 ALIASES = {"clear": "new", "usage": "stats"}
-"""Aliases of commands, by alias."""
+"""Command names by alias: an alias runs the command that it maps to."""
 MOST_CALLED = 1_000
-"""Max people and chats whose display names are cached for operator messages."""
+"""Max people and chats whose display names are cached for messages to operators."""
 SECONDS = 15.0
-"""Timeout for a platform to answer who is a member of what."""
+"""Timeout in seconds for a platform to answer which groups a person belongs to."""
 
 
 class Memberships:
-    """Implements `tools.ports.Membership` by asking the running channels; also resolves links to messages."""
+    """Implements `tools.ports.Membership` by asking the running channels; resolves links to messages too."""
 
     def __init__(self, channels: Mapping[str, Channel], log: Log) -> None:
         self._channels = channels
@@ -70,17 +68,17 @@ class Memberships:
         return MembershipAnswer(of(found.chats), of(found.unanswered))
 
     def same_chat(self, channel: str, chat_id: str) -> frozenset[str]:
-        """Return every id under which the channel knows this chat."""
+        """Return every id under which the channel knows this chat (a migrated group has several)."""
         knows: object = self._channels.get(channel)
         return knows.same_chat(chat_id) if isinstance(knows, KnowsChatMigrations) else frozenset({chat_id})
 
     def permalink(self, line: ArchiveLine) -> str | None:
-        """Return the link to a message, or None where its channel cannot make one."""
+        """Return the link to a message, or None if its channel cannot build links."""
         knows: object = self._channels.get(line.channel)
         return knows.permalink(line) if isinstance(knows, KnowsLinks) else None
 
     def place(self, inbound: Inbound) -> str:
-        """Describe for operators where an inbound was written, with a link where the channel can make one."""
+        """Describe for operators in which chat an inbound was written, with a link if the channel can build one."""
         return say("place.direct") if inbound.chat_type == "direct" else str(self._group(inbound))
 
     def _group(self, inbound: Inbound) -> Sentence:
@@ -90,7 +88,7 @@ class Memberships:
         return sentence("place.group", group=f"`{name}`" if name else inbound.chat_id)
 
     def note(self, inbound: Inbound) -> None:
-        """Cache the display names of an inbound's person and chat."""
+        """Cache the display names of an inbound's sender and chat."""
         name, ref = named(inbound.user_name or ""), str(inbound.person)
         who = f"`{name}` ({inbound.user_id})" if name else ref
         chat = who if inbound.chat_type == "direct" else self._group(inbound)
@@ -101,18 +99,18 @@ class Memberships:
             del self._called[oldest]
 
     def called(self, words: Sentence) -> Sentence:
-        """Return the sentence with cached names in place of ids."""
+        """Return the sentence with ids replaced by cached display names."""
         known, values = self._called.get, words.values.items()
         return Sentence(words.key, {key: known(str(getattr(one, "chat", one)), one) for key, one in values})
 
 
 EVERYONE = "*"
 _ANYBODY = "\0nobody"
-"""A user id that is on no list."""
+"""User id that appears on no list; stands for any stranger."""
 
 
 class Lists(Protocol):
-    """What operators decided at run time (`bot.access_list.AccessList`)."""
+    """Users whom operators allowed or blocked at run time (`bot.access_list.AccessList`)."""
 
     def allowed(self, channel: str) -> frozenset[str]: ...
     def blocked(self, channel: str) -> frozenset[str]: ...
@@ -128,11 +126,12 @@ STRANGER = Verdict(allowed=False, reason="stranger")
 
 
 class Access:
-    """Decides by stable ids, never by names: block > allow > ship.json, and deny by default.
+    """Decides who may use the bot, by stable ids and never by names. Precedence: block list, allow list,
+    ship.json; the default is to deny.
 
-    A person is admitted by their own id. The id of a group admits its members in that group, but not in
-    direct messages. Operators are admitted. Where a channel is only reachable from this machine, everyone on
-    it is admitted. Bots are never admitted.
+    A person's own id admits that person everywhere. A group's id admits the group's members in that group,
+    but not in direct messages. Operators are admitted. If a channel is only reachable from this machine,
+    everyone on that channel is admitted. Bots are never admitted.
     """
 
     def __init__(
@@ -150,7 +149,7 @@ class Access:
         self._memberships = memberships
 
     def judge(self, inbound: Inbound) -> Verdict:
-        """Return the verdict on an inbound of any kind."""
+        """Return whether an inbound of any kind is allowed, with the reason."""
         if inbound.from_bot:
             return Verdict(allowed=False, reason="bot")
         verdict = self.standing(inbound.person, inbound.chat_id, inbound.chat_type)
@@ -159,8 +158,8 @@ class Access:
         return verdict
 
     def prove(self, channel: str) -> None:
-        """Check that a person on no list is denied. Raises `errors.ConfigError` where they are admitted
-        although no list says that everyone is.
+        """Check that a person on no list is denied. Raises `errors.ConfigError` if such a person is admitted
+        although no list contains "*".
         """
         listed = self._lists.allowed(channel) | self._allow.get(channel, frozenset())
         if self._manifests[channel].access == "local" or EVERYONE in listed:
@@ -175,8 +174,8 @@ class Access:
                     )
 
     def standing(self, person: UserRef, chat_id: str, chat_type: ChatType) -> Verdict:
-        """Return a person's standing in a chat. `person` has the `user_id` "" where the platform does not
-        say who it is.
+        """Return whether a person may use the bot in a chat, with the reason. `person.user_id` is "" if the
+        platform does not say who it is.
         """
         channel, user_id = person.channel, person.user_id
         manifest = self._manifests.get(channel)
@@ -199,31 +198,31 @@ class Access:
         return next((verdict for holds, verdict in checks if holds), STRANGER)
 
     def is_open(self, channel: str, chat_id: str) -> bool:
-        """Return True for a group in which every member is admitted."""
+        """Return True for a group whose members are all admitted."""
         return self.standing(UserRef(channel, _ANYBODY), chat_id, "group").allowed
 
     def rules(self, channel: str) -> tuple[frozenset[str] | frozenset[UserRef], ...]:
-        """Return the rules that decide who may use direct chats and that can change at run time."""
+        """Return the access rules for direct chats that can change at run time."""
         return (self._lists.allowed(channel), self._lists.blocked(channel), frozenset(self._operators))
 
     def is_operator(self, person: UserRef) -> bool:
-        """Return True for an operator. An unknown person ("") is never one, even if a list contains ""."""
+        """Return True for an operator. Returns False for an unknown person (""), even if a list contains ""."""
         return bool(person.user_id) and person in self._operators
 
 
 class InboundCleaner:
-    """Redacts secrets from inbounds and drops what they quote from people who are not admitted."""
+    """Redacts secrets from inbounds and removes quotes of people who are not admitted."""
 
     def __init__(self, redact: Redact, access: Access) -> None:
         self._redact = redact
         self._access = access
 
     def words(self, words: str) -> str:
-        """Return the text without secrets."""
+        """Return the text with secrets redacted."""
         return self._redact(text.clean(words))
 
     def cleaned(self, inbound: Inbound) -> Inbound:
-        """Return the inbound without secrets. Its quotes are filtered by `admitted`."""
+        """Return the inbound with secrets redacted. `admitted` selects the quotes that stay."""
         return inbound.model_copy(
             update={
                 "text": self.words(inbound.text),
@@ -266,8 +265,8 @@ class InboundCleaner:
         return self.words(words) if words is not None else None
 
     def admitted(self, inbound: Inbound, quoted: Iterable[Quoted]) -> tuple[Quoted, ...]:
-        """Return the quoted messages whose authors are admitted here, so that a stranger's words reach the
-        bot in no way.
+        """Return the quoted messages whose authors are admitted in this chat, so that no text of a stranger
+        reaches the bot.
         """
         return tuple(
             self._clean_quote(message)
@@ -280,12 +279,12 @@ class InboundCleaner:
 
 
 EVERY = 24 * 3600.0
-"""Min seconds between two admission requests of one person."""
+"""Min seconds between two admission requests of the same person."""
 
 
 def request_of(inbound: Inbound, request_id: str, now: float) -> Inbound:
-    """Build an admission request from a stranger's message. Drops the text; the key allows one request per
-    person per day; in groups the reply is ephemeral.
+    """Build an admission request from a stranger's message, without the message's text. The request's key
+    allows one request per person per day. In groups the reply is ephemeral.
     """
     alone = (
         {ONLY_TO: inbound.user_id, ABOUT: inbound.message_id or ""} if inbound.chat_type == "group" else {}
@@ -312,7 +311,7 @@ def request_of(inbound: Inbound, request_id: str, now: float) -> Inbound:
 
 
 def id_form(manifest: Manifest) -> str:
-    """Describe what an id of this channel looks like and where to find it."""
+    """Describe what an id on this channel looks like and where to find it."""
     if manifest.where_id is not None:
         return str(manifest.where_id)
     return say("commands.id_told", prefix=manifest.command_prefix)

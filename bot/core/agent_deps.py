@@ -26,19 +26,21 @@ from bot.words import sentence
 
 @dataclass(frozen=True, slots=True)
 class Limits(ContextLimits):
-    """The same limits with those of a chat's tasks."""
+    """Context limits of a turn, together with the limits of a chat's subagent tasks."""
 
     tasks: TaskLimits = field(default_factory=TaskLimits)
 
 
 @dataclass(frozen=True, slots=True)
 class AgentDeps:
-    """The parts of the agent, built in `bot.composition`. `rules` are the output rules by channel."""
+    """Ports, settings and services of the agent, built in `bot.composition`. `rules` maps a channel to its
+    output rules.
+    """
 
     models: ModelDeps
     archive: ChatStore
     artifacts: ArtifactStore
-    """Also stores the transcripts of tasks."""
+    """Artifact store, which holds the transcripts of subagent tasks too."""
     registry: Registry
     dispatcher: Dispatcher
     prompts: Prompts
@@ -50,28 +52,30 @@ class AgentDeps:
     vetting: Vetting
     """Decides which instruction files the prompt may use."""
     memories: Memories | None = None
-    """Session memories by chat; None where memory is off."""
+    """Session memories by chat; None if the session memory is off."""
     notes: NoteStore | None = None
-    """Files of the `memory` tool that start a conversation's prompt; None where there is no such tool."""
+    """Files of the `memory` tool that begin a conversation's prompt; None if there is no `memory` tool."""
     limits: Limits = field(default_factory=Limits)
     redact: Redact = str
     settled: Redact = str
-    """Returns the part of an unfinished text that cannot be the beginning of a secret."""
+    """Function that returns the part of an unfinished text that cannot be the beginning of a secret."""
     rules: Mapping[str, str] = field(default_factory=dict)
     task_events: Callable[[TaskEvent], object] = lambda _: None
-    """Observes what happens to tasks."""
+    """Callback that receives the events of subagent tasks."""
     approvals: Approvals = field(default_factory=Unattended)
 
     def declared(self, registry: Registry | None = None) -> tuple[Json, ...]:
-        """Return the tool definitions of a request: all of them, or in a small window those that fit half of it."""
+        """Return the tool definitions of a request: all of them, or in a small context window those that fit
+        into half of the window.
+        """
         return self.models.declared((registry or self.registry).forms)
 
     def budget(self) -> Budget:
-        """Return the token limits of the answering model."""
+        """Return the token limits of the model that answers."""
         return self.models.budget(self.limits.soft_tokens)
 
     async def freeze(self, chat_key: ChatKey, channel: str | None) -> Frozen:
-        """Build the prompt of a chat for one epoch, within its share of the window."""
+        """Build the prompt of a chat for one epoch, within the prompt's share of the context window."""
         tools = self.models.estimator.frame(self.models.name, (), self.declared())
         room = self.budget().share(SHARE, MOST_BUDGET) - tools
         frozen = await self.prompts.freeze(

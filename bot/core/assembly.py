@@ -1,4 +1,6 @@
-"""Assembles a chat's prompt once per epoch: reads its parts concurrently and fits them into a token budget."""
+"""Assembles a chat's system prompt once per epoch: reads the prompt's sections concurrently and fits them
+into a token budget.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,8 @@ BETWEEN = "\n\n"
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of a prompt. Lower numbers have priority; `alternatives` are shorter forms, longest first.
-    Empty text is left out.
+    """A section of a system prompt. Sections with lower numbers have priority. `alternatives` are shorter
+    versions of the text, longest first. A section with empty text is left out.
     """
 
     name: str
@@ -39,8 +41,8 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
-    """The selected sections: `parts` by name in order of priority. `shortened` gives the number of the
-    alternative used, from 1.
+    """Selected sections of a prompt. `parts` maps names to texts in order of priority. `shortened` maps a
+    name to the number of the alternative used, counted from 1.
     """
 
     parts: tuple[tuple[str, str], ...]
@@ -54,7 +56,7 @@ class Assembled:
 
 
 class PromptTooLarge(errors.ShipmateError):
-    """The required sections exceed the budget even at their shortest."""
+    """The required sections exceed the token budget even in their shortest versions."""
 
     @property
     def person(self) -> str:
@@ -63,7 +65,7 @@ class PromptTooLarge(errors.ShipmateError):
 
 @dataclass(slots=True)
 class _Choice:
-    """A section during selection: its forms in decreasing size, and which one is used."""
+    """A section during selection: its versions in decreasing size, and the index of the version in use."""
 
     section: Section
     forms: list[tuple[str, float]]
@@ -74,7 +76,7 @@ class _Choice:
         return 0.0 if self.taken is None else self.forms[self.taken][1]
 
     def shorten(self) -> bool:
-        """Use the next shorter form; return False if there is none."""
+        """Switch to the next shorter version. Returns False if there is none."""
         if self.taken is None or self.taken + 1 == len(self.forms):
             return False
         self.taken += 1
@@ -82,11 +84,11 @@ class _Choice:
 
 
 def assemble(sections: Iterable[Section], budget: float, size: Callable[[str], float] = len) -> Assembled:
-    """Select sections within `budget`, measured by `size`. Raises `PromptTooLarge`.
+    """Select sections whose total `size` stays within `budget`. Raises `PromptTooLarge`.
 
-    Required sections come first, complete if they all fit, else the least important are shortened first.
-    Optional ones get the rest in order of importance: complete, in their longest form that fits, or not at
-    all.
+    Required sections come first. If they do not all fit, the least important are shortened first. Optional
+    sections get the rest of the budget in order of importance. An optional section that fits in no version is
+    left out.
     """
     asked = sorted((section for section in sections if section.text), key=lambda section: section.priority)
     gap = size(BETWEEN)
@@ -116,7 +118,7 @@ def _forms(section: Section, gap: float, size: Callable[[str], float]) -> list[t
 
 
 def _shorten(choices: list[_Choice], budget: float) -> None:
-    """Shorten required sections until they fit, least important first."""
+    """Shorten required sections, least important first, until all of them fit into the budget."""
     for choice in reversed(choices):
         while sum(one.cost for one in choices) > budget and choice.shorten():
             pass
@@ -130,16 +132,16 @@ def _shorten(choices: list[_Choice], budget: float) -> None:
 
 
 LISTED_CHARACTERS = 200
-"""Max characters of names in one listing; the rest are counted."""
+"""Max characters of names in one folder listing; the remaining names are only counted."""
 Names = frozenset[str] | None
 _SKIPPED = frozenset({"node_modules", "__pycache__", "venv"})
 
 
 def top_level(root: Path, others: Callable[[], Names] = frozenset) -> str:
-    """List the names in a folder, folders first. Blocking; raises OSError.
+    """List the names in a folder, folders first. Blocks on disk access; raises OSError.
 
-    `others` returns paths whose names may be other people's words (None: all of them). Such names are
-    counted, not shown, because the prompt is read as instructions.
+    `others` returns the paths whose names other people may have chosen (None: all paths). These names are
+    counted, not shown, because the model reads the prompt as instructions.
     """
     theirs = others()
     real = root.resolve()
@@ -152,7 +154,7 @@ def top_level(root: Path, others: Callable[[], Names] = frozenset) -> str:
 
 
 def listed(names: Sequence[str], unnamed: int = 0) -> str:
-    """Join names up to `LISTED_CHARACTERS` and add the number of the others."""
+    """Join names up to `LISTED_CHARACTERS` and add the number of the remaining names."""
     shown: list[str] = []
     for name in names:
         if sum(len(one) + 2 for one in shown) + len(name) > LISTED_CHARACTERS:
@@ -172,14 +174,14 @@ def _left_out(root: Path, path: Path) -> bool:
 T = TypeVar("T")
 
 LEAST_BUDGET = 4_000
-"""Min tokens of the static part, in case the window size was misread."""
+"""Min tokens of the static part of the prompt, in case the configured window size is wrong."""
 MOST_BUDGET = 60_000
 SHARE = 0.5
-"""Max share of the window for prompt and tools."""
+"""Max share of the context window for the system prompt and tool definitions."""
 SHORTER = (192_000, 128_000, 96_000, 64_000, 48_000, 32_000, 16_000, 8_000)
-"""Lengths in characters that instructions are shortened to, tried in order, where they do not fit."""
+"""Max lengths in characters that instructions are shortened to, tried in order until one fits."""
 SHARED = 32
-"""Max prompt texts kept for sharing between chats."""
+"""Max prompt texts cached so that chats share one copy of the same text."""
 INSTRUCTIONS = "instructions"
 TITLE = "# Instructions\n\nWhere they contradict each other, the later ones hold."
 FOLDER = "projectFolder"
@@ -188,27 +190,29 @@ NEARER = "# Instructions for this conversation\n\nWhere they contradict the ones
 
 @dataclass(frozen=True, slots=True)
 class Frozen:
-    """A chat's prompt, fixed for one epoch: no part changes from turn to turn."""
+    """System prompt of a chat, fixed for one epoch: nothing in it changes from turn to turn."""
 
     static: str
     own: str = ""
-    """Instructions of this chat alone."""
+    """Instructions for this chat alone."""
     appended: str = ""
     surroundings: Mapping[str, str] = field(default_factory=dict)
-    """Short listing of the project's files. Later changes are told with a turn (`prompt.known_surroundings`)."""
+    """Short listing of the project's files. Later changes reach the model with a turn (`prompt.known_surroundings`)."""
     cut: tuple[str, ...] = ()
-    """Instruction files left out as too large; contains `INSTRUCTIONS` if they were shortened."""
+    """Instruction files left out because they are too large; contains `INSTRUCTIONS` if the instructions
+    were shortened.
+    """
 
     def chat(self, facts: prompt.ChatFacts) -> str:
-        """Return the part that is constant for one chat."""
+        """Return the part of the prompt that never changes within one chat."""
         own = f"{NEARER}\n\n{self.own}" if self.own else ""
         return "\n\n".join(filter(None, [prompt.chat_text(facts, self.surroundings), own, self.appended]))
 
 
 class Prompts:
-    """Assembles prompts. `name` is the bot's. `custom` replaces the built-in rules and the description of
-    the surroundings; `append` is added last; each is a text or a file's path. `has_files` says that the
-    model has tools for the project's files. `others`: see `top_level`.
+    """Assembles system prompts. `name` is the bot's name. `custom` replaces the built-in rules and the
+    description of the surroundings; `append` is added last. Both are either a text or the path of a file.
+    `has_files` says that the model has tools for the project's files. `others`: see `top_level`.
     """
 
     def __init__(
@@ -250,10 +254,10 @@ class Prompts:
         size: Callable[[str], float],
         system_role: bool = False,
     ) -> Frozen:
-        """Read every part anew. `budget` is the size limit of the static part, measured by `size`.
-        `system_role`: the model accepts system messages within the conversation.
+        """Build the prompt from freshly read files. `budget` is the token limit of the static part, measured
+        by `size`. `system_role` says that the model accepts system messages within the conversation.
 
-        Raises `sections.PromptTooLarge`. A part that cannot be read is left out and reported to operators.
+        Raises `sections.PromptTooLarge`. A section that cannot be read is left out and reported to operators.
         """
         async with asyncio.TaskGroup() as group:
             told = group.create_task(
@@ -299,7 +303,7 @@ class Prompts:
         )
 
     async def of_person(self, inbound: Inbound) -> str:
-        """Return the instructions for a message's sender, which are sent with the message."""
+        """Return the instructions for a message's sender, which are sent along with the message."""
         return self._redact(
             await self._part(
                 "instructions for a person",

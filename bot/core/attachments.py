@@ -1,7 +1,8 @@
-"""Reads attached files: text becomes an artifact whose beginning the model sees; pictures are shown to it.
+"""Reads attached files. Text becomes an artifact and the model sees its beginning; the model is shown
+pictures directly.
 
-An artifact's id follows from its message, so a fetch that a crash interrupted is repeated under the same id.
-Files that could not be read are listed below the next answer.
+An artifact's id is derived from its message, so a fetch that a crash interrupted is repeated under the same
+id. Files that could not be read are listed below the next answer.
 """
 
 from __future__ import annotations
@@ -28,27 +29,27 @@ from bot.documents.pictures import LARGEST, fitting, picture_of
 from bot.storage.artifacts import ArtifactPage, ArtifactStore
 
 STEP = "attachment"
-"""The `tool` in the metadata of artifacts made here."""
+"""Value of `tool` in the metadata of artifacts that hold attached files."""
 HEAD = 2_000
 """Max characters of a file shown to the model."""
 SILENCE = "nothing is said in it"
 SECRETIVE = "it holds one of my own secrets"
 TOGETHER = 10_000_000
-"""Max bytes of pictures and PDFs of one message."""
+"""Max total bytes of the pictures and PDFs of one message."""
 _AT_ONCE = 262_144
 _OVERLAP = 4_096
-"""Bytes of a picture searched for secrets at once, and the overlap with the next chunk."""
+"""Bytes by which consecutive chunks of a picture overlap, so that a secret on their border is found."""
 AT_ONCE = 16
 UNDER_WAY = 64_000_000
-"""Max total bytes of files being read, over all chats; each takes several times its size in memory."""
+"""Max total bytes of files that are being read in all chats; each file takes several times its size in memory."""
 _MOMENT = 10
-"""Length of a ULID's time part in characters."""
+"""Characters of a ULID that encode its time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits: `most` bytes of text in a file, `packed` bytes of a container format, `count` files of a
-    message, `seconds` for all files of a message.
+    """Limits for attached files: `most` bytes of text in a file, `packed` bytes of a container format,
+    `count` files per message, `seconds` for all files of a message.
     """
 
     most: int = 1_000_000
@@ -56,31 +57,31 @@ class Limits:
     count: int = 5
     seconds: float = 45.0
     pictures: bool = True
-    """Whether pictures are shown to the model."""
+    """True if pictures are shown to the model."""
     pages: int = 20
     """Max pages of a PDF shown to the model."""
 
 
 @dataclass(frozen=True, slots=True)
 class SentFile:
-    """A file of a message. `name` is the artifact id of its text."""
+    """A file of a message. `name` is the artifact id of the file's text."""
 
     inbound: Inbound
     attachment: Attachment
     name: str
     picture: str
-    """The artifact id of its bytes if it is a picture."""
+    """Artifact id of the file's bytes if the file is a picture."""
 
 
 class RssMonitor(Protocol):
-    """Says whether memory is too short to read files (`bot.rss_monitor.RssMonitor`)."""
+    """Reports whether too little memory is free to read files (`bot.rss_monitor.RssMonitor`)."""
 
     @property
     def full(self) -> bool: ...
 
 
 class FileReader:
-    """Reads the files of messages."""
+    """Reads the attached files of messages."""
 
     def __init__(
         self,
@@ -109,7 +110,7 @@ class FileReader:
 
     @property
     def full(self) -> bool:
-        """True if memory is too short for any file."""
+        """Return True if too little memory is free to read any file."""
         return self._rss_monitor.full
 
     async def read(self, inbound: Inbound) -> tuple[SeenFile, ...]:
@@ -132,7 +133,7 @@ class FileReader:
         return tuple(seen)
 
     def _heard(self, attachment: Attachment) -> bool:
-        """Return True for a recording that can be transcribed, and for anything that is not a recording."""
+        """Return True unless the attachment is a recording that cannot be transcribed."""
         return not attachment.spoken or self._transcriber is not None
 
     def _refused(self, inbound: Inbound) -> bool:
@@ -144,7 +145,7 @@ class FileReader:
         return True
 
     async def forget(self, inbound: Inbound) -> None:
-        """Delete what was stored of a message's files."""
+        """Delete the artifacts of a message's files."""
         try:
             await self._artifacts.forget(inbound.chat_key, (inbound.request_id,))
         except errors.StorageError as error:
@@ -153,8 +154,8 @@ class FileReader:
     # ------------------------------------------------------------ one file
 
     async def _one(self, file: SentFile, unfetched: SeenFile | None, deadline: float, room: int) -> SeenFile:
-        """Read one file. `unfetched` is the outcome if it is not fetched, `room` the bytes left for the
-        message's pictures.
+        """Return the outcome of reading one file. `unfetched` is the outcome if the file is not fetched,
+        `room` the number of bytes left for the message's pictures.
         """
         return unfetched or await self._fetched(file, deadline, room)
 
@@ -183,8 +184,8 @@ class FileReader:
         return dataclasses.replace(kept or SeenFile(), shown=shown)
 
     async def _fetch(self, file: SentFile, decoder: Decoder) -> None:
-        """Stream a file's bytes to the decoder. The first chunk tells the type, so a file without text is
-        not read further.
+        """Stream a file's bytes to the decoder. The first chunk reveals the file type, so a file without
+        text is not read further.
         """
         # Its declared type says so.
         channel, size = cast("Files", self._channels[file.inbound.channel]), file.attachment.size or 0
@@ -200,7 +201,7 @@ class FileReader:
         return self._limits.most if decoder.kind == "text" else self._limits.packed
 
     async def _keep(self, decoder: Decoder, file: SentFile, room: int) -> ShownFile | None:
-        """Store a text without secrets, or a picture that holds none."""
+        """Store a text with secrets redacted, or a picture that contains no secret."""
         if decoder.kind == "picture":
             return await self._keep_picture(decoder.data, file, room)
         if decoder.kind == "pdf":
@@ -221,8 +222,8 @@ class FileReader:
         return None
 
     async def _keep_pdf(self, data: bytes, file: SentFile, room: int) -> ShownFile | None:
-        """Store the text of a PDF; show it as well if it is short. Raises `errors.NoReadableText` if neither
-        is possible.
+        """Store the text of a PDF. A short PDF is shown to the model as well. Raises `errors.NoReadableText`
+        if neither is possible.
         """
         found = await parser_process.read_pdf(data, self._limits.most)
         words = await asyncio.to_thread(lambda: self._redact(text.clean(found.text)))
@@ -247,7 +248,7 @@ class FileReader:
         return ShownFile(file.picture, kind, len(data), tokens)
 
     async def _keep_picture(self, data: bytes, file: SentFile, room: int) -> ShownFile:
-        """Store a picture in a form that can be shown. Raises `errors.NoReadableText`."""
+        """Store a picture in a form that the model can be shown. Raises `errors.NoReadableText`."""
         if not self._limits.pictures:
             raise errors.NoReadableText
         data = await fitting(data, room)
@@ -265,7 +266,7 @@ class FileReader:
         return await self._shown(file, data, picture.type, picture.tokens)
 
     def _clean(self, data: bytes) -> bool:
-        """Return True if the bytes hold no secret of ours, as metadata of a picture may."""
+        """Return True if the bytes contain none of our secrets; a picture's metadata could contain one."""
         pieces = (
             data[at : at + _AT_ONCE + _OVERLAP].decode("latin-1") for at in range(0, len(data), _AT_ONCE)
         )
@@ -282,7 +283,7 @@ class FileReader:
         )
 
     async def _kept(self, file: SentFile) -> SeenFile | None:
-        """Return what was stored of a file's text; None if nothing was."""
+        """Return the stored text of a file and its metadata; None if no text was stored."""
         page = await self._page(file, file.name)
         return SeenFile(file.name, page.characters, page.lines, page.text) if page is not None else None
 
@@ -311,8 +312,8 @@ class FileReader:
 
 
 def artifact_id(request_id: str, at: int, attachment: Attachment, kind: str = "") -> str:
-    """Return the artifact id of a file: a ULID of its message's time, stable for the same message, position
-    and kind.
+    """Return the artifact id of a file: a ULID with the message's time that is always the same for the same
+    message, position and kind.
     """
     named = f"{request_id} {at} {attachment.ref}{kind and ' '}{kind}"
     number = int.from_bytes(hashlib.sha256(named.encode()).digest()[:_MOMENT])

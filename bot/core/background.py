@@ -1,4 +1,4 @@
-"""Background tasks: turns and other work that nobody awaits. A shutdown lets them finish."""
+"""Background tasks: turns and other work that no caller awaits. A shutdown lets these tasks finish."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 from bot.contracts.environment import Log
 
 CANCEL_SECONDS = 1.0
-"""Timeout for cancelled tasks to end."""
+"""Timeout in seconds for cancelled tasks to end."""
 
 
 class BackgroundTasks:
-    """Runs coroutines as tasks. A failure is logged and affects no other task."""
+    """Runs coroutines as background tasks. A failure is logged and affects no other task."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -25,25 +25,29 @@ class BackgroundTasks:
         self._changed = asyncio.Event()
 
     def start(self, work: Awaitable[object], ended: Callable[[bool], None] | None = None) -> None:
-        """Start a task. `ended` is called with whether it succeeded, unless it was cancelled."""
+        """Start a task. `ended` is called with True if the task succeeded, else False; it is not called if
+        the task was cancelled.
+        """
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(functools.partial(self._done, ended))
 
     def serve(self, loop: Coroutine[Any, Any, None]) -> None:
-        """Run a loop until `drain`. It does not count as busy."""
+        """Run an endless loop as a task until `drain`. The loop does not count as busy."""
         task = asyncio.create_task(loop)
         self._loops.add(task)
         task.add_done_callback(self._served)
 
     @property
     def busy(self) -> int:
-        """The number of running tasks."""
+        """Return the number of running tasks."""
         return len(self._tasks)
 
     @contextlib.contextmanager
     def suspended(self) -> Iterator[None]:
-        """Mark the current task as waiting for a person within the block; `drain` does not wait for it."""
+        """Mark the current task as waiting for a person inside the `with` block. `drain` does not wait for
+        such a task.
+        """
         self._suspended += 1
         self._changed.set()
         try:
@@ -52,13 +56,14 @@ class BackgroundTasks:
             self._suspended -= 1
 
     async def idle(self) -> None:
-        """Wait until no task runs."""
+        """Wait until no task is running."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 
     async def drain(self, seconds: float) -> bool:
-        """Stop the loops and wait `seconds` for the tasks, then cancel them. Tasks that wait for a person
-        are cancelled once no other task runs. Returns True if all others ended by themselves.
+        """Stop the loops, give the tasks `seconds` seconds to finish, then cancel them. Tasks that wait for
+        a person are cancelled once no other task runs. Returns True if all other tasks finished by
+        themselves.
         """
         for loop in self._loops:
             loop.cancel()

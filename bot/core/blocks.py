@@ -1,4 +1,4 @@
-"""Helpers for content blocks of the Messages API: queries, and the changes that a view may make to them."""
+"""Helpers for content blocks of the Messages API: queries, and the changes allowed in the view sent to the model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bot.contracts.tools import ToolCall
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
 SERVER_CALLS = frozenset({"server_tool_use", "mcp_tool_use"})
-"""Types of calls of the provider's own tools, whose results come in the same message."""
+"""Block types of calls to the provider's own tools; the results of such calls are in the same message."""
 
 
 def unmarked(block: Json) -> Json:
@@ -21,20 +21,20 @@ def unmarked(block: Json) -> Json:
 
 
 def tool_calls(content: Iterable[Json]) -> list[ToolCall]:
-    """Return the tool calls of an answer."""
+    """Return the tool calls in an answer of the model."""
     return [ToolCall.of(block) for block in content if block.get("type") == "tool_use"]
 
 
 def is_results(message: Message) -> bool:
-    """Return True if a message holds nothing but tool results."""
+    """Return True if a message contains only tool results."""
     return message["role"] == "user" and all(
         block.get("type") == "tool_result" for block in message["content"]
     )
 
 
 def redacted(blocks: Iterable[Json], redact: Redact) -> list[Json]:
-    """Return the blocks without our secrets. A thinking block with a secret is dropped, since its signature
-    would no longer match.
+    """Return the blocks with our secrets redacted. A thinking block that contains a secret is dropped, since
+    its signature would no longer match.
     """
     clean = []
     for block in blocks:
@@ -45,9 +45,9 @@ def redacted(blocks: Iterable[Json], redact: Redact) -> list[Json]:
 
 
 def sayable(content: Iterable[Json], *, paused: bool = False) -> list[Json]:
-    """Return the blocks of an answer that a request may contain: no blank text, no trailing thinking, no
-    server tool call without a result. An answer with stop reason `pause_turn` (`paused`) is returned as
-    it came. The result is never empty.
+    """Return the blocks of an answer that the API accepts in a request: no blank text, no thinking at the
+    end, no server tool call without a result. An answer with stop reason `pause_turn` (`paused`) is
+    returned unchanged. The result is never empty.
     """
     kept = [block for block in content if block.get("type") != "text" or block["text"].strip()]
     if not paused:
@@ -60,7 +60,7 @@ def sayable(content: Iterable[Json], *, paused: bool = False) -> list[Json]:
 
 
 def without_open_calls(content: Iterable[Json]) -> list[Json]:
-    """Return the blocks without server tool calls that have no result, and without the thinking before them."""
+    """Return the blocks without server tool calls that have no result, and without the thinking before such calls."""
     blocks = list(content)
     answered = {block.get("tool_use_id") for block in blocks}
     kept, gone = [], False
@@ -73,12 +73,14 @@ def without_open_calls(content: Iterable[Json]) -> list[Json]:
 
 
 def plain_text(content: Iterable[Json]) -> str:
-    """Return the text blocks of a message, joined."""
+    """Return the joined text blocks of a message."""
     return "".join(block["text"] for block in content if block.get("type") == "text")
 
 
 def without_thinking(messages: Iterable[Message]) -> list[Message]:
-    """Return the messages without thinking blocks, which newer models reject once an earlier message has changed."""
+    """Return the messages without thinking blocks. Newer models reject thinking blocks once an earlier
+    message has changed.
+    """
     kept = []
     for message in messages:
         content = [block for block in message["content"] if block.get("type") not in THINKING]
@@ -90,12 +92,12 @@ def without_thinking(messages: Iterable[Message]) -> list[Message]:
 
 
 def result_ids(message: Message) -> set[str]:
-    """Return the ids of the tool calls that a message answers."""
+    """Return the ids of the tool calls whose results are in a message."""
     return {block["tool_use_id"] for block in message["content"] if block.get("type") == "tool_result"}
 
 
 def attached(shown: ShownFile) -> Json:
-    """Return the content block of a file that the model is shown."""
+    """Return the content block for a file that the model is shown."""
     return {
         "type": ATTACHED,
         "artifact": shown.artifact,
@@ -106,7 +108,7 @@ def attached(shown: ShownFile) -> Json:
 
 
 def attached_bytes(messages: Iterable[Message]) -> int:
-    """Return the bytes of all files in these messages, as encoded for sending."""
+    """Return the total bytes of the files in these messages, as encoded for sending."""
     return sum(
         -(-int(block["size"]) // 3) * 4
         for message in messages
@@ -116,14 +118,16 @@ def attached_bytes(messages: Iterable[Message]) -> int:
 
 
 def maskable(message: Message) -> set[str]:
-    """Return the ids of what can be masked in a message: its tool results and the artifacts of its files."""
+    """Return the ids of the content that can be masked in a message: tool results and the artifacts of files."""
     return result_ids(message) | {
         str(block["artifact"]) for block in message["content"] if block.get("type") == ATTACHED
     }
 
 
 def masked(message: Message, words: Mapping[str, str]) -> Message:
-    """Return the message with these texts in place of the tool results and files named by the ids of `maskable`."""
+    """Return the message with tool results and files replaced by the texts in `words`, whose keys are ids as
+    `maskable` returns them.
+    """
     if words.keys().isdisjoint(maskable(message)):
         return message
     return {**message, "content": [_masked(block, words) for block in message["content"]]}
@@ -138,7 +142,7 @@ def _masked(block: Json, words: Mapping[str, str]) -> Json:
 
 
 def shortened_results(messages: Iterable[Message], limit: int) -> dict[str, str]:
-    """Return tool results longer than `limit` characters, cut to head and tail, by call id."""
+    """Return the tool results longer than `limit` characters, shortened to their head and tail, by call id."""
     return {
         block["tool_use_id"]: text.shorten_middle(block["content"], limit)
         for message in messages

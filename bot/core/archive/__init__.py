@@ -1,1 +1,1 @@
-"""The archive: JSONL files of the chats for people and operators, exported from the log."""
+"""Chat archive: JSONL files for people and operators, exported from the event log."""

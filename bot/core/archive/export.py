@@ -1,5 +1,5 @@
-"""Exports the log to the archive. Each line carries the number of its event, so that an event exported twice
-is recognised.
+"""Exports the event log to the archive. Each archive line carries its event number, so that a second export
+of the same event is recognised.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from bot.core.message_versions import same_message
 from bot.storage import file_names, jsonl
 
 MOST_GONE = 1_000
-"""Max deletions kept whose message has not arrived yet; platforms deliver it within seconds."""
+"""Max remembered deletions whose message has not arrived yet; platforms deliver the message within seconds."""
 
 
 @dataclass(slots=True)
 class _Outgoing:
-    """A bot message that is not delivered yet. `n` is the number of its `queued` event."""
+    """A bot message that is not delivered yet. `n` is the number of the message's `queued` event."""
 
     n: int
     parts: dict[str, events.Queued] = field(default_factory=dict)
@@ -36,22 +36,22 @@ class _Outgoing:
 
 
 class LineFold:
-    """Folds events in commit order. The same events give the same lines."""
+    """Folds events in commit order into archive lines. The same events always give the same lines."""
 
     def __init__(self, log: EventLog) -> None:
         self._log = log
         self._outgoing: dict[str, _Outgoing] = {}
-        """Undelivered bot messages by the id of their first row."""
+        """Undelivered bot messages by the id of their first outbox row."""
         self._gone: dict[tuple[ChatKey, str | None], None] = {}
 
     @property
     def rests_on(self) -> int | None:
-        """The number of the oldest event that a later line may need."""
+        """Return the number of the oldest event that a later archive line may need."""
         return min((one.n for one in self._outgoing.values()), default=None)
 
     async def take(self, n: int, event: Event) -> tuple[int, ArchiveLine] | None:
-        """Return the line that this event completes, with the number of the oldest event it was made from.
-        Raises `errors.StorageError`.
+        """Return the archive line that this event completes, with the number of the oldest event that the
+        line was built from. Raises `errors.StorageError`.
         """
         line: ArchiveLine | None = None
         match event.data:
@@ -73,7 +73,9 @@ class LineFold:
         return None if line is None else (n, line)
 
     def _ended(self, n: int, event: Event, end: events.RowEnded) -> tuple[int, ArchiveLine | None]:
-        """Return the line of a bot message if this was its last open part and any part was delivered."""
+        """Return the archive line of a bot message if `end` closes the message's last open part and any part
+        was delivered.
+        """
         found = next(((name, one) for name, one in self._outgoing.items() if end.row in one.parts), None)
         if found is None:
             return n, None
@@ -113,7 +115,7 @@ class LineFold:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A line to write. `n` is the number of the oldest event it was made from."""
+    """An archive line to write. `n` is the number of the oldest event that the line was built from."""
 
     n: int
     chat: ChatKey
@@ -122,7 +124,7 @@ class _Line:
 
 
 class ArchiveExport(Export):
-    """Writes the lines of `chats/*.jsonl`."""
+    """Writes archive lines to `chats/*.jsonl`."""
 
     name = "archive"
 
@@ -163,8 +165,8 @@ class ArchiveExport(Export):
                 await asyncio.to_thread(self._write)
 
     async def _position(self, chat: ChatKey) -> int:
-        """Return the number of the newest exported event. Numbers above the log's newest are ignored: they
-        come from a log that was lost.
+        """Return the number of the newest exported event. Ignores numbers above the log's newest: an event
+        log that was lost left them behind.
         """
         with errors.as_storage_error("the archive cannot be read"):
             lines_of = await asyncio.to_thread(self._newest, file_names.encode(chat))
@@ -207,7 +209,7 @@ class ArchiveExport(Export):
 
 
 def _is_of(event: Event, request: str) -> bool:
-    """Return True for an event that completes a line of this request."""
+    """Return True for an event that completes an archive line of this request."""
     match event.data:
         case events.Received(inbound) | events.Edited(inbound) | events.Deleted(inbound):
             return request in {event.id, event.turn, inbound.request_id}

@@ -1,4 +1,4 @@
-"""Builds archive lines: a person's message, a delivered answer, a removed message."""
+"""Builds archive lines from events: a person's message, a delivered answer, a removed message."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ BOT_USER = "bot"
 
 
 SEQ = "seq"
-"""Key in a line's `meta`: the number of its event."""
+"""Key of the event number in the `meta` object of an archive line."""
 
 
 def has_line(inbound: Inbound) -> bool:
-    """Return True for words addressed to the model. Commands and signals have no line."""
+    """Return True for messages addressed to the model. Commands and signals get no archive line."""
     return inbound.kind in {"message", "edit"} and inbound.command is None
 
 
 def dumped(line: ArchiveLine, seq: int) -> bytes:
-    """Serialise a line with the number of its event."""
+    """Serialise an archive line together with its event number."""
     fields = line.model_copy(update={"meta": (line.meta or {}) | {SEQ: seq}}).model_dump(by_alias=True)
     return jsonl.dumps({key: value for key, value in fields.items() if value is not None})
 
 
 def of_message(event: Event) -> ArchiveLine | None:
-    """Return the line of a message or an edit; None for other events."""
+    """Return the archive line of a message or an edit; None for other events."""
     data = event.data
     if isinstance(data, Received | Edited) and has_line(data.inbound):
         return said(data.inbound)
@@ -39,7 +39,7 @@ def of_message(event: Event) -> ArchiveLine | None:
 
 
 def said(inbound: Inbound) -> ArchiveLine:
-    """Build the line of a message or of its edit."""
+    """Build the archive line of a person's message or of its edit."""
     words, quoted = quotes.archived(inbound.readable, inbound.brought, quotes.iso)
     meta: dict[str, Any] = {
         **quoted,
@@ -55,7 +55,9 @@ def said(inbound: Inbound) -> ArchiveLine:
 
 
 def answered(end: Event, sent: Mapping[str, tuple[Queued, str | None]]) -> ArchiveLine:
-    """Build the line of a bot message from its delivered parts, by row, with their platform ids."""
+    """Build the archive line of a bot message from its delivered parts. `sent` maps an outbox row to the
+    part and its platform message id.
+    """
     first, message_id = next(iter(sent.values()))
     return ArchiveLine(
         ts=int(end.at * 1000),
@@ -75,15 +77,15 @@ def answered(end: Event, sent: Mapping[str, tuple[Queued, str | None]]) -> Archi
 
 
 def _shown(part: Queued) -> str:
-    """Return the text of a part; for a file, its name and the passage it replaces."""
+    """Return the text of a message part; for a file, the file name and the passage that the file replaces."""
     if part.file is None:
         return part.text
     return "\n".join(filter(None, (f"[file: {part.file.name}]", part.text)))
 
 
 def removed(event: Event, deletion: Inbound, of: Sequence[Inbound], turns: Sequence[str]) -> ArchiveLine:
-    """Build the line that hides a message deleted by its author. `of` is the message, `turns` are the turns
-    that answered it.
+    """Build the archive line that hides a message deleted by its author. `of` holds the versions of that
+    message, `turns` the turns that answered it.
     """
     meta: Json = {
         "deleted": True,
@@ -96,7 +98,7 @@ def removed(event: Event, deletion: Inbound, of: Sequence[Inbound], turns: Seque
 
 
 def forgotten(event: Event, gone: Removed, by: Inbound) -> ArchiveLine:
-    """Build the line that hides a message that somebody asked to forget."""
+    """Build the archive line that hides a message that somebody asked the bot to forget."""
     of = gone.turns if gone.role == "assistant" else gone.requests
     meta: Json = {
         "deleted": True,

@@ -26,7 +26,7 @@ _ARCHIVE = re.compile(r"(?P<name>[^.]*)\.archive-(?P<number>[1-9][0-9]{0,8})\.js
 
 
 class ArchiveFiles:
-    """The archive files of all chats in one folder."""
+    """Archive files of all chats in one folder."""
 
     def __init__(self, folder: Path, disk: Disk) -> None:
         self.folder = folder
@@ -48,7 +48,7 @@ class ArchiveFiles:
         return self._path(f"{name}.rotating")
 
     def chats(self) -> list[str]:
-        """Return the base names of all chats that have a file."""
+        """Return the base names of all chats that have an archive file."""
         listed = self._disk.names(self.folder)
         with self._guard:
             self._numbers = _archives(listed)
@@ -56,7 +56,9 @@ class ArchiveFiles:
         return sorted({name for name in mains if "." not in name} | set(_archives(listed)))
 
     def numbers(self, name: str) -> list[int]:
-        """Return the numbers of a chat's archives, oldest first, leaving out one of an interrupted rotation."""
+        """Return the numbers of a chat's rotated archives, oldest first, without the number of an
+        interrupted rotation.
+        """
         with self._guard:
             if self._numbers is None:
                 self._numbers = _archives(self._disk.names(self.folder))
@@ -68,8 +70,8 @@ class ArchiveFiles:
             return [number for number in found if number != begun]
 
     def opened(self, name: str) -> tuple[OpenFile, list[int]]:
-        """Open the main file and list its archives. Without the lock a rotation in between makes the reader
-        see its lines twice, never zero times.
+        """Open the main file and list its rotated archives. Without the lock, a rotation in between makes
+        the reader see its lines twice, but never skip a line.
         """
         main = self._disk.open(self.main(name))
         try:
@@ -79,7 +81,7 @@ class ArchiveFiles:
             raise
 
     def rotate(self, name: str) -> None:
-        """Move the older half (rounded down) of the main file into the next archive."""
+        """Move the older half (rounded down) of the main file's lines into the next rotated archive."""
         data = self._disk.read(self.main(name))
         cut = 0
         for _ in range(data.count(b"\n") // 2):
@@ -92,7 +94,7 @@ class ArchiveFiles:
         self._disk.remove(self.marker(name))
 
     def recover(self, name: str) -> None:
-        """Finish or undo an interrupted rotation. Needs no free space."""
+        """Finish or undo an interrupted rotation. Needs no free disk space."""
         if not self._disk.size(self.marker(name)):
             return
         begun = self._begun(name)
@@ -102,7 +104,7 @@ class ArchiveFiles:
         self._disk.remove(self.marker(name))
 
     def _begun(self, name: str) -> int | None:
-        """Return the number of an archive whose lines are all still in the main file."""
+        """Return the number of an archive whose lines are all still in the main file, too."""
         marker = jsonl.loads(self._disk.read(self.marker(name)))
         if marker is None or self._disk.size(self.main(name)) != marker.get("size"):
             return None
@@ -125,8 +127,8 @@ def _archives(listed: list[str]) -> dict[str, list[int]]:
 
 
 def chat_key(disk: Disk, name: str, paths: list[Path]) -> str | None:
-    """Return the text of the chatKey of a file name: decoded, or read from the first line that has it where
-    the name is a hash.
+    """Return the chatKey for a file name as text. Decodes the name; if the name is a hash, reads the first
+    line that contains the chatKey.
     """
     plain = file_names.decode(name)
     if plain is not None:

@@ -1,4 +1,6 @@
-"""`ChatStore`: the archive of all chats, one JSON object a line, one main file a chat plus its rotated archives."""
+"""`ChatStore`: the archive of all chats. A chat has one main file and its rotated archives, with one JSON
+object per line.
+"""
 
 from __future__ import annotations
 
@@ -22,17 +24,17 @@ _SPANS = 10_000  # archive files whose times are remembered
 _CHATS = 10_000  # of which is remembered what their archives revise
 _AT_ONCE = 1024 * 1024  # bytes of a file that are looked at as one
 NEWEST = 100
-"""Max lines searched backwards for one that the log knows."""
+"""Max lines searched backwards for a line whose event is in the log."""
 NAME_LINES = 20
-"""Max lines of a chat searched for names."""
+"""Max lines per chat that are searched for names."""
 NAMES_SHOWN = 3
-"""Max names of people shown for a chat."""
+"""Max names of people shown per chat."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChatInfo:
-    """A chat that has an archive. `last_ts` is the time of its newest readable line. `chat_key` is the text
-    of the chatKey, or the file name where no line has it.
+    """A chat that has an archive. `last_ts` is the time of its newest readable line. `chat_key` is the
+    chatKey as text, or the file name if no line contains the chatKey.
     """
 
     chat_key: str
@@ -41,9 +43,9 @@ class ChatInfo:
 
 
 class ChatStore:
-    """The archive in a folder of JSONL files, which any number of stores and processes may share.
+    """Archive in a folder of JSONL files that any number of stores and processes may share.
 
-    Lines are ordered by position, not by `ts`. `flush` returns once everything said before it is in the
+    Lines are ordered by position, not by `ts`. `flush` returns once everything said before the call is in the
     files.
     """
 
@@ -72,15 +74,15 @@ class ChatStore:
         self._revised: OrderedDict[str, tuple[list[int], dict[Path, int], Revisions]] = OrderedDict()
 
     async def flush(self) -> None:
-        """Append what is pending; returns after one attempt, successful or not."""
+        """Append the pending lines. Returns after one attempt, whether or not the attempt succeeded."""
         if self._flush is not None:
             await self._flush()
 
     async def search(self, chat_key: ChatKey, query: HistoryQuery) -> HistoryPage:
-        """Return the window that `query` asks for and the exact number of matches.
+        """Return the page of lines that `query` asks for and the exact number of matches.
 
         Counting reads every file of the chat except archives known to be outside the time range; a query with
-        `counted=False` skips that. `query.skip` is called on other threads.
+        `counted=False` skips the counting. `query.skip` is called on other threads.
         """
         name = file_names.encode(chat_key)
         await self.flush()
@@ -103,8 +105,9 @@ class ChatStore:
         return page
 
     async def removals(self, chat_key: ChatKey) -> list[ArchiveLine]:
-        """The lines that record removals (`bot.core.archive.window`): `meta.of` has the requestIds, `meta.ofRole` whose words they were.
-        Raises `errors.StorageError`.
+        """Return the archive lines that record removals (see `bot.core.archive.window`). `meta.of` lists the
+        removed requestIds, `meta.ofRole` says whether a person or the bot wrote the message. Raises
+        `errors.StorageError`.
         """
         await self.flush()
         with errors.as_storage_error("the archive cannot be read"):
@@ -118,8 +121,8 @@ class ChatStore:
             return await asyncio.to_thread(lambda: self._chats(self.files.chats()))
 
     async def recent(self, offset: int, limit: int) -> tuple[list[ChatInfo], int]:
-        """Return a page of the chats, latest first, and the number of all. Reads only the last lines of
-        chats outside the page. Raises `errors.StorageError`.
+        """Return a page of the chats, latest first, and the number of all chats. Reads only the last lines
+        of chats outside the page. Raises `errors.StorageError`.
         """
         await self.flush()
         with errors.as_storage_error("the archive cannot be read"):
@@ -129,7 +132,7 @@ class ChatStore:
     # Reading, on any thread.
 
     def _scan_main(self, name: str, query: HistoryQuery) -> tuple[Window, list[int]]:
-        """Scan a chat's main file into a window. Returns the window and the numbers of its archives."""
+        """Scan a chat's main file into a window. Returns the window and the numbers of the chat's rotated archives."""
         main, numbers = self._opened(name)
         with closing(main):
             revised = None if query.everything else self._revisions_in_all(main, name, numbers)
@@ -138,7 +141,9 @@ class ChatStore:
         return window, numbers
 
     def _opened(self, name: str) -> tuple[OpenFile, list[int]]:
-        """Open a chat's main file and list its archives at one moment, since a rotation may replace the open file."""
+        """Open a chat's main file and list its rotated archives at the same moment, since a rotation may
+        replace the open file.
+        """
         with jsonl.locked(self.folder, shared=True):
             return self.files.opened(name)
 
@@ -163,8 +168,8 @@ class ChatStore:
             return self._revisions_in_all(main, name, numbers)
 
     def _revisions_in_all(self, main: OpenFile, name: str, numbers: list[int]) -> Revisions:
-        """Collect edits and removals in all files of a chat. Archive files never change, so each is scanned
-        once and cached.
+        """Return the edits and removals of all files of a chat. Rotated archives never change, so each is
+        scanned once and cached.
         """
         found = _revisions_in(main)
         found.join(self._archives_revised(name, numbers))
@@ -208,7 +213,7 @@ class ChatStore:
         return sorted(times, key=lambda name: times[name][1] or 0, reverse=True)
 
     def _info(self, name: str) -> ChatInfo | None:
-        """Return the description of a chat; None without any line."""
+        """Return the description of a chat; None if the chat has no lines."""
         newest, numbers = self._opened(name)
         older = [self.files.archive(name, number) for number in numbers]
         count, last_ts = self._counted(newest, None)
@@ -220,7 +225,9 @@ class ChatStore:
 
     @staticmethod
     def _counted(opened: OpenFile, last_ts: int | None) -> tuple[int, int | None]:
-        """Count the lines of a file; also return the time of its newest readable line where it is not cached."""
+        """Count the lines of a file. Returns the time of the file's newest readable line as well, unless
+        that time is cached.
+        """
         with closing(opened) as file:
             if last_ts is None:
                 read = map(read_line, jsonl.lines_backwards(file))
@@ -230,7 +237,7 @@ class ChatStore:
     # Writing, on a writer's thread, under the folder's lock.
 
     def newest(self, name: str) -> list[tuple[str, int]]:
-        """Return request ids and event numbers of a chat's newest exported lines, newest first."""
+        """Return the request ids and event numbers of a chat's newest exported lines, newest first."""
         self.files.recover(name)
         found = list[tuple[str, int]]()
         main, numbers = self.files.opened(name)
@@ -245,7 +252,7 @@ class ChatStore:
         return found
 
     def write_some(self, name: str, raws: Sequence[bytes], *, sync: bool) -> int:
-        """Write as many lines as fit before the file must rotate, then rotate it."""
+        """Write as many lines as fit before the file must rotate, then rotate the file."""
         main = self.files.main(name)
         self.files.recover(name)
         tail = self._tails.tail(main)
@@ -276,14 +283,14 @@ class ChatStore:
 
 
 def _revisions_in(file: OpenFile) -> Revisions:
-    """Collect edits and removals of one file. A file without any is recognised without parsing."""
+    """Return the edits and removals of one file. A file without edits and removals is recognised without parsing."""
     if file.size <= _AT_ONCE and not may_revise(file.read(0, file.size)):
         return Revisions()
     return revisions(read_line(raw) for raw in jsonl.lines(file) if may_revise(raw))
 
 
 async def people_of(archive: ChatStore, chat_keys: Iterable[str]) -> dict[str, str]:
-    """Return the names of the latest speakers of each chat. Raises `errors.StorageError`."""
+    """Return the names of the people who wrote last in each chat. Raises `errors.StorageError`."""
     names = {}
     for chat_key in chat_keys:
         said = [name for _, name in await _speakers(archive, chat_key)]
@@ -293,8 +300,8 @@ async def people_of(archive: ChatStore, chat_keys: Iterable[str]) -> dict[str, s
 
 
 async def names_of(archive: ChatStore, chats: Mapping[str, str]) -> dict[str, str]:
-    """Return the display names of people (`channel:id`), from the newest lines of the chat given for each.
-    Raises `errors.StorageError`.
+    """Return the display names of people (`channel:id`). `chats` gives for each person the chat whose newest
+    lines are searched. Raises `errors.StorageError`.
     """
     names = dict[str, str]()
     for person, chat_key in chats.items():
@@ -304,7 +311,7 @@ async def names_of(archive: ChatStore, chats: Mapping[str, str]) -> dict[str, st
 
 
 async def _speakers(archive: ChatStore, chat_key: str) -> list[tuple[str, str]]:
-    """Return people (`channel:id`) with their names from a chat's newest lines, newest first."""
+    """Return people (`channel:id`) and their names from a chat's newest lines, newest first."""
     try:
         key = ChatKey.parse(chat_key)
     except errors.IdentityInvalid:

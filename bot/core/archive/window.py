@@ -1,9 +1,9 @@
-"""Collects the lines that a history query asks for, newest first, up to its limit.
+"""Collects the archive lines that a history query asks for, newest first, up to the query's limit.
 
-Edits and removals are applied while reading: an edit replaces a line, a removal hides it. The files
+Edits and removals are applied while reading: an edit replaces a line, a removal hides a line. The files
 themselves are append-only. An edit is a line with `meta.edited` and the same message id and role as the
-original. A removal is a `system` line with `meta.deleted` whose `messageId` is that of the removed message.
-The order of lines does not matter.
+original. A removal is a `system` line with `meta.deleted` and the `messageId` of the removed message. The
+order of lines does not matter.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _MARKS = (b'"edited":', b'"deleted":')
 
 @dataclass(slots=True)
 class Revisions:
-    """The removed message ids of a chat and the newest edit of each message."""
+    """Removed message ids of a chat, and the newest edit of each message."""
 
     removed: dict[str, ArchiveLine] = field(default_factory=dict)
     edits: dict[tuple[str, str], tuple[int, str]] = field(default_factory=dict)
 
     def note(self, line: ArchiveLine) -> None:
-        """Add one line."""
+        """Record an archive line if it is an edit or a removal."""
         if line.message_id is None:
             return
         if is_removal(line):
@@ -41,13 +41,13 @@ class Revisions:
             self.edits[key] = max(self.edits.get(key, (0, "")), moment_of(line))
 
     def join(self, other: Revisions) -> None:
-        """Add the revisions of another file of the chat."""
+        """Add the edits and removals of another file of the same chat."""
         self.removed = other.removed | self.removed
         for key, moment in other.edits.items():
             self.edits[key] = max(self.edits.get(key, (0, "")), moment)
 
     def shows(self, line: ArchiveLine) -> bool:
-        """Return True if the line is neither removed nor replaced."""
+        """Return True if no removal hides the line and no newer edit replaces it."""
         if line.message_id is None:
             return True
         if line.message_id in self.removed:
@@ -57,12 +57,12 @@ class Revisions:
 
 
 def may_revise(raw: bytes) -> bool:
-    """Return False for raw bytes that surely hold no edit or removal, so that they need no parsing."""
+    """Return False for raw bytes that cannot be an edit or a removal and thus need no parsing."""
     return any(mark in raw for mark in _MARKS)
 
 
 def revisions(lines: Iterable[ArchiveLine | None]) -> Revisions:
-    """Collect the revisions in the lines of one chat."""
+    """Return the edits and removals among the archive lines of one chat."""
     found = Revisions()
     for line in lines:
         if line is not None:
@@ -79,7 +79,7 @@ def is_edit(line: ArchiveLine) -> bool:
 
 
 def moment_of(line: ArchiveLine) -> tuple[int, str]:
-    """Order of edits: by time, then by arrival."""
+    """Return the sort key of an edit: its time, then its order of arrival."""
     return line.ts, line.request_id
 
 
@@ -88,15 +88,15 @@ _FIRST, _LAST = -62_135_596_800_000, 253_402_300_799_999  # milliseconds of the 
 
 
 def read_line(raw: bytes) -> ArchiveLine | None:
-    """Parse one line, ours or foreign. Returns None if it is malformed or its time is out of the calendar's
-    range (e.g. microseconds).
+    """Parse one archive line, written by this or another program. Returns None if the line is malformed or
+    its time is beyond the calendar's range (e.g. in microseconds).
     """
     line = _read(raw)
     return line if line is not None and is_dated(line) else None
 
 
 def is_dated(line: ArchiveLine) -> bool:
-    """Return True if the line's time is within the calendar's range."""
+    """Return True if the archive line's time is within the calendar's range."""
     return _FIRST <= line.ts <= _LAST
 
 
@@ -126,8 +126,8 @@ def _read(raw: bytes) -> ArchiveLine | None:
 
 @dataclass(frozen=True, slots=True)
 class LineRange:
-    """Time range (ms) of a file's readable lines (`first > last` if there are none) and its number of
-    unreadable lines.
+    """Time range (epoch ms) of a file's readable lines and the number of unreadable lines. `first > last` if
+    no line is readable.
     """
 
     first: int
@@ -153,11 +153,13 @@ class Window:
 
     @property
     def full(self) -> bool:
-        """True if older lines cannot change the result, not even its count."""
+        """Return True if older lines can change neither the page nor the number of matches."""
         return not self._query.counted and self.filled
 
     def scan(self, raws: Iterable[bytes]) -> LineRange | None:
-        """Scan a file's lines, newest first. Returns its range if it was read to its beginning."""
+        """Scan a file's lines, newest first. Returns the file's time range, or None if any line was skipped
+        or not reached.
+        """
         first, last, unreadable, passed = 1, 0, 0, False
         for raw in raws:
             if not raw.strip():
@@ -183,7 +185,7 @@ class Window:
         return None if passed else LineRange(first, last, unreadable)
 
     def _passes(self, raw: bytes) -> bool:
-        """Return True if a raw line surely lacks the searched text, so that it needs no parsing."""
+        """Return True if a raw line cannot contain the searched text and thus needs no parsing."""
         return (
             bool(self._stands)
             and b"\\u" not in raw
@@ -192,11 +194,11 @@ class Window:
 
     @property
     def filled(self) -> bool:
-        """True if the page is full and older lines are only counted."""
+        """Return True if the page is full. Older lines are then only counted."""
         return self._total >= self._query.offset + self._query.limit
 
     def passes(self, span: LineRange) -> bool:
-        """Return True if a file is outside the time range of the query."""
+        """Return True if a file is outside the time range of the query, so that it need not be read."""
         query = self._query
         outside = (
             span.first > span.last
@@ -208,7 +210,7 @@ class Window:
         return outside
 
     def stop(self) -> None:
-        """Stop before everything was read."""
+        """End the scan early; the number of matches is then incomplete."""
         self._stopped = True
 
     def page(self) -> HistoryPage:
