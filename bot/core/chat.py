@@ -1,9 +1,9 @@
-"""The state of one chat: a fold of its events that says what is due next.
+"""State of one chat, folded from the chat's events; the state says which effects are due next.
 
-Pure: no I/O, no clock, no tasks. `Chat.apply` folds an event, live or at a restart alike. `Chat.due` returns
-the effects to run now; their results are appended as events. An event that starts something carries the
-`boot` id of its process: work of the current boot is in flight, work of another boot was interrupted and is
-due again. There is no other recovery code.
+Pure: no I/O, no clock, no tasks. `Chat.apply` folds an event in the same way live and after a restart.
+`Chat.due` returns the effects to run now; the results of the effects are appended as events. An event that
+starts work carries the `boot` id of its process. Work of the current boot is in flight; work of another boot
+was interrupted and is due again. There is no other recovery code.
 """
 
 from __future__ import annotations
@@ -40,31 +40,36 @@ from bot.core.question import ApprovalRecord, Question
 from bot.core.removal import Gone
 
 MOST_ATTEMPTS = 5
-"""Max starts of a turn without recorded progress, so that a turn that crashes the process does not crash it forever."""
+"""Max starts of a turn without recorded progress, so that a turn that crashes the process is not started forever."""
 MOST_RESTARTS = 2
-"""Max model calls that a turn abandons to include a further message in the question."""
+"""Max model calls that a turn abandons in order to ask again with a further message included."""
 ALBUM_SECONDS = 1.0
-"""Timeout in seconds after an album item; the album then counts as complete."""
+"""Timeout in seconds after the newest item of an album; the album then counts as complete."""
 PASTE_SECONDS = 2.5
-"""Timeout in seconds for the rest of a text that filled a whole message."""
+"""Timeout in seconds for the next part of a long text that the person's app split into several messages."""
 LONGEST_BURST = 5
-"""Max length of a burst in multiples of its quiet period; then the turn starts although the person still writes."""
+"""Max length of a burst in multiples of its quiet period; then the turn starts even if the person is still writing."""
 MOST_EARLY = 10
-"""Max messages whose edit or deletion is kept before they arrive; platforms deliver them within seconds."""
+"""Max messages whose edit or deletion is kept although the message itself has not arrived; platforms deliver
+it within seconds.
+"""
 MOST_FILES = 50
-"""Max ids of sent files kept to recognise them when the outcome of a later file is unknown."""
+"""Max message ids of sent files that are kept, to recognise these messages when the outcome of a later file
+is unknown.
+"""
 MOST_MISSED = 5
 """Max undelivered answers, newest first, that the next answer reports."""
 MOST_EDITS = 20
-"""Max edits, newest first, that the next turn tells the model."""
+"""Max edits, newest first, that the next turn shows the model."""
 KNOWN = 500
-"""Max messages, newest first, whose edits and deletions are recognised after they were answered."""
+"""Max answered messages, newest first, whose edits and deletions are still recognised."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueMode:
-    """How messages that arrive during a turn are handled. `steers`: the running turn takes them up.
-    `interrupts`: they stop it. `collects`: all waiting messages of one person become one turn.
+    """How messages that arrive during a turn are handled. `steers`: the running turn includes them.
+    `interrupts`: they stop the running turn. `collects`: all waiting messages of one person become one
+    turn.
     """
 
     steers: bool = False
@@ -81,51 +86,53 @@ MODES: Mapping[str, QueueMode] = {
 
 
 class Phase(Enum):
-    """The state of a turn."""
+    """State of a turn."""
 
     STARTING = auto()
-    """Reads its files and frame; the model was not asked yet."""
+    """The turn reads its files and prompt; the model has not been called yet."""
     RUNNING = auto()
-    """The model has the question."""
+    """The model works on the turn."""
     SUSPENDED = auto()
-    """Waits for a person's decision."""
+    """The turn waits for a person's decision."""
     STOPPING = auto()
-    """Was stopped; ends once running work was cancelled."""
+    """The turn was stopped; it ends once its running work is cancelled."""
     ENDING = auto()
-    """Its final message is queued; it can no longer be stopped."""
+    """The turn's final message is queued; the turn can no longer be stopped."""
     ENDED = auto()
 
 
 @dataclass(slots=True, eq=False)
 class Turn:
-    """A turn, from the messages it answers to its end. `id` is the request id of its first message."""
+    """A turn, from the messages that it answers to its end. `id` is the request id of its first message."""
 
     id: str
     members: list[Inbound]
     boot: str = ""
     since: int = 0
-    """The number of the oldest event that it depends on."""
+    """Number of the oldest event that the turn depends on."""
     phase: Phase = Phase.STARTING
     attempts: int = 0
-    """Starts since the last progress. Starts after a clean shutdown or a wait for a person are not counted."""
+    """Starts of the turn since its last progress. A start after a clean shutdown or after a wait for a
+    person is not counted.
+    """
     call: str | None = None
-    """The model call in flight; answers to other calls are ignored."""
+    """Model call in flight; answers to other calls are ignored."""
     tools: dict[str, str] = field(default_factory=dict)
     """Boot ids of running tool calls, by call id."""
     tasks: dict[str, str] = field(default_factory=dict)
-    """Subagent tasks that have not reported, by call id."""
+    """Subagent tasks that have not reported yet, by call id."""
     acted: bool = False
-    """People have seen a part of the answer, or a tool with effects has started."""
+    """True once people have seen a part of the answer, or a tool with effects has started."""
     restarts: int = 0
     withdrawn: set[str] = field(default_factory=set)
     edits: set[str] = field(default_factory=set)
-    """Edits of earlier messages that the model was told."""
+    """Ids of edits of earlier messages that the model was shown in this turn."""
     rows: dict[str, events.RowEnded | None] = field(default_factory=dict)
-    """Its outbox rows with their ends; None while a row is open."""
+    """Outbox rows of the turn with the event that closed each row; None while a row is open."""
     seen: dict[str, tuple[SeenFile, ...]] = field(default_factory=dict)
-    """Outcomes of its messages' files, by request id."""
+    """Outcomes of reading the attached files of the turn's messages, by request id."""
     unread: list[tuple[Sequence[Attachment], Sequence[SeenFile]]] = field(default_factory=list)
-    """Files that could not be read, to be reported below its next answer."""
+    """Files that could not be read and that the turn's next answer must report."""
     unshown: set[str] = field(default_factory=set)
     """Artifact ids of files that the model could not be shown."""
     end: str | None = None
@@ -136,24 +143,24 @@ class Turn:
 
     @property
     def left(self) -> list[Inbound]:
-        """The messages that were not deleted since."""
+        """Return the turn's messages that were not deleted."""
         return [one for one in self.members if one.request_id not in self.withdrawn]
 
     @property
     def may_restart_model_call(self) -> bool:
-        """True while nobody has seen a part of the answer and no tool has had an effect."""
+        """Return True while nobody has seen a part of the answer, no tool has had an effect, and restarts are left."""
         return self.phase is Phase.RUNNING and not self.acted and self.restarts < MOST_RESTARTS
 
     @property
     def answered(self) -> bool:
-        """True once its final message is queued and has not failed."""
+        """Return True once the turn's final message is queued and has not failed."""
         return self.phase is Phase.ENDING
 
     def progress(self) -> None:
         self.attempts = 0
 
     def about(self, change: Inbound) -> Inbound | None:
-        """Return the newest of its messages that this edit or deletion refers to."""
+        """Return the newest of the turn's messages that this edit or deletion refers to."""
         return next((one for one in reversed(self.members) if same_message(one, change)), None)
 
 
@@ -162,8 +169,8 @@ STOPPABLE = frozenset({Phase.STARTING, Phase.RUNNING, Phase.SUSPENDED})
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """The outcome of a stop: commands it dropped, whether it ended anything, and a message of another person
-    whose turn it may not stop.
+    """Outcome of a stop. `commands` are the commands that the stop dropped, `anything` says whether the stop
+    ended any work, `goes_on` is the message of another person whose turn the requester may not stop.
     """
 
     commands: tuple[str, ...] = ()
@@ -173,7 +180,9 @@ class Stopped:
 
 @dataclass(slots=True)
 class Waiting:
-    """A message that waits for a turn. `seq` is the number of its event, `burst` the number of its burst."""
+    """A message that waits for a turn. `seq` is the number of the message's event, `burst` the number of the
+    burst that the message belongs to.
+    """
 
     inbound: Inbound
     seq: int
@@ -188,9 +197,9 @@ class Burst:
     began: float
     until: float
     parts: bool = False
-    """It is an album or a split text and may be incomplete."""
+    """True if the burst is an album or a split text of which further parts may be missing."""
     goes_on: bool = False
-    """The rest of a split text is expected."""
+    """True if the rest of a split text is expected."""
 
 
 # ------------------------------------------------------------ effects
@@ -198,7 +207,7 @@ class Burst:
 
 @dataclass(frozen=True, slots=True)
 class StartTurn:
-    """Start a turn with these messages, or continue one that was interrupted."""
+    """Effect: start a turn with these messages, or continue an interrupted turn."""
 
     members: tuple[Inbound, ...]
     attempts: int
@@ -206,7 +215,9 @@ class StartTurn:
 
 @dataclass(frozen=True, slots=True)
 class AskAnew:
-    """Cancel the model call in flight and ask again: its person added something before anybody saw an answer."""
+    """Effect: cancel the model call in flight and ask again, because the person added something before
+    anybody saw an answer.
+    """
 
     turn: str
     call: str
@@ -214,42 +225,44 @@ class AskAnew:
 
 @dataclass(frozen=True, slots=True)
 class StopTurn:
-    """End this turn as stopped."""
+    """Effect: end this turn as stopped."""
 
     turn: str
 
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """Run a command or signal that needs no turn."""
+    """Effect: run a command or signal that needs no turn."""
 
     inbound: Inbound
 
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send this row."""
+    """Effect: send this outbox row."""
 
     row: OutboxRow
 
 
 @dataclass(frozen=True, slots=True)
 class Find:
-    """Find out whether this row was delivered: its sender died, or the platform did not answer."""
+    """Effect: find out whether this outbox row was delivered, because its sender died or the platform did
+    not answer.
+    """
 
     row: OutboxRow
 
 
 @dataclass(frozen=True, slots=True)
 class Expire:
-    """End this question because its time is over."""
+    """Effect: end this question because its time is over."""
 
     question: Question
 
 
 @dataclass(frozen=True, slots=True)
 class Revise:
-    """Edit this message, which shows a question, to show the outcome."""
+    """Effect: edit a sent message that shows a question, so that the message shows the outcome."""
 
     row: OutboxRow
     question: Question
@@ -257,14 +270,14 @@ class Revise:
 
 @dataclass(frozen=True, slots=True)
 class EndLive:
-    """Finalise this live message: nothing will change or replace it."""
+    """Effect: finalise a live message that nothing will change or replace any more."""
 
     row: OutboxRow
 
 
 @dataclass(frozen=True, slots=True)
 class WakeAt:
-    """Nothing is due before this time (epoch seconds)."""
+    """Effect: wake up at this time (epoch seconds); nothing is due earlier."""
 
     at: float
 
@@ -273,7 +286,7 @@ Effect = StartTurn | AskAnew | StopTurn | Handle | Send | Find | Expire | Revise
 
 
 class Chat:
-    """One chat: waiting messages, the running turn, the outbox and open questions."""
+    """State of one chat: waiting messages, the running turn, the outbox and open questions."""
 
     def __init__(
         self, key: ChatKey, mode: QueueMode = MODES["steer"], debounce: float = 0.0, max_messages: int = 60
@@ -283,17 +296,21 @@ class Chat:
         self.context = AgentContextStore(max_messages)
         self.turn: Turn | None = None
         self.task: events.Ordered | None = None
-        """Set if this is the chat of a subagent task. The parent's turn runs it, so nothing is due here."""
+        """First event of a subagent task; set only if this chat belongs to a task. The parent's turn runs
+        the task, so no effect is due here.
+        """
         self.outbox: dict[str, OutboxRow] = {}
-        """Rows that are not delivered yet or may still change, in queue order."""
+        """Outbox rows that are not delivered yet or may still change, in queue order."""
         self.beside: dict[str, Inbound] = {}
         """Open inbounds that need no turn, by request id."""
         self.stopped: dict[str, Stopped] = {}
         """Outcomes of stops that were not acknowledged yet, by request id."""
         self.questions: dict[str, Question] = {}
-        """Questions without a verdict, or with a copy that does not show it yet."""
+        """Questions without a verdict, or with a message in the chat that does not show the verdict yet."""
         self.files_sent: list[str] = []
-        """Platform ids of the newest file messages. A file alone does not tell which row it belongs to."""
+        """Platform ids of the newest file messages. A file message found on the platform does not show by
+        itself which outbox row it belongs to.
+        """
         self._mode = mode
         self._debounce = debounce
         self._people: dict[UserRef, list[Waiting]] = {}
@@ -303,34 +320,36 @@ class Chat:
         self._changes: dict[str, list[tuple[int, Inbound]]] = {}
         """Edits and deletions that arrived before their message, with their event numbers, by message id."""
         self._edits: dict[str, tuple[int, Inbound]] = {}
-        """Edits of answered messages that the model was not told yet, with their event numbers, by request id."""
+        """Edits of answered messages that the model has not seen yet, with their event numbers, by request id."""
         self.missed: list[OutboxRow] = []
         """Undelivered answers that the next answer reports."""
         self._spans: list[tuple[int, int]] = []
-        """First and last event numbers of turns that ended after the fold's beginning."""
+        """First and last event numbers of turns that ended since the start of the fold."""
         self._opened: dict[str, int] = {}
-        """The event number at which each unfinished thing began, by request id or row id."""
+        """Event number at which each piece of unfinished work began, by request id or row id."""
 
     # ------------------------------------------------------------ what can be seen
 
     @property
     def open_since(self) -> int | None:
-        """The number of the oldest event that unfinished work depends on; None if there is none."""
+        """Return the number of the oldest event that unfinished work depends on; None if no work is unfinished."""
         return min(self._opened.values(), default=None)
 
     @property
     def waiting(self) -> list[Inbound]:
-        """Inbounds that wait for a turn, in order of arrival."""
+        """Return the inbounds that wait for a turn, in order of arrival."""
         found = sorted((one for queue in self._people.values() for one in queue), key=lambda one: one.seq)
         return [one.inbound for one in found]
 
     @property
     def said(self) -> Sequence[Inbound]:
-        """Messages in their latest version, oldest first: those in the context and some older ones."""
+        """Return messages in their latest version, oldest first: the messages in the model's context and
+        some older messages.
+        """
         return tuple(self._known.values())
 
     def deleted(self, inbound: Inbound) -> bool:
-        """Return True if the message's deletion arrived before it."""
+        """Return True if the message's deletion arrived before the message itself."""
         return any(one.kind == "delete" for _, one in self._changes.get(inbound.message_id or "", ()))
 
     def asks(self, person: UserRef) -> bool:
@@ -343,7 +362,7 @@ class Chat:
         return [one for one in found if one.verdict is None]
 
     def joinable(self) -> list[Inbound]:
-        """Return the waiting messages that the running turn may take up now."""
+        """Return the waiting messages that may join the running turn now."""
         turn = self.turn
         if turn is None or turn.phase in {Phase.STOPPING, Phase.ENDING, Phase.ENDED}:
             return []
@@ -354,7 +373,7 @@ class Chat:
     # ------------------------------------------------------------ the fold: it never raises, whatever the order
 
     def apply(self, event: Event) -> None:
-        """Fold an event. One that the state does not allow changes nothing."""
+        """Fold an event into the state. An event that the state does not allow changes nothing."""
         self.seq = max(self.seq, event.seq)
         data, turn = event.data, self.turn
         stale = isinstance(data, events.Answered) and (turn is None or turn.call != data.call)
@@ -366,7 +385,7 @@ class Chat:
 
     @property
     def position(self) -> Position:
-        """The position from which this chat can be folded again."""
+        """Return the position in the log from which this chat can be folded again."""
         rests_on = [
             self.context.base,
             *(seq for changes in self._changes.values() for seq, _ in changes),
@@ -381,13 +400,13 @@ class Chat:
 
     @property
     def untold_edits(self) -> list[Inbound]:
-        """The newest edits of answered messages that the model was not told yet."""
+        """Return the newest edits of answered messages that the model has not seen yet."""
         return [edit for _, edit in self._edits.values()]
 
     @property
     def untold(self) -> list[Inbound]:
-        """Messages of the running turn that the model was not told yet. Empty while a tool call has no
-        result, since nothing may stand between the two.
+        """Return the messages of the running turn that the model has not seen yet. Returns [] while a tool
+        call has no result, since no message may come between a tool call and its result.
         """
         running = self.context.running
         if self.turn is None or (running is not None and running.open_calls):
@@ -434,7 +453,9 @@ class Chat:
             turn.phase = Phase.STOPPING
 
     def _early(self, event: Event, change: Inbound) -> None:
-        """Keep an edit or deletion whose message has not arrived; the oldest are dropped."""
+        """Keep an edit or deletion whose message has not arrived yet, and drop the oldest such changes
+        beyond the limit.
+        """
         self._changes.setdefault(change.message_id or "", []).append((event.seq, change))
         while len(self._changes) > MOST_EARLY:
             del self._changes[next(iter(self._changes))]
@@ -673,7 +694,7 @@ class Chat:
         self._forget(question)
 
     def _decide_all(self, turn: Turn, verdict: Verdict, at: float) -> None:
-        """Decide every open question of a turn."""
+        """Decide every open question of a turn with the same verdict."""
         for question in [one for one in self.questions.values() if one.turn == turn.id]:
             self._decide(question, verdict, at)
 
@@ -720,7 +741,7 @@ class Chat:
             self._outdate(row.turn, row)
 
     def _outdate(self, turn: str, below: OutboxRow) -> None:
-        """Mark the turn's previews above this row as outdated, so that nothing replaces them."""
+        """Mark the turn's previews above this outbox row as outdated, so that no later message replaces them."""
         for row in list(self.outbox.values()):
             if row.turn == turn and row.form == "preview" and row.place == below.place:
                 self._row(row.id, outdated=True)
@@ -758,7 +779,7 @@ class Chat:
             turn.phase = Phase.RUNNING  # its words are not in the chat: it may say them in another way
 
     def _end_row(self, name: str, *, arrived: bool, message_id: str | None = None) -> OutboxRow | None:
-        """Remove a row from the outbox. A delivered row that shows a question becomes a copy of it."""
+        """Remove a row from the outbox. A delivered row that shows a question is kept as a copy of the question."""
         row = self.outbox.pop(name, None)
         self._opened.pop(name, None)
         question = self.questions.get(row.question or "") if row is not None else None
@@ -780,7 +801,7 @@ class Chat:
 
     def due(self, now: float, boot: str, committed: int) -> list[Effect]:
         """Return the effects that are due. `committed` is the number of the newest event on disk; later
-        events start nothing yet. Effects already in flight may be returned again.
+        events start no effect yet. Effects already in flight may be returned again.
         """
         if self.task is not None:
             return []
@@ -815,8 +836,8 @@ class Chat:
             yield WakeAt(wake)
 
     def _due_rows(self, now: float, boot: str) -> Iterator[Effect]:
-        """The oldest open row of each target: rows are sent in order, one at a time. A deferred row blocks
-        the later ones of its target.
+        """Return the oldest open outbox row of each target, because the rows of a target are sent in order,
+        one at a time. A deferred row blocks the later rows of its target.
         """
         seen = set[tuple[tuple[str, str], ...]]()
         answering = {row.turn for row in self.outbox.values() if row.form == "reply"}
@@ -852,8 +873,8 @@ class Chat:
     # ------------------------------------------------------------ inside
 
     def _asks_anew(self, turn: Turn) -> bool:
-        """Return True if the question has changed: by an edit, or by a further message while nobody has seen
-        an answer.
+        """Return True if the model must be asked again: a message was edited, or a further message arrived
+        before anybody saw an answer.
         """
         more = self.joinable()
         edited = turn.phase is Phase.RUNNING and any(one.kind == "edit" for one in more)
@@ -875,14 +896,16 @@ class Chat:
         return next((one for one in reversed(self._known.values()) if same_message(one, change)), None)
 
     def _taken(self, names: Sequence[str]) -> list[Inbound]:
-        """Remove messages from the queue, in the order of the names."""
+        """Remove the messages with these request ids from the queue and return them in the order of `names`."""
         found = {
             one.request_id: one for one in self._take(lambda other: other.request_id in names, over=False)
         }
         return [found[name] for name in names if name in found]
 
     def _take(self, wanted: Callable[[Inbound], bool], *, over: bool = True) -> list[Inbound]:
-        """Remove the matching messages from the queue. `over` ones need nothing more."""
+        """Remove the matching messages from the queue and return them. With `over`, the messages count as
+        finished work.
+        """
         taken: list[Inbound] = []
         for who, queue in list(self._people.items()):
             gone = [one.inbound for one in queue if wanted(one.inbound)]
@@ -900,8 +923,8 @@ class Chat:
         return taken
 
     def _next(self, turn: Turn, wanted: Callable[[Inbound, Inbound], bool]) -> list[Inbound]:
-        """Return the turn person's waiting messages, up to the first that does not match, is part of an
-        incomplete album, or arrived after a message of somebody else.
+        """Return the next waiting messages of the turn's person. The list ends before a message that does
+        not match, belongs to an incomplete album, or arrived after a message of another person.
         """
         who = turn.first.person
         burst = self._bursts.get(who)
@@ -927,8 +950,8 @@ class Chat:
         ]
 
     def _burst(self, inbound: Inbound, seq: int, at: float) -> int:
-        """Return the number of a message's burst. A message without a quiet period ends the open burst, and
-        belongs to it if it is the rest of a split text.
+        """Return the number of the burst that a message belongs to. A message without a quiet period ends
+        the open burst, and joins that burst only if the message is the rest of a split text.
         """
         who, quiet = inbound.person, 0.0
         if plain(inbound):
@@ -949,12 +972,14 @@ class Chat:
 
 
 def chat_of_task(asked_in: ChatKey, task: str) -> ChatKey:
-    """Return the key of a task's chat, below that of the chat that started it."""
+    """Return the chat key of a subagent task; `asked_in` is the chat that started the task."""
     return ChatKey(asked_in.channel, asked_in.chat_id, task, "task")
 
 
 def _of_question(name: str) -> str:
-    """Return the key of a question in `_opened`. An admission request and its question share one id."""
+    """Return the key of a question in `_opened`. The prefix is needed because an admission request and its
+    question share one id.
+    """
     return f"question {name}"
 
 

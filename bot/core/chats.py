@@ -1,4 +1,4 @@
-"""The chats in memory. Each is loaded once, and all of its events pass through here."""
+"""Chats in memory. Each chat is loaded once, and all events of a chat are appended here."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from bot.core.event_log import Entry, EventLog
 from bot.core.events import Codec, Event, EventData, fact_of
 
 MOST_IDLE = 500
-"""Max idle chats kept in memory; loading one takes about 10 ms."""
+"""Max idle chats kept in memory; loading a chat takes about 10 ms."""
 BATCH = 500
-"""Events folded before other tasks may run."""
+"""Events that are folded before other tasks may run."""
 NO_CHAT = ChatKey("shipmate", "gateway")
-"""The key of the gateway's own log, for events that belong to no chat."""
+"""Key of the gateway's own log, which holds the events that belong to no chat."""
 
 T = TypeVar("T")
 
@@ -35,13 +35,13 @@ class Fact:
     turn: str | None = None
     person: str | None = None
     id: str = ""
-    """"" for a fresh id."""
+    """Id of the event; "" for a fresh id."""
     blanks: Sequence[Event] = ()
-    """Events whose words this one blanks, in their new form."""
+    """Events whose text this event blanks, in their blanked form."""
 
 
 class Facts:
-    """Facts that are not part of a chat's state, by kind and key."""
+    """Values that are not part of a chat's state, by kind and key."""
 
     def __init__(self) -> None:
         self.known: dict[tuple[str, str], Json] = {}
@@ -58,7 +58,7 @@ class Facts:
         return {key: value for (of, key), value in self.known.items() if of == kind}
 
     def apply(self, data: EventData) -> None:
-        """Apply the fact that an event sets, if it sets one."""
+        """Store or delete the fact that an event sets, if the event sets a fact."""
         if (fact := fact_of(data)) is None:
             return
         kind, key, value = fact
@@ -68,7 +68,7 @@ class Facts:
 
 
 class Chats:
-    """Loads chats, and appends events: each is folded at once and handed to the log."""
+    """Loads chats and appends events. Each event is folded into its chat at once and handed to the log."""
 
     def __init__(
         self, log: EventLog, codec: Codec, make: Callable[[ChatKey], Chat], *, clock: Clock, ids: Ids
@@ -80,7 +80,7 @@ class Chats:
         self._ids = ids
         self._chats: OrderedDict[ChatKey, Chat] = OrderedDict()
         self._alive = WeakValueDictionary[ChatKey, Chat]()
-        """Also chats that were evicted but are still in use, so that no chat exists twice."""
+        """Chats in use by any task, evicted ones included, so that no chat exists twice in memory."""
         self._loading: dict[ChatKey, asyncio.Task[Chat]] = {}
         self._watchers: list[Callable[[Chat], object]] = []
         self._waiting: dict[ChatKey, list[asyncio.Future[None]]] = {}
@@ -98,11 +98,11 @@ class Chats:
         return len(self._chats)
 
     def watch(self, changed: Callable[[Chat], object]) -> None:
-        """Call `changed` with each chat that gets an event."""
+        """Register `changed`, which is called with each chat that gets an event."""
         self._watchers.append(changed)
 
     def loaded(self, key: ChatKey) -> Chat | None:
-        """Return a chat if it is in memory."""
+        """Return a chat if it is in memory, else None."""
         return self._alive.get(key)
 
     async def get(self, key: ChatKey) -> Chat:
@@ -131,8 +131,9 @@ class Chats:
         return chat
 
     async def whole(self, key: ChatKey, seen: Callable[[Event, Chat], None]) -> Chat:
-        """Fold all events of a chat from its beginning, keeping turns that have left the view. `seen` is
-        called with each event and the chat after it. Raises `errors.StorageError`.
+        """Fold all events of a chat from its beginning, and keep the turns that have left the model's
+        context. `seen` is called with each event and the chat's state after the event. Raises
+        `errors.StorageError`.
         """
         chat = self._make(key)
         chat.context.left = {}
@@ -144,7 +145,7 @@ class Chats:
         return chat
 
     def append(self, *facts: Fact) -> None:
-        """Append all facts in one transaction, in order, across chats, which must be in memory. An append is
+        """Append events of any chats in one transaction, in order. The chats must be in memory. An append is
         never refused.
         """
         entries = list[Entry]()
@@ -167,7 +168,9 @@ class Chats:
                 watcher(chat)
 
     async def until(self, key: ChatKey, done: Callable[[], T | None]) -> T:
-        """Wait until `done` returns a value: it is called now and after each append to this chat."""
+        """Wait until `done` returns a value other than None, and return that value. `done` is called now and
+        after each append to this chat.
+        """
         while (found := done()) is None:
             changed = asyncio.get_running_loop().create_future()
             self._waiting.setdefault(key, []).append(changed)
@@ -175,7 +178,7 @@ class Chats:
         return found
 
     def _evict(self) -> None:
-        """Drop the chats that were idle for longest, except those with unfinished work."""
+        """Drop the chats that were idle for longest, except chats with unfinished work."""
         if len(self._chats) <= MOST_IDLE:
             return
         idle = [key for key, chat in self._chats.items() if chat.open_since is None]

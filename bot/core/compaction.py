@@ -1,4 +1,6 @@
-"""Decides what leaves the view in a compaction, when a compaction pays off, and what its summary covers."""
+"""Decides which messages a compaction drops from the model's context, when a compaction pays off, and which
+messages its summary covers.
+"""
 
 from __future__ import annotations
 
@@ -12,54 +14,56 @@ from bot.core import blocks
 
 N = TypeVar("N", bound=Hashable)
 Turn: TypeAlias = Sequence[tuple[N, Message]]
-"""The messages of a turn, each with its number."""
+"""Messages of a turn, each with its number."""
 Maker = Literal["memory", "summary", "provider"]
-"""What stands for the dropped messages: the memory, our summary, or the provider's."""
+"""What replaces the dropped messages: the session memory, our summary, or the provider's summary."""
 
 KEEP_TOKENS = 10_000
 IDLE_KEEPS = 2_000
-"""Min tokens that an idle compaction keeps. Each compaction invalidates the cached prefix, so it cuts deep
-to be rare.
+"""Min tokens that a compaction of an idle chat keeps. Each compaction invalidates the cached prefix, so one
+deep cut is better than many small cuts.
 """
 GROWTH = 2
-"""Max size of the view as a multiple of the message cap while the memory cannot be written."""
+"""Max number of messages sent to the model, in multiples of the message cap, while the session memory cannot
+be written.
+"""
 KEEP_MESSAGES = 5
 SPAN = 2
-"""Max size of the kept part as a multiple of `keep_tokens`, if there is a border for it."""
+"""Max tokens kept by a compaction, in multiples of `keep_tokens`, if a turn border within that limit exists."""
 WORTH = 2_000
-"""Min estimated tokens to gain: below that, rewriting the cached prefix costs more."""
+"""Min estimated tokens that a compaction must save; a smaller saving costs less than rewriting the cached prefix."""
 IDLE_ABOVE = 8_000
 EXTRACT_AFTER = 5_000
 EXTRACT_CALLS = 3
-"""Min new tokens, together with `EXTRACT_CALLS` new tool calls, before the memory is written again."""
+"""Min new tool calls before the session memory is written again; `EXTRACT_AFTER` new tokens are required as well."""
 EXTRACT_ALONE = 15_000
-"""Min new tokens before the memory is written again, without any tool call."""
+"""Min new tokens before the session memory is written again even without any tool call."""
 EXTRACT_SHARE = 8
-"""Once over the message cap, one new message in so many of the cap is enough: the memory should know what is
-dropped.
+"""Share of the message cap, as a divisor: above the cap, `cap / EXTRACT_SHARE` new messages are enough to
+write the session memory again, since the memory should cover what is dropped.
 """
 FAILURES = 3
 HALF_OPEN_AFTER = 600.0
 
 Size = Callable[[Sequence[Message]], float]
-"""Estimates the tokens of messages."""
+"""Function that estimates the tokens of messages."""
 BY_MEMORY: Maker = "memory"
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """`context.compaction` of ship.json. If not `enabled`, only a person's command compacts."""
+    """Settings `context.compaction` of ship.json. If not `enabled`, only a person's command compacts."""
 
     enabled: bool = True
     keep_tokens: int = KEEP_TOKENS
     idle: bool = True
     idle_above: int = IDLE_ABOVE
     provider: bool = True
-    """Use the provider's own summaries where the model supports them."""
+    """True to use the provider's own summaries if the model supports them."""
 
 
 def most(keep: float) -> float:
-    """Return the tokens above which less is kept, if there is a border for it."""
+    """Return the max tokens to keep; above this limit less than a whole turn is kept."""
     return SPAN * max(keep, WORTH)
 
 
@@ -67,8 +71,8 @@ def border(turns: Sequence[Turn[N]], *, size: Size, keep: float) -> list[N]:
     """Return the numbers of the messages to drop, oldest first, so that at least `keep` tokens and
     `KEEP_MESSAGES` messages stay.
 
-    The border lies between turns. If the turn after it holds more than `most` tokens, that turn loses its
-    oldest API rounds instead, and keeps what people said in it.
+    The cut lies between two turns. If the first kept turn would exceed `most` tokens, that turn loses its
+    oldest API rounds instead, but keeps the messages of people.
     """
     tokens, messages = 0.0, 0
     for at in reversed(range(len(turns))):
@@ -83,7 +87,9 @@ def border(turns: Sequence[Turn[N]], *, size: Size, keep: float) -> list[N]:
 
 
 def covered(turns: Sequence[Turn[N]], dropped: Sequence[N], covers: N | None) -> list[N]:
-    """Return the part of `dropped` that a memory knows which was written when `covers` was the newest message."""
+    """Return the part of `dropped` that a memory covers. `covers` is the number of the newest message when
+    the memory was written.
+    """
     order = names(turns)
     if covers not in order:
         return []
@@ -97,7 +103,7 @@ def covered(turns: Sequence[Turn[N]], dropped: Sequence[N], covers: N | None) ->
 
 
 def since(turns: Sequence[Turn[N]], covers: N | None) -> Iterator[Message]:
-    """Yield the messages after the one numbered `covers`, newest first; all messages if it is not there."""
+    """Yield the messages after message number `covers`, newest first; all messages if no message has that number."""
     for turn in reversed(turns):
         for name, message in reversed(turn):
             if name == covers:
@@ -106,13 +112,13 @@ def since(turns: Sequence[Turn[N]], covers: N | None) -> Iterator[Message]:
 
 
 def wants_extraction(tokens: float, calls: int) -> bool:
-    """Return True if enough is new for the memory to be written again."""
+    """Return True if there are enough new tokens and tool calls to write the session memory again."""
     return tokens >= EXTRACT_ALONE or (tokens >= EXTRACT_AFTER and calls >= EXTRACT_CALLS)
 
 
 def rounds(messages: Sequence[Message]) -> list[list[Message]]:
-    """Group messages into units that can be dropped as a whole: people's messages up to an answer, then each
-    answer with its tool results.
+    """Group messages into units that can be dropped as a whole: first people's messages up to an answer,
+    then each answer with its tool results.
     """
     groups: list[list[Message]] = []
     before: Message | None = None
@@ -127,9 +133,10 @@ def rounds(messages: Sequence[Message]) -> list[list[Message]]:
 
 
 def without_oldest(messages: Sequence[Message], tokens: float, size: Size) -> list[Message]:
-    """Drop the oldest API rounds, at least `tokens` tokens; return [] if too little would be left.
+    """Drop the oldest API rounds, at least `tokens` tokens, and return the remaining messages; [] if too
+    little would remain.
 
-    The first message left is a person's.
+    The first remaining message is a person's message.
     """
     groups = rounds(messages)
     gone = 0.0
@@ -148,7 +155,9 @@ def _size(turn: Turn[N], size: Size) -> float:
 
 
 def _droppable(turns: Sequence[Turn[N]], dropped: set[N]) -> Iterator[list[N]]:
-    """Yield what is dropped in the units in which it can go: a turn, or API rounds of a turn that is too long."""
+    """Yield the dropped message numbers in units that can be dropped separately: a whole turn, or an API
+    round of a turn that is too long.
+    """
     for turn in turns:
         if dropped.issuperset(names([turn])):
             yield names([turn])
@@ -157,7 +166,9 @@ def _droppable(turns: Sequence[Turn[N]], dropped: set[N]) -> Iterator[list[N]]:
 
 
 def _oldest_rounds(turn: Turn[N], size: Size, keep: float, messages: int) -> list[N]:
-    """Return the oldest API rounds of a turn beyond what must be kept. The last round, the answer, always stays."""
+    """Return the message numbers of the turn's oldest API rounds that need not be kept. The last round,
+    which is the answer, always stays.
+    """
     going = api_rounds(turn)
     tokens, kept = 0.0, 0
     while going and (not kept or tokens < keep or kept < messages):
@@ -167,7 +178,7 @@ def _oldest_rounds(turn: Turn[N], size: Size, keep: float, messages: int) -> lis
 
 
 def api_rounds(turn: Turn[N]) -> list[list[tuple[N, Message]]]:
-    """Return the API rounds of a turn: an answer of the model with its tool results."""
+    """Return the API rounds of a turn. A round is one answer of the model with its tool results."""
     found = list[list[tuple[N, Message]]]()
     before: Message | None = None
     for name, message in turn:
@@ -182,7 +193,7 @@ def api_rounds(turn: Turn[N]) -> list[list[tuple[N, Message]]]:
 
 
 class Breaker:
-    """Circuit breaker: opens after three failures in a row; ten minutes later one try is allowed."""
+    """Circuit breaker: opens after three failures in a row; ten minutes later one attempt is allowed."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -191,12 +202,12 @@ class Breaker:
 
     @property
     def open(self) -> bool:
-        """True while no try is allowed."""
+        """Return True while no attempt is allowed."""
         since_then = self._clock.monotonic() - self._failed_at
         return self._failures >= FAILURES and since_then < HALF_OPEN_AFTER
 
     def failed(self) -> bool:
-        """Record a failure; returns True if it opened the breaker."""
+        """Record a failure. Returns True if the breaker is open now."""
         self._failures += 1
         self._failed_at = self._clock.monotonic()
         return self._failures >= FAILURES
@@ -207,8 +218,10 @@ class Breaker:
 
 @dataclass(frozen=True, slots=True)
 class CompactResult:
-    """The end of a compaction that a person asked for: the memory, a `summary` of ours or one of the `provider` stands now for
-    `messages` older ones, there was `nothing` to gain, or it `failed`. The tokens are those of all messages, as `ChatStats` has them.
+    """Result of a compaction that a person asked for. The outcome `memory`, `summary` (our summary) or
+    `provider` (the provider's summary) names the text that replaces `messages` older messages. The
+    outcome is `nothing` if there was nothing to gain, else `failed`. Token numbers count all messages,
+    like those in `ChatStats`.
     """
 
     outcome: Literal["memory", "summary", "provider", "nothing", "failed"]

@@ -1,7 +1,9 @@
-"""`AgentContextStore`: the model's messages of one chat, a fold of its events into whole turns.
+"""`AgentContextStore`: the messages of one chat that the model is sent, folded from the chat's events into
+whole turns.
 
-Between turns it holds at most `max_messages` API messages. The model is shown a view: masks and the head
-replace what was hidden; the events keep everything.
+Between turns the store holds at most `max_messages` API messages. The model receives a view of these
+messages: placeholder texts replace masked tool results, and the head message replaces dropped messages. The
+events keep everything.
 """
 
 from __future__ import annotations
@@ -22,26 +24,30 @@ from bot.core.removal import Gone, message_without, redacted
 LENGTH = frozenset({"max_tokens", "model_context_window_exceeded"})
 """Stop reasons of an answer that reached a length limit."""
 MOST_WRONG = 3
-"""Max failed turns that the model is told about."""
+"""Max failed turns that are reported to the model."""
 INTERRUPTED = "Interrupted: the turn was stopped while this ran. It may or may not have taken effect."
 
 
 @dataclass(frozen=True, slots=True)
 class ContextEntry:
-    """One message of the API. `seq` is the number of its event, `sources` the requests whose words it carries."""
+    """One API message. `seq` is the number of the message's event, `sources` are the requests whose text the
+    message contains.
+    """
 
     seq: int
     message: Message
     sources: tuple[str, ...] = ()
     cut: frozenset[str] = frozenset()
-    """Ids of its tool calls that did not arrive completely."""
+    """Ids of the message's tool calls that did not arrive completely."""
     stop_reason: str | None = None
     continues: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class KeptTurn:
-    """A turn that has ended. `began` is epoch seconds, `since` the number of the oldest event that it depends on."""
+    """A turn that has ended. `began` is in epoch seconds. `since` is the number of the oldest event that the
+    turn depends on.
+    """
 
     id: str
     entries: tuple[ContextEntry, ...]
@@ -50,32 +56,32 @@ class KeptTurn:
 
     @property
     def sources(self) -> frozenset[str]:
-        """The requests that it answered."""
+        """Return the ids of the requests that the turn answered."""
         return frozenset({self.id}.union(*(one.sources for one in self.entries)))
 
     @property
     def named(self) -> list[tuple[int, Message]]:
-        """Its messages with the numbers of their events."""
+        """Return the turn's messages with the numbers of their events."""
         return [(entry.seq, entry.message) for entry in self.entries]
 
 
 @dataclass(slots=True)
 class RunningTurn:
-    """The messages of the running turn."""
+    """Messages of the running turn."""
 
     id: str
     began: float
     since: int
     entries: tuple[ContextEntry, ...] = ()
     results: dict[str, Json] = field(default_factory=dict)
-    """Tool results of the last answer while some are missing."""
+    """Tool results of the last answer, collected while some results are missing."""
     older: tuple[tuple[int, Message], ...] = ()
-    """Injected older messages with their times (ms), in order."""
+    """Injected older messages with their times (epoch ms), in order."""
     injected: int = 0
     lines: set[str] = field(default_factory=set)
     """Ids of the archive lines that were injected."""
     last: events.Answered | None = None
-    """The newest answer, if no message follows it."""
+    """Newest answer of the model, if no message follows it."""
     cuts: int = 0
     """Number of answers cut off in a tool call or in thinking."""
     thoughts: int = 0
@@ -85,31 +91,31 @@ class RunningTurn:
     pauses: int = 0
     """Number of answers in which the provider paused."""
     noted: tuple[str, ...] = ()
-    """Notes for the person that came with answers."""
+    """Notes for the person that arrived together with answers of the model."""
     untold_notes: tuple[str, ...] = ()
-    """Notes that no message has delivered yet."""
+    """Notes for the person that no message has delivered yet."""
 
     @property
     def speaks(self) -> bool:
-        """True if its last message is the model's."""
+        """Return True if the turn's last message is the model's."""
         return bool(self.entries) and self.entries[-1].message["role"] == "assistant"
 
     @property
     def words(self) -> str:
-        """Its final text. An answer that was paused and continued counts as one."""
+        """Return the turn's final text. An answer that was paused and continued counts as one answer."""
         said = itertools.takewhile(lambda one: one.message["role"] == "assistant", reversed(self.entries))
         words = "".join(reversed([blocks.plain_text(one.message["content"]) for one in said])).strip()
         return words if text.visible(words) else ""
 
     @property
     def after_results(self) -> bool:
-        """True if the newest message to the model consists of tool results, with or without further text."""
+        """Return True if the newest message to the model contains tool results, with or without further text."""
         said = itertools.takewhile(lambda one: one.message["role"] == "user", reversed(self.entries))
         return any(blocks.is_results(one.message) for one in said)
 
     @property
     def open_calls(self) -> list[ToolCall]:
-        """Tool calls of the last answer that have no result."""
+        """Return the tool calls of the last answer that have no result."""
         if not self.entries or self.entries[-1].message["role"] != "assistant":
             return []
         return [
@@ -120,34 +126,34 @@ class RunningTurn:
 
 
 class AgentContextStore:
-    """The history of one chat and the running turn after it."""
+    """Model context of one chat: the ended turns and the running turn."""
 
     def __init__(self, max_messages: int) -> None:
         self.max_messages = max_messages
         self.turns: list[KeptTurn] = []
         self.head: Message | None = None
-        """The message that stands for dropped messages."""
+        """Message that replaces all dropped messages."""
         self.masked: dict[str, str] = {}
         """Replacement texts of tool results, by call id."""
         self.running: RunningTurn | None = None
         self.frame: events.Framed | None = None
         self.memory: events.Remembered | None = None
         self._stated: dict[str, int] = {}
-        """Event numbers of the frame, the memory and the head."""
+        """Event numbers of the frame, the session memory and the head message, by event kind."""
         self.asked_at: float | None = None
         """Time of the last request (epoch seconds)."""
         self.cached = False
         """True if the last request was served from the provider's cache."""
         self.wrong: tuple[str, ...] = ()
-        """Failures of turns since the last success, worded for the model."""
+        """Failures of turns since the last success, described for the model."""
         self.stood_in = ""
-        """The fallback model that gave the last answer."""
+        """Name of the fallback model that gave the last answer; "" if none did."""
         self.left: dict[str, KeptTurn] | None = None
-        """Turns that have left the view, by id. Kept only while the log is read, since a resumed
-        conversation brings turns back.
+        """Turns that were dropped from the model's context, by id. Kept only while the log is read, since a
+        resumed conversation brings turns back.
         """
         self.recalled: dict[str, KeptTurn] = {}
-        """Turns of a conversation about to be resumed in a chat that was loaded before."""
+        """Turns of a conversation that is about to be resumed in a chat that is already in memory, by id."""
         self._view: tuple[Message, ...] | None = ()
 
     def __len__(self) -> int:
@@ -156,7 +162,9 @@ class AgentContextStore:
     # ------------------------------------------------------------ the views
 
     def view(self) -> tuple[Message, ...]:
-        """The messages of ended turns as the model sees them. Append-only between changes of the view."""
+        """Return the messages of ended turns as they are sent to the model. Between compactions and
+        maskings, messages are only added at the end.
+        """
         if self._view is None:
             head = () if self.head is None else (self.head,)
             kept = (entry.message for turn in self.turns for entry in turn.entries)
@@ -164,29 +172,33 @@ class AgentContextStore:
         return self._view
 
     def current(self) -> list[Message]:
-        """The messages of the running turn."""
+        """Return the messages of the running turn."""
         entries = self.running.entries if self.running is not None else ()
         return [blocks.masked(entry.message, self.masked) for entry in entries]
 
     def older(self) -> list[Message]:
-        """Older messages loaded by the running turn; they stand before it."""
+        """Return the older messages that the running turn loaded; the request places them before the turn's
+        own messages.
+        """
         return [message for _, message in self.running.older] if self.running is not None else []
 
     def sources(self) -> frozenset[str]:
-        """The requests whose words are in view."""
+        """Return the ids of the requests whose text is in the model's context."""
         kept = frozenset[str]().union(*(turn.sources for turn in self.turns))
         running = self.running
         return kept if running is None else kept.union(*(one.sources for one in running.entries))
 
     @property
     def base(self) -> int | None:
-        """The number of the oldest event that it depends on; None if it is empty."""
+        """Return the number of the oldest event that the context depends on; None if the context is empty."""
         since = [self.turns[0].since] if self.turns else []
         return min([*since, *self._stated.values()], default=None)
 
     @property
     def out_of_reach(self) -> list[events.EventData]:
-        """The frame and the memory if they are older than the oldest turn in view: they must be appended again."""
+        """Return the events of the frame and the session memory if these are older than the oldest turn in
+        the context; such events must be appended again.
+        """
         if not self.turns:
             return []
         lasting = [one for one in (self.frame, self.memory) if one is not None]
@@ -199,11 +211,11 @@ class AgentContextStore:
         self.recalled = dict(turns)
 
     def begin(self, turn: str, at: float, since: int) -> None:
-        """Begin a turn. `since` is the number of the oldest event that it depends on."""
+        """Begin a turn. `since` is the number of the oldest event that the turn depends on."""
         self.running = RunningTurn(turn, at, since)
 
     def apply(self, event: Event) -> None:
-        """Fold an event. An event of a turn that is not running changes nothing."""
+        """Fold an event into the context. An event of a turn that is not running changes nothing."""
         data, running = event.data, self.running
         match data:
             case events.Cut():
@@ -329,7 +341,9 @@ class AgentContextStore:
         self.frame, self._stated[data.kind] = data, event.seq
 
     def _leave(self) -> None:
-        """Keep the turns in view, in case they come back: each with all of its messages."""
+        """Save the turns in the context, each with all of its messages, because a resumed conversation may
+        need them.
+        """
         left = self.left
         for turn in self.turns if left is not None else ():
             if left is not None and len(turn.entries) >= len(getattr(left.get(turn.id), "entries", ())):
@@ -345,8 +359,8 @@ class AgentContextStore:
             self._stated[events.Cut.kind] = event.seq
 
     def _expire(self, before: int) -> None:
-        """Drop what began before this event number. While a turn runs, frame and memory stay: they are
-        appended again.
+        """Drop everything that began before this event number. While a turn runs, the frame and the session
+        memory stay, because they are appended again.
         """
         kept = list(itertools.dropwhile(lambda turn: turn.since < before, self.turns))
         old = {kind for kind, seq in self._stated.items() if seq < before}
@@ -388,7 +402,7 @@ class AgentContextStore:
         self._show(kept)
 
     def _show(self, kept: Sequence[KeptTurn]) -> None:
-        """Show these turns alone, and the running one."""
+        """Reduce the context to these turns and the running turn."""
         self.turns = [replace(turn, entries=without_thinking(turn.entries)) for turn in kept]
         if self.running is not None:
             self.running.entries = without_thinking(self.running.entries)
@@ -411,7 +425,7 @@ class AgentContextStore:
         self._view = None
 
     def remove(self, gone: Gone, *, head: bool) -> None:
-        """Remove what a removal names; with `head` also the message that stands for dropped messages."""
+        """Remove the content that a removal names; with `head` the message that replaces dropped messages, too."""
         if head:
             self.head = None
             self._stated.pop(events.Cut.kind, None)
@@ -425,9 +439,9 @@ class AgentContextStore:
     # ------------------------------------------------------------ what may go
 
     def over_cap(self) -> list[int]:
-        """Return the entries to drop, oldest first, if the view is over the cap; else []. Whole turns are
-        dropped in one batch until half the cap is left. The newest turn stays, but loses its oldest API
-        rounds if it alone exceeds the cap.
+        """Return the event numbers of messages to drop, oldest first, if the context exceeds the message
+        cap; else []. Whole turns are dropped in one batch until half the cap is left. The newest turn
+        stays, but loses its oldest API rounds if it exceeds the cap by itself.
         """
         over = len(self.view()) - self.max_messages
         if over <= 0 or not self.turns:
@@ -435,7 +449,9 @@ class AgentContextStore:
         return self._oldest(over + self.max_messages // 2, self.turns[-1])
 
     def oldest_half(self) -> list[int]:
-        """Return the oldest half of the entries, on turn borders: at least one turn, [] if there is none."""
+        """Return the event numbers of the oldest half of the messages, in whole turns: at least one turn; []
+        if there is no turn.
+        """
         return self._oldest((len(self) + 1) // 2, None)
 
     def _oldest(self, at_least: int, keep: KeptTurn | None) -> list[int]:
@@ -455,7 +471,7 @@ class AgentContextStore:
 
 
 def _without(entries: Iterable[ContextEntry], turn: str, gone: Gone) -> tuple[ContextEntry, ...]:
-    """Return the entries of a turn without what was removed."""
+    """Return the entries of a turn without the content that a removal names."""
     return tuple(
         entry if message is entry.message else replace(entry, message=message)
         for entry in entries
@@ -464,8 +480,8 @@ def _without(entries: Iterable[ContextEntry], turn: str, gone: Gone) -> tuple[Co
 
 
 def without_thinking(entries: Iterable[ContextEntry]) -> tuple[ContextEntry, ...]:
-    """Return the entries without thinking blocks, which newer models reject once an earlier message has
-    changed. Entries left empty are dropped.
+    """Return the entries without thinking blocks. Newer models reject thinking blocks once an earlier
+    message has changed. Entries that become empty are dropped.
     """
     return tuple(
         entry if message is entry.message else replace(entry, message=message)
@@ -475,7 +491,7 @@ def without_thinking(entries: Iterable[ContextEntry]) -> tuple[ContextEntry, ...
 
 
 def _unpaused(entries: Iterable[ContextEntry]) -> Iterator[ContextEntry]:
-    """Return the entries without server tool calls that will never get their result."""
+    """Yield the entries without server tool calls that will never get a result."""
     for entry in entries:
         content = blocks.without_open_calls(entry.message["content"])
         if len(content) == len(entry.message["content"]):
@@ -487,8 +503,8 @@ def _unpaused(entries: Iterable[ContextEntry]) -> Iterator[ContextEntry]:
 def stripped_behind(
     entries: Iterable[ContextEntry], calls: Mapping[str, str], *, found: bool = False
 ) -> tuple[tuple[ContextEntry, ...], bool]:
-    """Drop thinking after the first result of these calls, or all thinking if an earlier turn had (`found`).
-    Also return whether such a result was found.
+    """Drop the thinking after the first result of these calls. If `found` is True, drop all thinking,
+    because an earlier turn had such a result. Return the entries, and whether such a result was found.
     """
     kept = list[ContextEntry]()
     for entry in entries:

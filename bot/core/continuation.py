@@ -1,9 +1,10 @@
-"""Incomplete answers: what is asked next, and how the parts become one message.
+"""Handling of incomplete answers: which request comes next, and how the parts become one message.
 
-Text that reached the length limit is continued: the message so far, then a line that says to continue,
-because newer models reject a request that ends with assistant text. That line is not stored, and neither is
-the thinking after it. A tool call that was cut off is not run; if thinking used up the limit, the limit is
-raised. After `MAX_AGAIN` more requests the turn ends. All state derives from the turn's messages.
+A text that reached the length limit is continued: the request contains the message so far and then a line
+that asks to continue, because newer models reject a request that ends with assistant text. Neither that line
+nor the thinking that follows is stored. A tool call that was cut off is not run. If thinking used up the
+output limit, the limit is raised. After `MAX_AGAIN` further requests the turn ends. All state is derived from
+the turn's messages.
 """
 
 from __future__ import annotations
@@ -19,29 +20,30 @@ from bot.core.context import LENGTH, RunningTurn
 from bot.system_role import ANSWER
 
 MAX_AGAIN = 3
-"""Max extra requests of an answer because of length limits and pauses."""
+"""Max further requests for one answer because of length limits and pauses."""
 MAX_CUTS = 3
-"""Max answers of a turn cut off in a tool call or in thinking; the last ends the turn."""
+"""Max answers of a turn that are cut off in a tool call or in thinking; the last one ends the turn."""
 RAISES = 4
-"""Max raised output limit as a multiple of the configured one, if the model's own limit is unknown."""
+"""Max output limit in multiples of the configured limit, if the model's own limit is unknown."""
 GO_ON = "Continue exactly where you left off. Do not repeat what you already said, and say nothing about the break."
 
 UNFINISHED: Json = {"type": "text", "text": "(not finished)"}
-"""Placeholder for an answer that held nothing but server tool calls."""
+"""Placeholder text for an answer that contained only server tool calls."""
 
 _LOOKED_AT = 4_000  # characters of each side of a joint
 _SURE = 12  # letters from which on an overlap is no coincidence
 _WIDE = 4  # letters that a character of Chinese or Japanese counts for
 _VARIED = 4  # different characters: a ruler of dashes overlaps with any other
 _WORDS, _WORD, _GLUED = 6, 8, 5
-"""Min letters from which repeated words are not a coincidence: several different words; one word; one word
-without a space between, as in "quickquick". "Had had", "ha ha" and "the the" are shorter.
+"""Min letters from which a repetition is not a coincidence. The three values are for several different
+words, for one word, and for one word without a space between the copies, as in "quickquick". "Had had",
+"ha ha" and "the the" are shorter.
 """
 _LETTERS = re.compile(r"\w+")
 
 
 def tail(running: RunningTurn) -> tuple[Message, ...]:
-    """Return the line that ends the next request and is not stored; () if the turn's own messages end it."""
+    """Return the line that ends the next request and is not stored; () if the turn's own messages end the request."""
     last = running.last
     if last is None or paused(running):
         return ()
@@ -51,14 +53,14 @@ def tail(running: RunningTurn) -> tuple[Message, ...]:
 
 
 def paused(running: RunningTurn) -> bool:
-    """Return True if the provider paused: it wants its own content back, unchanged."""
+    """Return True if the provider paused. The provider then expects its own content back, unchanged."""
     last = running.last
     return running.speaks and last is not None and last.stop_reason == "pause_turn" and not last.continues
 
 
 def goes_on(running: RunningTurn, *, answered: bool, owed: bool, more_room: bool) -> bool:
-    """Return True if the model has to go on. `answered`: the person has the answer. `owed`: they wait for a
-    message. `more_room`: the next output limit may be higher.
+    """Return True if the model has to be asked again. `answered`: the person has the answer. `owed`: the
+    person waits for a message. `more_room`: the next output limit may be higher.
     """
     last = running.last
     if last is None:
@@ -77,13 +79,13 @@ def goes_on(running: RunningTurn, *, answered: bool, owed: bool, more_room: bool
 
 
 def most_tokens(running: RunningTurn, limit: int, most: int | None) -> int:
-    """Return the next output limit: doubled for each answer that was cut off, up to the model's limit."""
+    """Return the next output limit in tokens: doubled for each answer that was cut off, up to the model's own limit."""
     return max(limit, min(limit << running.cuts, most or RAISES * limit))
 
 
 def continued(running: RunningTurn, reply: ModelReply) -> tuple[list[Json], int]:
-    """Return an answer's content as stored, and how often it was continued. A continuation is merged into
-    the answer before it, without its thinking.
+    """Return an answer's content in its stored form, and how often the answer was continued. A continuation
+    is merged into the answer before it, without the continuation's thinking.
     """
     content, line = list(reply.content), tail(running)
     if line:
@@ -96,7 +98,7 @@ def continued(running: RunningTurn, reply: ModelReply) -> tuple[list[Json], int]
 
 
 def joined(first: Sequence[Json], second: Sequence[Json]) -> list[Json]:
-    """Merge an answer and its continuation, dropping what the second repeats."""
+    """Merge an answer and its continuation, dropping the beginning of `second` that repeats the end of `first`."""
     content = list(first)
     before = blocks.plain_text(first)
     for block in second:
@@ -116,8 +118,8 @@ def joined(first: Sequence[Json], second: Sequence[Json]) -> list[Json]:
 def overlap(first: str, second: str) -> int:
     """Return the number of characters at the beginning of `second` that repeat the end of `first`.
 
-    Takes the longest part that is too long to be a coincidence. A word doubled on purpose stays, and so does
-    a phrase that occurs a third time on either side.
+    Takes the longest repetition that is too long to be a coincidence. A word doubled on purpose stays, and so
+    does a phrase that occurs a third time on either side.
     """
     end, begin = first[-_LOOKED_AT:], second[:_LOOKED_AT]
     for length in range(min(len(end), len(begin)), 0, -1):
@@ -128,7 +130,7 @@ def overlap(first: str, second: str) -> int:
 
 
 def _is_repeat(before: str, part: str, after: str) -> bool:
-    """Return True if a part at the seam was repeated by mistake."""
+    """Return True if the model repeated `part` by mistake where the answer was continued."""
     said = part.strip()
     if before.rstrip().endswith(said) or after.lstrip().startswith(said) or len(set(part)) < _VARIED:
         return False

@@ -1,8 +1,8 @@
-"""Estimates tokens before the provider has counted them.
+"""Estimates token counts before the provider reports exact counts.
 
 Claude's tokenizer takes about 3.3 characters of ASCII prose per token, 2.8 of JSON or code, about one CJK
-character, plus a few tokens of framing per block. The plain functions are right in proportion. `Estimator`
-corrects them by a ratio per model, learned from the usage of each answer.
+character, plus a few tokens of framing per block. The plain functions give correct relative sizes, not exact
+counts. `Estimator` multiplies them by a ratio per model, learned from the token usage of each answer.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from bot.identity_cache import MessageFact
 
 ASCII_PER_TOKEN = 3.3
 DATA_PER_TOKEN = 2.8
-"""Characters per token of JSON and code, also inside ``` fences."""
+"""Characters per token of JSON and code, including code inside ``` fences."""
 NARROW_PER_TOKEN = 2.0
 """Characters per token of other scripts below the CJK blocks: Cyrillic, Arabic, Hebrew, accented Latin."""
 OPAQUE_PER_TOKEN = 4.0
 """Characters per token of content that the provider encrypted."""
 BLOCK_TOKENS = 4
 CALL_TOKENS = 12
-"""Tokens of a tool call or result besides its name, id and content."""
+"""Tokens of a tool call or tool result in addition to its name, id and content."""
 TOOL_TOKENS = 16
-"""Tokens of a tool definition besides its name, description and schema."""
+"""Tokens of a tool definition in addition to its name, description and schema."""
 IMAGE_TOKENS = 1_600
-"""Tokens of the largest image; the provider shrinks larger ones."""
+"""Tokens of the largest image; the provider shrinks larger images."""
 
 _WIDE = re.compile("[\u2e80-\U0010ffff]+")
 _ASCII = re.compile("[\x00-\x7f]+")
@@ -38,7 +38,7 @@ _FENCE = re.compile("```")
 
 
 def text_tokens(text: str, per_token: float = ASCII_PER_TOKEN) -> float:
-    """Estimate the tokens of text in any script."""
+    """Return the estimated tokens of text in any script."""
     if text.isascii():
         return _prose(text, per_token)
     wide = sum(map(len, _WIDE.findall(text)))
@@ -47,7 +47,7 @@ def text_tokens(text: str, per_token: float = ASCII_PER_TOKEN) -> float:
 
 
 def _prose(text: str, per_token: float) -> float:
-    """Estimate the tokens of ASCII text with code fences."""
+    """Return the estimated tokens of ASCII text with code fences."""
     if per_token == DATA_PER_TOKEN or "```" not in text:
         return len(text) / per_token
     parts = _FENCE.split(text)
@@ -56,12 +56,12 @@ def _prose(text: str, per_token: float) -> float:
 
 
 def data_tokens(value: Any) -> float:
-    """Estimate the tokens of a JSON value."""
+    """Return the estimated tokens of a JSON value."""
     return text_tokens(json.dumps(value, ensure_ascii=False, separators=(",", ":")), DATA_PER_TOKEN)
 
 
 def block_tokens(block: Json) -> float:
-    """Estimate the tokens of a content block of any type."""
+    """Return the estimated tokens of a content block of any type."""
     count = _COUNTS.get(str(block.get("type")), _other)
     return BLOCK_TOKENS + count(block)
 
@@ -75,7 +75,7 @@ def _other(block: Json) -> float:
 
 
 def _content(content: object) -> float:
-    """Estimate the tokens of a tool result, whose text is mostly data."""
+    """Return the estimated tokens of a tool result's content. Its text is mostly data."""
     if isinstance(content, str):
         return text_tokens(content, DATA_PER_TOKEN)
     if isinstance(content, list):
@@ -96,46 +96,48 @@ _COUNTS: dict[str, Callable[[Json], float]] = {
 
 
 def _part_tokens(part: Json) -> float:
-    """Estimate the tokens of a message, a system block or a tool definition."""
+    """Return the estimated tokens of a message, a system block or a tool definition."""
     if "role" in part:
         return tokens([part])
     return tool_tokens(part) if "input_schema" in part else block_tokens(part)
 
 
 _TOKENS = MessageFact[Json, float](_part_tokens)
-"""Cached by object: messages, system blocks and tool definitions are the same objects in every call."""
+"""Token estimates cached by object, since messages, system blocks and tool definitions are the same objects
+in every call.
+"""
 
 
 def tokens(messages: Iterable[Message]) -> float:
-    """Estimate the tokens of messages."""
+    """Return the estimated tokens of messages."""
     return sum(block_tokens(block) for message in messages for block in message["content"])
 
 
 def tool_tokens(tool: Json) -> float:
-    """Estimate the tokens of a tool definition."""
+    """Return the estimated tokens of a tool definition."""
     return TOOL_TOKENS + data_tokens(blocks.unmarked(tool))
 
 
 def frame_tokens(system: Iterable[Json], tools: Iterable[Json]) -> float:
-    """Estimate the tokens before the messages."""
+    """Return the estimated tokens of the system prompt and the tool definitions."""
     return sum(map(block_tokens, system)) + sum(map(tool_tokens, tools))
 
 
 SMALLEST_SAMPLE = 200
-"""Min tokens of an answer to learn from; below, framing dominates."""
+"""Min tokens of a request to learn from; in smaller requests the framing dominates."""
 RATIOS = (0.25, 4.0)
-"""Range of plausible ratios; outside, the prompt was cut or something else was counted."""
+"""Range of plausible ratios; outside of it, the prompt was cut or the provider counted something else."""
 JUMP = 1.5
-"""Max factor by which one answer moves the ratio."""
+"""Max factor by which one answer changes the ratio."""
 SLOWEST = 0.1
-"""Min weight of one answer; the first ones weigh more."""
+"""Min weight of one answer in the learned ratio; the first answers have a higher weight."""
 
 
 class Estimator:
-    """Tokens as one model counts them: the plain estimate times a learned ratio.
+    """Token estimates for particular models: the plain estimate times a learned ratio.
 
-    Ratios are kept in `learned`. Sizes of messages are cached, so that a grown history costs only its growth.
-    Messages must not change after they were counted.
+    `learned` keeps the ratios. Sizes of messages are cached, so that only messages added to a history are
+    measured. A message must not change after it was measured.
     """
 
     def __init__(self, learned: Learned | None = None) -> None:
@@ -143,27 +145,27 @@ class Estimator:
         self._ratios: dict[str, tuple[float, float]] = {}
 
     def ratio(self, model: str) -> float:
-        """Return actual divided by estimated tokens; 1.0 for a model without an answer yet."""
+        """Return the actual divided by the estimated tokens; 1.0 for a model that has not answered yet."""
         return self._ratio(model)[0]
 
     def request(self, request: ModelRequest) -> int:
-        """Estimate the tokens of a request: system, tools and messages."""
+        """Return the estimated tokens of a request: system prompt, tools and messages."""
         return self._scaled(request.model, self._plain(request))
 
     def messages(self, model: str, messages: Iterable[Message]) -> int:
-        """Estimate the tokens of messages."""
+        """Return the estimated tokens of messages."""
         return self._scaled(model, sum(_TOKENS.each(messages)))
 
     def frame(self, model: str, system: Iterable[Json], tools: Iterable[Json]) -> int:
-        """Estimate the tokens before the messages."""
+        """Return the estimated tokens of the system prompt and the tool definitions."""
         return self._scaled(model, self._frame(system, tools))
 
     def text(self, model: str, text: str) -> int:
-        """Estimate the tokens of text."""
+        """Return the estimated tokens of text."""
         return self._scaled(model, text_tokens(text))
 
     def observe(self, request: ModelRequest, usage: Usage) -> None:
-        """Learn from an answer's usage: all input tokens, cached or not."""
+        """Learn the model's ratio from an answer's usage: all input tokens, cached or not."""
         actual = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
         plain = self._plain(request)
         if plain < SMALLEST_SAMPLE or actual <= 0:

@@ -1,4 +1,4 @@
-"""The port of the event log, the durable truth of all chats."""
+"""Port of the event log, which is the durable source of truth for all chats."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from bot.core.events import Event
 
 @dataclass(frozen=True, slots=True)
 class ChatStats:
-    """Totals of a chat since its beginning, over restarts and `reset`, and its present state.
+    """Totals of a chat since its beginning, across restarts and `reset`, and the chat's present state.
 
-    `calls` are those of the model. `input_tokens` were neither read from a cache nor written to
-    it; `cost_usd` is without the `unpriced` calls. `tokens` of the `messages` are estimated; `masked_tokens` of them are not
-    shown to the model.
+    `calls` are model calls. `input_tokens` were neither read from a cache nor written to a cache. `cost_usd`
+    excludes the `unpriced` calls. `tokens` is the token estimate for the `messages`; `masked_tokens` of these
+    tokens are not sent to the model.
     """
 
     turns: int = 0
@@ -34,13 +34,13 @@ class ChatStats:
 
 
 Committed = Callable[[Mapping[ChatKey, int]], None]
-"""Called on the event loop after a commit, with the newest event number on disk of each chat in it."""
+"""Callback on the event loop after a commit; receives the newest event number on disk for each chat in the commit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where the fold of a chat starts: at `base`, or at `open`, the oldest event that unfinished work
-    depends on, if that is older. `open` is None if nothing is unfinished.
+    """Position from which a chat is folded: `base`, or `open` if that is older. `open` is the oldest event
+    that unfinished work depends on; None if no work is unfinished.
     """
 
     base: int = 0
@@ -48,50 +48,50 @@ class Position:
 
     @property
     def first(self) -> int:
-        """The number of the first event that the fold needs."""
+        """Return the number of the first event that the fold needs."""
         return self.base if self.open is None else min(self.base, self.open)
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An event to write, and the position of its chat after it."""
+    """An event to write, and the chat's position after the event."""
 
     event: Event
     position: Position
     raw: str = ""
-    """The event's data as stored."""
+    """Data of the event in its stored form."""
     blanks: Sequence[tuple[Event, str]] = ()
-    """Events whose words this one blanks, each with its new stored data."""
+    """Events whose text this event blanks, each with its new stored data."""
 
 
 class EventLog(Protocol):
-    """Appends events in order, never refuses one, and reports when they are on disk. `trouble` is the disk's
-    error, "" if there is none.
+    """Appends events in order, never refuses an event, and reports when events are on disk. `trouble` is the
+    disk's error message; "" if there is no error.
     """
 
     trouble: str
 
     def append(self, entries: Sequence[Entry]) -> None:
-        """Append all entries in one transaction, after everything appended before. An event that is in the
-        log already changes nothing.
+        """Append all entries in one transaction, after everything appended earlier. An event that is already
+        in the log changes nothing.
         """
         ...
 
     async def committed(self, *, patient: bool = True) -> None:
-        """Wait until everything appended so far is on disk. If the disk refuses, wait until it recovers;
-        with `patient=False` raise `errors.StorageError` at the first refusal. The events stay pending
-        either way.
+        """Wait until everything appended so far is on disk. If a write fails, wait until writes succeed
+        again; with `patient=False` raise `errors.StorageError` at the first failed write. The events stay
+        pending either way.
         """
         ...
 
     async def read(self, chat: ChatKey, since: int = 0, *, pending: bool = True) -> list[Event]:
-        """Return a chat's events from number `since` on, in order, including pending ones. Raises
+        """Return a chat's events in order, beginning with number `since`, including pending events. Raises
         `errors.StorageError`.
         """
         ...
 
     async def after(self, n: int, limit: int) -> list[tuple[int, Event]]:
-        """Return events on disk after global number `n`, of all chats in commit order, with their global
+        """Return the events on disk after global number `n`, of all chats in commit order, with their global
         numbers. Raises `errors.StorageError`.
         """
         ...
@@ -101,15 +101,15 @@ class EventLog(Protocol):
         ...
 
     async def cursor(self, export: str) -> int:
-        """Return the global number up to which an export is written; 0 at first. Raises `errors.StorageError`."""
+        """Return the global event number up to which an export is written; 0 at first. Raises `errors.StorageError`."""
         ...
 
     async def move_cursor(self, export: str, n: int) -> None:
-        """Set the cursor of an export. Raises `errors.StorageError`."""
+        """Set the global event number up to which an export is written. Raises `errors.StorageError`."""
         ...
 
     async def position(self, chat: ChatKey) -> Position | None:
-        """Return the position of a chat; None if the log does not know it. Raises `errors.StorageError`."""
+        """Return the position of a chat; None if the chat is not in the log. Raises `errors.StorageError`."""
         ...
 
     async def open_chats(self) -> list[ChatKey]:
@@ -117,7 +117,7 @@ class EventLog(Protocol):
         ...
 
     async def newest(self) -> str:
-        """Return the greatest event id on disk, "" if there is none. Raises `errors.StorageError`."""
+        """Return the greatest event id on disk; "" if there are no events. Raises `errors.StorageError`."""
         ...
 
     async def naming(self, place: ChatKey, names: Collection[str]) -> list[Event]:
@@ -127,19 +127,21 @@ class EventLog(Protocol):
         ...
 
     async def chat_of(self, request: str) -> ChatKey | None:
-        """Return the chat of this request, turn or task. Raises `errors.StorageError`."""
+        """Return the chat that this request, turn or task belongs to. Raises `errors.StorageError`."""
         ...
 
     async def usage(self, chat: ChatKey) -> ChatStats:
-        """Return a chat's usage totals since its beginning. Raises `errors.StorageError`."""
+        """Return a chat's usage totals since the chat's beginning. Raises `errors.StorageError`."""
         ...
 
     async def known(self, keys: Collection[str]) -> bool:
-        """Return True if an event with one of these keys is in the log. Raises `errors.StorageError`."""
+        """Return True if an event with one of these platform keys is in the log. Raises `errors.StorageError`."""
         ...
 
     async def spoken_in(self, place: ChatKey, since: float = 0.0) -> list[ChatKey]:
-        """Return the conversations of a place with messages since then, newest first. Raises `errors.StorageError`."""
+        """Return the conversations of a chat and its threads that have messages since the given time, newest
+        first. Raises `errors.StorageError`.
+        """
         ...
 
     async def facts(self) -> dict[tuple[str, str], Json]:
@@ -147,21 +149,22 @@ class EventLog(Protocol):
         ...
 
     async def older(self, chat: ChatKey, at: float) -> tuple[int, int]:
-        """Return the number of a chat's oldest event, and of its first event not older than `at` (epoch
-        seconds), or of the next one to come; 0 and 0 if the chat has none. Raises `errors.StorageError`.
+        """Return two event numbers of a chat: its oldest event, and its first event not older than `at`
+        (epoch seconds). If all events are older, the second is the number that the next event will get.
+        Returns 0 and 0 if the chat has no events. Raises `errors.StorageError`.
         """
         ...
 
     async def delete_before(self, chat: ChatKey, seq: int) -> None:
-        """Delete a chat's events before this number, with their keys. Usage totals are kept. Raises
+        """Delete a chat's events before this number, with their platform keys. Usage totals are kept. Raises
         `errors.StorageError`.
         """
         ...
 
     def watch(self, committed: Committed) -> None:
-        """Call `committed` after each commit."""
+        """Register `committed`, which is called after each commit."""
         ...
 
     async def close(self) -> None:
-        """Write pending events, if the disk accepts them, and close."""
+        """Write pending events if the disk accepts them, then close the log."""
         ...

@@ -1,7 +1,7 @@
-"""The kinds of events, and their codec. All state is a fold of events.
+"""Event kinds and their codec. All state is folded from events.
 
-An event is appended once and never changes, except that a removal blanks its `words` fields. The fields of a
-released kind are kept; a new field has a default.
+An event is appended once and never changes, except that a removal blanks the fields listed in `words`. The
+fields of a released kind are kept; a new field has a default.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ RowEndState = Literal["sent", "failed", "unknown"]
 
 
 class EventData:
-    """Base of all kinds. `kind` is the name on disk; `words` are the fields that hold what somebody said."""
+    """Base of all event kinds. `kind` is the kind's name on disk; `words` lists the fields that contain text
+    written by people or the model.
+    """
 
     __slots__ = ()
     kind: ClassVar[str]
@@ -39,8 +41,9 @@ class EventData:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event of a chat. `id` is unique: appending it again changes nothing. `turn` is the request id of
-    the turn's first message, `at` is epoch seconds, `seq` is its number in the chat, set by the log.
+    """One event of a chat. `id` is unique: appending the same id again changes nothing. `turn` is the
+    request id of the turn's first message, `at` is in epoch seconds, `seq` is the event's number in the
+    chat, assigned by the log.
     """
 
     id: str
@@ -61,20 +64,20 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Received(EventData):
-    """A message, a command or a due job was accepted."""
+    """Event: a message, a command or a due job was accepted."""
 
     kind: ClassVar[str] = "received"
     words: ClassVar[frozenset[str]] = frozenset({"inbound"})
     inbound: Inbound
     beside: bool = False
-    """It needs no turn: a command that bypasses the queue, or a signal."""
+    """True if the inbound needs no turn: a command that bypasses the queue, or a signal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ordered(EventData):
-    """A turn started a subagent task: the first event of the task's chat. `inbound` holds the instructions
-    in the name of the turn's person, `label` is the task's name for people. A `fork` starts with the
-    context of its parent.
+    """Event: a turn started a subagent task. It is the first event of the task's chat. `inbound` contains
+    the task's instructions in the name of the turn's person, `label` is the name of the task that people
+    see. With mode `fork`, the task starts with the model context of its parent.
     """
 
     kind: ClassVar[str] = "ordered"
@@ -86,7 +89,7 @@ class Ordered(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Edited(EventData):
-    """The author edited a message."""
+    """Event: the author edited a message."""
 
     kind: ClassVar[str] = "edited"
     words: ClassVar[frozenset[str]] = frozenset({"inbound"})
@@ -95,7 +98,7 @@ class Edited(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Deleted(EventData):
-    """The author deleted a message."""
+    """Event: the author deleted a message."""
 
     kind: ClassVar[str] = "deleted"
     inbound: Inbound
@@ -103,8 +106,8 @@ class Deleted(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Stop(EventData):
-    """A person stops their own work; an operator (`everyones`) stops anybody's. `since` (epoch ms): later
-    messages are not affected.
+    """Event: a person stopped their own work, or an operator (`everyones`) stopped anybody's work. Messages
+    later than `since` (epoch ms) are not affected.
     """
 
     kind: ClassVar[str] = "stop"
@@ -115,7 +118,7 @@ class Stop(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Closed(EventData):
-    """An inbound without a turn was handled: a command, a stranger's message, a late edit."""
+    """Event: an inbound without a turn was handled, e.g. a command, a stranger's message or a late edit."""
 
     kind: ClassVar[str] = "closed"
     request: str
@@ -127,7 +130,9 @@ class Closed(EventData):
 
 @dataclass(frozen=True, slots=True)
 class TurnStarted(EventData):
-    """A turn was started, or restarted after its process died. `members` are the requests that it answers."""
+    """Event: a turn was started, or restarted after its process died. `members` are the requests that the
+    turn answers.
+    """
 
     kind: ClassVar[str] = "turn_started"
     members: tuple[str, ...]
@@ -136,7 +141,7 @@ class TurnStarted(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Joined(EventData):
-    """Messages joined the running turn."""
+    """Event: messages joined the running turn."""
 
     kind: ClassVar[str] = "joined"
     members: tuple[str, ...]
@@ -144,14 +149,14 @@ class Joined(EventData):
 
 @dataclass(frozen=True, slots=True)
 class TurnLeft(EventData):
-    """A process left its turn to the next one at shutdown; this does not count as an attempt."""
+    """Event: at shutdown a process left its turn to the next process. This does not count as an attempt."""
 
     kind: ClassVar[str] = "turn_left"
 
 
 @dataclass(frozen=True, slots=True)
 class FilesRead(EventData):
-    """The files of a message of the running turn were read, in order, as far as possible."""
+    """Event: the attached files of one message of the running turn were read, in order, as far as possible."""
 
     kind: ClassVar[str] = "files_read"
     words: ClassVar[frozenset[str]] = frozenset({"files"})
@@ -161,8 +166,8 @@ class FilesRead(EventData):
 
 @dataclass(frozen=True, slots=True)
 class TurnEnded(EventData):
-    """A turn ended. Its last message, if any, was queued before or with this event. `reason` tells the model
-    what went wrong.
+    """Event: a turn ended. The turn's last message, if any, was queued before or with this event. `reason`
+    tells the model what went wrong.
     """
 
     kind: ClassVar[str] = "turn_ended"
@@ -175,7 +180,7 @@ class TurnEnded(EventData):
 
 @dataclass(frozen=True, slots=True)
 class QuestionAsked(EventData):
-    """People were asked whether something may be done. The turn that asks is suspended until the verdict."""
+    """Event: people were asked whether something may be done. The turn that asks is suspended until the verdict."""
 
     kind: ClassVar[str] = "question_asked"
     words: ClassVar[frozenset[str]] = frozenset({"asked"})
@@ -185,7 +190,7 @@ class QuestionAsked(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Decided(EventData):
-    """A question got its verdict; the first one counts."""
+    """Event: a question got its verdict. Only the first verdict counts."""
 
     kind: ClassVar[str] = "decided"
     question: str
@@ -194,7 +199,7 @@ class Decided(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Revised(EventData):
-    """A message that shows a question was edited to show the outcome, without buttons."""
+    """Event: a message that shows a question was edited to show the outcome, without buttons."""
 
     kind: ClassVar[str] = "revised"
     row: str
@@ -202,11 +207,13 @@ class Revised(EventData):
 
 @dataclass(frozen=True, slots=True)
 class FactSet(EventData):
-    """A fact outside any turn changed, such as a person's language or a lasting approval. None deletes it."""
+    """Event: a fact outside any turn changed, such as a person's language or a lasting approval. A `value`
+    of None deletes the fact.
+    """
 
     kind: ClassVar[str] = "fact_set"
     of: str
-    """The kind of the fact."""
+    """Kind of the fact."""
     key: str
     value: Json | None
 
@@ -216,9 +223,9 @@ class FactSet(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Told(EventData):
-    """A user message for the model: a person's message as the model sees it, instructions, or a line that
-    asks it to continue. `sources` are the requests whose words it carries, `edits` the ids of edits of
-    earlier messages in it.
+    """Event: a user message was added to the model's context: a person's message in the form that the model
+    sees, instructions, or a line that asks the model to continue. `sources` are the requests whose text
+    the message contains, `edits` the ids of edits of earlier messages that it contains.
     """
 
     kind: ClassVar[str] = "told"
@@ -230,7 +237,7 @@ class Told(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Asked(EventData):
-    """The model was called. Answers to earlier calls of the turn are ignored."""
+    """Event: the model was called. Answers to earlier calls of the turn are ignored."""
 
     kind: ClassVar[str] = "asked"
     call: str
@@ -240,9 +247,9 @@ class Asked(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Answered(EventData):
-    """The complete answer of the model. `cut` are the tool calls that did not arrive completely. `continues`
-    counts continuations of this answer. `unshown` are artifacts of files that the provider refused; with
-    `blind` it refused all.
+    """Event: the model's complete answer. `cut` lists the tool calls that did not arrive completely.
+    `continues` counts how often this answer was continued. `unshown` lists the artifacts of files that
+    the provider refused; `blind` says that the provider refused all files.
     """
 
     kind: ClassVar[str] = "answered"
@@ -258,17 +265,17 @@ class Answered(EventData):
     unshown: tuple[str, ...] = ()
     blind: bool = False
     note: str = ""
-    """A sentence for the person, added below the next message."""
+    """Sentence for the person, added below the next message."""
     origin: Json | list[str] | None = None
-    """Sources of the words that it may repeat (`Provenance.packed`): everything in view when it was written.
-    None if there were none.
+    """Sources whose text the answer may repeat (`Provenance.packed`): every source in the model's context
+    when the answer was written. None if there were no sources.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Used(EventData):
-    """A model call ended, for a turn, a task or a summary. `usage` is what the provider bills, None if
-    unknown. `error` is the type of a failure, "" on success. Usage totals are sums of these.
+    """Event: a model call ended, for a turn, a task or a summary. `usage` is what the provider bills, None
+    if unknown. `error` is the type of a failure, "" on success. Usage totals are sums over these events.
     """
 
     kind: ClassVar[str] = "used"
@@ -283,7 +290,7 @@ class Used(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Rated(EventData):
-    """A person rated the answer of a turn: good, bad, or "" to withdraw."""
+    """Event: a person rated the answer of a turn as good or bad; "" withdraws the rating."""
 
     kind: ClassVar[str] = "rated"
     rating: str
@@ -291,8 +298,8 @@ class Rated(EventData):
 
 @dataclass(frozen=True, slots=True)
 class ToolStarted(EventData):
-    """A tool call began. Without a `ToolEnded` of the same boot nobody knows whether it had an effect. A
-    call that runs a `task` can continue, since the task has a log of its own.
+    """Event: a tool call began. Without a `ToolEnded` event of the same boot, it is unknown whether the call
+    had an effect. A call that runs a `task` can be continued, since the task has an event log of its own.
     """
 
     kind: ClassVar[str] = "tool_started"
@@ -304,7 +311,7 @@ class ToolStarted(EventData):
 
 @dataclass(frozen=True, slots=True)
 class ToolEnded(EventData):
-    """A tool call ended, with its `tool_result` block and metadata."""
+    """Event: a tool call ended, with its `tool_result` block and metadata."""
 
     kind: ClassVar[str] = "tool_ended"
     words: ClassVar[frozenset[str]] = frozenset({"result"})
@@ -317,11 +324,12 @@ class ToolEnded(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Queued(EventData):
-    """A message was queued. `call` is the tool call that sends it, `part_of` the first row of a message in
-    several parts, `ends` marks the turn's last message, `replaces` is the platform id of the live message
-    that it replaces, `repeat_of` the row that it repeats. `buttons` are shown below it until its
-    `question` is decided; then `closes_as` replaces its text. Times in it are shown in `zone`. For a
-    `file`, the text is the passage that it replaces.
+    """Event: a message was queued in the outbox. `call` is the tool call that sends the message. `part_of`
+    is the first row of a message in several parts. `ends` marks the turn's last message. `replaces` is
+    the platform id of the live message that this message replaces, `repeat_of` the row that this row
+    repeats. `buttons` are shown below the message until its `question` is decided; then `closes_as`
+    replaces the text. Times in the text are shown in time zone `zone`. If there is a `file`, the text is
+    the passage that the file replaces.
     """
 
     kind: ClassVar[str] = "queued"
@@ -351,7 +359,7 @@ class Queued(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Deferred(EventData):
-    """A message was postponed until this time (epoch seconds)."""
+    """Event: a message was postponed until this time (epoch seconds)."""
 
     kind: ClassVar[str] = "deferred"
     row: str
@@ -360,8 +368,8 @@ class Deferred(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Sending(EventData):
-    """A send began. Without an end in the same boot nobody knows whether it arrived. `replaces` is the
-    platform id of the message that it replaces.
+    """Event: sending a message began. Without an event of the same boot that ends the send, it is unknown
+    whether the message arrived. `replaces` is the platform id of the message that this message replaces.
     """
 
     kind: ClassVar[str] = "sending"
@@ -372,7 +380,7 @@ class Sending(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Returned(EventData):
-    """A send certainly did not arrive and may be retried."""
+    """Event: a sent message certainly did not arrive, and the send may be retried."""
 
     kind: ClassVar[str] = "returned"
     row: str
@@ -381,7 +389,7 @@ class Returned(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Uncertain(EventData):
-    """A send got no answer; the platform must be asked."""
+    """Event: the platform did not answer a send, so the platform must be asked whether the message arrived."""
 
     kind: ClassVar[str] = "uncertain"
     row: str
@@ -389,7 +397,7 @@ class Uncertain(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Shown(EventData):
-    """A live message is visible in the chat and may still change."""
+    """Event: a live message is visible in the chat and may still change."""
 
     kind: ClassVar[str] = "shown"
     row: str
@@ -398,9 +406,9 @@ class Shown(EventData):
 
 @dataclass(frozen=True, slots=True)
 class RowEnded(EventData):
-    """A message was delivered in its final form (`sent`), certainly was not (`failed`), or cannot be
-    determined (`unknown`). `missing` is the name of a file that the chat cannot receive; another message
-    says so.
+    """Event: a message was delivered in its final form (`sent`), was certainly not delivered (`failed`), or
+    the outcome cannot be determined (`unknown`). `missing` is the name of a file that the chat cannot
+    receive; another message reports that.
     """
 
     kind: ClassVar[str] = "row_ended"
@@ -416,7 +424,9 @@ class RowEnded(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Cut(EventData):
-    """Messages left the view: all, or those numbered in `dropped`. `head` stands for everything dropped so far."""
+    """Event: messages were dropped from the model's context: all of them, or the event numbers in `dropped`.
+    `head` is the message that replaces everything dropped so far.
+    """
 
     kind: ClassVar[str] = "cut"
     words: ClassVar[frozenset[str]] = frozenset({"head"})
@@ -427,9 +437,10 @@ class Cut(EventData):
 
 @dataclass(frozen=True, slots=True)
 class SessionMoved(EventData):
-    """The chat switched to another conversation, or to a fork of the current one up to the turn `forked_at`.
-    `session` is its name, `turns` are in view, with these `masked` results and this `head`. Nothing is
-    copied: the turns are in the log.
+    """Event: the chat switched to another conversation, or to a fork of the current conversation that ends
+    with the turn `forked_at`. `session` is the conversation's name. `turns` lists the turns in the
+    model's context, `masked` the masked results, `head` the message that replaces dropped messages.
+    Nothing is copied, since the turns are in the log.
     """
 
     kind: ClassVar[str] = "session_moved"
@@ -443,7 +454,9 @@ class SessionMoved(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Masked(EventData):
-    """These texts replace tool results from now on, by call id."""
+    """Event: tool results were masked. `results` maps call ids to the texts that replace the results in all
+    later requests.
+    """
 
     kind: ClassVar[str] = "masked"
     results: Mapping[str, str]
@@ -452,8 +465,8 @@ class Masked(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Injected(EventData):
-    """Older messages were placed before the current one until the turn ends; with `kept` only the newest
-    `kept` of them stay.
+    """Event: older messages were placed before the current message until the turn ends. With `kept`, only
+    the newest `kept` injected messages stay.
     """
 
     kind: ClassVar[str] = "injected"
@@ -466,8 +479,9 @@ class Injected(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Framed(EventData):
-    """The frame of all following requests: prompt, model, effort and thinking, and a digest of system prompt
-    and tools as sent. Appended again once the view no longer reaches it.
+    """Event: the frame of all following requests was fixed: prompt, model, effort and thinking. `prefix` is
+    a digest of the system prompt and tools as sent. The event is appended again once all turns in the
+    model's context are newer than the event.
     """
 
     kind: ClassVar[str] = "framed"
@@ -479,8 +493,9 @@ class Framed(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Remembered(EventData):
-    """The session memory was written. It covers messages up to number `covers` (None: not sure). `origin`
-    says whose words it holds. Appended again once the view no longer reaches it.
+    """Event: the session memory was written. The memory covers messages up to event number `covers` (None:
+    unknown). `origin` lists the sources whose text the memory contains. The event is appended again once
+    all turns in the model's context are newer than the event.
     """
 
     kind: ClassVar[str] = "remembered"
@@ -492,9 +507,10 @@ class Remembered(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Removed(EventData):
-    """Words were removed for good from the log and everything derived: those of `requests`, the answers of
-    `turns`, quotes of `messages`, and with `head` the summary. `message` and `role` name what was
-    removed, `related` are the turns concerned, `by` is the request that asked for it.
+    """Event: content was permanently removed from the log and from all derived data: the messages of
+    `requests`, the answers of `turns`, quotes of `messages`, and with `head` the summary. `message` and
+    `role` identify the removed message, `related` lists the turns concerned, `by` is the request that
+    asked for the removal.
     """
 
     kind: ClassVar[str] = "removed"
@@ -510,8 +526,8 @@ class Removed(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Expired(EventData):
-    """Events before the number `before` are past the retention time and are deleted. `at` (epoch seconds) is
-    the time of the oldest event left.
+    """Event: events before number `before` exceeded the retention time and are deleted. `at` (epoch seconds)
+    is the time of the oldest remaining event.
     """
 
     kind: ClassVar[str] = "expired"
@@ -521,7 +537,7 @@ class Expired(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Unreadable(EventData):
-    """A channel received an event that could not be parsed."""
+    """Event: a channel received a platform event that could not be parsed."""
 
     kind: ClassVar[str] = "unreadable"
     words: ClassVar[frozenset[str]] = frozenset({"raw"})
@@ -533,19 +549,19 @@ class Unreadable(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Damaged(EventData):
-    """Stands for a stored event that cannot be parsed; changes nothing."""
+    """Replacement for a stored event that cannot be parsed; changes nothing."""
 
     kind: ClassVar[str] = "damaged"
     was: str
 
 
 def fact_of(data: EventData) -> tuple[str, str, Json | None] | None:
-    """Return kind, key and value of the fact that an event sets; a value of None deletes it."""
+    """Return the kind, key and value of the fact that an event sets; a value of None deletes the fact."""
     return (data.of, data.key, data.value) if isinstance(data, FactSet) else None
 
 
 def keys_of(data: EventData) -> tuple[str, ...]:
-    """Return the platform keys by which a redelivered event is recognised."""
+    """Return the platform keys by which a redelivered platform event is recognised."""
     return data.inbound.keys if isinstance(data, Received | Edited | Deleted | Stop) else ()
 
 
@@ -593,7 +609,7 @@ Adapter: TypeAlias = "TypeAdapter[Any]"
 
 
 class Codec:
-    """Converts event data to JSON and back. Features register their kinds with `add`."""
+    """Converts event data to JSON and back. Features register their event kinds with `add`."""
 
     def __init__(self, *more: type[EventData]) -> None:
         self._kinds: dict[str, type[EventData]] = {}
@@ -602,13 +618,13 @@ class Codec:
             self.add(kind)
 
     def add(self, kind: type[EventData]) -> None:
-        """Register a kind. Raises ValueError if the name is taken."""
+        """Register an event kind. Raises ValueError if the kind's name is taken."""
         if kind.kind in self._kinds:
             raise ValueError(f"two kinds of events are called {kind.kind}")
         self._kinds[kind.kind] = kind
 
     def encode(self, data: EventData) -> str:
-        """Return the data as JSON. Lone surrogates, which databases reject, become U+FFFD."""
+        """Return the event data as JSON. Lone surrogates, which databases reject, become U+FFFD."""
         adapter = self._adapter(data.kind)
         try:
             raw: bytes = adapter.dump_json(data, exclude_defaults=True)
@@ -618,8 +634,8 @@ class Codec:
         return raw.decode()
 
     def decode(self, kind: str, raw: str) -> EventData:
-        """Return the data of a row, or `Damaged` if it cannot be parsed, so that the rest of the chat
-        remains usable.
+        """Return the event data of a stored event. Returns `Damaged` if the data cannot be parsed, so that
+        the rest of the chat remains usable.
         """
         if kind not in self._kinds:
             return Damaged(kind)
