@@ -1,4 +1,6 @@
-"""Exports: files for other readers, written from the log behind a cursor. A deleted export is written again."""
+"""Exports: files for readers outside the bot, written from the event log up to a stored cursor. A deleted
+export is written again.
+"""
 
 from __future__ import annotations
 
@@ -18,58 +20,66 @@ from bot.core.events import Event
 BATCH = 200
 """Max events read and folded at once."""
 SYNC_SECONDS = 5.0
-"""Interval in seconds of fsync and cursor update: a power failure costs this much rework and no line."""
+"""Interval in seconds of fsync and cursor update: a power failure repeats this much work, but loses no archive line."""
 GATHER_SECONDS = 0.01
-"""Time in seconds that events gather before they are read, because a read per commit costs more than the events."""
+"""Interval in seconds in which events are gathered before they are read, because a read per commit costs
+more than the events themselves.
+"""
 RETRY_SECONDS = 2.0
-"""Interval in seconds of retries while the disk refuses."""
+"""Interval in seconds between retries while the disk refuses writes."""
 
 
 class ExportLost(errors.StorageError):
-    """An export lost written data and is rewritten from the given number."""
+    """An export lost written data and must be rewritten from the event number given in its cursor."""
 
 
 class Export(ABC):
-    """An export folds events in commit order. Folding the same events again from any point changes nothing."""
+    """A file format that is folded from events in commit order. Folding the same events again from any point
+    changes nothing.
+    """
 
     name: ClassVar[str]
 
     async def cursor(self) -> int | None:
-        """Return the number up to which it is written if the export stores that itself; None if the log
-        does. Raises `errors.StorageError`.
+        """Return the event number up to which the export is written, if the export itself stores that
+        number; None if the event log stores it. Raises `errors.StorageError`.
         """
         return None
 
     @property
     @abstractmethod
     def rests_on(self) -> int | None:
-        """The number of the oldest event that it still needs, before which the cursor stays; None if it needs none."""
+        """Return the number of the oldest event that the export still needs; the cursor stays before that
+        event. None if no event is needed.
+        """
 
     async def missing(self, chats: Collection[ChatKey]) -> list[ChatKey]:
-        """Return those of these chats of which it has nothing. Raises `errors.StorageError`."""
+        """Return those of these chats for which the export contains nothing. Raises `errors.StorageError`."""
         del chats
         return []
 
     @abstractmethod
     async def take(self, n: int, event: Event) -> bool:
-        """Fold an event; return True if there is something to write. Raises `errors.StorageError` without
+        """Fold an event. Returns True if there is something to write. Raises `errors.StorageError` without
         changing anything.
         """
 
     @abstractmethod
     async def write(self) -> None:
-        """Write what the events gave. Raises `errors.StorageError`; the rest is written next time."""
+        """Write the output of the folded events. Raises `errors.StorageError`; the next call then writes the
+        remaining output.
+        """
 
     @abstractmethod
     async def sync(self) -> None:
         """Flush written data to disk. Raises `errors.StorageError`."""
 
     async def close(self) -> None:  # noqa: B027 - most have nothing open
-        """Close its files."""
+        """Close the export's files."""
 
 
 class Exporter:
-    """Keeps an export up to date in a task of its own, so that a refusing disk delays nothing else."""
+    """Keeps an export up to date in its own task, so that a failing disk delays nothing else."""
 
     def __init__(self, export: Export, event_log: EventLog, *, clock: Clock, log: OperatorLog) -> None:
         self._export = export
@@ -77,9 +87,9 @@ class Exporter:
         self._clock = clock
         self._log = log
         self._at = self._kept = 0
-        """Numbers of the newest event that was taken, and of the one that the cursor names."""
+        """Number of the newest event that was exported, and number stored in the cursor."""
         self._more, self._soon = asyncio.Event(), asyncio.Event()
-        """Set if there is work, and if somebody waits for it."""
+        """Set if there is work, and set if a caller waits for the work to finish."""
         self._waiting: list[asyncio.Future[None]] = []
         self._keep_at = 0.0
         self._begun = self._trouble = False
@@ -92,7 +102,7 @@ class Exporter:
         self._task.add_done_callback(self._over)
 
     async def flush(self) -> None:
-        """Wait until everything appended so far is exported, or the disk refused it."""
+        """Wait until everything appended so far is exported, or the disk has refused the write."""
         if self._task is None or self._task.done():
             return
         with suppress(errors.StorageError):
@@ -104,12 +114,12 @@ class Exporter:
         await waiter
 
     def rewrite(self) -> None:
-        """Restart from where the export says after it lost data."""
+        """Restart at the export's cursor after the export lost data."""
         self._begun = False
         self._more.set()
 
     async def close(self) -> None:
-        """Export the rest, if the disk accepts it, and store the cursor."""
+        """Export the remaining events if the disk accepts them, and store the cursor."""
         if self._task is None:
             return
         await self.flush()
@@ -147,8 +157,8 @@ class Exporter:
                 await self._clock.sleep(RETRY_SECONDS)
 
     async def _begin(self) -> None:
-        """Start at the cursor, or at the beginning if the export lacks a chat. What is already written is
-        not repeated.
+        """Start at the cursor, or at the beginning if the export lacks a chat. Output that is already
+        written is not repeated.
         """
         own = await self._export.cursor()
         self._log_has_cursor = own is None
@@ -165,7 +175,7 @@ class Exporter:
         self._begun = True
 
     async def _gone(self) -> bool:
-        """Return True if it has nothing of a chat that should have something."""
+        """Return True if the export contains nothing for a chat that has events to export."""
         for chat in await self._export.missing(await self._event_log.chats()):
             for event in await self._event_log.read(chat, pending=False):
                 if await self._export.take(1, event):
@@ -173,7 +183,7 @@ class Exporter:
         return False
 
     async def _step(self) -> bool:
-        """Export a batch of events; return False if there are none."""
+        """Export a batch of events. Returns False if there are no events."""
         found = await self._event_log.after(self._at, BATCH)
         for n, event in found:
             await self._export.take(n, event)
@@ -184,7 +194,7 @@ class Exporter:
         return bool(found)
 
     async def _rest(self) -> None:
-        """Wait for more events, or for the next fsync."""
+        """Wait for more events or for the time of the next fsync."""
         left = self._keep_at - self._clock.monotonic() if self._at != self._kept else None
         with suppress(TimeoutError):
             async with asyncio.timeout(left):

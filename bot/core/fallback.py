@@ -1,5 +1,5 @@
-"""`FallbackModel`: a model with fallbacks (`llm.fallback`), which answer if it is overloaded, unavailable or
-refuses.
+"""`FallbackModel`: a model with fallback models (`llm.fallback`) that answer if it is overloaded,
+unavailable or refuses.
 """
 
 from __future__ import annotations
@@ -17,21 +17,23 @@ from bot.telemetry import context
 from bot.words import say, sentence
 
 AWAY_SECONDS = 300.0
-"""Seconds during which the primary is not tried again: in that chat after a refusal, in all chats after
-other failures.
+"""Timeout in seconds before the primary model is tried again: in the same chat after a refusal, in all chats
+after other failures.
 """
 GONE = (*AWAY, errors.ModelUnknown, errors.ProviderBusy)
-"""Failures of the primary that a fallback may not have. An invalid request is reported to its caller instead."""
+"""Failures of the primary model that a fallback model may not have. An invalid request is reported to its
+caller instead.
+"""
 DECLINED = "it declined"
 
 
 Fallback = tuple[Model, str | None]
-"""A fallback and its model name. None: the same name as was asked for, at another provider."""
+"""Fallback model and its model name. A name of None means the name of the primary model, at another provider."""
 
 
 class FallbackModel(ModelWrapper):
-    """Tries models in order. A fallback that answered is tried first for five minutes. If all fail, the
-    first error is raised.
+    """Tries models in order. After a failure of the primary model, the fallback models are tried first for
+    five minutes. If all models fail, the first error is raised.
     """
 
     def __init__(
@@ -44,7 +46,7 @@ class FallbackModel(ModelWrapper):
         self._log = log
         self._operators = operators
         self._absent: dict[tuple[str, ChatKey | None], tuple[float, str]] = {}
-        """When and why models were skipped, for one chat or for all."""
+        """End time and cause of each period in which a model is skipped, for one chat or for all chats (None)."""
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
         order = [self._first, *self._others]
@@ -78,7 +80,7 @@ class FallbackModel(ModelWrapper):
     async def _asked(
         self, one: Fallback, request: ModelRequest, failed: list[errors.ModelError]
     ) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
-        """Yield the answer of one model; nothing if it failed."""
+        """Yield the answer of one model; yield nothing if the model failed."""
         own = one is self._first
         try:
             asked = request if own else _for_another(request, one[1])
@@ -99,15 +101,15 @@ class FallbackModel(ModelWrapper):
         self._absent[model, chat] = self._clock.monotonic() + AWAY_SECONDS, cause
 
     def _absence(self, model: str) -> str:
-        """Return why the primary is skipped now; "" if it is not."""
+        """Return why the primary model is skipped now; "" if it is not skipped."""
         now = self._clock.monotonic()
         self._absent = {key: one for key, one in self._absent.items() if one[0] > now}
         keys = ((model, None), (model, context.current().chat_key))
         return next((self._absent[key][1] for key in keys if key in self._absent), "")
 
     def _stood_in(self, request: ModelRequest, reply: ModelReply) -> ModelReply:
-        """Return the fallback's answer without its thinking, which no other model can read. The person is
-        told which model answered.
+        """Return the fallback model's answer with a note for the person that names the model. The answer's
+        thinking is dropped, since no other model can read it.
         """
         cause, who = self._absence(request.model), {"model": reply.model, "first": request.model}
         told = f"{reply.model} answered instead of {request.model}: {cause}"
@@ -119,7 +121,9 @@ class FallbackModel(ModelWrapper):
 
 
 class ProviderFallbacks(ModelWrapper):
-    """A model for which the provider may substitute another of its own on a refusal (`llm.providerFallbacks`)."""
+    """A model for which the provider may substitute another of its own models on a refusal
+    (`llm.providerFallbacks`).
+    """
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
         """See `contracts.model.Model`."""
@@ -130,7 +134,9 @@ class ProviderFallbacks(ModelWrapper):
 
 
 def _of_another(request: ModelRequest, reply: ModelReply) -> ModelReply:
-    """Return the answer; that of another model without thinking and with the model's name."""
+    """Return the answer unchanged if the requested model gave it. Else drop the thinking and add a note that
+    names the other model.
+    """
     if reply.model.startswith(request.model):
         return reply
     content = [block for block in reply.content if block.get("type") not in blocks.THINKING]
@@ -139,6 +145,8 @@ def _of_another(request: ModelRequest, reply: ModelReply) -> ModelReply:
 
 
 def _for_another(request: ModelRequest, name: str | None) -> ModelRequest:
-    """Return the request without what only its author can read: thinking, and the provider's summaries."""
+    """Return the request without content that only the model that wrote it can read: thinking, and the
+    provider's summaries.
+    """
     messages = [memory.in_plain_words(one) for one in blocks.without_thinking(request.messages)]
     return replace(request, model=name or request.model, messages=messages)

@@ -1,4 +1,4 @@
-"""The feature API: hooks that a feature may fill, and the services it is given. The core imports no feature."""
+"""Feature API: hooks that a feature may implement, and the services passed to features. The core imports no feature."""
 
 from __future__ import annotations
 
@@ -47,30 +47,30 @@ GROUP = "shipmate.features"
 """Entry point group of third-party features."""
 
 UNKNOWN = ""
-"""The command that handles unknown commands."""
+"""Name of the command that handles unknown commands."""
 Settle = Callable[[Question, Verdict], Awaitable[Sequence[Fact] | None]]
-"""Carries out a verdict. Returns its facts, or None if the question is no longer open."""
+"""Function that carries out a verdict. Returns the facts to append, or None if the question is no longer open."""
 
 WrapReply = Callable[[Chat, Reply, Registry], Reply]
-"""Wraps the reply of a turn. Called in the turn's task."""
+"""Function that wraps the reply of a turn. Called in the turn's task."""
 
 WrapCall = Callable[[CallWrapper, Registry], CallWrapper]
-"""Wraps each tool call, outside the permission check."""
+"""Function that wraps each tool call, outside the permission check."""
 
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """What features may use. `operators` is the live collection. `suspended` releases the turn's slot while
-    it waits for a person. `settle` carries out a verdict on a question of any subject. `models` returns
-    the models chosen for a chat. `settled` returns the part of an unfinished text that cannot be the
-    beginning of a secret. `compact` compacts a chat's history for a command.
+    """Services that features may use. `operators` is always current. `suspended` releases the turn's slot
+    while the turn waits for a person. `settle` carries out a verdict on a question of any subject.
+    `models` returns the models chosen for a chat. `settled` returns the part of an unfinished text that
+    cannot be the beginning of a secret. `compact` compacts a chat's history for a command.
     """
 
     configuration: config.Settings
     name: str
     models: Callable[[ChatKey], ModelDeps]
     servers: Callable[[], Mapping[str, str]]
-    """States of the MCP servers, for operators."""
+    """States of the MCP servers, described for operators."""
     chats: Chats
     event_log: EventLog
     channels: Mapping[str, Channel]
@@ -89,7 +89,7 @@ class Runtime:
     live: LiveMessages
     limits: RateLimiter
     settings: Mapping[str, ChannelSettings]
-    """Settings of the channels."""
+    """Channel settings by channel name."""
     slots: int
     """Max turns that run at once."""
     redact: Redact
@@ -106,8 +106,8 @@ class Runtime:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The result of a command or of a turn's end: text for the person ("" for none) and facts. They are
-    appended in one transaction with the end, so that a command never runs twice.
+    """Result of a command or of a turn's end: text for the person ("" for none) and facts to append. The
+    text and the facts are appended in one transaction with the end, so that a command never runs twice.
     """
 
     say: str = ""
@@ -117,8 +117,8 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A chat command. A `queued` command changes the conversation, so it waits for the running turn; one
-    that `tells` does not wait if it has no arguments.
+    """A chat command. A `queued` command changes the conversation, so the command waits for the running
+    turn. A command that `tells` and has no arguments does not wait.
     """
 
     run: Callable[[Inbound], Awaitable[Done]]
@@ -127,7 +127,7 @@ class Command:
 
     @classmethod
     def saying(cls, words: Callable[[Inbound], Awaitable[str]]) -> Command:
-        """Make a command that answers and changes nothing."""
+        """Return a command that answers with the text of `words` and changes nothing."""
 
         async def run(inbound: Inbound) -> Done:
             return Done(await words(inbound))
@@ -137,74 +137,76 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Display:
-    """Shows running turns. `begin` is called in each turn's task; `preview` shows an answer while it is written."""
+    """Display of running turns. `begin` is called in each turn's task; `preview` shows an answer while the
+    model writes it.
+    """
 
     begin: Callable[[Turn], object]
     preview: Callable[[Chat, Inbound, Callable[[], str]], object]
     calls: ToolWatch
-    """Observes the tool calls of turns."""
+    """Observer of the tool calls of turns."""
     tasks: Callable[[TaskEvent], object]
-    """Observes what happens to the tasks of turns."""
+    """Observer of the events of subagent tasks."""
     close: Callable[[], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """What a feature adds. `signals` are handlers of inbounds that are not messages."""
+    """Hooks that a feature implements. `signals` are handlers of inbounds that are not messages."""
 
     commands: Mapping[str, Command] = field(default_factory=dict)
     signals: Mapping[str, Command] = field(default_factory=dict)
     approvals: Approvals | None = None
-    """Asks people before a call for which a rule requires it. Without an approver such calls are denied."""
+    """Asks people for approval before a call for which a rule requires it. Without this hook such calls are denied."""
     settles: Mapping[str, Settle] = field(default_factory=dict)
-    """Carries out verdicts, by subject of the question."""
+    """Functions that carry out verdicts, by subject of the question."""
     serves: Sequence[Callable[[], Coroutine[Any, Any, None]]] = ()
     """Loops that run while the gateway serves."""
     questions: Callable[[ChatKey, UserRef], list[OpenQuestion]] | None = None
-    """Returns the open questions of a chat as seen by one person."""
+    """Returns the open questions of a chat that one person may see."""
     display: Display | None = None
     outcomes: Mapping[str, Callable[[Question], str]] = field(default_factory=dict)
-    """Returns the text below a decided question, by subject."""
+    """Functions that return the text below a decided question, by subject of the question."""
     ports: Mapping[str, Any] = field(default_factory=dict)
     """Services for tools, by field name of the agent's services."""
     periodic: Sequence[PeriodicJob] = ()
     """Jobs that run at intervals while the channels run."""
     turn_ends: Callable[[Turn, TurnEndState], Done] | None = None
-    """Returns facts and text for the end of a turn; buttons are shown below the notice that ends it, if
-    there is one.
+    """Returns facts and text for the end of a turn. Buttons are shown below the notice that ends the turn,
+    if there is such a notice.
     """
     before_intake: Callable[[Inbound], Awaitable[Sequence[Inbound]]] | None = None
-    """Returns the inbounds to accept in place of one from an admitted person: itself, corrected or with
-    others; () if it is not addressed to the bot.
+    """Returns the inbounds to accept in place of an inbound from an admitted person: the same inbound, a
+    corrected one, or several. Returns () if the inbound is not addressed to the bot.
     """
     before_turn: Callable[[Chat, Inbound], Awaitable[Sequence[Quoted]]] | None = None
-    """Returns messages that the model sees beside the first message of a turn."""
+    """Returns messages that the model sees together with the first message of a turn."""
     hears_all: Callable[[ChatKey], Awaitable[bool]] | None = None
     """Returns True if every message of a chat is addressed to the bot."""
     home: Mapping[int, Callable[[Inbound], Awaitable[HomeSection]]] = field(default_factory=dict)
-    """Sections of the home page, by position; sections with one title are merged."""
+    """Sections of the home page, by position; sections with the same title are merged."""
     wrap_reply: WrapReply | None = None
     wrap_call: WrapCall | None = None
     wrap_model: Callable[[Model], Model] | None = None
-    """Wraps each provider model, below fallbacks."""
+    """Wraps each provider model, inside the fallback logic."""
     close: Callable[[], Awaitable[None]] | None = None
     """Called after the core has stopped."""
     exports: Sequence[Exporter] = ()
-    """Exports of the log, kept up to date while the gateway runs."""
+    """Exports of the event log, kept up to date while the gateway runs."""
     asks: Questions | None = None
-    """Asks the turn's person what a tool wants to know. Without it nobody is asked."""
+    """Asks the turn's person a question on behalf of a tool. Without this hook no person is asked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """A feature: the `FEATURE` of a folder in `bot.features`, or of a package with an entry point."""
+    """A feature: the object `FEATURE` of a folder in `bot.features`, or of a package with an entry point."""
 
     name: str
     build: Callable[[Runtime], Hooks]
 
 
 class NobodyAnswers:
-    """`tools.ports.Questions` without a feature that asks."""
+    """Implements `tools.ports.Questions` if no feature asks people; answers that nobody replied."""
 
     async def ask(self, question: ToolQuestion) -> Answer:
         del question
@@ -212,7 +214,7 @@ class NobodyAnswers:
 
 
 class Door:
-    """The hooks of all features."""
+    """Combined hooks of all features."""
 
     def __init__(self) -> None:
         self.commands: dict[str, Command] = {}
@@ -233,7 +235,7 @@ class Door:
         self._questions: list[Callable[[ChatKey, UserRef], list[OpenQuestion]]] = []
 
     def open(self, features: Iterable[Feature], runtime: Runtime) -> None:
-        """Register these features. Raises `errors.ConfigError` if two claim one name."""
+        """Register these features. Raises `errors.ConfigError` if two features use the same name."""
         for feature in features:
             hooks = feature.build(runtime)
             mine: dict[str, Any]
@@ -261,13 +263,13 @@ class Door:
             self._questions += [hooks.questions] if hooks.questions is not None else []
 
     def wrapped(self, chat: Chat, reply: Reply, registry: Registry) -> Reply:
-        """Return a turn's reply, wrapped by features."""
+        """Return a turn's reply, wrapped by the features."""
         for wrap in self._wraps:
             reply = wrap(chat, reply, registry)
         return reply
 
     def model(self, model: Model) -> Model:
-        """Return a model, wrapped by features."""
+        """Return a model, wrapped by the features."""
         for wrap in [one.wrap_model for one in self._hooks if one.wrap_model is not None]:
             model = wrap(model)
         return model
@@ -278,13 +280,13 @@ class Door:
             await close()
 
     def around_calls(self, call: CallWrapper, registry: Registry) -> CallWrapper:
-        """Return the wrapper of each tool call, wrapped by features."""
+        """Return the wrapper of each tool call, wrapped by the features."""
         for wrap in self._call_wraps:
             call = wrap(call, registry)
         return call
 
     def command(self, inbound: Inbound) -> Command | None:
-        """Return the command of an inbound; None for a message or an unknown signal."""
+        """Return the command that an inbound invokes; None for a message or an unknown signal."""
         if inbound.command is not None:
             return self.commands.get(inbound.command.name) or self.commands.get(UNKNOWN)
         return self.signals.get(inbound.kind)
@@ -301,14 +303,14 @@ class Door:
         return [one.turn_ends(turn, state) for one in self._hooks if one.turn_ends is not None]
 
     async def before_intake(self, inbound: Inbound) -> Sequence[Inbound]:
-        """Return the inbounds to accept in place of one; () if it is not addressed to the bot."""
+        """Return the inbounds to accept in place of this inbound; () if it is not addressed to the bot."""
         found: Sequence[Inbound] = (inbound,)
         for before in [one.before_intake for one in self._hooks if one.before_intake is not None]:
             found = [more for one in found for more in await before(one)]
         return found
 
     async def before_turn(self, chat: Chat, inbound: Inbound) -> list[Quoted]:
-        """Return messages that the model sees beside the first message of a turn."""
+        """Return messages that the model sees together with the first message of a turn."""
         hooks = [one.before_turn for one in self._hooks if one.before_turn is not None]
         return [quoted for before in hooks for quoted in await before(chat, inbound)]
 
@@ -326,11 +328,11 @@ class Door:
         return any([await one.hears_all(chat) for one in self._hooks if one.hears_all is not None])
 
     def questions(self, chat: ChatKey, person: UserRef) -> list[OpenQuestion]:
-        """Return the open questions of a chat as seen by one person."""
+        """Return the open questions of a chat that one person may see."""
         return [one for asked in self._questions for one in asked(chat, person)]
 
     async def settle(self, question: Question, verdict: Verdict) -> Sequence[Fact] | None:
-        """Carry out a verdict (`Settle`). The first verdict counts; later ones get None."""
+        """Carry out a verdict (see `Settle`). The first verdict counts; later verdicts return None."""
         settle = self._settles.get(question.record.asked.subject)
         if question.verdict is not None or question.id in self._settling:
             return None
@@ -350,7 +352,7 @@ class Door:
 
 
 def found() -> list[Feature]:
-    """Return all features, those of this package first, by name."""
+    """Return all features by name, those of this package first."""
     package = importlib.import_module(PACKAGE)
     modules = sorted(one.name for one in pkgutil.iter_modules(package.__path__) if one.ispkg)
     own = [getattr(importlib.import_module(f"{PACKAGE}.{name}"), "FEATURE", None) for name in modules]

@@ -1,4 +1,4 @@
-"""Words about attached files: previews for the model, and sentences for people about files that were not read."""
+"""Texts about attached files: previews for the model, and sentences for people about files that were not read."""
 
 from __future__ import annotations
 
@@ -16,10 +16,13 @@ from bot.words import paragraph, say
 
 @dataclass(frozen=True, slots=True)
 class SeenFile:
-    """The result of reading a file of a message. Its text is the artifact `artifact`, redacted, and `head` the
-    beginning of that; what has none may be `shown`. Where it is neither, `why` is the reason in plain words, "" where the file
-    is of a kind that is not read. `refused`: memory was short, and nothing of its message was fetched. `code` names the reason
-    for a person's language (`files.why_…` of a catalogue), `limit` what it speaks of.
+    """Result of reading an attached file.
+
+    A file with text has the redacted text in the artifact `artifact` and its beginning in `head`. A file
+    without text may be `shown` to the model. Any other file was not read: `why` is the reason in English, or
+    "" for a kind of file that is never read. `code` identifies the reason for translation (`files.why_…` of a
+    catalogue), and `limit` is the number in that sentence. `refused` says that too little memory was free, so
+    no file of the message was fetched.
     """
 
     artifact: str | None = None
@@ -34,21 +37,23 @@ class SeenFile:
 
     @property
     def read(self) -> bool:
-        """True if the model gets something of it."""
+        """Return True if the model receives the file's text or the file itself."""
         return self.artifact is not None or self.shown is not None
 
 
 GONE = SeenFile(why=errors.FileGone.why, code="gone")
 REFUSED = SeenFile(why="memory was short", refused=True, code="memory")
-"""A file that was not fetched because memory was short."""
+"""Result for a file that was not fetched because too little memory was free."""
 UNSEEN = SeenFile(why="the provider refuses it", code="unseen")
 UNSEEN_BY_MODEL = SeenFile(why="the model sees no files", code="blind")
 NAMED = 10
-"""Max names in a sentence; an album has no more."""
+"""Max file names in a sentence; an album has no more files than this."""
 
 
 def unseen(attachments: Sequence[Attachment], *, full: bool, log: Log) -> str:
-    """Return the sentence about files that were not read at all; "" if there are none. `full`: memory is short."""
+    """Return the sentence about files that were not read at all; "" if there are none. `full`: too little
+    memory is free.
+    """
     if attachments and full:
         log.write("memory", "memory is short: files were refused", level="warn", files=len(attachments))
         return say("files.no_room")
@@ -56,7 +61,7 @@ def unseen(attachments: Sequence[Attachment], *, full: bool, log: Log) -> str:
 
 
 def unread(attachments: Sequence[Attachment], seen: Sequence[SeenFile]) -> str:
-    """Return the sentence about the unread files of a message; "" if all were read."""
+    """Return the sentence about the unread files of a message; "" if all files were read."""
     if any(one.refused for one in seen):
         return say("files.no_room")
     both = list(zip(attachments, seen, strict=True))
@@ -69,12 +74,14 @@ def unread(attachments: Sequence[Attachment], seen: Sequence[SeenFile]) -> str:
 
 
 def below(files: Iterable[tuple[Sequence[Attachment], Sequence[SeenFile]]]) -> str:
-    """Return the sentences about files of several messages."""
+    """Return the sentences about the unread files of several messages."""
     return "\n".join(filter(None, (unread(attachments, seen) for attachments, seen in files)))
 
 
 def cannot_open(attachments: Sequence[Attachment]) -> str:
-    """Return a line that names the files, except voice notes, which have a line of their own; "" if there are none."""
+    """Return a sentence that names the files, with separate sentences per kind (voice notes have their own);
+    "" if there are no files.
+    """
     if not attachments:
         return ""
     kinds: dict[str, list[str]] = {}
@@ -98,14 +105,14 @@ def _named(attachment: Attachment) -> str:
 
 
 def _reason(seen: SeenFile) -> str:
-    """Return for people why a file was not read."""
+    """Return the reason why a file was not read, worded for people."""
     if not seen.code:
         return seen.why
     return say(f"files.why_{seen.code}", count=seen.limit, size=size_in_words(seen.limit))
 
 
 def size_in_words(size: int) -> str:
-    """Return a size in bytes for people."""
+    """Return a size in bytes in a readable unit."""
     if size < 1_000:
         return f"{size} bytes"
     return f"{size / 1_000_000:.3g} MB" if size >= 1_000_000 else f"{size / 1_000:.3g} kB"
@@ -118,13 +125,13 @@ NOTE = (
 
 
 def preview(files: Iterable[tuple[Attachment, SeenFile]], nonce: str) -> tags.Tag:
-    """Return the tag that lists the files that were read or are shown."""
+    """Return the tag that lists the files that were read or are shown to the model."""
     rows = [_row(*one) for one in files if one[1].read]
     return tags.Tag(tags.FILES, tags.lines(rows), NOTE, nonce)
 
 
 def pointers(message: Message) -> Iterator[tuple[str, int]]:
-    """Return the artifact ids that such a tag names, with their lines."""
+    """Yield the artifact ids in the tag that `preview` built, each with its number of lines."""
     for told in tags.of(message):
         for row in told.rows if told is not None and told.name == tags.FILES and told.note == NOTE else ():
             artifact = row.get("artifact")

@@ -1,4 +1,4 @@
-"""Reads instruction files with their includes, and never a hidden path."""
+"""Reads instruction files with their includes; never reads a hidden path."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ TOTAL_LIMIT = 512 * 1024
 """Max bytes used of a file with all of its includes."""
 DEPTH = 5
 NO_TEXT = 20
-"""A file is binary if more than one in so many characters cannot be decoded."""
+"""Limit for binary files: a file is binary if more than one in `NO_TEXT` characters cannot be decoded."""
 FEW = 10
-"""Undecodable characters that are always tolerated."""
+"""Max undecodable characters that are tolerated in any file."""
 _FENCE = re.compile(r" {0,3}(?:```|~~~)")
 
 
 class Unreadable(errors.ShipmateError):
-    """The file exists but cannot be used."""
+    """A file exists but cannot be used."""
 
 
 class _Missing(Exception):
@@ -36,8 +36,9 @@ class _Missing(Exception):
 
 
 def read(path: Path, name: Path, vetting: Vetting) -> tuple[str, bool] | None:
-    """Return the text of a file by its resolved path, and whether it is complete; None if it does not exist.
-    `vetting` decides by its `name` whether it may be used. Blocking. Raises `Unreadable`.
+    """Return the text of a file by its resolved path, and whether the text is complete; None if the file
+    does not exist. `vetting` decides by the file's `name` whether the file may be used. Blocks on disk
+    access. Raises `Unreadable`.
     """
     try:
         raw = vetting.read(name, lambda: _raw(path))
@@ -54,13 +55,13 @@ def read(path: Path, name: Path, vetting: Vetting) -> tuple[str, bool] | None:
 
 
 def _beginning(raw: bytes, most: int) -> bytes:
-    """Return at most `most` bytes of a text: whole lines if possible, else whole characters."""
+    """Return the first bytes of a text, at most `most`: whole lines if possible, else whole characters."""
     cut = raw[:most]
     return raw if len(raw) <= most else cut[: cut.rfind(b"\n") + 1] or cut.decode(errors="ignore").encode()
 
 
 def _raw(path: Path) -> tuple[bytes, os.stat_result]:
-    """The content of a file as far as it is used, with a byte more, and its state."""
+    """Return the content of a file, up to one byte more than `FILE_LIMIT`, and the file's stat result."""
     try:
         if not stat.S_ISREG(os.lstat(path).st_mode):
             raise Unreadable("it is no file")
@@ -86,12 +87,12 @@ class Including:
     opened: list[Path] = field(default_factory=list)
     left: int = TOTAL_LIMIT
     cut: list[str] = field(default_factory=list)
-    """Names of files that were too large and are used up to a limit."""
+    """Names of files that were too large, so that only their beginning is used."""
 
     def text(self, path: Path, name: Path) -> str | None:
-        """Return the text of a file with each `@include path` line replaced by that file. `name` is the path
-        before symlinks are resolved. Blocking. Raises `Unreadable` for the file itself; an unusable
-        include is logged and left out.
+        """Return the text of a file with each `@include path` line replaced by the text of the included
+        file. `name` is the path before symlinks are resolved. Blocks on disk access. Raises `Unreadable`
+        for the file itself; an unusable include is logged and left out.
         """
         found = read(path, name, self.vetting)
         if found is None:
@@ -147,15 +148,17 @@ class Including:
         return words
 
     def _folder(self, by: Path) -> Path:
-        """Return the folder to which a file's includes are relative: its own if that is in the project, else
-        the project's root.
+        """Return the folder that a file's includes are relative to: the file's own folder if it is in the
+        project, else the project's root.
         """
         folder = by.parent.resolve()
         return self.root if hidden(self.root, folder) else folder
 
 
 def must_read(root: Path, path: Path, log: Log, vetting: Vetting) -> str:
-    """Return the text of a project file with its includes. Blocking. Raises `Unreadable`, also if it does not exist."""
+    """Return the text of a project file with its includes. Blocks on disk access. Raises `Unreadable`, also
+    if the file does not exist.
+    """
     real_root, real = root.resolve(), path.resolve()
     if hidden(real_root, real):
         raise Unreadable("it is outside of the project, or in a place that instructions may not show")

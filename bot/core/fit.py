@@ -1,8 +1,8 @@
-"""Fits a turn's requests into the model's window: by masking and limits before a request, by shrinking after
-a refusal.
+"""Fits a turn's requests into the model's context window: masks and limits content before a request, shrinks
+the request after the provider rejected it.
 
-Each retry is strictly smaller than the last: the history is halved at most three times, then cleared, and the
-person is told. Time-outs and rate limits are not overflows.
+Each retry is strictly smaller than the previous request. The history is halved at most three times, then
+cleared, and the person is told. Time-outs and rate limits do not count as overflows.
 """
 
 from __future__ import annotations
@@ -26,28 +26,30 @@ from bot.llm import body
 from bot.words import say
 
 MOST_HALVINGS = 3
-"""Max halvings of the history per turn before it is cleared."""
+"""Max halvings of the history per turn before the history is cleared."""
 SHORT_RESULT = 500
 """Min characters to which a tool result is shortened."""
 MOST_LOWERED = 2
-"""Max retries with less output before the prompt is shrunk, since a provider may reject any size."""
+"""Max retries with a lower output limit before the prompt is shrunk, since a provider may reject any size."""
 MIN_OUTPUT_TOKENS = 256
 OUTPUT_MARGIN = 64
 """Tokens by which the provider's count may differ between two calls."""
 LARGE_TURN = 2_000
-"""Min estimated tokens for a turn to be taken as the cause of an overflow."""
+"""Min estimated tokens of a turn that may count as the cause of an overflow."""
 MISJUDGED = 3.0
-"""Max ratio of the provider's count to our estimate for the count to be used."""
+"""Max ratio between the provider's count and our estimate; a count beyond that ratio is ignored."""
 COLD_AFTER = 300.0
-"""Seconds after a request's start until the provider's cache has certainly expired."""
+"""Timeout in seconds after a request's start; by then the provider's cache has certainly expired."""
 COLD_HIDES = 2_000
-"""Min tokens that masking must hide in a cold chat. It costs nothing there, but each change rewrites the
-prefix of later requests.
+"""Min tokens that masking must hide in a chat whose cache has expired. Masking costs nothing there, but each
+change rewrites the prefix of later requests.
 """
 WARM = 3
-"""Masking threshold of a warm chat in multiples of a cold one's, since there it rewrites the cached prefix."""
+"""Factor on the masking threshold while the provider's cache is valid, since masking then rewrites the
+cached prefix.
+"""
 WARM_HIDES = 0.5
-"""Min share of the view that masking must hide in a warm chat."""
+"""Min share of the tokens in the context that masking must hide while the provider's cache is valid."""
 _BAD = frozenset({"overflow", "thinking", "summary_refused"})
 
 
@@ -55,7 +57,7 @@ Change: TypeAlias = events.Cut | events.Masked | events.Injected | events.Framed
 
 
 class Withdrawn(errors.ShipmateError):
-    """The turn must leave the history, because with it every later turn would fail."""
+    """The turn must leave the history, because every later turn would fail if the turn stayed."""
 
 
 class HistoryCleared(Withdrawn):
@@ -67,7 +69,7 @@ class HistoryCleared(Withdrawn):
 
 
 class TurnTooLarge(Withdrawn):
-    """The current turn alone does not fit. The history is kept."""
+    """The current turn does not fit even without the history. The history is kept."""
 
     @property
     def person(self) -> str:
@@ -75,7 +77,7 @@ class TurnTooLarge(Withdrawn):
 
 
 class PromptFillsWindow(TurnTooLarge):
-    """The prompt and the tools alone fill most of the window."""
+    """The system prompt and the tool definitions fill most of the context window by themselves."""
 
     @property
     def person(self) -> str:
@@ -83,7 +85,7 @@ class PromptFillsWindow(TurnTooLarge):
 
 
 class ModelGone(errors.ShipmateError):
-    """The model chosen for the chat no longer exists; the default model answers from now on."""
+    """The model chosen for the chat no longer exists; later turns use the default model."""
 
     def __init__(self, chosen: str, default: str) -> None:
         super().__init__(f"the provider has no {chosen}")
@@ -96,7 +98,7 @@ class ModelGone(errors.ShipmateError):
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The part of a request before its messages. `forms` are all tool definitions and shorter forms of them."""
+    """Part of a request before its messages. `forms` holds all tool definitions and shorter versions of them."""
 
     frozen: Frozen
     system: Sequence[Json]
@@ -104,7 +106,7 @@ class Frame:
 
 
 class Fit:
-    """Builds the requests of one turn, and shrinks the view if they do not fit."""
+    """Builds the requests of one turn, and shrinks the model's context if a request does not fit."""
 
     def __init__(
         self,
@@ -120,8 +122,8 @@ class Fit:
         prefix: Sequence[Message] = (),
         purpose: str = "turn",
     ) -> None:
-        """`prefix` precedes the chat's messages and is never shrunk. `purpose` is the request's label in the
-        operator's log.
+        """Build requests for `chat`. `prefix` is placed before the chat's messages and is never shrunk.
+        `purpose` is the request's label in the operator's log.
         """
         self.models = models
         self.chat = chat
@@ -143,7 +145,7 @@ class Fit:
         self._unbound = False
 
     def budget(self) -> Budget:
-        """Return the token limits of the answering model."""
+        """Return the token limits of the model that answers."""
         return self.models.budget(self.limits.soft_tokens)
 
     def declared(self) -> Sequence[Json]:
@@ -156,7 +158,7 @@ class Fit:
     # ------------------------------------------------------------ before a request
 
     def begin(self, frame: Frame) -> None:
-        """Use this frame from now on, and mask old results if that is due."""
+        """Use this frame for all later requests, and mask old tool results if necessary."""
         self.take(frame)
         if self._framed():
             return  # what is old can wait: the front of the request has changed already
@@ -169,11 +171,11 @@ class Fit:
             self.mask_old("size", above=WARM * threshold, hides=WARM_HIDES * self.tokens())
 
     def take(self, frame: Frame) -> None:
-        """Use this frame without changing the view."""
+        """Use this frame without changing the messages in the context."""
         self._frame, self.tools = frame, self.models.declared(frame.forms)
 
     def _framed(self) -> bool:
-        """Append the frame if it changed; return True if that begins an epoch."""
+        """Append the frame to the log if it changed. Returns True if that begins an epoch."""
         before, head = self.context.frame, self.context.head
         prefix = body.prefix_digest(self._frame.system, self.tools)
         now = events.Framed(self._frame.frozen, self.models.name, str(self.models.sent()), prefix)
@@ -192,7 +194,7 @@ class Fit:
         return True
 
     def request(self) -> ModelRequest:
-        """Build the next request of the running turn."""
+        """Return the next request of the running turn."""
         context, running = self.context, self.context.running
         tail = continuation.tail(running) if running is not None else ()
         whole = view.render(
@@ -220,8 +222,8 @@ class Fit:
         return most if self._output is None else min(most, self._output)
 
     def more_room(self) -> bool:
-        """Return True if the next output limit may be higher than the last. If the window itself was the
-        limit, the prompt is shrunk.
+        """Return True if the next output limit may be higher than the last one. If the context window itself
+        was the limit, shrink the prompt.
         """
         running = self.context.running
         if running is None or running.last is None or not running.last.stop_reason:
@@ -233,12 +235,13 @@ class Fit:
     # ------------------------------------------------------------ after it
 
     def answered(self, request: ModelRequest, reply: ModelReply) -> None:
-        """Learn from an answer: the model's token ratio, and a size that fits."""
+        """Learn the model's token ratio and a request size that fits from an answer."""
         self.models.learn(request, reply)
 
     def refused(self, request: ModelRequest, error: errors.ModelError) -> None:
-        """Shrink after a refusal. Raises the error if that cannot help, `TurnTooLarge` or `HistoryCleared`
-        if nothing is left to shrink, `ModelGone` if the chosen model does not exist.
+        """Shrink the request after the provider rejected it. Raises the error if shrinking cannot help,
+        `TurnTooLarge` or `HistoryCleared` if nothing is left to shrink, and `ModelGone` if the chosen
+        model does not exist.
         """
         if isinstance(error, errors.RequestInvalid | errors.SummaryUnavailable):
             if not self._without_what_is_bound(error):
@@ -272,7 +275,7 @@ class Fit:
         self._give_up(large=large, cause=error)
 
     def _without_what_is_bound(self, error: errors.ModelError) -> bool:
-        """Drop content that only the provider that made it accepts; return False if there is none."""
+        """Drop content that only the provider that made it accepts. Returns False if there is no such content."""
         head, running, turn = self.context.head, self.context.running, self.chat.turn
         if isinstance(error, errors.ThinkingUnbound) and not self._unbound:
             self._unbound = True
@@ -292,7 +295,9 @@ class Fit:
         return True
 
     def _lower_output(self, asked: int, error: errors.OutputOverflow) -> bool:
-        """Lower the output limit if input plus output were too much; return False if that cannot help."""
+        """Lower the output limit if input plus output exceeded the context window. Returns False if that
+        cannot help.
+        """
         if error.limit is not None:
             fitting = min(error.limit, asked - 1)
         elif error.tokens is None or error.window is None:
@@ -306,7 +311,7 @@ class Fit:
         return True
 
     def _change(self, smaller: Smaller) -> bool:
-        """Try a change; return True if the next request is strictly smaller."""
+        """Apply a change. Returns True if the next request is strictly smaller."""
         before, change = self._size(), smaller(self)
         self._tries[smaller] += change is not None
         if change is not None:
@@ -322,10 +327,10 @@ class Fit:
         raise HistoryCleared from cause
 
     def _turn_is_too_large(self, request: ModelRequest, error: errors.ContextOverflow) -> bool:
-        """Return True if the request would not fit even without history.
+        """Return True if the request would not fit even without the history.
 
-        With the provider's token count, the turn's share is scaled to it. Without a plausible count, the turn
-        is the cause if it is both large and larger than the history.
+        If the provider reported a plausible token count, the turn's share is scaled to that count. Else the
+        turn counts as the cause if it is both large and larger than the history.
         """
         own = estimate.tokens([*self.context.older(), *self.context.current()])
         history = estimate.tokens(self.context.view())
@@ -340,7 +345,9 @@ class Fit:
     # ------------------------------------------------------------ changes of the view
 
     def mask_old(self, reason: str, *, above: float, hides: float = 0) -> bool:
-        """Mask old tool results if the view has more than `above` tokens and masking hides at least `hides`."""
+        """Mask old tool results if the context has more than `above` tokens and masking hides at least
+        `hides` tokens. Returns True if results were masked.
+        """
         if self.tokens() <= above:
             return False
         shown, results = self._shown(), self.masks()
@@ -351,12 +358,12 @@ class Fit:
         return True
 
     def masks(self) -> Mapping[str, str]:
-        """Return replacement texts of old tool results, including the running turn's."""
+        """Return the replacement texts of old tool results by call id, including results of the running turn."""
         keep = self.limits.keep_observations
         return masking.masks(self._shown(), ages=self._ages, keep=keep, masked=self.context.masked)
 
     def apply(self, change: Change, *, reason: str = "overflow") -> None:
-        """Change the view and log what changed."""
+        """Append a change of the model's context and log its effect."""
         messages, before = len(self.context), self.tokens()
         self._append(change)
         kind, told = _TOLD[type(change)]
@@ -374,12 +381,12 @@ class Fit:
         )
 
     def tokens(self) -> int:
-        """Estimate the tokens of view and frame."""
+        """Return the estimated tokens of the next request: frame, prefix and messages."""
         frame = self.models.estimator.frame(self.models.name, self._frame.system, self.tools)
         return frame + self.measure([*self._prefix, *self._shown()])
 
     def measure(self, messages: Sequence[Message]) -> int:
-        """Estimate the tokens of messages."""
+        """Return the estimated tokens of messages."""
         return self.models.estimator.messages(self.models.name, messages)
 
     def _size(self) -> float:
@@ -392,31 +399,35 @@ class Fit:
     # ------------------------------------------------------------ what can be smaller
 
     def mask_results(self) -> events.Masked | None:
-        """Step: mask old tool results."""
+        """Shrinking step: mask old tool results."""
         results = self.masks()
         return events.Masked(results, "overflow") if results else None
 
     def drop_injected(self) -> events.Injected | None:
-        """Step: drop the older half of the injected messages, then all."""
+        """Shrinking step: drop the older half of the injected messages, then all of them."""
         count = len(self.context.older())
         return events.Injected(kept=0 if self._tries[drop_injected] else count // 2) if count else None
 
     def halve_history(self) -> events.Cut | None:
-        """Step: drop the older half of the history on turn borders, or the head; at most three times."""
+        """Shrinking step: drop the older half of the history in whole turns, or else the head message; at
+        most three times.
+        """
         dropped, head = self.context.oldest_half(), self.context.head
         if self._tries[halve_history] == MOST_HALVINGS or not (dropped or head):
             return None
         return events.Cut(tuple(dropped), head if dropped else None, "overflow")
 
     def shorten_results(self) -> events.Masked | None:
-        """Step: shorten the longest results of the running turn, to a quarter and finally to `SHORT_RESULT`."""
+        """Shrinking step: shorten the longest tool results of the running turn to a quarter, then to
+        `SHORT_RESULT` characters.
+        """
         current = self.context.current()
         limit = SHORT_RESULT if self._tries[shorten_results] else blocks.longest_result(current) // 4
         results = blocks.shortened_results(current, max(SHORT_RESULT, limit))
         return events.Masked(results, "overflow") if results else None
 
     def fewer_tools(self) -> None:
-        """Step: send shorter or fewer tool definitions, if the window is too small for them."""
+        """Shrinking step: send shorter or fewer tool definitions if the context window is too small for all of them."""
         self.tools = self.models.declared(self._frame.forms)
 
 
@@ -424,7 +435,7 @@ Smaller = Callable[[Fit], Change | None]
 mask_results, drop_injected, halve_history = Fit.mask_results, Fit.drop_injected, Fit.halve_history
 shorten_results, fewer_tools = Fit.shorten_results, Fit.fewer_tools
 SMALLER: Sequence[Smaller] = (mask_results, drop_injected, halve_history, shorten_results, fewer_tools)
-"""Steps that shrink a request, in order."""
+"""Steps that shrink a request, in the order in which they are tried."""
 _TOLD: Mapping[type[events.EventData], tuple[Literal["compaction", "masking", "injection"], str]] = {
     events.Cut: ("compaction", "history cut"),
     events.Masked: ("masking", "results masked"),

@@ -1,7 +1,8 @@
-"""Forks: a side question to the model about a conversation, with the conversation's exact bytes as prefix.
+"""Forks: a separate question to the model about a conversation, with the conversation's exact bytes as
+prefix.
 
-System, tools and messages are those of the chat's next request, so the provider's cache holds them; one
-message is added. A fork runs no tool, sends nothing, and is never compacted.
+System prompt, tools and messages are those of the chat's next request, so the provider's cache contains them;
+one message is added. A fork runs no tool, sends nothing to people, and is never compacted.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ from bot.core.models import Budget, ContextLimits, ModelDeps
 from bot.llm.wrapper import reply_of
 
 ANSWER_TOKENS = 8_192
-"""Max tokens of a fork's answer; it is independent of a turn's limit."""
+"""Max tokens of a fork's answer, independent of the limit of turns."""
 MAX_RETRIES = 3
-"""Max retries of a prompt that is too long, each without its oldest rounds."""
+"""Max retries of a prompt that is too long; each retry drops the oldest API rounds."""
 LARGER = 0.1
-"""Share of the excess that is dropped in addition, since the provider's count may be higher."""
+"""Share of the excess tokens that is dropped in addition, since the provider's count may be higher."""
 
 
 class ForkDeps(Protocol):
-    """What forks need: the model with its limits, and the tool definitions of requests."""
+    """Dependencies of forks: the model with its limits, and the tool definitions of requests."""
 
     @property
     def models(self) -> ModelDeps: ...
@@ -46,15 +47,15 @@ class ForkDeps(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """The prefix of a chat's next request: `history` as shown, then the messages of the running turn."""
+    """Prefix of a chat's next request: `history` as sent to the model, then the messages of the running turn."""
 
     system: Sequence[Json]
     history: Sequence[Message]
     current: Sequence[Message] = ()
     spent: Callable[[Usage, float | None], object] | None = None
-    """Called with the usage and cost of the fork."""
+    """Callback that receives the usage and cost of the fork."""
     exact: bool = True
-    """True if these are the exact bytes of the next request. The provider's own summaries require that."""
+    """True if the prefix has the exact bytes of the next request. The provider's own summaries require that."""
 
     @property
     def messages(self) -> list[Message]:
@@ -63,7 +64,9 @@ class Prefix:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A summary of a conversation. `block` is set if the provider wrote it; only that provider can read it."""
+    """A summary of a conversation. `block` is set if the provider wrote the summary; only that provider can
+    read the block.
+    """
 
     words: str
     block: Json | None = None
@@ -77,7 +80,7 @@ def request(
     directive: Message | None = None,
     summarize: str | None = None,
 ) -> ModelRequest:
-    """Build the request of a fork. Cache breakpoints are set only in the shared prefix. Raises
+    """Return the request of a fork. Cache breakpoints are set only in the shared prefix. Raises
     `errors.RequestInvalid`.
     """
     # The provider's summary must be made by the chat's own model.
@@ -106,8 +109,8 @@ def in_words(prefix: Prefix) -> Prefix:
 
 
 async def ask(prefix: Prefix, directive: Message, deps: ForkDeps, *, purpose: str) -> str:
-    """Ask the model; return its text without secrets. Raises `errors.ModelError`, and `memory.TooLong` if
-    the answer hit its limit.
+    """Ask the model and return its text with secrets redacted. Raises `errors.ModelError`, and
+    `memory.TooLong` if the answer reached its limit.
     """
     asked = request(prefix, deps, purpose=purpose, directive=directive)
     try:
@@ -128,7 +131,7 @@ async def ask(prefix: Prefix, directive: Message, deps: ForkDeps, *, purpose: st
 
 
 async def _reply(asked: ModelRequest, prefix: Prefix, deps: ForkDeps) -> ModelReply:
-    """Return the answer; if the provider rejects the output limit, ask again with the limit it names."""
+    """Return the answer. If the provider rejects the output limit, ask again with the limit that the provider names."""
     try:
         return await _streamed(asked, prefix, deps)
     except errors.OutputOverflow as error:
@@ -146,8 +149,8 @@ async def _streamed(asked: ModelRequest, prefix: Prefix, deps: ForkDeps) -> Mode
 
 
 async def remember(prefix: Prefix, known: SessionMemory | None, deps: ForkDeps) -> SessionMemory:
-    """Return the session memory with the model's changes applied. Changes that are too long are asked for
-    once more, shorter.
+    """Return the session memory with the model's changes applied. Changes that are too long are requested
+    once more in a shorter form.
 
     Raises `errors.ModelError` and `MemoryInvalid`.
     """
@@ -165,8 +168,8 @@ async def remember(prefix: Prefix, known: SessionMemory | None, deps: ForkDeps) 
 
 
 async def condense(prefix: Prefix, known: SessionMemory | None, focus: str, deps: ForkDeps) -> Summary:
-    """Return a summary of the whole conversation: by the provider if the model supports it, since that reads
-    only cached tokens; else, or if it fails, by a fork.
+    """Return a summary of the whole conversation. The provider writes it if the model supports that, since
+    that reads only cached tokens. Else, or if that fails, a fork writes it.
 
     Raises `errors.ModelError` and `MemoryInvalid`.
     """
@@ -190,15 +193,15 @@ async def condense(prefix: Prefix, known: SessionMemory | None, focus: str, deps
 
 
 def _never(error: Exception, prefix: Prefix) -> bool:
-    """Return True if a provider rejects summaries in general, whatever the conversation."""
+    """Return True if a provider rejects summaries in general, independent of the conversation."""
     here = isinstance(error, errors.ThinkingUnbound | errors.SummaryRefused)
     bound = any(map(memory.condensed, prefix.history[:1]))
     return isinstance(error, errors.RequestInvalid) and not here and not bound
 
 
 async def _provided(prefix: Prefix, known: SessionMemory | None, focus: str, deps: ForkDeps) -> Summary:
-    """Ask the provider for the summary. Its token counts do not describe the prompt, so nothing is learned
-    from them.
+    """Return the summary that the provider writes. Token counts of that answer do not describe the prompt,
+    so the token ratio is not updated.
     """
     asked = request(prefix, deps, purpose="compaction", summarize=memory.condensing(known, focus))
     reply = await _reply(asked, prefix, deps)
@@ -213,7 +216,7 @@ async def _provided(prefix: Prefix, known: SessionMemory | None, focus: str, dep
 
 async def summarize(prefix: Prefix, known: SessionMemory | None, focus: str, deps: ForkDeps) -> str:
     """Return a summary of a conversation. If the prompt is too long, drop its oldest API rounds and retry,
-    at most three times; a summary that is too long is asked for once more, shorter.
+    at most three times. A summary that is too long is requested once more in a shorter form.
 
     Raises `errors.ModelError` and `MemoryInvalid`.
     """
@@ -240,7 +243,7 @@ def _shorter_please(error: TooLong, deps: ForkDeps) -> None:
 
 
 def _cut(prefix: Prefix, error: errors.ContextOverflow, deps: ForkDeps) -> Prefix:
-    """Return the prefix shrunk to what fits, without thinking after the cut. Raises the error if nothing is left."""
+    """Return the prefix shrunk until it fits, without thinking after the cut. Raises the error if nothing is left."""
     deps.models.windows.refused(deps.models.name, error)
     left = _shorter(prefix, error, deps)
     if not left:
@@ -249,8 +252,8 @@ def _cut(prefix: Prefix, error: errors.ContextOverflow, deps: ForkDeps) -> Prefi
 
 
 def _shorter(prefix: Prefix, error: errors.ContextOverflow, deps: ForkDeps) -> list[Message]:
-    """Drop the oldest API rounds: by the excess that the provider named, else a quarter. A leading summary
-    stays, since nothing else covers what it stands for.
+    """Return the messages without the oldest API rounds. Drops the excess that the provider named, else a
+    quarter. A summary at the beginning stays, since nothing else covers the messages that it replaced.
     """
 
     def size(messages: Sequence[Message]) -> float:

@@ -1,12 +1,12 @@
-"""Definitions of tools that the model found by `tool_search`.
+"""Definitions of tools that the model found with `tool_search`.
 
-They are stored in the results that name them, so the history alone determines which tools a request declares,
-also after a restart. They go at the end of the tools, deferred until a result refers to them, so that the
-cached prefix stays the same.
+The definitions are stored in the tool results that name the tools, so the history alone determines which
+tools a request declares, even after a restart. These tools come last in the request and are deferred until a
+result refers to them, so that the cached prefix stays the same.
 
-Usage notes of an MCP server follow the first result with a tool of it, marked as other people's words, and
-are repeated with the summary that replaces that result. Later changes of a server's notes have no effect on
-the history.
+Usage notes of an MCP server follow the first result that names a tool of the server. The notes are marked as
+untrusted text, and are repeated with the summary that replaces that result. Later changes of a server's notes
+have no effect on the history.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _NOTE = "What MCP servers say of how to use their tools, for information; not in
 
 
 def servers_block(said: Mapping[str, str], nonce: str) -> Json:
-    """Return the block with servers' notes, marked as untrusted."""
+    """Return the block with the usage notes of MCP servers, marked as untrusted."""
     rows: list[Json] = [{"server": server, "says": words} for server, words in said.items()]
     return tags.Tag(tags.SERVERS, tags.lines(rows), _NOTE, nonce).block | {ORIGIN: ANYBODYS.packed()}
 
 
 def server_notes(messages: Iterable[Message]) -> dict[str, str]:
-    """Return the usage notes in these messages by server, newest last."""
+    """Return the MCP servers' usage notes in these messages by server, newest last."""
     said: dict[str, str] = {}
     for message in messages:
         for told in tags.of(message):
@@ -43,7 +43,7 @@ def server_notes(messages: Iterable[Message]) -> dict[str, str]:
 
 
 def brought_notes(message: Message) -> dict[str, str]:
-    """Return the usage notes of the servers whose tools these results found."""
+    """Return the usage notes of the MCP servers whose tools were found by the results in this message."""
     said: dict[str, str] = {}
     for result in message["content"] if isinstance(message["content"], list) else ():
         said |= result.get(INSTRUCTIONS, {})
@@ -52,19 +52,21 @@ def brought_notes(message: Message) -> dict[str, str]:
 
 KIND = "tool_reference"
 DEFINITION = "definition"
-"""Key beside a tool's name in stored results (`contracts.tools.FoundTools`); never sent."""
+"""Key of a tool definition beside the tool's name in stored results (`contracts.tools.FoundTools`); never sent."""
 TOOLS = "tools"
-"""Key in a summary's block: definitions found before it and still declared; never sent."""
+"""Key of tool definitions in a summary's block: tools found before the summary that are still declared; never sent."""
 WORKED_WITH = "workedWith"
-"""Key in a summary's first block: names of what the model worked with before it; never sent."""
+"""Key in a summary's first block: names of the files, skills and tasks that the model worked with before the
+summary; never sent.
+"""
 _UNSENT = frozenset({ORIGIN, INSTRUCTIONS, TOOLS, OMISSION, PICTURES, SOURCES, WORKED_WITH})
 _IDS = frozenset({"id", "tool_use_id"})
 
 
 @dataclass(frozen=True, slots=True)
 class PutBack:
-    """State restored after a summary: `texts` with extra fields of their blocks, found tool definitions,
-    notes of their servers, and names of what the model worked with, by kind.
+    """State restored after a summary: `texts` with extra fields of their blocks, definitions of found
+    `tools`, usage notes of MCP servers (`said`), and `names` of what the model worked with, by kind.
     """
 
     texts: Sequence[tuple[str, Json]] = ()
@@ -74,14 +76,14 @@ class PutBack:
 
 
 def worked_with(message: Message) -> Mapping[str, Mapping[str, object]]:
-    """Return the names that a summary stores; {} for other messages."""
+    """Return the names that the summary in this message stores; {} for other messages."""
     first = next(iter(message["content"]), None) if isinstance(message["content"], list) else None
     return first.get(WORKED_WITH, {}) if isinstance(first, dict) else {}
 
 
 def declared(messages: Sequence[Message]) -> tuple[list[Message], list[Json]]:
-    """Return the messages as sent, and the tool definitions that they need, each name once. A changed
-    definition takes effect once the older one has left the history.
+    """Return the messages as sent, and the tool definitions that they need, with each name once. A changed
+    definition takes effect once the older definition has left the history.
     """
     shown: list[Message] = []
     tools: dict[str, Json] = {}
@@ -98,7 +100,7 @@ def declared(messages: Sequence[Message]) -> tuple[list[Message], list[Json]]:
 
 
 def _attached(message: Message) -> Iterator[Json]:
-    """Return the definitions stored in a summary, which is always the first message."""
+    """Yield the tool definitions stored in a summary, which is always the first message."""
     for block in message["content"] if isinstance(message["content"], list) else ():
         yield from block.get(TOOLS, ())
 
@@ -110,7 +112,7 @@ def _sent(message: Message) -> tuple[Message, bool]:
 
 
 def _bare(message: Message) -> Message:
-    """Return a message without fields that are only stored, and with ids that any provider accepts."""
+    """Return a message without the fields that are only stored, and with ids that any provider accepts."""
     if ORIGIN in message:
         message = {key: message[key] for key in message if key != ORIGIN}
     content = message["content"]
@@ -124,11 +126,11 @@ def _bare(message: Message) -> Message:
 
 
 _SENT = MessageFact[Message, tuple[Message, bool]](_sent)
-"""Cached by object: messages are the same objects in every request."""
+"""Sent forms of messages, cached by object, since messages are the same objects in every request."""
 
 
 def definitions(messages: Iterable[Message]) -> dict[str, Json]:
-    """Return the tool definitions found in messages, by name, latest found last."""
+    """Return the tool definitions found in messages, by name; the tool found last comes last."""
     tools: dict[str, Json] = {}
     for message in messages:
         for tool in _attached(message):

@@ -1,4 +1,4 @@
-"""Older messages loaded by a turn; they stand before the current message until the turn ends."""
+"""Older messages that a turn loads; they are placed before the current message until the turn ends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bot.core.chat import Chat
 MOST_TOKENS = 30_000
 """Max estimated tokens loaded by one turn."""
 LONGEST_LINE = 20_000
-"""Max characters of a line; longer ones lose their middle."""
+"""Max characters of an archive line; a longer line is shortened in the middle."""
 
 
 class OlderMessages:
@@ -31,7 +31,9 @@ class OlderMessages:
         self._ids = ids
 
     def room(self) -> int:
-        """See `tools.context.Injection`. Returns 0 once the token limit is reached."""
+        """Return how many more messages may be loaded (see `tools.context.Injection`); 0 once the token
+        limit is reached.
+        """
         running = self._chat.context.running
         if running is None or estimate.tokens(self._chat.context.older()) >= MOST_TOKENS:
             return 0
@@ -49,7 +51,9 @@ class OlderMessages:
         return line.chat_key == self._chat.key and line.role == "user" and line.message_id in asked
 
     async def inject(self, lines: Sequence[ArchiveLine]) -> list[ArchiveLine]:
-        """See `tools.context.Injection`. Raises `errors.TurnStopped` if the turn has ended."""
+        """Load archive lines into the turn (see `tools.context.Injection`). Raises `errors.TurnStopped` if
+        the turn has ended.
+        """
         running = self._chat.context.running
         if running is None or running.id != self._turn:
             raise errors.TurnStopped
@@ -61,13 +65,15 @@ class OlderMessages:
         return taken
 
     def _name(self, line: ArchiveLine) -> str:
-        """Identify a line by its message, or by its words if it has no id. Platforms count messages from 1 in each chat."""
+        """Return a key for an archive line: the chat with the message id, or the text if there is no id.
+        Platforms number messages from 1 in each chat.
+        """
         key = (str(line.chat_key), line.ts, line.role, line.message_id or line.text)
         return hashlib.sha256(repr(key).encode()).hexdigest()[:24]
 
 
 def fitted(lines: Sequence[ArchiveLine], loaded: Sequence[Message]) -> list[ArchiveLine]:
-    """Return the newest lines that fit beside what is `loaded`, shortened; at least one."""
+    """Return the newest lines, shortened, that fit in addition to the `loaded` messages; at least one line."""
     taken: list[ArchiveLine] = []
     budget = MOST_TOKENS - estimate.tokens(loaded)
     for line in reversed(lines):

@@ -44,17 +44,17 @@ _DIRECTIVE = re.compile(r"[ \t]*<!--\s*shipmate:\s*override\s*-->[ \t]*", re.IGN
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The text of one file. `name` is its name for operators."""
+    """Text of one instruction file. `name` is the file's name as operators see it."""
 
     name: str
     text: str
     cut: tuple[str, ...] = ()
-    """Files used only up to a limit: itself or its includes."""
+    """Names of files of which only the beginning is used: the file itself or its includes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """What is left of each file, and a line for operators per overridden section."""
+    """The remaining text of each file, and a line for operators for each overridden section."""
 
     texts: tuple[str, ...]
     notes: tuple[str, ...] = ()
@@ -72,7 +72,7 @@ class _Block:
 
 
 def resolve(sources: Sequence[Source]) -> Resolved:
-    """Resolve the directives of these files, farthest first."""
+    """Apply the override directives in these files, which are sorted farthest first."""
     files = [_blocks(source.text) for source in sources]
     notes: list[str] = []
     for near, blocks in enumerate(files):
@@ -103,14 +103,14 @@ def _blocks(text: str) -> list[_Block]:
 
 
 def _take(line: str, block: _Block) -> bool:
-    """Return True if a line below a heading is the directive, and record it."""
+    """Return True if a line below a heading is the override directive, and record that in the block."""
     directive = block.level > 0 and _DIRECTIVE.fullmatch(line) is not None
     block.override |= directive
     return directive
 
 
 def _span(blocks: Sequence[_Block], at: int) -> Iterable[_Block]:
-    """Return a section: its heading and everything of lower rank below it."""
+    """Return a section: its heading and everything below it of lower rank."""
     yield blocks[at]
     for block in blocks[at + 1 :]:
         if block.level <= blocks[at].level:
@@ -126,7 +126,7 @@ NAME = "Agent.md"
 
 
 def operator_files(env: Mapping[str, str]) -> tuple[Path, ...]:
-    """Return the paths of machine-wide instruction files, farthest first."""
+    """Return the paths of the machine-wide instruction files, farthest first."""
     home = env.get("XDG_CONFIG_HOME") or (f"{env['HOME']}/.config" if env.get("HOME") else "")
     own = (Path(home) / "shipmate" / NAME,) if home.startswith("/") else ()
     return (Path("/etc/shipmate") / NAME, *own)
@@ -134,19 +134,19 @@ def operator_files(env: Mapping[str, str]) -> tuple[Path, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Instructions:
-    """The instructions for one chat: `shared` by all chats except for overrides, and its own."""
+    """Instructions for one chat: `shared` by all chats except for overrides, and the chat's own."""
 
     shared: str = ""
     own: str = ""
     model: str = ""
     sources: tuple[str, ...] = ()
-    """Names of the files that contribute."""
+    """Names of the files that the instructions come from."""
     cut: tuple[str, ...] = ()
-    """Names of files used only up to a limit."""
+    """Names of files of which only the beginning is used."""
 
 
 class InstructionFiles:
-    """The instruction files of one project. `encode` turns text into a file name."""
+    """Instruction files of one project. `encode` turns text into a file name."""
 
     def __init__(
         self,
@@ -196,7 +196,7 @@ class InstructionFiles:
         return self._folder / "chats" / f"{self._encode(str(chat_key))}.md"
 
     async def _all(self, paths: Sequence[Path | None]) -> list[Source]:
-        """Return the files in order. Missing ones, which are most, cost no thread."""
+        """Return the files in order. Missing files, which are most, need no thread."""
         there = _there(paths)
         found = dict(zip(there, await asyncio.to_thread(self._read, there), strict=True)) if there else {}
         return [found.get(path, Source("", "")) if path is not None else Source("", "") for path in paths]
@@ -232,7 +232,7 @@ class InstructionFiles:
 
 
 def _there(paths: Iterable[Path | None]) -> list[Path]:
-    """Return the paths that exist. A stat takes microseconds; a thread would cost a hundred times that."""
+    """Return the paths that exist. A stat takes microseconds; a thread would cost a hundred times as much."""
     return [path for path in paths if path is not None and os.path.lexists(path)]
 
 
@@ -279,7 +279,7 @@ class Contents:
 
 
 class Nested:
-    """Instruction files of folders, for one chat. The root `Agent.md` is already in the prompt."""
+    """Instruction files of folders, for one chat. The root's `Agent.md` is already in the prompt."""
 
     def __init__(self, root: Path, contents: Contents, log: Log, vetting: Vetting) -> None:
         self._root = root
@@ -295,7 +295,7 @@ class Nested:
         self._touched[path] = None
 
     def clear(self) -> None:
-        """Forget what was attached, after the view was cut."""
+        """Forget which files were attached. Call this after messages were dropped from the model's context."""
         self._seen.clear()
         self._touched.clear()
         self._contents.clear()

@@ -1,4 +1,6 @@
-"""Intake: the entrance for channels. Checks access, recognises redeliveries, and appends events."""
+"""Intake: entry point for events from channels. Checks access, recognises redelivered events, and appends
+events to the log.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,7 @@ class Intake:
         self._ids = ids
         self._log = log
         self._coming: dict[str, asyncio.Event] = {}
-        """Keys of inbounds being accepted; set once they were, or failed."""
+        """Keys of inbounds that are being accepted; each value is set once its inbound was accepted or failed."""
 
     async def accept(self, inbound: Inbound) -> bool:
         inbound = self._cleaner.cleaned(inbound)
@@ -101,7 +103,9 @@ class Intake:
         return verdict.allowed and bool(found)
 
     def _refused(self, inbound: Inbound, reason: str) -> Inbound | None:
-        """Return an admission request for a stranger who wrote to the bot. None of their words are stored."""
+        """Return an admission request for a stranger who wrote to the bot. The request stores none of the
+        stranger's text.
+        """
         if inbound.addressed == "chat":
             return None
         self._log.write(
@@ -148,7 +152,9 @@ class Intake:
         return events.Received(inbound, beside=not self._door.needs_turn(inbound))
 
     def _meant(self, chat: Chat, inbound: Inbound) -> Inbound:
-        """Return the inbound as meant: “stop” alone is a command in a thread, and elsewhere while a turn runs."""
+        """Return the inbound as the person meant it: the word “stop” alone is a command in a thread, and
+        elsewhere while a turn runs.
+        """
         runs = chat.turn is not None and chat.turn.phase in STOPPABLE
         if chat.asks(inbound.person):
             return inbound  # to a question of a tool it is an answer like any other
@@ -161,7 +167,7 @@ class Intake:
         return await self._door.hears_all(chat)
 
     async def keep_dead_letter(self, channel: str, key: str, raw: str, reason: str) -> None:
-        """Append an unparsable event to the gateway's own log."""
+        """Append a platform event that cannot be parsed to the gateway's own log."""
         chat = await self._chats.get(NO_CHAT)
         self._chats.append(Fact(chat.key, events.Unreadable(channel, key, self._cleaner.words(raw), reason)))
         self._log.write(

@@ -1,4 +1,4 @@
-"""The port for leader election among processes that share one log."""
+"""Port for leader election among processes that share one event log."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ T = TypeVar("T")
 class Leadership(Protocol):
     @property
     def epoch(self) -> int:
-        """Increases with each process that becomes leader; 0 before."""
+        """Return a number that increases with each process that becomes leader; 0 before any has."""
         ...
 
     async def confirmed(self) -> None:
-        """Return while this process is certainly the leader. Wait while that is unknown; never return once
-        another process leads, so that nothing more is sent.
+        """Return as soon as this process is certainly the leader. Waits while that is unknown, and never
+        returns once another process leads, so that this process sends nothing more.
         """
         ...
 
     async def while_leading(self, call: Coroutine[Any, Any, T]) -> T:
-        """Return the result of a long call. It is cancelled once this process is no longer certainly the
-        leader; raises `errors.DeliveryUncertain` then.
+        """Return the result of a long call. The call is cancelled once this process is no longer certainly
+        the leader; then `errors.DeliveryUncertain` is raised.
         """
         ...
 
     def role(self) -> str:
-        """Describe the state for operators; "" if there is nothing to say."""
+        """Describe the leadership state for operators; "" if there is nothing to report."""
         ...
 
 
 class SoleLeader:
-    """Leadership of the only process on a `.ship`."""
+    """Leadership for the only process that uses a `.ship` folder."""
 
     epoch = 0
 

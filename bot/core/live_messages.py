@@ -1,5 +1,5 @@
-"""Live messages: messages edited while a turn runs. Each is an outbox row from before its creation to its
-final form; edits are no events.
+"""Live messages: messages that are edited while a turn runs. Each has an outbox row from before its creation
+until its final form; the edits in between are not stored as events.
 """
 
 from __future__ import annotations
@@ -25,12 +25,14 @@ from bot.core.rate_limit import RateLimiter
 from bot.words import language, speaking
 
 LIVE_SECONDS = 10.0
-"""Timeout of an edit: an answer waits no longer for a preview."""
+"""Timeout in seconds of an edit, so that an answer waits no longer for a preview."""
 SETTLE_SECONDS = 2.0
-"""Seconds in which an unanswered edit may still arrive; nothing else is sent to its target meanwhile."""
+"""Timeout in seconds within which an unanswered edit may still arrive; nothing else is sent to the same
+target meanwhile.
+"""
 
 LastWords = Callable[[OutboxRow, str], tuple[str, LiveForm]]
-"""Returns the final text of a live message, and how people see it; "" deletes the message."""
+"""Function that returns the final text of a live message, and its displayed form; a text of "" deletes the message."""
 
 
 class LiveMessages:
@@ -59,14 +61,18 @@ class LiveMessages:
         self._ids = ids
         self._log = log
         self._seen: dict[str | None, dict[str, tuple[str, str]]] = {}
-        """The text and marker that people see, by turn and row."""
+        """Text and marker that people see, by turn and outbox row."""
         self.last_words: dict[OutboundKind, LastWords] = {}
-        """Final texts by form; a form without one is deleted."""
+        """Functions that return the final text of a live message, by form. A live message of a form without
+        a function is deleted.
+        """
 
     # ------------------------------------------------------------ what stands
 
     def of(self, chat: Chat, turn: str, form: OutboundKind) -> list[OutboxRow]:
-        """Return the live messages of a turn in order, including those whose creation is not confirmed."""
+        """Return the outbox rows of a turn's live messages in order, including messages whose creation is
+        not confirmed.
+        """
         rows = chat.outbox.values()
         return [row for row in rows if (row.turn, row.form, row.outdated) == (turn, form, False)]
 
@@ -75,18 +81,18 @@ class LiveMessages:
         return self._seen.get(row.turn, {}).get(row.id) == (words, form.mark)
 
     def forget(self, turn: str) -> None:
-        """Drop what is known of a turn's live messages."""
+        """Drop the displayed texts of a turn's live messages."""
         self._seen.pop(turn, None)
 
     def has_room(self, chat: Chat, row: OutboxRow, *, edit: bool) -> bool:
-        """Take a rate-limit slot for a cosmetic change; return False if none is free or a message waits for
-        the same target.
+        """Take a rate-limit slot for a cosmetic change. Returns False if no slot is free or a message waits
+        for the same target.
         """
         waits = any(other.place == row.place and not other.live for other in chat.outbox.values())
         return not (waits or self._outbox.busy(row)) and self._limits.spare(row.address, edit=edit)
 
     def start(self, showing: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Start a task that shows something; operators are told if it fails."""
+        """Start a task that shows something; a failure is logged for operators."""
 
         def over(task: asyncio.Task[None]) -> None:
             if not task.cancelled() and (error := task.exception()) is not None:
@@ -102,8 +108,8 @@ class LiveMessages:
     async def show(
         self, chat: Chat, to: Inbound, kind: OutboundKind, words: str, form: LiveForm, *, number: int = 0
     ) -> bool | None:
-        """Show text in the turn's live message of this number, or create it. Returns True on success, False
-        if it cannot be shown now, None if it never can.
+        """Show text in the turn's live message with this number, or create the message. Returns True on
+        success, False if the text cannot be shown now, None if it can never be shown.
         """
         rows = self.of(chat, to.request_id, kind)
         form = replace(form, goes_on=True)
@@ -172,8 +178,8 @@ class LiveMessages:
         return True
 
     async def draft(self, chat: Chat, to: Inbound, words: str) -> bool | None:
-        """Show text as a draft: no row, since it leaves nothing behind. Returns as `show`; None if the
-        channel has no drafts here.
+        """Show text as a draft, which needs no outbox row, since a draft leaves nothing behind. Returns the
+        same values as `show`; None if the channel has no drafts in this chat.
         """
         row = _row(to, chat, to.request_id, "preview", words)
         channel = self._channels[to.channel]
@@ -193,7 +199,7 @@ class LiveMessages:
             return False
 
     async def end(self, row: OutboxRow) -> None:
-        """Make the last edit of a live message, or delete it, waiting for a rate-limit slot if needed."""
+        """Make the last edit of a live message, or delete the message. Waits for a rate-limit slot if needed."""
         chat = await self._chats.get(row.chat)
         async with self._outbox.alone(row):
             if row.id not in chat.outbox:

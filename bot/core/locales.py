@@ -1,4 +1,4 @@
-"""Locales: each person's language (`bot.words`) and time zone."""
+"""Locales: the language (`bot.words`) and time zone of each person."""
 
 from __future__ import annotations
 
@@ -26,12 +26,14 @@ from bot.core.events import FactSet
 from bot.words import CATALOGUES, DEFAULT, UTC, language_of, times
 
 NEAR = 3
-"""Max zone names suggested for an unknown one."""
+"""Max zone names suggested for an unknown name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Locale:
-    """A person's language and tz database zone: what they chose, or what their app reported last. None if unknown."""
+    """Language and tz database zone of a person: what the person chose, or what the person's app reported
+    last. None if unknown.
+    """
 
     language: str | None = None
     language_chosen: bool = False
@@ -43,8 +45,8 @@ _UNKNOWN = Locale()
 
 
 class ReaderLocale(NamedTuple):
-    """Language and zone for `bot.words.speaking`. `own`: the zone is the reader's, so times are shown
-    without its name.
+    """Language and zone for `bot.words.speaking`. `own`: the zone is the reader's own, so times are shown
+    without the zone's name.
     """
 
     language: str
@@ -70,8 +72,9 @@ class FactLocales:
 
 
 class Locales:
-    """Returns a person's locale: chosen, else their app's last one, which is stored because some messages
-    reply to nobody. Else `words.DEFAULT` and the configured zone.
+    """Returns a person's locale. A chosen locale comes first, then the last locale that the person's app
+    reported, then `words.DEFAULT` and the configured zone. The app's locale is stored because some
+    messages are no replies.
     """
 
     def __init__(
@@ -82,7 +85,7 @@ class Locales:
         *,
         zone: str = UTC,
     ) -> None:
-        """`start` runs background work."""
+        """Create the service. `start` runs background work."""
         self._rows = rows
         self._start = start
         self._log = log
@@ -90,11 +93,11 @@ class Locales:
         self._known: dict[UserRef, Locale] = {}
         self._loaded = False
         self._scripts: dict[UserRef, str] = {}
-        """The script of each person's last message."""
+        """Script of each person's last message."""
         self._writing = WeakValueDictionary[UserRef, asyncio.Lock]()
 
     async def load(self) -> None:
-        """Load stored choices once. If they cannot be read, the app's locale applies."""
+        """Load the stored choices once. If they cannot be read, the app's locale applies."""
         if self._loaded:
             return
         try:
@@ -104,11 +107,11 @@ class Locales:
             self._failed(error)
 
     def locale(self, person: UserRef) -> Locale:
-        """Return everything known of a person."""
+        """Return the known locale of a person."""
         return self._known.get(person, _UNKNOWN)
 
     def of(self, inbound: Inbound) -> ReaderLocale:
-        """Return the locale for an inbound's person; a stranger's is not stored."""
+        """Return the locale for an inbound's sender. A stranger's locale is not stored."""
         before = self.locale(inbound.person)
         now = _by_app(before, inbound)
         if now != before and inbound.kind != "admission":
@@ -121,19 +124,25 @@ class Locales:
     def of_person(
         self, person: UserRef, zone: str | None = None, chat_type: ChatType = "direct"
     ) -> ReaderLocale:
-        """Return the locale of a person who has written before; `zone` is the default."""
+        """Return the locale of a person who has written before; `zone` is the default zone."""
         return self._spoken(person, self.locale(person), chat_type, zone)
 
     async def choose_language(self, inbound: Inbound, code: str | None) -> ReaderLocale:
-        """Store the language to use with a person; None for that of their app. Raises `errors.StorageError`."""
+        """Store the language to use with a person; None to use the language of the person's app. Raises
+        `errors.StorageError`.
+        """
         return await self._choose(inbound, language=code, language_chosen=code is not None)
 
     async def choose_zone(self, inbound: Inbound, zone: str | None) -> ReaderLocale:
-        """Store the zone to use with a person; None for that of their app. Raises `errors.StorageError`."""
+        """Store the time zone to use with a person; None to use the zone of the person's app. Raises
+        `errors.StorageError`.
+        """
         return await self._choose(inbound, zone=zone, zone_chosen=zone is not None)
 
     async def note_zone(self, inbound: Inbound, zone: str) -> None:
-        """Record a zone that a person named for something; it becomes theirs if nothing better is known."""
+        """Record a time zone that a person named in a request. The zone becomes the person's zone if nothing
+        better is known.
+        """
         before = self.locale(inbound.person)
         if before.zone_chosen or inbound.zone is not None or before.zone == zone:
             return
@@ -160,7 +169,9 @@ class Locales:
         return ReaderLocale(next(fits, codes[0]), locale.zone or zone or self._zone, own)
 
     def _turn(self, person: UserRef) -> asyncio.Lock:
-        """The lock under which a person's choices are written, so that they do not overwrite each other."""
+        """Return the lock under which a person's choices are written, so that two writes do not overwrite
+        each other.
+        """
         return self._writing.setdefault(person, asyncio.Lock())
 
     async def _remember(self, person: UserRef) -> None:
@@ -177,11 +188,11 @@ class Locales:
 
 
 MOST_READ = 500
-"""Max characters examined for the language of a message."""
+"""Max characters of a message that are examined to detect its language."""
 
 
 def _script(words: str) -> str | None:
-    """Return the script of a text if it implies a language; else None."""
+    """Return the script of a text if the script implies a language; else None."""
     words = re.sub(
         r"\S*[/@_\\.:]\S", " ", words[:MOST_READ]
     )  # addresses and names of files are in Latin everywhere
@@ -194,8 +205,8 @@ def _script(words: str) -> str | None:
 
 
 def _by_app(known: Locale, inbound: Inbound) -> Locale:
-    """Return the locale updated from the app, except what was chosen. A language without a catalogue becomes
-    the default.
+    """Return the locale updated from the app, except for values that the person chose. A language without a
+    catalogue is replaced by the default language.
     """
     language = language_of(inbound.language) or DEFAULT if inbound.language else None
     if language not in {None, known.language or DEFAULT} and not known.language_chosen:
@@ -213,8 +224,8 @@ def _is_zone(name: str | None) -> bool:
 
 
 def zone_named(asked: str, now: float) -> str | None:
-    """Return the zone meant by its name, a place in it, or a UTC offset; None if there is none or it is
-    ambiguous. Reads the tz database.
+    """Return the time zone for a zone name, the name of a place in it, or a UTC offset; None if no zone
+    matches or several do. Reads the tz database.
     """
     if (offset := _OFFSET.fullmatch(unicodedata.normalize("NFKC", asked).strip())) is not None:
         return _with_offset(timedelta(hours=int(offset[2]), minutes=int(offset[3] or 0)), offset[1], now)
@@ -223,7 +234,7 @@ def zone_named(asked: str, now: float) -> str | None:
 
 
 def near_zones(asked: str) -> list[str]:
-    """Return candidate zones: those with that name, else similar names, nearest first."""
+    """Return candidate zones: zones with exactly that name, else with similar names, nearest first."""
     wanted = _key(asked)
     found = _zones().get(wanted, ())
     if found or any(letter.isdigit() for letter in wanted):  # another number is another time
@@ -235,7 +246,9 @@ def near_zones(asked: str) -> list[str]:
 
 
 def _with_offset(apart: timedelta, sign: str, now: float) -> str | None:
-    """Return the zone at this UTC offset: a fixed one for whole hours, else the largest zone with that offset now."""
+    """Return the zone at this UTC offset: a fixed zone for whole hours, else the largest zone that has the
+    offset now.
+    """
     if not apart % timedelta(hours=1):
         # Etc/GMT names have the opposite sign.
         name = f"Etc/GMT{'-' if sign == '+' else '+'}{apart // timedelta(hours=1)}" if apart else UTC
@@ -247,7 +260,7 @@ def _with_offset(apart: timedelta, sign: str, now: float) -> str | None:
 
 @functools.cache
 def _zones() -> Mapping[str, tuple[str, ...]]:
-    """Return all zones by the key of their full name, of its last part, and of places in them."""
+    """Return all zones by the key of their full name, of the last part of the name, and of places in them."""
     names = sorted({*available_timezones(), UTC})
     cities: dict[str, dict[str, None]] = {}
     for name in names:
@@ -262,7 +275,7 @@ def _zones() -> Mapping[str, tuple[str, ...]]:
 
 @functools.cache
 def _places() -> Mapping[str, list[str]]:
-    """Return the places and abbreviations of `cities.tsv`, by zone, for zones that this machine knows."""
+    """Return the places and abbreviations of `cities.tsv` by zone, for zones that exist on this machine."""
     lines = Path(__file__).with_name("cities.tsv").read_text("utf-8").splitlines()
     found = dict(line.split("\t") for line in lines if not line.startswith("#"))
     known = available_timezones()  # it reads the disk each time
@@ -270,7 +283,7 @@ def _places() -> Mapping[str, list[str]]:
 
 
 def _key(name: str) -> str:
-    """Normalise a name: no accents, case, spaces or hyphens."""
+    """Return a normalised name: no accents, case, spaces or hyphens."""
     plain = unicodedata.normalize("NFKD", name).casefold()
     return re.sub(r"[^\w/+-]|_|[+-](?!\d)", "", plain).removesuffix("市")
 
