@@ -1,4 +1,4 @@
-"""Replaces long code and wide tables in answers, which are unreadable in a chat, by a file and a sentence."""
+"""Replaces long code blocks and wide tables in answers, which are unreadable in a chat, by a file and a sentence."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _DELIMITER = re.compile(r":?-+:?")
 _CELL_END = re.compile(r"(?<!\\)\|")
 _NAME = r"[\w.-]*\w\.[A-Za-z]\w{0,7}"
 _NAMED = re.compile(rf"(?:^|[\s\"'=:/])({_NAME})(?=[\"'\s]|$)")
-"""A file name after the language of a code block."""
+"""Pattern for a file name after the language of a code block."""
 _TITLED = re.compile(
     rf"\s*(?:#|//|--|;|/\*|<!--)\s*(?:[Ff]ile(?:name)?:\s*)?(?:[\w.-]+/)*({_NAME})\s*(?:\*/|-->)?\s*"
 )
-"""A first line that is a comment with the file's name."""
+"""Pattern for a first line that is a comment with the file's name."""
 _MARKS = re.compile(
     r"(`+)(?P<code>.+?)(?<!`)\1(?!`)|(?<![0-9A-Za-z])(?:\*\*(?P<strong>\S|\S.*?\S)\*\*|~~(?P<gone>\S|\S.*?\S)~~)(?![0-9A-Za-z])"
     r"|!?\[(?P<label>[^\[\]]*)\]\((?P<url>[^()\s]*)\)|\\(?P<sign>[!-/:-@\[-`{-~])|(?P<line><br ?/?>)"
 )
 _FORMULA = re.compile(r"[=@\t＝＠]|[-+－＋](?!$|[\d.,]+ ?[%\w]{0,3}$)")
-"""The beginning of a cell that a spreadsheet program would evaluate as a formula."""
+"""Pattern for the beginning of a cell that a spreadsheet program would evaluate as a formula."""
 _ENDINGS: Mapping[str, str] = dict(
     pair.split("=")
     for pair in [
@@ -61,34 +61,34 @@ _ENDINGS: Mapping[str, str] = dict(
         "zsh=sh",
     ]
 )
-"""File name extensions by language, where they differ."""
+"""File name extensions by language, for languages whose name is not their extension."""
 _OWN_ENDING = re.compile(r"[a-z][a-z0-9]{0,5}")
 LONGEST_NAMED = 200
-"""Max characters of a line that may name a file."""
+"""Max characters of a line that may contain a file name."""
 MOST_CELLS = 100_000
-"""Max cells of a table that becomes a file, including missing ones."""
+"""Max cells of a table that becomes a file, including empty cells that fill short rows."""
 FIRST = 3
-"""Rows of a table shown beside its file."""
+"""Max rows of a table that the message shows in addition to the file."""
 NARROWEST = 4
 """Min width of a table column in terminal cells."""
 LONGEST_CELL = 500
-"""Max characters of a cell that is parsed as Markdown; longer ones are copied."""
+"""Max characters of a cell that is parsed as Markdown; longer cells are copied unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shortened:
-    """A text with `files` in place of some passages. `at` maps an offset in the original to `words`; inside
-    a passage it maps to the end of its replacement.
+    """A text in which `files` replace some passages. `at` maps an offset in the original text to an offset
+    in `words`; an offset inside a passage is mapped to the end of the passage's replacement.
     """
 
     words: str
     files: tuple[OutgoingFile, ...] = ()
     _moves: tuple[tuple[int, int, int], ...] = ()
-    """For each passage: its start, its end, and the end of its replacement."""
+    """Offsets for each passage: its start, its end, and the end of its replacement."""
 
     @property
     def ends_in_one(self) -> bool:
-        """True if the text ends with a replaced passage."""
+        """Return True if the text ends with a replaced passage."""
         return bool(self._moves) and self._moves[-1][2] == len(self.words)
 
     def at(self, place: int) -> int:
@@ -103,14 +103,16 @@ class Shortened:
 
 
 class LongBlocks:
-    """Takes blocks out of answers that are too long for their channel. `on` is the operator's setting."""
+    """Replaces blocks in answers that are too long for their channel. `on` is the operator's setting."""
 
     def __init__(self, channels: Mapping[str, Channel], *, on: bool) -> None:
         self._channels = channels
         self._on = on
 
     def taken_out(self, channel: str, words: str, *, goes_on: bool = False) -> Shortened:
-        """Return an answer as sent. `goes_on`: it is unfinished, so a code block at its end may be open."""
+        """Return an answer in the form that is sent. `goes_on`: the answer is unfinished, so a code block at
+        its end may not be closed yet.
+        """
         shows: object = self._channels.get(channel)
         if not self._on or not isinstance(shows, HasReadingLimits):
             return Shortened(words)
@@ -134,7 +136,7 @@ class _Block:
 
 
 def shortened(words: str, limits: ReadingLimits, *, goes_on: bool = False) -> Shortened:
-    """Take blocks beyond these limits out of a Markdown text."""
+    """Replace the blocks of a Markdown text that exceed these limits."""
     if 2 * len(words) <= limits.columns and words.count("\n") <= limits.lines:
         return Shortened(words)
     pieces, files, moves = list[str](), list[OutgoingFile](), list[tuple[int, int, int]]()
@@ -164,8 +166,8 @@ def _is_long(block: _Block, limits: ReadingLimits) -> bool:
 
 
 def _first_rows(rows: Sequence[Sequence[str]], columns: int) -> list[str]:
-    """Return the head and first rows of a table in Markdown with shortened cells; nothing if it has too many
-    columns.
+    """Return the lines of a table's head and first rows in Markdown, with shortened cells; [] if the table
+    has too many columns.
     """
     room = columns // len(rows[0]) - 3 if rows else 0
     if room < NARROWEST:
@@ -225,7 +227,7 @@ def _blocks(words: str) -> Iterator[_Block]:
 
 
 def _fence_end(lines: list[str], first: int, mark: str) -> int:
-    """Return the index of the line that closes a code block, or one past the last line."""
+    """Return the index of the line that closes a code block; one past the last line if no line does."""
     for at in range(first + 1, len(lines)):
         closing = lines[at].strip()
         if closing.startswith(mark) and not closing.strip(mark[0]):

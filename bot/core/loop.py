@@ -1,6 +1,6 @@
-"""The loop of a turn: ask the model, run the tools it calls, repeat until the answer is sent.
+"""Loop of a turn: call the model, run the tools that the model calls, repeat until the answer is sent.
 
-The next step follows from the running turn's messages alone, so an interrupted turn continues by running this
+The next step depends only on the running turn's messages, so an interrupted turn is continued by running this
 loop again.
 """
 
@@ -38,13 +38,13 @@ from bot.words import say
 
 SEND = "chat_send"
 MOST_STEPS = 50
-"""Max model calls of a turn without another limit."""
+"""Max model calls of a turn for which no other limit is set."""
 STOPPED = "(stopped)"
-"""Tells the model that a stop cut this answer off."""
+"""Marker that tells the model that a stop cut this answer off."""
 
 
 class Refused(Withdrawn):
-    """The model refused with these words. The turn is withdrawn from the history, as the provider advises."""
+    """The model refused with this text. The turn is withdrawn from the history, as the provider recommends."""
 
     def __init__(self, words: str, category: object = None) -> None:
         super().__init__(f"refusal, category {category}")
@@ -62,16 +62,18 @@ class LoopPorts:
     model: Model
     frame: Callable[[], Awaitable[Frame]]
     tell: Callable[[Inbound], Awaitable[events.Told | None]]
-    """Returns a person's message as the model sees it; None if it says nothing."""
+    """Returns a person's message in the form that the model sees; None if the message has no content."""
     found: Callable[[Message, Sequence[Path]], Awaitable[Sequence[Message]]]
-    """Returns messages to add after tool results: pictures, servers' notes, instructions for touched paths."""
+    """Returns messages to add after tool results: pictures, usage notes of MCP servers, instructions for
+    touched paths.
+    """
     before_turn: Callable[[Fit], Awaitable[None]]
     before_asking: Callable[[Fit], Awaitable[None]]
-    """Compacts the view before a request if needed."""
+    """Compacts the model's context before a request if needed."""
     calls: ToolCalls
     reply: ChatReply | NoReply
     wrapped: Reply | NoReply
-    """Returns the reply, wrapped by features."""
+    """Reply of the turn, wrapped by features."""
     fit: Fit
     new_id: Callable[[], str]
     redact: Redact
@@ -94,8 +96,8 @@ class Loop:
         self._heard = PartialReply()
 
     async def run(self) -> str:
-        """Run until nothing is left to do. Returns a sentence for the person if there is no answer, else "".
-        Raises `errors.ShipmateError`.
+        """Run steps until nothing is left to do. Returns a sentence for the person if there is no answer,
+        else "". Raises `errors.ShipmateError`.
         """
         await self._ports.before_turn(self._ports.fit)
         self._ports.fit.begin(await self._ports.frame())
@@ -120,7 +122,9 @@ class Loop:
     # ------------------------------------------------------------ one step
 
     async def _take_up(self) -> None:
-        """Add the person's new messages to the turn and tell the model what it was not told."""
+        """Add the person's new messages to the turn, and add to the model's context all messages that the
+        model has not seen.
+        """
         if (more := self._chat.joinable()) and not self._about_to_speak(more):
             self._append(events.Joined(tuple(one.request_id for one in more)))
         for inbound in self._chat.untold:
@@ -128,14 +132,14 @@ class Loop:
                 self._append(told)
 
     def _about_to_speak(self, more: Sequence[Inbound]) -> bool:
-        """Return True if the model is about to answer and the question has not changed."""
+        """Return True if the model is about to answer and no waiting message is an edit."""
         running = self._chat.context.running
         speaks = running is not None and running.speaks and not running.open_calls
         return speaks and all(one.kind != "edit" for one in more)
 
     async def _act(self, calls: Sequence[ToolCall], cut: frozenset[str]) -> None:
-        """Run tool calls. An answer by `chat_send` ends the turn unless it announces another message or
-        somebody added something.
+        """Run tool calls. An answer sent with `chat_send` ends the turn unless it announces another message
+        or somebody added a message.
         """
         (call, *others) = calls
         alone = not others and call.name == SEND and call.id not in cut and not promises_more(call.input)
@@ -151,7 +155,7 @@ class Loop:
                 self._append(events.Told(message))
 
     def _goes_on(self, running: RunningTurn) -> bool:
-        """Return True if the model must be asked again."""
+        """Return True if the model must be called again."""
         if running.last is not None and running.last.stop_reason == "refusal":
             raise Refused(running.words)
         answered = self._answered(running)
@@ -163,7 +167,7 @@ class Loop:
         )
 
     async def _say_the_rest(self, running: RunningTurn) -> str:
-        """Send the final text, unless a tool has sent the answer. Returns "" or a sentence to send instead."""
+        """Send the final text, unless a tool has sent the answer. Returns a sentence to send instead, or ""."""
         words, cut = running.words, running.last is not None and running.last.stop_reason in LENGTH
         quiet = self._chat.turn is not None and all(one.overheard for one in self._chat.turn.left)
         if silent := is_silent(words):
@@ -190,7 +194,7 @@ class Loop:
         return turn is not None and turn.answered
 
     def _complete(self, running: RunningTurn) -> bool:
-        """Return True if nothing is left to ask: the person has the answer, and the last step did nothing else."""
+        """Return True if no model call is left: the person has the answer, and the last step only sent that answer."""
         return self._said() or (self._answered(running) and _only_sent(running))
 
     def _spoke(self) -> bool:
@@ -199,7 +203,7 @@ class Loop:
         return turn is not None and any(end is None or end.state != "failed" for end in turn.rows.values())
 
     def _answered(self, running: RunningTurn) -> bool:
-        """Return True if the person has a message that answers their last words and announces no further one."""
+        """Return True if the person's newest message is answered by a message that announces no further one."""
         for entry in reversed(running.entries):
             if entry.sources:
                 return False
@@ -211,14 +215,14 @@ class Loop:
     # ------------------------------------------------------------ asking
 
     def ask_anew(self, call: str) -> None:
-        """Cancel this model call, because the person added something to the question."""
+        """Cancel this model call, because the person added a message or an edit."""
         running = self._chat.context.running
         going_on = running is not None and running.last is not None and running.speaks
         if not going_on and self._call and self._chat.turn is not None and self._chat.turn.call == call:
             self._call.cancel()
 
     async def _ask(self, running: RunningTurn) -> None:
-        """Ask the model; shrink the request if the provider says that it is too large."""
+        """Call the model. Shrinks the request if the provider reports that it is too large."""
         await self._ports.before_asking(self._ports.fit)
         while True:
             request = self._ports.fit.request()
@@ -236,7 +240,7 @@ class Loop:
             return
 
     async def _listen(self, request: ModelRequest) -> ModelReply | None:
-        """Return the answer; None if the call was cancelled to be asked again."""
+        """Return the model's answer; None if the call was cancelled in order to ask again."""
         self._call = asyncio.ensure_future(self._answer(request))
         try:
             await asyncio.wait([self._call])
@@ -270,7 +274,9 @@ class Loop:
             self._ports.reply.preview(str)
 
     async def _stopped(self) -> None:
-        """Store what the model had written when its turn was stopped, with a marker, also if it wrote nothing."""
+        """Store the text that the model had written when its turn was stopped, with a marker. Stores nothing
+        if there is no text.
+        """
         turn = self._chat.turn
         if turn is None or turn.call is None or turn.phase is not Phase.STOPPING:
             return
@@ -286,7 +292,7 @@ class Loop:
             await ports.reply.leave(f"{text.with_code_closed(words)}\n\n{say('turn.stopped')}", "stopped")
 
     async def _take(self, running: RunningTurn, reply: ModelReply) -> None:
-        """Append the answer without our secrets."""
+        """Append the model's answer with secrets redacted."""
         turn = self._chat.turn
         if turn is None or turn.call is None:
             return
@@ -323,13 +329,15 @@ class Loop:
         )
 
     def _origin(self, content: list[Json]) -> Any:
-        """Return the sources of words that the answer may repeat, as stored."""
+        """Return the sources whose text the answer may repeat, in stored form."""
         context = self._chat.context
         seen = [*context.view(), *context.older(), *context.current()]
         return taint.stamped({"role": "assistant", "content": content}, seen)[ORIGIN] or None
 
     async def _say_what_came(self, running: RunningTurn, error: errors.ModelError) -> bool:
-        """The model failed while continuing an answer: send what had arrived. Returns False if there was none."""
+        """Send the text that had arrived when the model failed while continuing an answer. Returns False if
+        there was no text.
+        """
         if (
             isinstance(error, errors.RequestInvalid | errors.ContextOverflow)
             or not (running.speaks and continuation.tail(running))
@@ -348,7 +356,7 @@ class Loop:
 
 
 def _only_sent(running: RunningTurn) -> bool:
-    """Return True if the last step did nothing but send the answer."""
+    """Return True if the last step only sent the answer."""
     if len(running.entries) < 2 or running.speaks:
         return False
     asked, given = (one.message["content"] for one in running.entries[-2:])

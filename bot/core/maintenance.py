@@ -1,4 +1,4 @@
-"""Periodic checks and clean-up of a running process."""
+"""Periodic checks and clean-up jobs of a running process."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ ASK_SECONDS = 30.0
 AWAY_SECONDS = 60.0
 """Max seconds that an MCP server may be unavailable before operators are alerted."""
 LOW_DISK = (0.02, 0.10)
-"""Free-space fractions at which operators are warned, ascending."""
+"""Free-space fractions below which operators are warned, in ascending order."""
 WELL_AGAIN = 1.2
-"""Hysteresis: the alert ends once free space exceeds the threshold by this factor."""
+"""Factor on the free-space threshold above which the alert ends, so that the alert does not flicker."""
 KEEP_ARTIFACT_DAYS = 30
-"""Days after which artifacts are deleted; by then nothing in view refers to them."""
+"""Max age of artifacts in days; by then nothing in a model's context refers to an older artifact."""
 HOUR = 3_600.0
 
 
 @dataclass(frozen=True, slots=True)
 class Maintenance:
-    """The maintenance jobs of one process."""
+    """Maintenance jobs of one process."""
 
     event_log: EventLog
     reserve: DiskReserve
@@ -48,7 +48,7 @@ class Maintenance:
     log: JsonlLog
 
     def jobs(self) -> list[PeriodicJob]:
-        """The jobs with their intervals."""
+        """Return the jobs with their intervals."""
         return [
             PeriodicJob("look at the memory", LOOK_EVERY, self.memory.look),
             PeriodicJob("see whether the disk has room", PROBE_SECONDS, self.check_disk),
@@ -61,7 +61,7 @@ class Maintenance:
         ]
 
     async def check_disk(self) -> None:
-        """Alert on a full or nearly full disk and on a log that cannot be written."""
+        """Alert operators to a full or nearly full disk and to a log that cannot be written."""
         await asyncio.to_thread(self.reserve.look)
         trouble = self.reserve.trouble
         self._tell("disk", "disk_full", "disk_again", trouble)
@@ -81,7 +81,7 @@ class Maintenance:
                 self.alerts.end(subject, sentence("operators.disk_low_again", share=share, **figures))
 
     async def check_model(self) -> None:
-        """Call a model that was unavailable, so that its return is noticed without traffic."""
+        """Call a model that was unavailable, so that its return is noticed even without traffic."""
         before = self.model.trouble
         await self.model.poll()
         trouble = self.model.trouble
@@ -92,7 +92,7 @@ class Maintenance:
             self._tell("model", "", "model_again", "")
 
     async def check_servers(self) -> None:
-        """Alert on MCP servers that stay unavailable longer than a restart takes."""
+        """Alert operators to MCP servers that stay unavailable longer than a restart takes."""
         for name, trouble in self.servers.lasting(AWAY_SECONDS).items():
             self._tell(f"mcp {name}", "server", "server_again", trouble, name=name)
 
@@ -105,7 +105,7 @@ class Maintenance:
         await self.artifacts.sweep(KEEP_ARTIFACT_DAYS)
 
     def _tell(self, subject: str, key: str, again: str, trouble: str, **more: str) -> None:
-        """Alert operators once when a condition begins and when it ends."""
+        """Alert operators once when a condition begins and once when it ends."""
         if trouble:
             self.alerts.begin(subject, sentence(f"operators.{key}", cause=trouble, **more))
         else:

@@ -1,7 +1,6 @@
-"""Observation masking: old tool results are replaced by a line that states their size. No model call is
-needed.
+"""Observation masking: placeholders that state the size replace old tool results. No model call is needed.
 
-Messages and tool calls stay. What was masked stays masked; the caller declares an epoch for each change.
+Messages and tool calls stay. A masked result stays masked; the caller declares an epoch for each change.
 """
 
 from __future__ import annotations
@@ -14,16 +13,16 @@ from bot.contracts.tools import omission
 from bot.core import blocks, estimate
 
 LEAST_KEPT = 3
-"""Min observations kept."""
+"""Min number of newest tool results that are kept."""
 KEPT_FILES = 4
-"""Max newest files shown unmasked."""
+"""Max newest files that stay unmasked."""
 KEPT_BYTES = 8_000_000
-"""Max total bytes of files shown unmasked."""
+"""Max total bytes of files that stay unmasked."""
 CROWD = 12
-"""Number of files in view above which old ones are masked; the provider accepts twenty of any size."""
+"""Max files in the model's context before old files are masked; the provider accepts twenty files of any size."""
 GONE = "[a file was shown here ({}); it is not shown any more]"
 KEPT_TOKENS = 2_000
-"""Max total tokens up to which all observations stay."""
+"""Max total tokens of tool results that all stay unmasked."""
 
 
 def masks(
@@ -33,11 +32,11 @@ def masks(
     keep: int,
     masked: Container[str] = (),
 ) -> dict[str, str]:
-    """Return masks for old tool results by call id; {} if there are none.
+    """Return the placeholders for old tool results by call id; {} if none should be masked.
 
-    `ages` says by tool name whether its results lose their worth. Of those the newest `keep` stay (at least
-    three). Not masked: what the model has not seen, errors of the last round, what is in `masked`, and what
-    is no longer than its mask.
+    `ages` says for a tool name whether the tool's results lose their value over time. Of such results the
+    newest `keep` stay (at least three). These results are never masked: results that the model has not seen,
+    errors of the last round, results in `masked`, and results no longer than their placeholder.
     """
     names = {call.id: call.name for message in messages for call in blocks.tool_calls(message["content"])}
     last = _last_round(messages)
@@ -60,13 +59,15 @@ def masks(
 
 
 def crowded(messages: Sequence[Message]) -> bool:
-    """Return True if more files are shown than a request should have."""
+    """Return True if more files are in the context than a request should have."""
     shown = [block["size"] for _, block in _newest_first(messages, ATTACHED)]
     return len(shown) > CROWD or sum(shown) > KEPT_BYTES
 
 
 def _old_files(messages: Sequence[Message]) -> dict[str, str]:
-    """Return masks for all but the newest files, by artifact id. Files that no answer has followed stay."""
+    """Return placeholders for all but the newest files, by artifact id. Files that the model has not
+    answered yet stay.
+    """
     answered = max((at for at, one in enumerate(messages) if one["role"] == "assistant"), default=-1)
     found: dict[str, str] = {}
     count = size = 0
@@ -78,7 +79,7 @@ def _old_files(messages: Sequence[Message]) -> dict[str, str]:
 
 
 def placeholder(block: Json) -> str:
-    """Return the line that replaces a tool result."""
+    """Return the placeholder for a tool result."""
     content = block.get("content") or ""
     parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
     words = "\n".join(part["text"] for part in parts if part.get("type") == "text")

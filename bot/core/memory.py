@@ -1,7 +1,7 @@
-"""Session memory: the essence of a conversation, as Markdown in five sections.
+"""Session memory: the essentials of a conversation, as Markdown in sections.
 
-A model updates it by changes to numbered items; people may read it. It is information, never an instruction,
-and every reader is told so.
+A model updates the memory by changes to numbered items; people may read the memory. The memory is
+information, never an instruction, and every prompt that contains it says so.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ HAPPENED, FACTS, DECISIONS, PREFERENCES, WHERE_WE_ARE, OPEN_TASKS = (
 )
 SECTIONS = (HAPPENED, FACTS, DECISIONS, PREFERENCES, WHERE_WE_ARE, OPEN_TASKS)
 GONE, USED = "Gone", "Used"
-"""Headings in a model's changes below which item numbers are listed."""
+"""Headings in a model's changes; item numbers are listed below each heading."""
 NONE = "(none)"
 MAX_TOKENS = 3_000
-"""Max tokens of a memory. The model is told, to choose what to drop; above the limit, least recently used
-items are dropped.
+"""Max tokens of a memory. The prompt states this limit, so that the model chooses what to drop; above the
+limit, the least recently used items are dropped.
 """
 MAX_ITEM = 1_000
 """Max characters of an item."""
@@ -46,19 +46,19 @@ _ANALYSIS = re.compile(r"<analysis>.*?(?:</analysis>|(?=<summary>))", re.DOTALL)
 
 
 class MemoryInvalid(ValueError):
-    """The model's text is not a valid memory; the message says why."""
+    """The model's text is not a valid memory; the exception's message says why."""
 
 
 class TooLong(MemoryInvalid):
-    """The text reached a limit; a shorter one may be valid."""
+    """The text reached a length limit; a shorter text may be valid."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionMemory:
-    """Items by section, least recently written, replaced or used first."""
+    """Items by section. In each section the least recently written, replaced or used item comes first."""
 
     happened: tuple[str, ...] = ()
-    """Items of the previous summary, to be merged into the next one."""
+    """Items of the previous summary, to be merged into the next summary."""
     facts: tuple[str, ...] = ()
     decisions: tuple[str, ...] = ()
     preferences: tuple[str, ...] = ()
@@ -67,7 +67,7 @@ class SessionMemory:
 
     @property
     def sections(self) -> dict[str, tuple[str, ...]]:
-        """Items by heading."""
+        """Return the items by heading."""
         parts = (
             self.happened,
             self.facts,
@@ -80,12 +80,12 @@ class SessionMemory:
 
     @property
     def markdown(self) -> str:
-        """The text as stored; `read` parses it back."""
+        """Return the memory as stored text; `read` parses that text."""
         return _shown_sections(self.sections)
 
     @property
     def numbered(self) -> str:
-        """The text for a model that changes it: each item has a number."""
+        """Return the memory's text with numbered items, for a model that changes the items."""
         count = itertools.count(1)
         return _shown_sections(
             {name: [f"[{next(count)}] {item}" for item in items] for name, items in self.sections.items()}
@@ -93,7 +93,7 @@ class SessionMemory:
 
     @property
     def tokens(self) -> int:
-        """Its estimated size in tokens."""
+        """Return the memory's estimated size in tokens."""
         return round(estimate.text_tokens(self.markdown))
 
     @property
@@ -104,8 +104,8 @@ class SessionMemory:
         return sum(map(len, self.sections.values()))
 
     def capped(self) -> SessionMemory:
-        """Return the memory within `MAX_TOKENS`: drops what happened first, then facts, open tasks last;
-        within a section, least recently used items first.
+        """Return the memory reduced to `MAX_TOKENS`. Drops past events first, then facts, and open tasks
+        last; within a section, the least recently used items first.
         """
         kept = self
         for name in ("happened", "facts", "decisions", "preferences", "where_we_are", "open_tasks"):
@@ -116,7 +116,7 @@ class SessionMemory:
 
 
 def read(words: str) -> SessionMemory:
-    """Parse a memory file or a summary; missing sections are empty. Raises `MemoryInvalid`."""
+    """Return the memory in a memory file or a summary; missing sections are empty. Raises `MemoryInvalid`."""
     found = _known_sections(words)
     memory = SessionMemory(*(tuple(_items(found.get(name.lower(), []))) for name in SECTIONS)).capped()
     if memory.empty:
@@ -125,11 +125,12 @@ def read(words: str) -> SessionMemory:
 
 
 def changed(known: SessionMemory | None, words: str) -> SessionMemory:
-    """Apply a model's changes, written as `extraction` asks.
+    """Return the memory with a model's changes applied. `extraction` asks the model for this format.
 
-    A numbered item replaces that item and moves to the section it stands in. Written, replaced and used items
-    become the newest of their section. Unknown numbers are ignored. The result may exceed its limit
-    (`capped`). Raises `MemoryInvalid` if the text holds no changes or leaves nothing.
+    A numbered item replaces the item with that number and moves to the section in which it is written.
+    Written, replaced and used items become the newest of their section. Unknown numbers are ignored. The
+    result may exceed the token limit (see `capped`). Raises `MemoryInvalid` if the text contains no changes
+    or no item remains.
     """
     known, said = known or SessionMemory(), inner(words, "memory")
     if said.strip() and _NONE.match(said) and not known.empty:
@@ -176,8 +177,8 @@ def _numbers(line: str) -> list[int]:
 
 
 def read_summary(words: str, known: SessionMemory | None = None) -> str:
-    """Return the summary in a model's text, without the analysis before it. Raises `MemoryInvalid` if it is
-    empty, too long, truncated, or omits open tasks that existed.
+    """Return the summary in a model's text, without the analysis before it. Raises `MemoryInvalid` if the
+    summary is empty, too long, truncated, or omits open tasks that the memory listed.
     """
     after = _ANALYSIS.sub("", words)
     if "<summary>" not in after or "</summary>" not in after:
@@ -186,7 +187,7 @@ def read_summary(words: str, known: SessionMemory | None = None) -> str:
 
 
 def read_block(block: Json, known: SessionMemory | None = None) -> str:
-    """Return the summary in a provider's block, by the same rules. Raises `MemoryInvalid`."""
+    """Return the summary in a provider's block, checked by the same rules. Raises `MemoryInvalid`."""
     return _checked(_said_in(block), known)
 
 
@@ -215,7 +216,7 @@ def inner(words: str, tag: str) -> str:
 
 
 def _sections(words: str) -> dict[str, list[str]]:
-    """Return the lines below each heading, by its lower-case name."""
+    """Return the lines below each heading, by the heading in lower case."""
     found: dict[str, list[str]] = {}
     lines: list[str] = []
     for line in words.splitlines():
@@ -317,14 +318,14 @@ You were asked this before, and your answer reached the limit of length, so noth
 out what matters least, and write at most {words} words in all (in Chinese or Japanese twice as many characters).
 """
 MEMORY_WORDS, SUMMARY_WORDS = 800, 600
-"""Target words of a memory and of a summary that are asked for again because the first was too long."""
+"""Limit in words for a second attempt at a memory and at a summary, after the first was too long."""
 MOST_INSTRUCTIONS = 16_000
 """Max characters of instructions; the provider accepts 16,384."""
 
 
 def extraction(known: SessionMemory | None, *, brief: bool = False) -> Message:
-    """Build the last message of a fork that asks for changes to the memory; `brief` after an answer that was
-    too long.
+    """Return the last message of a fork that asks for changes to the memory. `brief` asks for a shorter
+    answer, after an answer that was too long.
     """
     known = known or SessionMemory()
     budget = EXTRACT.format(tokens=known.tokens, most=MAX_TOKENS)
@@ -333,15 +334,15 @@ def extraction(known: SessionMemory | None, *, brief: bool = False) -> Message:
 
 
 def summarizing(known: SessionMemory | None, focus: str = "", *, brief: bool = False) -> Message:
-    """Build the last message of a fork that asks for a summary. `focus` is what the person wants kept;
-    `brief` after an answer that was too long.
+    """Return the last message of a fork that asks for a summary. `focus` names what the summary must
+    preserve. `brief` asks for a shorter answer, after an answer that was too long.
     """
     shorter = _BRIEF.format(words=SUMMARY_WORDS) if brief else ""
     return _user([f"{SUMMARIZE}{_wishes(known, focus)}{shorter}</summary_task>"])
 
 
 def condensing(known: SessionMemory | None, focus: str = "") -> str:
-    """Build the same request as instructions for a provider that writes the summary itself."""
+    """Return the request for a summary as instructions for a provider that writes the summary itself."""
     return text.head(f"{CONDENSE}{_wishes(known, focus)}", MOST_INSTRUCTIONS)
 
 
@@ -363,8 +364,9 @@ def head(
     block: Json | None = None,
     put_back: found_tools.PutBack | None = None,
 ) -> Message:
-    """Build the message that stands for compacted messages, followed by restored state. `origin` says whose
-    words it holds, `block` is the provider's summary if it wrote one, `nonce` must be fresh.
+    """Return the head message, which replaces compacted messages, followed by restored state. `origin` lists
+    the sources whose text the summary contains. `block` is the provider's summary if the provider wrote
+    one. `nonce` must be fresh.
     """
     first = block if block is not None else _shown(summary, nonce)
     put_back = put_back or found_tools.PutBack()
@@ -385,20 +387,20 @@ def head(
 
 
 def condensed(message: Message | None) -> bool:
-    """Return True if a head is a provider's block."""
+    """Return True if a head message contains a provider's block."""
     content = message.get("content") if message is not None else None
     first = content[0] if isinstance(content, list) and content else None
     return isinstance(first, dict) and first.get("type") == "compaction"
 
 
 def stands_for(message: Message) -> bool:
-    """Return True if a message is a head."""
+    """Return True if a message is a head message, which replaces compacted messages."""
     first = next(iter(tags.of(message)), None)
     return condensed(message) or (first is not None and first.name == tags.SUMMARY)
 
 
 def in_plain_words(message: Message) -> Message:
-    """Return the head as text that every provider accepts."""
+    """Return the head message as text that every provider accepts."""
     if not condensed(message):
         return message
     block, *rest = message["content"]

@@ -9,14 +9,14 @@ from bot.contracts.inbound import Inbound
 
 
 def plain(inbound: Inbound) -> bool:
-    """Return True for a person's message to the model: no command, signal or due job."""
+    """Return True for a person's message to the model, which is no command, signal or due job."""
     return inbound.kind == "message" and inbound.command is None and inbound.due is None
 
 
 def is_follow_up(other: Inbound, running: Inbound) -> bool:
-    """Return True if a message adds to the running turn: words of the same person in the same conversation.
-    In a Slack direct chat each message may open a thread; they count as one place. Due jobs and
-    regenerated answers are turns of their own.
+    """Return True if a message adds to the running turn: it is from the same person in the same
+    conversation. In a Slack direct chat each message may open a thread; all these threads count as one
+    conversation. Due jobs and regenerated answers are turns of their own.
     """
     if other.due or running.due or other.renews or running.renews:
         return False
@@ -29,8 +29,8 @@ def can_coalesce(other: Inbound, first: Inbound) -> bool:
 
 
 def can_join_running_turn(other: Inbound, running: Inbound) -> bool:
-    """Return True if a waiting message or edit may join a running turn. Unreadable files are reported below
-    an answer of their own.
+    """Return True if a waiting message or edit may join a running turn. A message with unreadable files may
+    not, since these files are reported below an answer of their own.
     """
     files = other.attachments
     if files and (other.kind != "message" or not all(one.may_be_read for one in files)):
@@ -39,23 +39,25 @@ def can_join_running_turn(other: Inbound, running: Inbound) -> bool:
 
 
 def same_message(one: Inbound, other: Inbound) -> bool:
-    """Return True if both refer to one message by the same author."""
+    """Return True if both inbounds refer to one message by the same author."""
     same = one.message_id is not None and one.message_id == other.message_id
     return same and one.chat_key == other.chat_key and one.person == other.person
 
 
 def stops(stop: Inbound, other: Inbound) -> bool:
-    """Return True if a stop affects a waiting inbound: same person, same chat or place."""
+    """Return True if a stop affects a waiting inbound, that is if both are from the same person and from the
+    same chat or target.
+    """
     return other.person == stop.person and reaches(stop, other)
 
 
 def is_thread_of(stop: Inbound, place: ChatKey) -> bool:
-    """Return True if this is a thread of the stop's place."""
+    """Return True if `place` is a thread of the chat in which the stop was sent."""
     return place != stop.chat_key and stop.chat_key.contains(place)
 
 
 def _place(inbound: Inbound) -> dict[str, str]:
-    """Return the target of its answer without the message replied to."""
+    """Return the target of the inbound's answer, without the message that the answer replies to."""
     return {name: value for name, value in inbound.target.items() if name != "reply_to"}
 
 

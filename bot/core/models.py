@@ -1,4 +1,4 @@
-"""`ModelDeps`: the models with their windows, prices and token ratios; `ContextLimits`."""
+"""`ModelDeps`: the models with their context windows, prices and token ratios; `ContextLimits`."""
 
 from __future__ import annotations
 
@@ -19,36 +19,37 @@ from bot.llm.prices import PriceTable
 from bot.llm.windows import EFFORTS, ContextWindows
 
 MARGIN = 13_000
-"""Tokens kept free below the window's edge, since sizes are estimates."""
+"""Tokens kept free at the end of the context window, since sizes are estimates."""
 SOFT_TOKENS = 40_000
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Token limits of one model's requests. `window` is None if unknown: then only `soft` applies, and the
-    provider rejects a request that is too large with the size it accepts.
+    """Token limits of one model's requests. `window` is None if unknown. Then only `soft` applies, and a
+    provider that rejects a request reports the size that it accepts.
     """
 
     window: int | None
     max_tokens: int
     """Max tokens of the answer."""
     soft: int = SOFT_TOKENS
-    """Soft limit: above it a request costs more than it is worth (`context.compaction.softTokens`)."""
+    """Limit in tokens above which a request costs more than it is worth (`context.compaction.softTokens`)."""
     most_output: int | None = None
     """Max output tokens of the model, if known."""
 
     @property
     def hard(self) -> int | None:
-        """Hard limit: above it a request may not fit. The margin is at most a tenth of the window, and a
-        quarter of the window is always left for the prompt.
+        """Return the number of prompt tokens above which a request may not fit; None if the window is
+        unknown. The margin is at most a tenth of the window, and a quarter of the window is always left
+        for the prompt.
         """
         if self.window is None:
             return None
         return max(self.window - self.max_tokens - self._margin, self.window // 4)
 
     def fork(self, most: int) -> int:
-        """Return the output limit of a fork. It is independent of `llm.maxTokens` of turns, because a prompt
-        below `hard` leaves the margin for it.
+        """Return the output limit of a fork. The limit does not depend on `llm.maxTokens`, because a prompt
+        below `hard` leaves the margin free for a fork.
         """
         room = most if self.window is None else max(self.max_tokens, self._margin)
         return min(most, room, self.most_output or most)
@@ -59,20 +60,20 @@ class Budget:
 
     @property
     def limit(self) -> int:
-        """The smaller of both limits."""
+        """Return the smaller of the soft and the hard limit."""
         return self.soft if self.hard is None else min(self.soft, self.hard)
 
     def share(self, part: float, most: int) -> int:
-        """Return `part` of the window, at most `most` tokens."""
+        """Return the share `part` of the context window, at most `most` tokens."""
         return most if self.window is None else min(most, int(self.window * part))
 
 
 ROOM = {"low": 4_096, "medium": 8_192, "high": 16_384}
-"""Tokens of an answer's limit that thinking may take at each effort."""
+"""Max tokens of an answer that thinking may use at each effort."""
 
 
 NOTES = 1_024
-"""Those of what is said between calls where the model does not think."""
+"""Max tokens of an answer for text between tool calls if the model does not think."""
 
 
 _FORMS: dict[Thinking | None, tuple[str, ...]] = {
@@ -81,12 +82,14 @@ _FORMS: dict[Thinking | None, tuple[str, ...]] = {
     "between_tools": ("between_tools", "adaptive"),
     "off": ("disabled", "between_tools", "adaptive"),
 }
-"""Forms of each setting; the first that the model takes is sent."""
+"""API values of each thinking setting; the first value that the model accepts is sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class SentManner:
-    """Effort and thinking of a request, and the tokens that thinking may take of its limit; None is not sent."""
+    """Effort and thinking as sent with a request, and the tokens that thinking may use of the answer's
+    limit. A value of None is not sent.
+    """
 
     effort: str | None = None
     thinking: Json | None = None
@@ -98,14 +101,16 @@ class SentManner:
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """Effort, thinking and model of an answer; None: the model's own, or the chat's."""
+    """Effort, thinking and model of an answer. None means the model's own default, or the chat's model."""
 
     effort: Effort | None = None
     thinking: Thinking | None = None
     model: str | None = None
 
     def sent(self, takes: Callable[[str], bool]) -> SentManner:
-        """The settings sent to a model that `takes` them (`contracts.model.ModelFacts.takes`)."""
+        """Return the settings to send to a model; `takes` says which settings the model accepts
+        (`contracts.model.ModelFacts.takes`).
+        """
         effort = self.effort if takes(f"effort.{self.effort}") else None
         form = next((one for one in _FORMS[self.thinking] if takes(f"thinking.{one}")), None)
         if form == "adaptive":
@@ -115,14 +120,14 @@ class Manner:
 
 
 def effort_of(name: str | None) -> Effort | None:
-    """Return the effort of this name; None where it is none."""
+    """Return the effort with this name; None if no effort has that name."""
     return next((one for one in EFFORTS if one == name), None)
 
 
 TOOLS = 0.5
-"""Max share of the window for tool definitions."""
+"""Max share of the context window for tool definitions."""
 MODEL, EFFORT = "model", "effort"
-"""Kinds of the facts that an operator chose for a chat."""
+"""Kinds of the facts that store the model and the effort that an operator chose for a chat."""
 
 
 @dataclass(slots=True)
@@ -131,32 +136,32 @@ class ModelDeps:
 
     model: Model
     default_model: str
-    """The model that answers unless another was chosen."""
+    """Name of the model that answers unless another model was chosen."""
     windows: ContextWindows
     """Context windows and output limits by model, in tokens."""
     fast_model: str = ""
-    """The model for summarising results; "" for the answering one."""
+    """Name of the model that summarises results; "" for the model that answers."""
     estimator: Estimator = field(default_factory=Estimator)
-    """Estimates tokens as each model counts them."""
+    """Estimator of tokens per model."""
     prices: PriceTable = field(default_factory=PriceTable)
     manner: Manner = field(default_factory=Manner)
     """Effort and thinking of all requests."""
     purposes: Mapping[str, Manner] = field(default_factory=dict)
-    """Model, effort and thinking by purpose, where they differ."""
+    """Model, effort and thinking by purpose, for purposes that differ from `manner`."""
     chosen: str | None = None
-    """The model that an operator chose for the chat; None for that of ship.json."""
+    """Name of the model that an operator chose for the chat; None for the model of ship.json."""
     chosen_effort: Effort | None = None
-    """The effort that an operator chose for the chat; None for that of ship.json."""
+    """Effort that an operator chose for the chat; None for the effort of ship.json."""
     purpose: str = "turn"
-    """The purpose of the running turn: `overheard` if nobody addressed the bot."""
+    """Purpose of the running turn; `overheard` if nobody addressed the bot."""
 
     @property
     def name(self) -> str:
-        """The answering model."""
+        """Return the name of the model that answers."""
         return self.of(self.purpose).model or self.chosen or self.default_model
 
     def in_chat(self, chat: ChatKey, facts: Facts, purpose: str = "turn") -> ModelDeps:
-        """Return a copy with what was chosen for a chat."""
+        """Return a copy with the model and effort chosen for a chat."""
         model, effort = (facts.get(kind, str(chat)) or {} for kind in (MODEL, EFFORT))
         return replace(
             self, chosen=model.get("name"), chosen_effort=effort_of(effort.get("name")), purpose=purpose
@@ -169,13 +174,13 @@ class ModelDeps:
         return Manner(effort, own.thinking or self.manner.thinking, own.model)
 
     def sent(self, purpose: str | None = None) -> SentManner:
-        """Return effort and thinking as sent for a purpose; None means the turn's."""
+        """Return effort and thinking as sent for a purpose; None means the running turn's purpose."""
         manner = self.of(purpose or self.purpose)
         return manner.sent(partial(self.windows.takes, manner.model or self.name))
 
     def fitted(self, request: ModelRequest, purpose: str | None = None) -> ModelRequest:
-        """Return the request with model, effort and thinking of its purpose. Another model than the chat's
-        gets nothing that only the chat's can read.
+        """Return the request with model, effort and thinking of its purpose. If that model is not the chat's
+        model, content that only the chat's model can read is left out.
         """
         sent, model = self.sent(purpose), self.of(purpose or self.purpose).model or self.name
         if model != request.model:
@@ -187,7 +192,7 @@ class ModelDeps:
         return replace(request, effort=sent.effort, thinking=sent.thinking)
 
     def learn(self, request: ModelRequest, reply: ModelReply) -> None:
-        """Learn from an answer: the model's token ratio, and a size that fits."""
+        """Learn the model's token ratio and a request size that fits from an answer."""
         if reply.note:
             return  # of another model
         usage = reply.usage
@@ -196,8 +201,8 @@ class ModelDeps:
         self.windows.fitted(request.model, prompt)
 
     def declared(self, forms: Sequence[tuple[Json, ...]]) -> tuple[Json, ...]:
-        """Return the largest form of the tool definitions that fits half of the window. `forms` are ordered
-        by size, largest first.
+        """Return the largest version of the tool definitions that fits into half of the context window.
+        `forms` lists the versions, largest first.
         """
         window = self.windows.window(self.name)
         if window is None:
@@ -206,7 +211,7 @@ class ModelDeps:
         return next(fitting, forms[-1])
 
     def budget(self, soft: int) -> Budget:
-        """Return the token limits of the answering model; `soft` is the configured soft limit."""
+        """Return the token limits of the model that answers; `soft` is the configured soft limit."""
         name, windows = self.name, self.windows
         return Budget(
             windows.window(name), windows.max_tokens(name, self.sent().room), soft, windows.max_output(name)
@@ -215,13 +220,13 @@ class ModelDeps:
 
 @dataclass(frozen=True, slots=True)
 class ContextLimits:
-    """Limits at which a chat's view changes."""
+    """Limits at which messages in a chat's model context are changed or dropped."""
 
     max_messages: int = 60
     max_injected: int = 120
     soft_tokens: int = SOFT_TOKENS
     mask_threshold: int = 8_000
-    """Tokens above which old tool results are masked."""
+    """Max tokens of the context before old tool results are masked."""
     keep_observations: int = 4
-    """Number of newest tool results that are not masked."""
+    """Number of newest tool results that are never masked."""
     compaction: Policy = field(default_factory=Policy)

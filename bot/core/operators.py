@@ -1,4 +1,4 @@
-"""Operators: alerts to their direct chats, and the names of those who decided."""
+"""Operators: alerts to their direct chats, and the names of people who decided questions."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from bot.tools.permissions.display import named
 from bot.words import Sentence, say, speaking
 
 EVERY = 3_600.0
-"""Default min seconds between two alerts on one subject, across restarts."""
+"""Min seconds between two alerts on one subject, by default; the limit holds across restarts."""
 TOLD = "alert"
-"""The kind of the facts that hold the time of the last alert by subject."""
+"""Kind of the facts that store the time of the last alert by subject."""
 
 
 class OperatorAlerts:
@@ -54,13 +54,13 @@ class OperatorAlerts:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def tell(self, subject: str, words: Sentence, *, every: float = EVERY) -> None:
-        """See `OperatorNotices`."""
+        """Send operators a message on a subject, at most once per `every` seconds (see `OperatorNotices`)."""
         task = asyncio.create_task(self._tell(subject, words, every), name="alert")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def begin(self, subject: str, words: Sentence) -> bool:
-        """Alert once that a condition has begun, however often this is called. Returns True the first time."""
+        """Alert operators that a condition has begun, only once for repeated calls. Returns True the first time."""
         if subject in self._spells:
             return False
         self._spells.add(subject)
@@ -68,7 +68,7 @@ class OperatorAlerts:
         return True
 
     def end(self, subject: str, words: Sentence) -> bool:
-        """Alert that a condition has ended. Returns False where none had begun."""
+        """Alert operators that a condition has ended. Returns False if no condition had begun."""
         if subject not in self._spells:
             return False
         self._spells.discard(subject)
@@ -95,13 +95,13 @@ class OperatorAlerts:
 
 
 def who_decided(verdict: Verdict, nameless: str) -> str:
-    """Return the name that the deciding person had then; `nameless` if it is unknown."""
+    """Return the name that the deciding person had at that time; `nameless` if the name is unknown."""
     # Names are chosen freely: no formatting and no link in them is rendered.
     return f"`{named(verdict.name)}`" if verdict.name.strip() else say(nameless)
 
 
 class OperatorChats:
-    """The direct chats of the current operators on running channels."""
+    """Direct chats of the current operators on running channels."""
 
     def __init__(
         self, operators: Collection[UserRef], channels: Collection[str], manifests: Mapping[str, Manifest]

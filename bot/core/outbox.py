@@ -1,5 +1,5 @@
-"""Sends outbox rows, one at a time per target, within the platforms' rate limits, and resolves sends without
-an answer.
+"""Sends outbox rows, one at a time per target and within the platforms' rate limits, and resolves sends
+whose outcome is unknown.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from bot.words import Sentence, say, sentence, speaking
 
 @dataclass(frozen=True, slots=True)
 class LiveForm:
-    """The form of a live message beside its words, as the fields of the same names of `Outbound`. `mark` stands behind the
-    words that people see of it, which are not complete: its row has them without.
+    """Form in which a live message is displayed; the fields have the same names in `Outbound`. `mark` is a
+    marker shown after an incomplete text; the stored row does not contain the marker.
     """
 
     title: str = ""
@@ -42,22 +42,26 @@ class LiveForm:
 
 PLAIN = LiveForm()
 SEND_SECONDS = 120.0
-"""Timeout of a send; after it the message may have been sent."""
+"""Timeout in seconds of a send; a message may have been sent even after a time-out."""
 FILE_SECONDS = 240.0
-"""Timeout of sending a file."""
+"""Timeout in seconds of sending a file."""
 FILE_PATIENCE = 40.0
-"""Max seconds to retry a file that an available platform does not accept; after that nothing waits for it."""
+"""Max seconds of retries for a file that an available platform does not accept; then later messages no
+longer wait for the file.
+"""
 AGAIN_SECONDS = 5.0
 """Interval in seconds between retries of an edit whose outcome is unknown."""
 REPEAT_SECONDS = (0.0, 8.0, 64.0, 600.0, 3_600.0)
-"""Seconds before each repeat of a message of unknown outcome, since the chat may have received all of them."""
+"""Interval in seconds before each repeat of a message whose outcome is unknown. The intervals grow, since
+the chat may have received every copy.
+"""
 
 _T = TypeVar("_T")
 
 
 class Outbox:
-    """Carries out what is due for a chat's rows. Only it and `LiveMessages` call a channel's `send`, `edit`
-    and `find`.
+    """Runs the due effects of a chat's outbox rows. Only `Outbox` and `LiveMessages` call a channel's
+    `send`, `edit` and `find`.
     """
 
     def __init__(
@@ -93,7 +97,7 @@ class Outbox:
 
     @contextlib.asynccontextmanager
     async def alone(self, row: OutboxRow) -> AsyncIterator[None]:
-        """Lock a row's target for the block: nothing else is sent or edited there."""
+        """Lock a row's target inside the `with` block, so that nothing else is sent or edited there."""
         lock = self._places.setdefault(row.place, asyncio.Lock())
         try:
             async with lock:
@@ -106,7 +110,7 @@ class Outbox:
 
     async def within(self, seconds: float, call: Coroutine[Any, Any, _T]) -> _T:
         """Return the result of a channel call that starts while this process is certainly the leader. Raises
-        `errors.DeliveryUncertain` on a time-out, or if another process may lead by now.
+        `errors.DeliveryUncertain` on a time-out, or if another process may be the leader by now.
         """
         try:
             with contextlib.closing(call):  # it was not begun where nobody leads in time
@@ -117,7 +121,7 @@ class Outbox:
             raise errors.DeliveryUncertain(f"the channel said nothing for {seconds:g} s") from None
 
     def busy(self, row: OutboxRow) -> bool:
-        """Return True while something is sent or edited at a row's target."""
+        """Return True while a message is sent or edited at a row's target."""
         lock = self._places.get(row.place)
         return lock is not None and lock.locked()
 
@@ -155,8 +159,8 @@ class Outbox:
             self._sent(row, sent, (self._clock.monotonic() - began) * 1000)
 
     async def find(self, row: OutboxRow) -> None:
-        """Find out whether a row was delivered. If nobody can tell, queue a marked repeat, unless the row
-        was a preview.
+        """Ask the platform whether a row was delivered. If the platform cannot tell, queue a marked repeat,
+        unless the row was a preview.
         """
         try:
             found = await self.within(SEND_SECONDS, self._channels[row.channel].find(await self._loaded(row)))
@@ -182,7 +186,9 @@ class Outbox:
             await self._files.sweep()
 
     async def revise(self, row: OutboxRow, outcome: Callable[[], str]) -> None:
-        """Edit a message that shows a question to show the outcome. If it cannot be edited, it stays."""
+        """Edit a message that shows a question, so that the message shows the outcome. If the message cannot
+        be edited, it stays unchanged.
+        """
         with speaking(row.language, row.zone, row.own_zone):
             words = "\n\n".join(filter(None, (row.closes_as or row.text, outcome())))
         message = replace(self.message(row), text=words, buttons=QuestionButtons("", ()))
@@ -248,7 +254,7 @@ class Outbox:
         self._tell_of_failure(row, error)
 
     def _unsure(self, row: OutboxRow, error: errors.DeliveryFailed) -> None:
-        """The outcome of a row is unknown: queue a repeat, with growing delays."""
+        """Queue a repeat of a row whose outcome is unknown, with growing delays."""
         twice = row.file is not None and row.repeat_of is not None and not row.boot
         if not row.live and (twice or self._overdue(row)):
             self._tell_of_file(row, error, "unsure")
@@ -269,7 +275,7 @@ class Outbox:
             self._alert(f"deliveries of {row.channel}", words)
 
     def _repeat(self, row: OutboxRow, wait: float) -> None:
-        """Queue a repeat of a row of unknown outcome after `wait` seconds."""
+        """Queue a repeat of a row whose outcome is unknown, to be sent after `wait` seconds."""
         again = events.Queued(
             f"{row.id}'",
             row.target,
@@ -302,7 +308,7 @@ class Outbox:
         return late and self._channels[row.channel].health().connected
 
     def _tell_of_file(self, row: OutboxRow, error: errors.DeliveryFailed, why: str) -> None:
-        """The platform rejected a file: queue a sentence instead, with the passage that the file replaced."""
+        """Queue a sentence in place of a file that the platform rejected, with the passage that the file replaced."""
         name = "" if row.file is None else row.file.name
         with speaking(row.language):
             words = say(f"delivery.file_{why}", name=name)
@@ -352,7 +358,7 @@ class Outbox:
         return replace(message, file=await self._files.load(row.file), claimed=claimed)
 
     def message(self, row: OutboxRow, words: str | None = None, form: LiveForm = PLAIN) -> Outbound:
-        """Return the message of a row with its own text or this one."""
+        """Return the message of a row, with the row's own text or with `words`."""
         own = row.text if row.file is None else ""
         words = own if words is None else words
         if row.repeat_of is not None:

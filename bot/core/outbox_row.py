@@ -1,4 +1,4 @@
-"""An outbox row: a message to send, as folded from a chat's events."""
+"""Outbox row: a message to send, folded from a chat's events."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """The address of a message: fixed by the inbound it answers."""
+    """Address of a message, fixed by the inbound that the message answers."""
 
     channel: str
     chat_id: str
@@ -41,13 +41,15 @@ class Address:
 
     @property
     def budget(self) -> str:
-        """Threads and topics share the budget of their chat."""
+        """Return the key of the rate limit for this address. Threads and topics share the rate limit of their chat."""
         return f"{self.channel}:{self.chat_id}"
 
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """The part of an `OutgoingFile` that its row has: the bytes are kept in `.ship/outgoing` by their SHA-256."""
+    """The part of an `OutgoingFile` that its outbox row stores. The bytes are in `.ship/outgoing`, under
+    their SHA-256.
+    """
 
     name: str
     mime_type: str
@@ -81,16 +83,16 @@ class OutboxRow:
     state: Literal["queued", "sending"] = "queued"
     boot: str = ""
     message_id: str | None = None
-    """Its platform id, once a live message is visible in the chat."""
+    """Platform id of the message, once a live message is visible in the chat."""
     ends: bool = False
-    """True for the last message of its turn, unless it fails."""
+    """True for the last message of its turn, unless the message fails."""
     last: bool = True
     """True for the last part of a message."""
     part_of: str | None = None
     replaces: str | None = None
-    """The platform id of the message that it replaces."""
+    """Platform id of the message that this message replaces."""
     outdated: bool = False
-    """True for a preview that nothing will replace."""
+    """True for a preview that no message will replace."""
     repeat_of: str | None = None
     not_before: float | None = None
     delayed: bool = False
@@ -101,11 +103,11 @@ class OutboxRow:
     zone: str = UTC
     own_zone: bool = False
     file: StoredFile | None = None
-    """The file to send. The text is then the passage that it replaces, mostly ""."""
+    """File to send. The text is then the passage that the file replaces, usually ""."""
 
     @classmethod
     def of(cls, data: Queued, event: Event) -> OutboxRow:
-        """Build the row of a `queued` event."""
+        """Return the row of a `queued` event."""
         return cls(
             data.row,
             event.chat,
@@ -134,12 +136,12 @@ class OutboxRow:
 
     @property
     def repeats(self) -> int:
-        """The number of repeats of this text, including this row."""
+        """Return the number of repeats of this text, including this row."""
         return len(self.id) - len(self.id.rstrip("'"))
 
     @property
     def live(self) -> bool:
-        """True for a message that is edited while its turn runs."""
+        """Return True for a message that is edited while its turn runs."""
         return self.form in {"preview", "progress"}
 
     def takes(self, shown: OutboxRow) -> bool:
@@ -150,12 +152,12 @@ class OutboxRow:
 
     @property
     def place(self) -> tuple[tuple[str, str], ...]:
-        """The target within which rows are sent in order."""
+        """Return the target whose rows are sent in order."""
         return (("channel", self.channel), *sorted(self.target.items()))
 
     @property
     def address(self) -> Address:
-        """The address to send to."""
+        """Return the address to send to."""
         return Address(
             self.channel, self.chat_id, self.chat, self.chat_type, self.target, self.turn or self.id
         )

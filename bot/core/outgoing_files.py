@@ -1,8 +1,8 @@
-"""Stores the bytes of files to send from the moment a message is queued until its row has ended, independent
-of the originals.
+"""Stores the bytes of files to send, from the moment a message is queued until its outbox row has ended,
+independent of the original files.
 
-A file is named by its SHA-256, so equal content is stored once. It is on disk before the event that names it,
-and stays while an outbox row refers to it.
+A file is named by its SHA-256, so equal content is stored once. The file is on disk before the event that
+names it, and stays while an outbox row refers to it.
 """
 
 from __future__ import annotations
@@ -26,18 +26,20 @@ from bot.core.chats import Chats
 from bot.core.outbox_row import StoredFile
 
 LONGEST_NAME = 120
-"""Max characters of a name."""
+"""Max characters of a file name."""
 PIECE = 32_768
-"""Bytes of a file searched for secrets at once."""
+"""Bytes of a file that are searched for secrets at once."""
 LONGEST_SECRET = 8_192
 _UNSAFE = re.compile(
     r'[\x00-\x1f\x7f-\x9f"\\/:*?<>|\u061c\u200b\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]'
 )
-"""Characters with a meaning in paths or headers, and those that reorder text."""
+"""Pattern for characters that have a meaning in paths or headers, and for characters that reorder text."""
 
 
 def shown_name(name: str) -> str:
-    """Return a file's name as sent to platforms, in any script: one line; the extension is kept if it is shortened."""
+    """Return a file's name as sent to platforms: in any script, on one line, with its extension even if the
+    name is shortened.
+    """
     name = _UNSAFE.sub("_", unicodedata.normalize("NFC", text.clean(name))).strip(" .")
     stem, dot, ending = name.rpartition(".")
     if len(name) > LONGEST_NAME and dot and len(ending) <= 20:
@@ -47,14 +49,14 @@ def shown_name(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class OutgoingLimits:
-    """Max bytes of one file, and of all waiting files."""
+    """Max bytes of one file, and max bytes of all waiting files."""
 
     file: int = 20_000_000
     total: int = 200_000_000
 
 
 async def check(file: OutgoingFile, channel: object, most: int, redact: Redact) -> None:
-    """Raises `errors.FileRefused` for a file that must not be sent or that this channel cannot receive."""
+    """Raise `errors.FileRefused` for a file that must not be sent or that this channel cannot receive."""
     if not isinstance(channel, SendsFiles):
         raise errors.FileRefused("this chat cannot show files")
     most = min(most, channel.largest_file)
@@ -68,7 +70,7 @@ async def check(file: OutgoingFile, channel: object, most: int, redact: Redact) 
 
 
 async def _holds_secret(data: bytes, redact: Redact) -> bool:
-    """Return True if a file contains one of our secrets, as text in a usual encoding."""
+    """Return True if a file contains one of our secrets as text in a usual encoding."""
     wide = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}.get(data[:2])
     for begin in range(0, len(data), PIECE):
         # A regex search holds the interpreter lock, so it runs piecewise; pieces overlap by the length of a secret.
@@ -89,7 +91,7 @@ def _shows_secret(piece: bytes, wide: str | None, redact: Redact) -> bool:
 
 
 class OutgoingFiles:
-    """The store in `folder`. `disk` may block; it is used on other threads."""
+    """Store of outgoing files in `folder`. `disk` may block; it is used on other threads."""
 
     def __init__(
         self,
@@ -110,23 +112,25 @@ class OutgoingFiles:
         self._log = log
         self._limits = limits
         self._keeping = Counter[str]()
-        """Files whose rows are about to be queued."""
+        """Numbers of pending uses of files whose rows are about to be queued, by file name."""
         self._alone = asyncio.Lock()
-        """Held while a file is written or deleted."""
+        """Lock that is taken while a file is written or deleted."""
         self._started = False
 
     async def start(self) -> None:
-        """Start after all chats with open rows are loaded: files without a row are deleted from now on."""
+        """Begin deleting files without an outbox row. Call this after all chats with open rows are loaded."""
         self._started = True
         await self.sweep()
 
     async def check(self, channel: str, file: OutgoingFile) -> None:
-        """Raises `errors.FileRefused` for a file that must not be sent or that this channel cannot receive."""
+        """Raise `errors.FileRefused` for a file that must not be sent or that this channel cannot receive."""
         await check(file, self._channels[channel], self._limits.file, self._redact)
 
     @contextlib.asynccontextmanager
     async def kept(self, files: Sequence[OutgoingFile]) -> AsyncIterator[list[StoredFile]]:
-        """Store these files for the block, which queues their rows. Raises `errors.FileRefused`."""
+        """Store these files and protect them from deletion inside the `with` block, which queues their rows.
+        Raises `errors.FileRefused`.
+        """
         found = [
             StoredFile(shown_name(one.name), one.mime_type, len(one.data), await _digest(one.data), one.path)
             for one in files
@@ -149,7 +153,7 @@ class OutgoingFiles:
             self._keeping.subtract(names)
 
     async def load(self, stored: StoredFile) -> OutgoingFile:
-        """Return the stored file of a row. Raises `errors.FileRefused` if it is missing or damaged."""
+        """Return the stored file of an outbox row. Raises `errors.FileRefused` if the file is missing or damaged."""
         try:
             data = await asyncio.to_thread(self._disk.read, self._folder / stored.sha256)
         except OSError as error:
@@ -159,7 +163,7 @@ class OutgoingFiles:
         return OutgoingFile(stored.name, stored.mime_type, data, stored.path)
 
     async def sweep(self) -> None:
-        """Delete files that no row refers to."""
+        """Delete files that no outbox row refers to."""
         if not self._started:
             return
         try:
@@ -171,7 +175,7 @@ class OutgoingFiles:
             self._log.write("storage", "a file that was sent stays", level="warn", cause=str(error))
 
     def _sizes(self) -> dict[str, int]:
-        """Return the sizes of files that rows refer to, by name."""
+        """Return the sizes of files that outbox rows refer to, by file name."""
         rows = (row for chat in self._chats for row in chat.outbox.values())
         return {row.file.sha256: row.file.size for row in rows if row.file is not None}
 

@@ -1,4 +1,4 @@
-"""`PartialReply` collects a streaming answer: the text to show so far, and the text to keep if the turn is stopped."""
+"""`PartialReply` collects a streaming answer: the text to show so far, and the text to store if the turn is stopped."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ESCAPE = re.compile(
 
 
 class PartialJSON:
-    """Collects pieces of JSON; they are parsed only when the value is read."""
+    """Collects pieces of JSON, which are parsed only when the value is read."""
 
     def __init__(self) -> None:
         self._pieces: list[str] = []
@@ -31,12 +31,13 @@ class PartialJSON:
         self._last: Any = None
 
     def feed(self, piece: str) -> None:
-        """Add a piece."""
+        """Add a piece of JSON."""
         self._pieces.append(piece)
 
     def value(self) -> Any:
-        """The value so far, for display only: open strings, lists and objects are closed, and a string ends
-        before an incomplete escape. If the newest pieces cannot be parsed, the value before them.
+        """Return the value so far, for display only. Open strings, lists and objects are closed, and a
+        string ends before an incomplete escape. If the newest pieces cannot be parsed, returns the
+        previous value.
         """
         if self._read < len(self._pieces):
             self._pieces = ["".join(self._pieces)]
@@ -69,12 +70,14 @@ def _repaired(raw: str) -> Any:
 
 
 def _whole(escape: re.Match[str]) -> str:
-    """Replace half of a surrogate pair, which `jiter` rejects."""
+    """Return a replacement for half of a surrogate pair, which `jiter` rejects."""
     return "\\ufffd" if escape[1] else escape[0]
 
 
 class PartialReply:
-    """Collects the events of one answer. `plain`: plain text is shown too; else it may be discarded."""
+    """Collects the events of one answer. If `plain`, plain text is shown as well; otherwise plain text is
+    not shown, because it may be discarded.
+    """
 
     def __init__(self, *, plain: bool = True) -> None:
         self._shows_plain = plain
@@ -96,8 +99,8 @@ class PartialReply:
 
     @property
     def speaks(self) -> bool:
-        """True if the answer starts with text for people. Text about an action that was not approved yet
-        must not be shown.
+        """Return True if the answer starts with text for people. Text about an action that was not approved
+        yet must not be shown.
         """
         return (
             self._first[1] == ChatSend.name
@@ -106,14 +109,14 @@ class PartialReply:
         )
 
     def shown(self) -> str:
-        """The text of the first message so far; plain text only while no tool call follows."""
+        """Return the text of the first message so far; plain text only while no tool call follows."""
         if self._first is None:
             return self._plain()
         call = self._calls.get(self._first[0])
         return _said(call) if call is not None and self.speaks else ""
 
     def words(self) -> str:
-        """The text for people: that of `chat_send` if there is one, else the plain text."""
+        """Return the text for people: the text of a `chat_send` call if there is one, else the plain text."""
         sent = [words for call in self._calls.values() if (words := _said(call).strip())]
         return "\n\n".join(sent) if sent else self._plain()
 
@@ -129,5 +132,5 @@ def _said(call: PartialJSON) -> str:
 
 
 def _aloud(words: str) -> str:
-    """Return the text without a tail that may become the marker for silence."""
+    """Return the text without an ending that may become the marker for silence."""
     return "" if SILENT.startswith(words.strip()) or is_silent(words) else words
