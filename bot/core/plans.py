@@ -1,11 +1,11 @@
-"""Schedules of jobs: once, by a cron expression, or at intervals.
+"""Schedules of jobs: once, by a cron expression, or at fixed intervals.
 
-Wall-clock times follow the zone: a time that the clocks skip runs at the first moment after the gap, a time
-that occurs twice runs once, the first time. `every` counts elapsed time.
+Wall-clock times follow the time zone. A time that the clocks skip runs at the first moment after the gap; a
+time that occurs twice runs only the first time. `every` counts elapsed time.
 
 Cron expressions have five fields, as in crontab(5). `cronsim` parses each field and finds the times. Sunday
-is 0 and 7; if both day of month and day of week are restricted, either matches. This module adds names such
-as `@daily`, `?`, ranges that end on Sunday, and errors that name the field.
+is 0 and 7. If both day of month and day of week are restricted, either field may match. This module adds
+names such as `@daily`, `?`, ranges that end on Sunday, and errors that name the field.
 """
 
 from __future__ import annotations
@@ -44,22 +44,24 @@ FIELDS = (
 _ITEM = re.compile(r"(?:\*|(?:\d{1,4}|[a-z]{3})(?:-(?:\d{1,4}|[a-z]{3}))?)(?:/\d{1,4})?", re.ASCII)
 _TO_SUNDAY = re.compile(r"(?<=[1-6a-z]-)(?:sun|0)\b")
 _OPEN = re.compile(r"(?<![-\w])(\w+)/")
-"""`4/2` starts on Thursday and ends on Saturday; for `cronsim` Sunday would be day 7."""
+"""Pattern for an open range with a step: `4/2` starts on Thursday and ends on Saturday, while `cronsim`
+would accept Sunday as day 7.
+"""
 _LONGEST = 50 * 366
 """Max days that `cronsim` searches."""
 _SAMPLE = 50
-"""Days examined for the shortest interval."""
+"""Number of due days examined for the shortest interval."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cron:
     expression: str
-    """The expression as `cronsim` reads it."""
+    """Cron expression in the form that `cronsim` reads."""
 
     @classmethod
     @functools.lru_cache(maxsize=1_000)
     def read(cls, words: str) -> Cron:
-        """Parse an expression. Raises `ValueError` with what is expected."""
+        """Parse a cron expression. Raises `ValueError` with the expected form."""
         fields = NAMED.get(words.strip().lower(), words).lower().split()
         if len(fields) != len(FIELDS):
             raise ValueError(
@@ -78,11 +80,11 @@ class Cron:
         return cls(expression)
 
     def walls(self, after: datetime) -> Iterator[datetime]:
-        """Yield the wall-clock times after this one, without a zone."""
+        """Yield the wall-clock times after this time, without a zone."""
         return CronSim(self.expression, after)
 
     def pause(self, after: datetime) -> int:
-        """Return the shortest interval in minutes."""
+        """Return the shortest interval between due times in minutes."""
         found = CronSim(self.expression, after)
         times = sorted(60 * hour + minute for hour in found.hours for minute in found.minutes)
         _, _, days = self.expression.split(maxsplit=2)
@@ -93,7 +95,7 @@ class Cron:
 
 
 def _check(place: int, field: str) -> None:
-    """Raises `ValueError`, which names the field and the wrong item."""
+    """Raise `ValueError` that names the field and the wrong item."""
     name, values = FIELDS[place]
     for item in field.split(","):
         alone = ["*"] * len(FIELDS)
@@ -109,22 +111,25 @@ def _check(place: int, field: str) -> None:
 
 
 MOST_MISSED = 100
-"""Max missed times counted individually."""
+"""Max missed times that are counted individually."""
 FARTHEST = 10 * 366 * 86_400.0
-"""Max seconds into the future of a plan."""
+"""Max seconds that a plan may lie in the future."""
 LONGEST_EVERY = 366 * 86_400
 _UNITS = {"m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _MOST_TIMES = 4
 """Max times of day listed in a plan's description."""
 _EVERY = re.compile(r"every ([1-9][0-9]{0,5}) ?(m|h|d|w)[a-z]*", re.IGNORECASE | re.ASCII)
 _CRON = re.compile(r"\S+(?: \S+){2,}")
-"""More words than a time has: a cron expression with a wrong number of fields."""
+"""Pattern for text with more words than a time has, which is taken as a cron expression with a wrong number
+of fields.
+"""
 _BACK = (86_400.0, 40 * 86_400.0, 400 * 86_400.0, 9 * 366 * 86_400.0)
 
 
 class Plan(Frozen):
-    """`at` and `begin` are epoch seconds, `every` is seconds. `zone` is the person's, even if only display
-    needs it. `said` is the text that was asked for.
+    """Schedule of a job. `at` and `begin` are epoch seconds, `every` is in seconds. `zone` is the person's
+    time zone, even if only the display uses it. `said` is the schedule as the person or the model wrote
+    it.
     """
 
     kind: Literal["once", "cron", "every"]
@@ -139,7 +144,7 @@ class Plan(Frozen):
         return times.zone(self.zone)
 
     def following(self, moment: float) -> float | None:
-        """Return the first time after a moment; None if there is none."""
+        """Return the first due time after a moment (epoch seconds); None if there is none."""
         if self.kind == "once":
             return self.at if self.at > moment else None
         if self.kind == "every":
@@ -147,7 +152,9 @@ class Plan(Frozen):
         return next(self._after(moment), None)
 
     def _after(self, moment: float) -> Iterator[float]:
-        """Return the next time of a cron expression. Several times in one gap of the clocks are one."""
+        """Yield the due times of a cron expression after a moment. Several times in one gap of the clocks
+        count as one.
+        """
         where, last = self.where, moment
         for shown in Cron.read(self.said).walls(wall(moment, where)):
             due = instant(shown, where)
@@ -156,7 +163,7 @@ class Plan(Frozen):
                 yield due
 
     def passed(self, first: float, now: float) -> tuple[float, int]:
-        """Return the last time up to now, starting with `first`, and the number of times, at most `MOST_MISSED`."""
+        """Return the last due time up to now, and the number of due times since `first`, at most `MOST_MISSED`."""
         if self.kind == "once":
             return first, 1
         if self.kind == "every":
@@ -172,7 +179,7 @@ class Plan(Frozen):
         return self._last(last, now), count
 
     def _last(self, known: float, now: float) -> float:
-        """Return the last time of a cron expression up to now, no earlier than `known`."""
+        """Return the last due time of a cron expression up to now, no earlier than `known`."""
         for back in _BACK:
             found = known
             for due in self._after(max(known, now - back)):
@@ -184,14 +191,16 @@ class Plan(Frozen):
         return known
 
     def describe(self) -> str:
-        """Return the plan in words."""
+        """Return a short description of the plan."""
         if self.kind == "once":
             return "once"
         return f"cron {self.said}" if self.kind == "cron" else f"every {self.said}"
 
 
 def in_words(plan: Plan) -> str:
-    """Return the plan for people; a cron expression beyond days and times of day is shown as it is."""
+    """Return a description of the plan for people. A cron expression that uses more than days and times of
+    day is shown unchanged.
+    """
     if plan.kind == "once":
         return say("plan.once")
     if plan.kind == "every":
@@ -211,7 +220,9 @@ def in_words(plan: Plan) -> str:
 
 
 def said(when: str) -> str:
-    """Return the time of a `tools.ports.JobRequest` for people; a single time is shown as it is."""
+    """Return a description of the schedule in a `tools.ports.JobRequest` for people; a single time is shown
+    unchanged.
+    """
     try:
         plan = read(when, zone="UTC", now=0, least=0)
     except errors.ToolInputInvalid:
@@ -220,14 +231,16 @@ def said(when: str) -> str:
 
 
 def _weekdays(found: CronSim) -> list[int]:
-    """Return the days of the week (Monday is 0) of an expression; `cronsim` uses 0 and 7 for Sunday. The nth
-    weekday of a month counts as none.
+    """Return the days of the week in a cron expression (Monday is 0; `cronsim` uses 0 and 7 for Sunday). The
+    nth weekday of a month is left out.
     """
     return sorted({(day - 1) % 7 for day in found.weekdays if isinstance(day, int)})
 
 
 def _kind(said: str, found: CronSim) -> str:
-    """Return the sentence key (`plan.…`) that describes a cron expression completely; else `cron`."""
+    """Return the sentence key (`plan.…`) of the sentence that describes a cron expression completely; "cron"
+    if there is none.
+    """
     _, hour, day, month, weekday = Cron.read(said).expression.split()
     if month != "*" or len(found.minutes) > 1 or "#" in weekday or "l" in f"{day}{weekday}":
         return "cron"
@@ -241,8 +254,8 @@ def _kind(said: str, found: CronSim) -> str:
 
 
 def read(when: str, *, zone: str, now: float, least: float) -> Plan:
-    """Make a plan from a `tools.ports.JobRequest`, in an existing zone. `least` is the min interval in
-    seconds. Raises `errors.ToolInputInvalid` with what is expected.
+    """Return the plan for a schedule from a `tools.ports.JobRequest`, in an existing zone. `least` is the
+    min interval in seconds. Raises `errors.ToolInputInvalid` with the expected form.
     """
     words = " ".join(when.split())
     every = words.lower().startswith("every")
@@ -310,7 +323,7 @@ def of_a_clock(plan: Plan) -> bool:
 
 
 def remark(plan: Plan) -> str:
-    """Return the sentence about a time that the clocks skip or show twice; "" if neither."""
+    """Return the sentence about a time that the clocks skip or show twice; "" for any other time."""
     if plan.kind != "once" or not of_a_clock(plan):
         return ""
     shown = _moment(plan.said)
@@ -325,7 +338,9 @@ def wall(moment: float, where: tzinfo) -> datetime:
 
 
 def instant(shown: datetime, where: tzinfo) -> float:
-    """Return the epoch seconds of a wall-clock time: the first of two, or the first moment after a gap. Monotonic."""
+    """Return the epoch seconds of a wall-clock time: the first of two such moments, or the first moment
+    after a gap. The result never decreases for later times.
+    """
     first, second = shown.replace(tzinfo=where, fold=0), shown.replace(tzinfo=where, fold=1)
     before, after = _offset(first), _offset(second)
     if before >= after:
@@ -341,7 +356,7 @@ def instant(shown: datetime, where: tzinfo) -> float:
 
 
 def kept(shown: datetime, where: tzinfo) -> bool:
-    """Return True if the clocks show this time at all."""
+    """Return True if the clocks do not skip this time."""
     return wall(instant(shown, where), where) == shown
 
 
@@ -351,7 +366,7 @@ def twice(shown: datetime, where: tzinfo) -> bool:
 
 
 def written(moment: float, where: tzinfo) -> str:
-    """Return a moment for models: weekday and ISO 8601 with the zone's offset."""
+    """Return a moment in text for models: weekday and ISO 8601 with the zone's offset."""
     local = datetime.fromtimestamp(moment, where)
     exact = "seconds" if local.second else "minutes"
     return f"{_DAYS[local.weekday()]} {local.isoformat(timespec=exact)}"

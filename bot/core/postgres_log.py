@@ -1,5 +1,5 @@
-"""The event log in PostgreSQL, for several processes with one leader. Each append checks the row that names
-the leader's epoch.
+"""Event log in PostgreSQL, for several processes with one leader. Each append checks the database row that
+contains the leader's epoch.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from bot.core.sql_log import CONTENT, Alert, Session, SqlLog
 from bot.storage import jsonl
 
 VERSION = 1
-"""Version of the tables. Tables of a newer version are not touched."""
+"""Version of the tables. Tables of a newer version are not changed."""
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS cluster_leader (
   id INTEGER PRIMARY KEY CHECK (id = 1), epoch BIGINT NOT NULL, holder TEXT NOT NULL, beats BIGINT NOT NULL, version INTEGER NOT NULL,
@@ -94,12 +94,12 @@ SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives
 SET idle_in_transaction_session_timeout = '2s';
 """
 _NUL = "\N{REPLACEMENT CHARACTER}"
-"""Stands for NUL, which PostgreSQL text cannot hold."""
+"""Replacement for NUL, which PostgreSQL text cannot contain."""
 _R = TypeVar("_R")
 
 
 class _Sum(Loader):
-    """Sum of integers, which PostgreSQL returns as NUMERIC."""
+    """Loads sums of integers, which PostgreSQL returns as NUMERIC."""
 
     def load(self, data: Any) -> int:
         return int(bytes(data))
@@ -109,7 +109,7 @@ class PostgresSession:
     """A psycopg connection that accepts SQLite's statements. Raises `psycopg.Error`."""
 
     def __init__(self, url: str, *, seconds: int = 5) -> None:
-        """`seconds` is the network time-out."""
+        """Connect to the database. `seconds` is the network time-out."""
         self.db = psycopg.connect(
             url,
             autocommit=True,
@@ -124,17 +124,17 @@ class PostgresSession:
         self.execute(SETTINGS)
 
     def execute(self, statement: str, given: Sequence[Any] = (), /) -> psycopg.Cursor[Any]:
-        """As in `sqlite3.Connection`."""
+        """Run a statement, like `sqlite3.Connection.execute`."""
         return self.db.execute(_translated(statement), values(given))
 
     def executemany(self, statement: str, rows: Iterable[Sequence[Any]], /) -> None:
-        """As in `sqlite3.Connection`."""
+        """Run a statement for each row of values, like `sqlite3.Connection.executemany`."""
         self.db.cursor().executemany(_translated(statement), [values(one) or () for one in rows])
 
     @contextmanager
     def leading(self, epoch: int | None) -> Iterator[None]:
-        """Run a transaction that commits only during this epoch, if one is given. Raises
-        `errors.StorageError` if it is over.
+        """Run a transaction that commits only during this epoch, if an epoch is given. Raises
+        `errors.StorageError` if the epoch is over.
         """
         with self.db.pipeline(), self.db.transaction():
             yield
@@ -155,8 +155,8 @@ class PostgresSession:
 
 
 def prepared(url: str, *, seconds: int = 5) -> PostgresSession:
-    """Return a session on a database with the tables. Raises `psycopg.Error`, and `errors.StorageError` for
-    a newer version.
+    """Return a session on a database in which the tables exist. Raises `psycopg.Error`; raises
+    `errors.StorageError` for tables of a newer version.
     """
     session = PostgresSession(url, seconds=seconds)
     try:
@@ -176,14 +176,16 @@ def prepared(url: str, *, seconds: int = 5) -> PostgresSession:
 
 @contextmanager
 def reading(url: str, words: str) -> Iterator[PostgresSession]:
-    """Return a read-only session. Raises `errors.StorageError`; `words` precede the cause."""
+    """Open a read-only session. Raises `errors.StorageError`, whose message begins with `words` and ends
+    with the cause.
+    """
     with as_storage_error(words), closing(prepared(url)) as db:
         db.execute("SET default_transaction_read_only = on")
         yield db
 
 
 def has_tables(session: PostgresSession) -> bool:
-    """Raises `errors.StorageError` if the tables have a newer version."""
+    """Return True if the tables exist. Raises `errors.StorageError` if the tables have a newer version."""
     if session.execute("SELECT to_regclass('cluster_leader') IS NULL").fetchone() == (True,):
         return False
     (version,) = session.execute("SELECT max(version) FROM cluster_leader").fetchone() or (None,)
@@ -195,7 +197,7 @@ def has_tables(session: PostgresSession) -> bool:
 
 
 def words_of(error: Exception) -> str:
-    """Return an error as one line. The server's other lines contain the data to be written."""
+    """Return an error as one line. The server's other lines may contain the data to be written."""
     primary = error.diag.message_primary if isinstance(error, psycopg.Error) else None
     return " ".join((primary or str(error)).split()) or type(error).__name__
 
@@ -210,8 +212,9 @@ def as_storage_error(words: str) -> Iterator[None]:
 
 
 class PostgresLog(SqlLog):
-    """`EventLog` in the schema that connections to `url` use. `epoch` is this process's while it leads; None
-    if no process runs. Export cursors belong to a host, so they are in the file `cursors`.
+    """Implements `EventLog` in the PostgreSQL schema that connections to `url` use. `epoch` is the epoch in
+    which this process leads; None if no bot process is running. Export cursors belong to a host, so they
+    are stored in the file `cursors`.
     """
 
     refusals = (psycopg.Error, errors.StorageError, OSError)
@@ -247,8 +250,8 @@ class PostgresLog(SqlLog):
         self._proven = True
 
     def _again(self, error: Exception) -> bool:  # noqa: ARG002 - it knows from the session
-        """Retry once in a new session if the connection was lost. A commit of unknown outcome changes
-        nothing when repeated.
+        """Return True if the connection was lost, so that the transaction is retried once in a new session.
+        A repeated commit changes nothing if the first one succeeded.
         """
         db, self._db = self._db, None
         again, self._proven = self._proven and db is not None and db.lost, False

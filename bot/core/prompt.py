@@ -1,7 +1,7 @@
-"""The prompt in three layers: static for all chats, constant per chat, new with each user message.
+"""The prompt in three layers: static for all chats, constant for each chat, new with each user message.
 
 `system` contains nothing that depends on time, request or person, since one changed byte invalidates the
-cache. The person's own words are a separate block, passed on unchanged.
+cache. The person's own text is a separate block, which is passed on unchanged.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from bot.words import times
 
 @dataclass(frozen=True, slots=True)
 class TurnRequest:
-    """A message on its way to the model: an `inbound` with the `context` that goes before it and the outcome of its `files`, or a
-    `prompt` that no chat caused.
+    """A message to send to the model. It is either an `inbound` with the quoted messages before it
+    (`context`) and the outcome of reading its `files`, or a `prompt` that no chat caused.
     """
 
     request_id: str
@@ -41,10 +41,10 @@ class TurnRequest:
 
 NO_NEWS: Mapping[str, str] = MappingProxyType({})
 NAMED = 20
-"""Max files of a message that the model is told of individually."""
+"""Max files of a message that are listed individually for the model."""
 DEFAULT_ROLE = "You are {name}, a helpful assistant in a team chat."
 NAME = "You are {name}."
-"""The opening line where instructions replace the rest."""
+"""Opening line of the prompt if custom instructions replace the rest."""
 
 RULES = """\
 # How you work here
@@ -72,11 +72,11 @@ NO_CHAT_RULES = "No chat caused this turn: `chat_send` has nowhere to send. Answ
 
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 LATE = 60.0
-"""Seconds after which a job counts as late."""
+"""Min seconds of delay after which a job counts as late."""
 
 
 def skills_section(skills: Sequence[Skill]) -> str:
-    """Return the list of skills, a line each; their bodies are loaded on demand."""
+    """Return the list of skills with one skill per line; the text of a skill is loaded on demand."""
     if not skills:
         return ""
     lines = [f"- {skill.name}: {skill.description}" for skill in skills]
@@ -96,7 +96,7 @@ class ChatFacts:
 
 
 def chat_text(facts: ChatFacts, surroundings: Mapping[str, str] = NO_NEWS) -> str:
-    """Return the part that is constant for one chat."""
+    """Return the part of the prompt that is constant for one chat."""
     lines = [f"projectRoot: {facts.root}", f"chatKey: {facts.chat_key}"]
     for name, value in (("channel", facts.channel), ("chatId", facts.chat_id), ("chatType", facts.chat_type)):
         if value is not None:
@@ -107,7 +107,9 @@ def chat_text(facts: ChatFacts, surroundings: Mapping[str, str] = NO_NEWS) -> st
 
 
 def known_surroundings(before: Mapping[str, str], seen: Iterable[Message]) -> dict[str, str]:
-    """Return the surroundings that the model knows: from `before` and from the turns that it has `seen`."""
+    """Return the surroundings that the model knows: the values in `before`, updated by the messages that the
+    model has `seen`.
+    """
     known = dict(before)
     for message in seen:
         facts = tags.facts(message)
@@ -116,7 +118,7 @@ def known_surroundings(before: Mapping[str, str], seen: Iterable[Message]) -> di
 
 
 def system_blocks(static: str, chat: str, *, hour: bool = False) -> list[Json]:
-    """Return the `system` blocks of a request, each ending in a cache breakpoint. `hour`: the static part
+    """Return the `system` blocks of a request; each ends in a cache breakpoint. With `hour`, the static part
     and the tools, which all chats share, are cached for an hour.
     """
     marks = (static, view.HOUR if hour else view.CACHE), (chat, view.CACHE)
@@ -124,7 +126,7 @@ def system_blocks(static: str, chat: str, *, hour: bool = False) -> list[Json]:
 
 
 def local_time(ts: int, zone: str) -> str:
-    """Return a time (epoch ms) in a zone, with the zone's name."""
+    """Return a time (epoch ms) in a zone as text that ends with the zone's name."""
     shown = datetime.fromtimestamp(ts / 1000, times.zone(zone))
     return f"{DAYS[shown.weekday()]} {shown.isoformat(timespec='minutes')} {zone}"
 
@@ -172,12 +174,12 @@ def user_message(
     news: Mapping[str, str] = NO_NEWS,
     zone: str = UTC_NAME,
 ) -> Message:
-    """Build the user message of a turn: a block with what is new, then the person's own words.
+    """Build the user message of a turn: a block with new information, then the person's own text.
 
-    Fields about the chat are left out for a turn without a chat. `nonce` must be fresh (`bot.tags`).
-    `changed` is the time of the message that an edit changes. `instructions` come from `for_person`. `notes`
-    is the block of memory files. `wrong` describes failed turns just before. `files` are the outcomes of
-    attachments. `news` are changed surroundings. `zone` is the person's.
+    Fields about the chat are left out for a turn without a chat. `nonce` must be fresh (see `bot.tags`).
+    `changed` is the time of the message that an edit changes. `instructions` is the result of `for_person`.
+    `notes` is the block of memory files. `wrong` describes the failed turns just before. `files` are the
+    outcomes of reading attachments. `news` are changed surroundings. `zone` is the person's time zone.
     """
     inbound = request.inbound
     facts: Json = {"requestId": request.request_id, "time": quotes.iso(now_ms)}
@@ -208,8 +210,8 @@ def user_message(
 
 
 def _origin(inbound: Inbound | None, *, attached: bool) -> tuple[Json, Json]:
-    """What the person's own words and what their message states of its provenance. Files, and their names, are words of whoever
-    made them.
+    """Return the provenance stored with the person's own text, and the provenance stored with the whole
+    message. The content and names of files may come from anybody.
     """
     if inbound is None:
         return {}, {}
@@ -221,7 +223,7 @@ def _origin(inbound: Inbound | None, *, attached: bool) -> tuple[Json, Json]:
 
 
 def _facts(inbound: Inbound, changed: int | None, attached: Sequence[tuple[Attachment, SeenFile]]) -> Json:
-    """Return the facts about a person's message."""
+    """Return the facts about a person's message that the model is shown."""
     facts: Json = {"userId": inbound.user_id}
     if inbound.user_name:
         facts["userName"] = text.head(inbound.user_name, 120)
@@ -247,12 +249,14 @@ def _facts(inbound: Inbound, changed: int | None, attached: Sequence[tuple[Attac
 
 
 def loaded_messages(lines: Iterable[ArchiveLine], nonce: str) -> list[Message]:
-    """Return older lines as messages to inject before the current one: one each, marked, text unchanged."""
+    """Return older archive lines as messages to inject before the current message: one message per line,
+    marked, with unchanged text.
+    """
     return [loaded(line, nonce) for line in lines]
 
 
 def loaded(line: ArchiveLine, nonce: str) -> Message:
-    """Return an archive line as a message: the person's words, then those of others."""
+    """Return an archive line as a message: the person's own text, then the quoted text of others."""
     facts = {"time": quotes.iso(line.ts), "speaker": _speaker(line)} | _whereabouts(line)
     own, quoted = quotes.unarchived(line, nonce)
     words = _block(own if own.strip() else "(no text)")
@@ -261,7 +265,7 @@ def loaded(line: ArchiveLine, nonce: str) -> Message:
 
 
 def _whereabouts(line: ArchiveLine) -> Json:
-    """Return the chat, link and artifacts of a line from another chat, if known."""
+    """Return the chat, link and artifacts of an archive line from another chat, if known."""
     meta = line.meta or {}
     where: Json = {key: meta[key] for key in ("chat", "link") if isinstance(meta.get(key), str)}
     where |= {"links": meta["links"]} if isinstance(meta.get("links"), list) else {}

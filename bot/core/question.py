@@ -1,4 +1,4 @@
-"""A question to people, as folded from a chat's events."""
+"""Question to people, folded from a chat's events."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from bot.contracts.approvals import Approval, Verdict
 from bot.core.outbox_row import OutboxRow
 
 SECONDS = 30 * 60.0
-"""A call waits so long for a decision, over restarts too."""
+"""Timeout in seconds for a decision on a tool call; the time continues across restarts."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRecord:
-    """A question as it is on file. Its first verdict counts. Times are epoch seconds; there is no verdict while it waits."""
+    """A stored question with its verdict. Only the first verdict counts. Times are epoch seconds; `verdict`
+    is None while the question is open.
+    """
 
     id: str
     asked: Approval
@@ -22,26 +24,26 @@ class ApprovalRecord:
     verdict: Verdict | None = None
     decided_at: float | None = None
     used: int = 0
-    """The number of later calls that it has approved."""
+    """Number of later calls that this approval has allowed."""
 
     @property
     def expires_at(self) -> float:
-        """The time until which it may be decided; whoever wants to be let in waits for as long as it takes."""
+        """Return the time (epoch seconds) until which the question may be decided; admission requests never expire."""
         return math.inf if self.asked.admits else self.asked_at + SECONDS
 
 
 @dataclass(slots=True, eq=False)
 class Question:
-    """It waits for its first verdict. Then every visible copy is edited to show the outcome, and it leaves
-    the fold. `turn` is the turn that waits, if any.
+    """A question that waits for its first verdict. After the verdict, every visible copy is edited to show
+    the outcome, and the question is removed from the chat's state. `turn` is the turn that waits, if any.
     """
 
     record: ApprovalRecord
     turn: str | None
     decided: int = 0
-    """The number of the event that decided it; copies are edited after that is on disk."""
+    """Number of the event that decided the question; copies are edited once that event is on disk."""
     rows: dict[str, bool | None] = field(default_factory=dict)
-    """Its messages by row: True if delivered, False if never, None if unknown yet."""
+    """Outbox rows of the question's messages: True if delivered, False if never delivered, None if unknown yet."""
     copies: dict[str, OutboxRow] = field(default_factory=dict)
     """Delivered messages that can still be edited."""
 
@@ -54,7 +56,7 @@ class Question:
         return self.record.verdict
 
     def arrived(self, row: str) -> bool | None:
-        """Return True once one of its messages or repeats is delivered, False if none ever will be, None if
+        """Return True if the message of this row or its last repeat was delivered, False if not, None if
         unknown yet.
         """
         while f"{row}'" in self.rows:
@@ -62,18 +64,18 @@ class Question:
         return self.rows.get(row)
 
     def decide(self, verdict: Verdict, at: float) -> None:
-        """Record a verdict; the first one counts."""
+        """Record a verdict, unless there already is one."""
         if self.record.verdict is None:
             self.record = replace(self.record, verdict=verdict, decided_at=at)
 
     @property
     def of_tool(self) -> bool:
-        """True for a tool's question that the person answers in words: its message stays as it is, and it
-        ends with its process.
+        """Return True for a tool's question that the person answers with a text. The message of such a
+        question stays unchanged, and the question ends with its process.
         """
         return self.record.asked.subject == "question"
 
     @property
     def over(self) -> bool:
-        """True once it is decided and every copy shows the outcome."""
+        """Return True once the question is decided and every copy shows the outcome."""
         return self.verdict is not None and not self.copies and None not in self.rows.values()

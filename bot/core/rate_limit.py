@@ -1,4 +1,4 @@
-"""Rate limits: one budget per chat and one for the whole bot, used by everything visible."""
+"""Rate limits: one budget per chat and one for the whole bot, used for everything visible."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from bot.contracts.environment import Clock
 from bot.core.outbox_row import Address
 
 SWEEP_ABOVE = 4_096
-"""Number of budgets above which full ones are dropped."""
+"""Max number of budgets in memory before the unused ones are dropped."""
 LONGEST_WAIT = 24 * 3600.0
 SHORTEST_WAIT = 0.1
 UNSAID = 1.0
-"""Seconds to wait if a platform asks for it without a usable time."""
+"""Interval in seconds to wait if a platform asks to wait without a usable time."""
 NEVER = -math.inf
 UNLIMITED = Pace(burst=1_000_000, every=0.000_001)
 MAX_WAIT = 60.0
-"""Max seconds that a message waits for a slot; beyond that it is postponed."""
+"""Max seconds that a message waits for a slot; a message that would wait longer is postponed."""
 _DUE = 1e-6  # a sleep may end this many seconds early
 
 Budget = tuple[str, Pace]
 
 
 def patience(seconds: float) -> float:
-    """Return the seconds that a platform asks to wait, within sensible bounds."""
+    """Return the seconds that a platform asks to wait, limited to a sensible range."""
     if math.isnan(seconds) or seconds <= 0:
         return UNSAID
     return min(max(seconds, SHORTEST_WAIT), LONGEST_WAIT)
@@ -37,8 +37,8 @@ def patience(seconds: float) -> float:
 
 @dataclass(slots=True)
 class _Bucket:
-    """`spent` is the time when the whole budget is available again. `turn` keeps waiters in order, `waiting`
-    counts them.
+    """Token bucket of one budget. `spent` is the time when the whole budget is available again. `turn` is a
+    lock that keeps waiting messages in order, `waiting` counts the waiting messages.
     """
 
     pace: Pace
@@ -48,7 +48,7 @@ class _Bucket:
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def free_at(self, reserve: int = 0) -> float:
-        """Return the time at which a message may be sent with `reserve` more right after it."""
+        """Return the time at which a message may be sent and `reserve` more messages right after it."""
         return max(self.spent - (self.pace.burst - 1 - reserve) * self.pace.every, self.frozen_until)
 
     def take(self, now: float) -> None:
@@ -67,9 +67,10 @@ class _Bucket:
 
 
 class Pacer:
-    """Messages wait for a slot; cosmetic changes are dropped if there is none.
+    """Assigns sending slots. Messages wait for a slot; cosmetic changes are dropped if there is no free
+    slot.
 
-    In any window of w seconds a budget gives at most `burst + w / every` slots.
+    In any window of w seconds a budget assigns at most `burst + w / every` slots.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -83,8 +84,8 @@ class Pacer:
     async def slot(self, chat: Budget, total: Budget, *, longest: float = math.inf) -> float:
         """Wait for a slot of both budgets and take it, first come, first served.
 
-        If the platform asked to wait longer than `longest` seconds, take nothing and return those seconds,
-        else 0.
+        If the platform asked to wait longer than `longest` seconds, take no slot and return those seconds,
+        else return 0.
         """
         near, far = self._bucket(chat), self._bucket(total)
         with near.awaited(), far.awaited():
@@ -103,8 +104,8 @@ class Pacer:
                             return 0.0
 
     def spare(self, *budgets: Budget, reserve: int = 1) -> bool:
-        """Take a slot for a cosmetic change if it and `reserve` more are free, so that no message has to
-        wait for it.
+        """Take a slot for a cosmetic change if that slot and `reserve` more slots are free, so that no
+        message has to wait because of the change. Returns True if a slot was taken.
         """
         now = self._clock.monotonic()
         buckets = [self._bucket(budget) for budget in budgets]
@@ -115,7 +116,7 @@ class Pacer:
         return True
 
     def freeze(self, budget: Budget, seconds: float) -> None:
-        """The platform asked to wait: send nothing under this budget until then."""
+        """Stop sending under this budget for the seconds that the platform asked to wait."""
         bucket = self._bucket(budget)
         bucket.frozen_until = max(bucket.frozen_until, self._clock.monotonic() + patience(seconds))
 
@@ -143,7 +144,9 @@ class Pacer:
         return bucket
 
     def _forget(self) -> None:
-        """Drop full budgets, which equal new ones; never one that is used, waited for or frozen."""
+        """Drop budgets that are completely available, since they equal new budgets. Budgets that are partly
+        used, waited for or frozen stay.
+        """
         if len(self._buckets) < self._sweep_above:
             return
         now = self._clock.monotonic()
@@ -152,7 +155,7 @@ class Pacer:
 
 
 class RateLimiter:
-    """The budgets of each address, by the channels' manifests. Without `limits` there are none."""
+    """Rate limits of each address, taken from the channels' manifests. If `limits` is False, nothing is limited."""
 
     def __init__(self, manifests: Mapping[str, Manifest], clock: Clock, *, limits: bool) -> None:
         self._manifests = manifests
@@ -160,13 +163,13 @@ class RateLimiter:
         self._pacer = Pacer(clock)
 
     async def slot(self, to: Address) -> float:
-        """Wait for a slot and take it. If the platform asked to wait longer than `MAX_WAIT`, take nothing
-        and return those seconds, else 0.
+        """Wait for a slot and take it. If the platform asked to wait longer than `MAX_WAIT`, take no slot
+        and return those seconds, else return 0.
         """
         return await self._pacer.slot(*self._budgets(to), longest=MAX_WAIT)
 
     def spare(self, to: Address, *, reserve: int = 1, edit: bool = False) -> bool:
-        """Take a slot for a cosmetic change; return False unless it and `reserve` more are free."""
+        """Take a slot for a cosmetic change. Returns False unless that slot and `reserve` more slots are free."""
         if self._pacer.frozen(_signs(to)):
             return False
         edits = self._manifests[to.channel].edits if edit and self._limits else None
@@ -174,8 +177,8 @@ class RateLimiter:
         return self._pacer.spare(*self._budgets(to), *more, reserve=reserve)
 
     def freeze(self, to: Address, error: errors.DeliveryThrottled, *, cosmetic: bool = False) -> float:
-        """Stop sending until the platform allows it; return the seconds. A limit on cosmetic calls alone
-        does not delay messages.
+        """Stop sending until the platform allows it, and return the seconds until then. A limit on cosmetic
+        calls alone does not delay messages.
         """
         chat, total = self._budgets(to)
         if error.everywhere and cosmetic:
@@ -185,7 +188,7 @@ class RateLimiter:
         return wait
 
     def hold(self, to: Address, seconds: float) -> None:
-        """Send nothing to this chat for these seconds."""
+        """Stop sending to this chat for these seconds."""
         if seconds > 0:
             self._pacer.freeze(self._budgets(to)[0], seconds)
 

@@ -1,9 +1,10 @@
-"""Restores working state after a compaction that the model would have to look up again.
+"""Restores working state after a compaction, so that the model need not look it up again.
 
-Names are collected from what left the view and what is still in it, and are stored with the summary for the
-next compaction. Restored within a budget, in this order: found tool definitions, their servers' notes,
-pointers to large results, skills, names of other tools, files. Skills and files are read again with the
-rights of the last person, without asking; content that has become foreign is only named.
+Names are collected from the dropped messages and the remaining messages, and are stored with the summary for
+the next compaction. The following is restored within a token budget, in this order: definitions of found
+tools, usage notes of their MCP servers, pointers to large results, skills, names of other tools, files.
+Skills and files are read again with the permissions of the last person, without asking. Content that has
+become untrusted is only named.
 """
 
 from __future__ import annotations
@@ -27,33 +28,35 @@ from bot.tools.context import NoOlderTurns, ToolExecutionContext, tool_scope
 
 MOST_TOKENS = 50_000
 SHARE = 0.1
-"""Max share of the window."""
+"""Max share of the context window for restored state."""
 SOFT_SHARE = 4
-"""Max share of the soft limit, else the history would be compacted again at once: one part in so many."""
+"""Share of the soft limit for restored state, as a divisor (one quarter); with more, the history would be
+compacted again at once.
+"""
 POINTERS = 20
-"""Max pointers, and max other names; the newest."""
+"""Max number of restored pointers, and of other restored names; the newest are kept."""
 FILES = 3
-"""Max files; those read last."""
+"""Max restored files; the files read last are kept."""
 READ = "read_file"
 TOOLS = 0.5
-"""Max share of the budget for definitions."""
+"""Max share of the restore budget for tool definitions."""
 SAID = 0.2
-"""Max share of the budget for servers' notes."""
+"""Max share of the restore budget for usage notes of MCP servers."""
 _Forms = tuple[str, bool, tuple[str, ...]]
-"""Text of a section, whether it is required, and shorter forms."""
+"""Text of a section, whether the section is required, and shorter versions of the text."""
 _ARTIFACTS, _SKILLS, _TOOLS, _FILES = "artifacts", "skills", "tools", "files"
 
 
 @dataclass(frozen=True, slots=True)
 class DroppedMessages:
-    """What left the view in a compaction, including the previous summary, and what is still there."""
+    """Messages that a compaction dropped, including the previous summary, and the messages that were kept."""
 
     dropped: Sequence[Message]
     kept: Sequence[Message]
 
     def names(self) -> dict[str, dict[str, Any]]:
-        """Return what the model worked with and no longer sees, by kind and name, newest last: lines of an
-        artifact, arguments with which a file was read.
+        """Return what the model worked with and no longer sees, by kind and name, newest last. The value of
+        an artifact is its number of lines; the value of a file is the arguments with which it was read.
         """
         found: dict[str, dict[str, Any]] = {_ARTIFACTS: {}, _SKILLS: {}, _TOOLS: {}, _FILES: {}}
         still = {(kind, name) for kind, name, _ in _used(self.kept)}
@@ -68,7 +71,9 @@ class DroppedMessages:
 
 
 def definitions(gone: DroppedMessages, deps: AgentDeps, most: float) -> list[Json]:
-    """Return complete definitions of found tools that still exist, newest first if not all fit."""
+    """Return complete definitions of found tools that still exist. If not all fit into `most` tokens, the
+    newest are kept.
+    """
     still = found_tools.definitions(gone.kept)
     chosen: list[Json] = []
     for name, tool in reversed(found_tools.definitions(gone.dropped).items()):
@@ -82,8 +87,9 @@ def definitions(gone: DroppedMessages, deps: AgentDeps, most: float) -> list[Jso
 def instructions(
     gone: DroppedMessages, declared: frozenset[str], deps: AgentDeps, most: float
 ) -> dict[str, str]:
-    """Return complete notes of servers whose tools are `declared` or in view, newest first if not all fit. A
-    note left out is shown again with the next tool of its server.
+    """Return complete usage notes of MCP servers whose tools are `declared` or in the model's context. If
+    not all fit into `most` tokens, the newest are kept. A note that is left out is shown again with the
+    next tool of its server.
     """
     still, names = (
         found_tools.server_notes(gone.kept),
@@ -101,7 +107,7 @@ def instructions(
 async def put_back(
     gone: DroppedMessages, deps: AgentDeps, most: float, chat_key: ChatKey, person: UserRef | None
 ) -> found_tools.PutBack:
-    """Return what to restore in `most` tokens, with the rights of `person`."""
+    """Return the state to restore within `most` tokens, read with the permissions of `person`."""
     names = gone.names()
     tools = definitions(gone, deps, TOOLS * most)
     declared = frozenset(str(tool["name"]) for tool in tools)
@@ -146,7 +152,9 @@ def room(deps: AgentDeps) -> float:
 
 
 def _texts(title: str, again: str, names: Iterable[str], read: Mapping[str, ToolResult]) -> _Forms:
-    """Yield the texts read, newest first, and the names of the others; then the same with fewer texts."""
+    """Return a section with the texts that were read, newest first, and the names of the others. The shorter
+    versions contain fewer texts.
+    """
     newest = list(names)[::-1]
     shown = [one for one in newest if one in read]
     forms = []
@@ -170,7 +178,7 @@ def _tools_shown(names: Iterable[str]) -> str:
 
 
 async def _read(deps: AgentDeps, tool: str, inputs: Mapping[str, Json]) -> dict[str, ToolResult]:
-    """Return a tool's current results by name, without refusals and without foreign content."""
+    """Return a tool's current results by name, without refused calls and without untrusted content."""
     calls = [ToolCall(f"again_{name}", tool, arguments) for name, arguments in inputs.items()]
     results = await deps.dispatcher.run(calls) if calls else []
     return {
@@ -181,7 +189,9 @@ async def _read(deps: AgentDeps, tool: str, inputs: Mapping[str, Json]) -> dict[
 
 
 def _reader(chat_key: ChatKey, person: UserRef | None) -> ToolExecutionContext:
-    """Return the context for reading again: with this person's rights, and nobody is asked."""
+    """Return the tool context for reading again: with this person's permissions, and without asking anybody
+    for approval.
+    """
     who = person.user_id if person is not None else None
     channel = person.channel if person is not None else None
     return ToolExecutionContext(
@@ -190,7 +200,7 @@ def _reader(chat_key: ChatKey, person: UserRef | None) -> ToolExecutionContext:
 
 
 def _used(messages: Sequence[Message]) -> Iterator[tuple[str, str, Any]]:
-    """Yield the subjects of these messages with kind, name and value as in `DroppedMessages.names`."""
+    """Yield what these messages worked with, as kind, name and value (see `DroppedMessages.names`)."""
     for message in messages:
         for kind, names in found_tools.worked_with(message).items():
             yield from ((kind, name, about) for name, about in names.items())
@@ -207,7 +217,9 @@ def _used(messages: Sequence[Message]) -> Iterator[tuple[str, str, Any]]:
 
 
 def _results(messages: Sequence[Message]) -> Iterator[tuple[ToolCall, ToolResult]]:
-    """Yield every successful textual result with its call; of foreign ones only pointers."""
+    """Yield every successful textual result with its call. An untrusted result is yielded only if it is a
+    pointer to an artifact.
+    """
     calls = {call.id: call for message in messages for call in blocks.tool_calls(message["content"])}
     for message in messages:
         for block in message["content"]:

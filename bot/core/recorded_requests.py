@@ -1,7 +1,7 @@
-"""Recorded requests: what was sent to the model, in a database of its own.
+"""Recorded requests: the requests sent to the model, in a separate database.
 
-A body is split at message boundaries, and pieces shared by requests of a chat are stored once, so that a long
-conversation costs little more than its new content. Everything here blocks.
+A request body is split at message boundaries, and pieces that several requests of a chat share are stored
+once, so that a long conversation costs little more than its new content. All methods block on disk access.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from bot.contracts.base import Json
 
 FILE = "requests.db"
 CHAT_BYTES = 32 * 1024 * 1024
-"""Max bytes per chat; the oldest requests are deleted above it."""
+"""Max bytes per chat; above the limit the oldest requests are deleted."""
 MOST_PIECES = 4_000
-"""Max pieces of a body; larger ones are stored whole."""
+"""Max pieces of a body; a body with more pieces is stored whole."""
 REMOVED = "words were removed from this conversation since"
 DAMAGED = "its record is damaged"
 REDACTED = "it held a secret, which is not recorded"
@@ -49,9 +49,10 @@ _ERASED = "chat = ? AND id >= ? AND (id <= ? OR task IS NOT NULL AND turn <= ?)"
 
 @dataclass(frozen=True, slots=True)
 class RecordedRequest:
-    """A stored request. `id` is a ULID, `purpose` as in `contracts.model.ModelRequest`, `task` the asking
-    task. `body` is None if it is unavailable; `wrong` says why, or why it differs from what was sent.
-    `answer` has stop reason, usage, cost and content.
+    """A stored request. `id` is a ULID, `purpose` has the values of `contracts.model.ModelRequest`, `task`
+    is the subagent task that sent the request. `body` is None if it is unavailable; `wrong` says why it
+    is unavailable, or why it differs from what was sent. `answer` contains stop reason, usage, cost and
+    content.
     """
 
     id: str
@@ -71,7 +72,7 @@ TROUBLE = (sqlite3.Error, OSError)
 
 
 class RecordedRequests:
-    """The database. Methods raise `sqlite3.Error` and OSError."""
+    """Database of recorded requests. Methods raise `sqlite3.Error` and OSError."""
 
     def __init__(self, path: Path, *, readonly: bool = False) -> None:
         self._db = sqlite3.connect(
@@ -89,7 +90,7 @@ class RecordedRequests:
         self._db.close()
 
     def transaction(self, work: Callable[[], object]) -> None:
-        """Run `work` in a transaction. Erased content is also removed from the WAL file."""
+        """Run `work` in a transaction. Erased content is removed from the WAL file as well."""
         with self._db:
             self._db.execute("BEGIN IMMEDIATE")
             work()
@@ -100,7 +101,7 @@ class RecordedRequests:
     # ------------------------------------------------------------ writing
 
     def record(self, asked: RecordedRequest, kept: bytes) -> None:
-        """Record a request that is about to be sent; `kept` is its body without secrets."""
+        """Record a request that is about to be sent; `kept` is its body with secrets redacted."""
         late = (
             asked.task is not None
             and self._db.execute(
@@ -152,7 +153,9 @@ class RecordedRequests:
     # ------------------------------------------------------------ removing
 
     def remove(self, chat: str, since: str, until: str) -> None:
-        """Erase the words of a chat's requests between these ULIDs, and of later ones by tasks that ran then."""
+        """Erase the content of a chat's requests between these ULIDs, and of later requests by tasks that
+        ran at that time.
+        """
         self._db.execute("INSERT OR IGNORE INTO removals VALUES (?, ?)", (chat, until))
         self._db.execute(
             f"UPDATE requests SET body = NULL, answer = NULL WHERE {_ERASED}",  # noqa: S608 - a constant
@@ -161,7 +164,7 @@ class RecordedRequests:
         self._prune(chat)
 
     def forget(self, chat: str) -> None:
-        """Delete everything of a chat."""
+        """Delete all recorded requests of a chat."""
         self._erased = True
         for table in ("requests", "pieces", "removals"):
             self._db.execute(f"DELETE FROM {table} WHERE chat = ?", (chat,))  # noqa: S608 - constants
@@ -170,8 +173,8 @@ class RecordedRequests:
         return [chat for (chat,) in self._db.execute("SELECT DISTINCT chat FROM requests")]
 
     def sweep(self, chat: str, before: str) -> int:
-        """Delete a chat's requests before this ULID, and the oldest ones above its size limit; return the
-        number of requests.
+        """Delete a chat's requests before this ULID, and the oldest requests while the chat exceeds its size
+        limit. Returns the number of deleted requests.
         """
         gone = self._db.execute("DELETE FROM requests WHERE chat = ? AND id < ?", (chat, before)).rowcount
         if gone:

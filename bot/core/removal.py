@@ -1,5 +1,5 @@
-"""Removal: takes deleted or forgotten words out of events and model messages. Blocks stay, so that tool
-calls keep their results.
+"""Removal: deletes the text of deleted or forgotten messages from events and model messages. Blocks stay, so
+that tool calls keep their results.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from bot.core.events import Event, EventData
 
 REMOVED = "[message removed]"
 SENDS = "chat_send"
-"""The tool whose input people read."""
+"""Name of the tool whose input people read."""
 _REMOVED: Json = {"type": "text", "text": REMOVED}
 
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """What to remove: people's words by request, answers by turn, quotes by message id."""
+    """Content to remove: people's messages by request id, answers by turn id, quotes by message id."""
 
     requests: frozenset[str] = frozenset()
     turns: frozenset[str] = frozenset()
@@ -28,18 +28,18 @@ class Gone:
 
     @classmethod
     def of(cls, data: events.Removed) -> Gone:
-        """Return the targets of an event."""
+        """Return the content to remove that an event names."""
         return cls(frozenset(data.requests), frozenset(data.turns), frozenset(data.messages))
 
     @property
     def names(self) -> frozenset[str]:
-        """Return all ids by which events refer to it."""
+        """Return all ids by which events refer to the content to remove."""
         return self.requests | self.turns | self.messages
 
 
 def message_without(message: Message, sources: Collection[str], turn: str | None, gone: Gone) -> Message:
-    """Return a model message without what is removed; the same object if nothing is. `sources` are the
-    requests whose words it carries.
+    """Return a model message without the content to remove; the same object if nothing is removed. `sources`
+    are the requests whose text the message contains.
     """
     if message["role"] == "assistant":
         return without(message) if turn in gone.turns else message
@@ -49,7 +49,7 @@ def message_without(message: Message, sources: Collection[str], turn: str | None
 
 
 def blanked(event: Event, gone: Gone) -> EventData:  # noqa: PLR0911 - one `match` of the kinds with words
-    """Return an event's data without what is removed; the same object if nothing is."""
+    """Return an event's data without the content to remove; the same object if nothing is removed."""
     data = event.data
     match data:
         case events.Received() | events.Edited():
@@ -78,7 +78,7 @@ def blanked(event: Event, gone: Gone) -> EventData:  # noqa: PLR0911 - one `matc
 
 
 def without(message: Message) -> Message:
-    """Return a message without its words. Tool calls and results stay, except the text of an answer."""
+    """Return a message without its text. Tool calls and results stay, except the text of an answer."""
     if message["role"] == "user":
         return redacted(message)
     content: list[Json] = []
@@ -93,13 +93,13 @@ def without(message: Message) -> Message:
 
 
 def redacted(message: Message) -> Message:
-    """Return a message without its words; tool results stay."""
+    """Return a message without its text; tool results stay."""
     results = [block for block in message["content"] if block.get("type") == "tool_result"]
     return {**message, "content": results or [_REMOVED]}
 
 
 def emptied(inbound: Inbound) -> Inbound:
-    """Return an inbound without its words."""
+    """Return an inbound without its text, quotes, links and attachments."""
     return inbound.model_copy(
         update={
             "text": "",

@@ -17,17 +17,17 @@ from bot.words import CATALOGUES, DEFAULT, say
 SHOWN = 2_000
 """Max characters shown."""
 _GATHERED = 5 * SHOWN
-"""Characters redacted before cutting, so that no secret survives at the cut."""
+"""Characters redacted before the text is cut, so that no part of a secret remains at the cut."""
 QUOTED = 80
 _ID = re.compile(r" \([^()]*\)$")
-"""The id after the name of a quoted person."""
+"""Pattern for the id after the name of a quoted person."""
 _UNSHOWN = frozenset({tags.CONTEXT, tags.HISTORY, tags.NOTES, tags.SERVERS})
-"""Tags of the gateway that mean nothing to people."""
+"""Tags of the gateway that are not shown, since they mean nothing to people."""
 
 
 def history(messages: Sequence[Message], redact: Callable[[str], str]) -> str:
-    """Return the newest part, oldest message first, without secrets; it starts with `…` if there is more; ""
-    if there is nothing.
+    """Return the newest part of a conversation with secrets redacted, oldest message first. The text starts
+    with `…` if older messages are left out; returns "" if there is nothing to show.
     """
     gathered, left = "", 0
     for at, message in reversed(list(enumerate(messages))):
@@ -44,7 +44,7 @@ def history(messages: Sequence[Message], redact: Callable[[str], str]) -> str:
 
 
 def said(message: Message) -> str:
-    """Return the beginning of a person's words in a message."""
+    """Return the beginning of the person's text in a message."""
     told = tags.of(message)
     both = zip(message["content"], told, strict=True)
     own = [block["text"] for block, tag in both if block["type"] == "text" and tag is None]
@@ -53,7 +53,7 @@ def said(message: Message) -> str:
 
 
 def _quoted(told: tags.Tag | None) -> Iterator[str]:
-    """Return a message's quotes: names without ids, and words."""
+    """Yield the lines that show a message's quotes: names without ids, and texts."""
     for row in quotes.rows_of(told):
         name = _ID.sub("", str(row.get("from")))
         # Names are chosen freely: no formatting and no link in them is rendered.

@@ -1,7 +1,7 @@
 """Repairs message histories that the provider would reject, e.g. after importing an old file.
 
-Pure and idempotent; a valid history is returned unchanged. Words are kept if possible: an answer without its
-question stays after a line that says so.
+Pure and idempotent; a valid history is returned unchanged. Text is kept if possible: an answer whose question
+is missing stays, after a line that says so.
 """
 
 from __future__ import annotations
@@ -26,11 +26,10 @@ GO_ON = "Please go on."
 
 
 def sound(request: ModelRequest, *, paused: bool = False) -> tuple[ModelRequest, str | None]:
-    """Return a request that can be sent, and what was wrong with it (None if nothing). `paused`: see
-    `validate`.
+    """Return a request that can be sent, and a description of the repaired fault (None if there was none).
+    `paused`: see `validate`.
 
-    Raises `errors.RequestInvalid` if something other than the messages is wrong, and
-    `errors.RequestTooLarge`.
+    Raises `errors.RequestInvalid` if the fault is not in the messages, and `errors.RequestTooLarge`.
     """
     try:
         validate(request, paused=paused)
@@ -46,7 +45,7 @@ def sound(request: ModelRequest, *, paused: bool = False) -> tuple[ModelRequest,
 
 
 def mended(messages: Iterable[Message]) -> list[Message]:
-    """Return valid messages; they may end with the assistant."""
+    """Return valid messages; the last one may be the assistant's."""
     before, known = list(messages), set[str]()
     clean = [message for raw in before for message in _clean(raw, known)]
     kept: list[Message] = []
@@ -71,7 +70,7 @@ def mended(messages: Iterable[Message]) -> list[Message]:
 
 
 def _clean(message: Message, seen: set[str]) -> Iterator[Message]:
-    """Return a message without invalid blocks; split in two if it mixed results and other content."""
+    """Yield a message without invalid blocks. A message that mixed tool results and other content is split in two."""
     role, content = message.get("role"), message.get("content")
     if role not in {"user", "assistant"}:
         return
@@ -91,7 +90,7 @@ def _clean(message: Message, seen: set[str]) -> Iterator[Message]:
 
 
 def _first(block: Json, seen: set[str]) -> bool:
-    """Return True unless a block is a tool call with an id that occurred before."""
+    """Return False for a tool call whose id occurred before."""
     if block["type"] != "tool_use" and block["type"] not in SERVER_CALLS:
         return True
     name = str(block.get("id"))
@@ -104,7 +103,9 @@ def _first(block: Json, seen: set[str]) -> bool:
 
 
 def _answer(run: Sequence[Message]) -> list[Message]:
-    """Return the messages of one answer: parts with tool calls are merged, and each server tool call has its result."""
+    """Return the messages of one answer. Messages with tool calls are merged, and server tool calls without
+    a result are dropped.
+    """
     messages = list(run)
     if any(blocks.tool_calls(message["content"]) for message in messages[:-1]):
         content = [block for message in messages for block in message["content"]]
@@ -140,7 +141,7 @@ def _server_pairs(messages: Sequence[Message]) -> list[Message]:
 
 
 def _answered(run: Sequence[Message], calls: Sequence[ToolCall]) -> list[Message]:
-    """Return the user messages after these calls: exactly their results first, in one message."""
+    """Return the user messages after these calls. The first message contains exactly one result per call."""
     found: dict[str, Json] = {}
     for message in run:
         for block in message["content"]:
@@ -167,7 +168,7 @@ def _results(calls: Sequence[ToolCall], found: dict[str, Json]) -> Message:
 
 
 def _without_loose_thinking(before: Sequence[Message], after: Sequence[Message]) -> list[Message]:
-    """Drop thinking at and after the first repaired place."""
+    """Drop thinking at and after the first repaired message."""
     same = 0
     while same < min(len(before), len(after)) and before[same] is after[same]:
         same += 1
@@ -177,7 +178,7 @@ def _without_loose_thinking(before: Sequence[Message], after: Sequence[Message])
 
 
 def _filtered(messages: Sequence[Message], stays: Callable[[Json], bool]) -> list[Message]:
-    """Return the messages with only the accepted blocks; empty ones are dropped."""
+    """Return the messages with only the accepted blocks; messages that become empty are dropped."""
     kept = []
     for message in messages:
         content = [block for block in message["content"] if stays(block)]

@@ -1,4 +1,4 @@
-"""The reply of a turn: queues messages and waits for their delivery."""
+"""Reply of a turn: queues messages and waits for their delivery."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ from bot.tools.permissions.display import named
 from bot.words import language, say
 
 LONGEST_WAIT = 10.0
-"""Max seconds to wait for a postponed message; it is sent later by itself."""
+"""Max seconds to wait for a postponed message; the outbox sends that message later."""
 
 
 MISSED_CHARS = 60
-"""Max characters quoted of an undelivered answer."""
+"""Max characters quoted from an undelivered answer."""
 SHORT = 2_000
-"""Max characters of a text that is split on the event loop; that takes a few milliseconds."""
+"""Max characters of a text that is split on the event loop, which takes a few milliseconds; longer texts are
+split on a thread.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +45,8 @@ class ReplyPorts:
 
 
 def question(asked: Inbound) -> str:
-    """Return the question as a quote with its author, for a group that has not seen it because it was a
-    slash command.
+    """Return a slash command's question as a quote with its author, because the other members of the group
+    have not seen the command.
     """
     if asked.chat_type != "group" or asked.message_id is not None or asked.due is not None or not asked.text:
         return ""
@@ -52,8 +54,8 @@ def question(asked: Inbound) -> str:
 
 
 class ChatReply:
-    """Implements `tools.ports.Reply` for one turn. A step's rows have stable ids, so repeating it after
-    a crash sends nothing twice.
+    """Implements `tools.ports.Reply` for one turn. The outbox rows of a step have stable ids, so a step that
+    is repeated after a crash sends nothing twice.
     """
 
     def __init__(self, chat: Chat, turn: str, to: Inbound, chats: Chats, ports: ReplyPorts) -> None:
@@ -74,7 +76,7 @@ class ChatReply:
         return turn.rows if turn is not None and turn.id == self._turn else {}
 
     def end_with(self, step_id: str | None) -> None:
-        """Make this step's message the last of the turn; None: the next one is not the last."""
+        """Declare this step's message to be the last of the turn; None: the next message is not the last."""
         self._ending = step_id
 
     def said(self, step_id: str) -> bool:
@@ -92,21 +94,21 @@ class ChatReply:
         return bool(self._named(step_id))
 
     async def leave(self, words: str, step: str) -> None:
-        """Queue a message without waiting for it."""
+        """Queue a message without waiting for its delivery."""
         if not self.queued(step):
             await self._say(words, step, ())
 
     async def send(
         self, words: str, step_id: str | None = None, files: Sequence[OutgoingFile] = ()
     ) -> list[Sent]:
-        """See `tools.ports.Reply`."""
+        """Queue a message with files and wait for its delivery (see `tools.ports.Reply`)."""
         step = step_id or "said"
         if not self.queued(step):
             await self._say(words, step, files)
         return await self._chats.until(self._chat.key, lambda: self._outcome(step))
 
     def _with_notes(self, words: str) -> str:
-        """Add pending notes below the text, and the question above the turn's first message."""
+        """Return the text with pending notes below it, and with the question above the turn's first message."""
         if all(end is not None and end.state == "failed" for end in self._rows.values()):
             lost = [one.text for one in self._chat.missed if one.turn != self._turn]
             which = ", ".join(f"“{text.preview(one, MISSED_CHARS)}”" for one in lost)
@@ -117,7 +119,7 @@ class ChatReply:
         return "\n\n".join(filter(None, (words, *notes, file_words.below(turn.unread) if turn else "")))
 
     async def _say(self, words: str, step: str, files: Sequence[OutgoingFile]) -> None:
-        """Queue a message followed by these files. Raises `errors.FileRefused` without queueing anything."""
+        """Queue a message and then these files. Raises `errors.FileRefused` without queueing anything."""
         ports, channel = self._ports, self._to.channel
         for file in files:
             await ports.files.check(channel, file)
@@ -163,11 +165,11 @@ class ChatReply:
         self._chats.append(*(Fact(self._chat.key, one, self._turn) for one in queued))
 
     def _named(self, step: str) -> list[str]:
-        """Return the rows of a message in order, including repeats and replacements."""
+        """Return the outbox rows of a step in order, including repeats and replacements."""
         return [one for one in self._rows if one.startswith(f"{self._turn}/{step}/")]
 
     def _outcome(self, step: str) -> list[Sent] | None:
-        """Return the delivered messages of a step, None while a row is open. Raises `errors.DeliveryFailed`."""
+        """Return the delivered messages of a step; None while a row is open. Raises `errors.DeliveryFailed`."""
         sent, missing = list[Sent](), list[str]()
         rows, names = self._rows, self._named(step)
         for name in names:
@@ -192,7 +194,7 @@ class ChatReply:
 
 
 class NoReply:
-    """The reply of a task: nobody reads it, and its last text is its report."""
+    """Reply of a subagent task: sends nothing, since the task's last text is its report."""
 
     def end_with(self, step_id: str | None) -> None: ...
 

@@ -1,4 +1,6 @@
-"""Closes unfinished work of a restored log once, at the first start, because it may have been done after the backup."""
+"""Closes unfinished work of a restored event log at the first start, because that work may have been
+finished after the backup.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from bot.words import say, sentence, speaking
 RESTORED = "restored"
 """Kind and key of the fact that a restore writes."""
 LATEST = 86_400.0
-"""Max age in seconds of a message whose person is asked to send it again."""
+"""Max age in seconds of a message that its author is asked to send again."""
 
 
 async def close_open(
@@ -64,7 +66,7 @@ def _ends(chat: Chat) -> Iterator[tuple[events.EventData, str | None]]:
 
 
 def _told(chat: Chat, saying: Saying, locales: Locales, since: float, ids: Ids) -> list[events.Queued]:
-    """Return the message to the person with the newest unanswered message of a chat."""
+    """Return the outbox rows that ask the author of a chat's newest unanswered message to send it again."""
     turn = chat.turn
     running = [] if turn is None or turn.answered else turn.left
     open_ones = () if chat.task is not None else (*running, *chat.waiting)

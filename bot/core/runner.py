@@ -1,4 +1,4 @@
-"""The runner carries out the effects that are due in each chat: one task per effect, whose result is
+"""Runner: runs the effects that are due in each chat, with one task per effect. The result of an effect is
 appended as events.
 """
 
@@ -35,17 +35,17 @@ from bot.words import Sentence, say, sentence, speaking
 
 UNANSWERED = "a message before this one got no whole answer; the person was told"
 READ_AT_ONCE = 100
-"""Max chats loaded concurrently at a start."""
+"""Max chats that are loaded concurrently at a start."""
 CANCEL_SECONDS = 0.5
-"""Timeout for cancelled work to end."""
+"""Timeout in seconds for cancelled work to end."""
 MOST_CANCELS = 2
-"""Max cancellations of one task, since a library may swallow one."""
+"""Max cancellations of one task, since a library may swallow a cancellation."""
 Key = tuple[ChatKey, str, str]
-"""Identifies an effect in flight."""
+"""Key of an effect in flight."""
 
 
 class Slots:
-    """Limits concurrent turns. A turn that waits for a person releases its slot."""
+    """Limits the number of concurrent turns. A turn that waits for a person releases its slot."""
 
     def __init__(self, count: int) -> None:
         self._free = asyncio.Semaphore(count)
@@ -57,7 +57,7 @@ class Slots:
 
     @contextlib.asynccontextmanager
     async def suspended(self) -> AsyncIterator[None]:
-        """Release the slot for the block."""
+        """Release the slot inside the `with` block."""
         self._free.release()
         try:
             yield
@@ -68,7 +68,7 @@ class Slots:
 
 
 class Runner:
-    """Runs what is due in a chat after each change."""
+    """Runs the effects that are due in a chat, after each change of the chat."""
 
     def __init__(
         self,
@@ -113,13 +113,13 @@ class Runner:
         self._due: dict[ChatKey, Chat] = {}
         self._open = self._closing = False
         self._channels = set[str]()
-        """Connected channels; work for other channels waits."""
+        """Names of connected channels; work for other channels waits."""
         chats.watch(self._look_at)
         event_log.watch(self._on_disk)
 
     async def start(self) -> None:
-        """Load every chat with unfinished work, then run what is due. Nothing starts earlier, since a
-        command may concern another chat's question.
+        """Load every chat with unfinished work, then run the effects that are due. No effect starts earlier,
+        since a command may concern a question in another chat.
         """
         keys = await self._event_log.open_chats()
         for at in range(0, len(keys), READ_AT_ONCE):
@@ -130,19 +130,21 @@ class Runner:
             self._look_at(chat)
 
     async def open(self, channel: str) -> None:
-        """A channel is connected: run what is due in its chats and what is sent there."""
+        """Run the effects that are due for a channel that has just connected, both in its chats and for
+        messages sent to it.
+        """
         self._channels.add(channel)
         for chat in self._chats:
             self._look_at(chat)
 
     @property
     def running(self) -> int:
-        """The number of running turns."""
+        """Return the number of running turns."""
         return len(self._loops)
 
     async def close(self, seconds: float) -> bool:
-        """Start no more turns and let running ones finish. After `seconds` they are cancelled, and continue
-        at the next start.
+        """Start no new turns and let running turns finish. After `seconds` seconds the running turns are
+        cancelled; the next start continues them.
         """
         self._closing = True
         with contextlib.suppress(TimeoutError):
@@ -168,7 +170,7 @@ class Runner:
     # ------------------------------------------------------------ looking
 
     def _look_at(self, chat: Chat) -> None:
-        """Schedule a look at a chat, once for all events of this step of the event loop."""
+        """Schedule a check for due effects in a chat, once for all events of this step of the event loop."""
         if not self._due:
             asyncio.get_running_loop().call_soon(self._look)
         self._due[chat.key] = chat
@@ -236,7 +238,7 @@ class Runner:
         task.add_done_callback(over)
 
     def _failed(self, chat: Chat, key: Key, error: BaseException) -> None:
-        """Log an unexpected failure of an effect and close it, so that it blocks nothing."""
+        """Log an unexpected failure of an effect and close the effect, so that it blocks nothing."""
         _, what, name = key
         cause = f"{type(error).__name__}: {error}"
         self._log.write("error", f"a {what} failed", level="error", chat_key=chat.key, cause=cause)
@@ -313,7 +315,7 @@ class Runner:
                     self._end(chat, turn, end, (self._clock.monotonic() - began) * 1000)
 
     async def _ended(self, chat: Chat, turn: str, first: Inbound) -> _End:
-        """Return how a turn ended: a command, or the loop of the model."""
+        """Run a command or the model's loop, and return how the turn ended."""
         try:
             if first.command is not None:
                 done = await self._carried_out(first)
@@ -376,11 +378,13 @@ class Runner:
         )
 
     def _ending(self, chat: Chat, state: events.TurnEndState) -> list[Done]:
-        """Return what features add to the end of a turn."""
+        """Return the facts and texts that features add to the end of a turn."""
         return self._door.turn_ends(chat.turn, state) if chat.turn is not None else []
 
     def _over(self, chat: Chat, turn: str, end: events.TurnEnded, dones: Sequence[Done]) -> Iterator[Fact]:
-        """Return the events that end a turn and its unreported tasks, with what features add."""
+        """Yield the events that end a turn and its unreported tasks, together with the facts and texts that
+        features add.
+        """
         for task in chat.turn.tasks.values() if chat.turn is not None else ():
             if self._chats.loaded(key := life.chat_of_task(chat.key, task)) is not None:
                 yield Fact(key, events.TurnEnded("stopped"), task)
@@ -397,7 +401,7 @@ class Runner:
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """The end of a turn: state, notice for the person, cause for operators."""
+    """End of a turn: state, notice for the person, and cause for operators."""
 
     state: events.TurnEndState
     notice: str = ""

@@ -1,4 +1,4 @@
-"""Makes outbox rows from gateway messages: notices, questions, answers to commands."""
+"""Builds outbox rows from gateway messages: notices, questions, answers to commands."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from bot.words import language, own_zone, zone
 
 
 class Saying:
-    """Splits text for a channel and removes secrets, in the current language and zone (`bot.words.speaking`)."""
+    """Splits text for a channel and redacts secrets, in the current language and zone (`bot.words.speaking`)."""
 
     def __init__(self, channels: Mapping[str, Channel], redact: Redact) -> None:
         self._channels = channels
         self._redact = redact
 
     def parts(self, channel: str, words: str) -> list[str]:
-        """Return the messages that a text becomes on a channel."""
+        """Return the messages into which a text is split on a channel."""
         return self._channels[channel].split(self._redact(text.clean(words)))
 
     def rows(
@@ -38,8 +38,8 @@ class Saying:
         question: str | None = None,
         while_open: Sequence[str] = (),
     ) -> list[Queued]:
-        """Return the rows of one message; the first has this id. `buttons` go below the last. The lines
-        `while_open` of a question disappear once it is decided.
+        """Return the outbox rows of one message; the first row gets the id `name`. `buttons` are shown below
+        the last row. `while_open` are lines that disappear once the question is decided.
         """
         parts = self.parts(to.channel, words)
         names = [name if not at else f"{name}/{at}" for at in range(len(parts))]
@@ -72,6 +72,6 @@ class Saying:
 
 
 def examples(inbound: Inbound, manifests: Mapping[str, Manifest]) -> QuestionButtons | None:
-    """Return example prompts for a greeting, if the channel can offer them as buttons."""
+    """Return example prompts for a greeting, if the channel can show the prompts as buttons."""
     offered = inbound.chat_type == "direct" and manifests[inbound.channel].examples
     return QuestionButtons("", EXAMPLES) if offered else None

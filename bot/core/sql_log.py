@@ -1,4 +1,4 @@
-"""The event log in an SQL database, without dialect: group commit, pending events, retries, reads."""
+"""Event log in an SQL database, independent of the dialect: group commit, pending events, retries, reads."""
 
 from __future__ import annotations
 
@@ -25,13 +25,15 @@ POSITION = "INSERT INTO chats (chat, base, open) VALUES (?, ?, ?) ON CONFLICT (c
 FACT = "INSERT INTO facts (kind, key, value) VALUES (?, ?, ?) ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value"
 FACTS = "SELECT kind, key, value FROM facts WHERE kind <> ? ORDER BY kind, key"
 CURSOR = "cursor"
-"""Kind of the facts that hold export cursors."""
+"""Kind of the facts that store export cursors."""
 FORGET = "DELETE FROM facts WHERE kind = ? AND key = ?"
 AFTER = "SELECT id, seq, turn, person, kind, at, data, chat, n FROM events WHERE n > ? ORDER BY n LIMIT ?"
 READ = "SELECT id, seq, turn, person, kind, at, data FROM events WHERE chat = ? AND seq >= ? ORDER BY seq"
 NAMING = "SELECT id, seq, turn, person, kind, at, data, chat FROM events WHERE (chat = ? OR substr(chat, 1, ?) = ?) AND (%s) ORDER BY n"
 CHAT_OF = "SELECT chat FROM events WHERE id >= ? AND (id = ? OR turn = ?) ORDER BY id LIMIT 1"
-"""Both are ULIDs: events of a request are appended after its id was made."""
+"""Query for the chat of a request or turn. Event ids and request ids are both ULIDs, and events of a request
+are appended after its id was made, so older events are skipped.
+"""
 USAGE = """SELECT coalesce(sum(answered), 0), coalesce(sum(calls), 0), coalesce(sum(unpriced), 0), coalesce(sum(input), 0),
 coalesce(sum(cache_read), 0), coalesce(sum(cache_write), 0), coalesce(sum(output), 0), coalesce(sum(cost), 0.0) FROM usage WHERE chat = ?"""
 OLDER = """SELECT (SELECT seq FROM events WHERE chat = ? ORDER BY seq LIMIT 1),
@@ -43,19 +45,19 @@ SPOKEN_IN = """
     GROUP BY chat ORDER BY max(n) DESC
 """
 LINGER = 0.05
-"""Max seconds until events that nobody waits for are written; a kill loses at most those."""
+"""Max seconds until events are written for which no caller waits; a kill of the process loses at most these events."""
 RETRY_SECONDS = 2.0
-"""Interval in seconds of retries while the disk refuses."""
+"""Interval in seconds between retries while the disk refuses writes."""
 
 Alert = Callable[[str, Sentence], object]
-"""Alerts operators, once per subject."""
+"""Function that alerts operators, once per subject."""
 CONTENT: tuple[type[Exception], ...] = (ValueError, TypeError, OverflowError)
-"""Errors caused by the data, not by the disk: a retry would fail again."""
+"""Errors caused by the data and not by the disk, so that a retry would fail again."""
 _R = TypeVar("_R")
 
 
 class Session(Protocol):
-    """A database connection with `?` as placeholder."""
+    """Database connection with `?` as placeholder."""
 
     def execute(self, statement: str, values: Sequence[Any] = (), /) -> Any: ...
     def executemany(self, statement: str, rows: Iterable[Sequence[Any]], /) -> Any: ...
@@ -82,7 +84,7 @@ class SqlLog(ABC):
         self._codec = codec
         self._alert = alert
         self._lost = set[ChatKey]()
-        """Chats that lost an event which no retry could write, until operators are told."""
+        """Chats with a lost event that no retry could write; kept until operators are told."""
         self._watchers: list[Committed] = []
         self._clock = clock
         self._log = log
@@ -93,26 +95,28 @@ class SqlLog(ABC):
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="event-log")
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="event-log-reader")
         self.trouble = ""
-        """Why the disk refuses writes; "" while it does not."""
+        """Reason why the disk refuses writes; "" while writes succeed."""
 
     @abstractmethod
     def _writing_session(self) -> AbstractContextManager[Session]:
-        """A transaction for the block, on the writer's thread."""
+        """Open a transaction on the writer's thread."""
 
     @abstractmethod
     def _reading(self, work: Callable[[Any], _R]) -> _R:
-        """Return the result of `work` with the reading session, on its thread. Raises `errors.StorageError`."""
+        """Return the result of `work` with the reading session, on the session's thread. Raises
+        `errors.StorageError`.
+        """
 
     @abstractmethod
     def _again(self, error: Exception) -> bool:
-        """Return True if a transaction with this error is retried at once."""
+        """Return True if a transaction that failed with this error is retried at once."""
 
     @abstractmethod
     def _end(self) -> None:
         """Close the sessions."""
 
     def _words(self, error: Exception) -> str:
-        """Return an error for operators, without any of the data."""
+        """Return an error as text for operators, without any of the data."""
         return str(error)
 
     def watch(self, committed: Committed) -> None:
@@ -137,7 +141,7 @@ class SqlLog(ABC):
 
     @property
     def pending(self) -> int:
-        """The number of transactions not on disk."""
+        """Return the number of transactions that are not on disk yet."""
         return len(self._pending)
 
     def _begin(self) -> None:
@@ -198,9 +202,9 @@ class SqlLog(ABC):
     # ------------------------------------------------------------ on the writer's thread
 
     def _write(self, batch: Sequence[Sequence[Entry]]) -> Exception | None:
-        """Write appended events in one transaction. If one event can never be written, write append by
-        append, then chat by chat, and drop only that one. Returns the disk's error, or None once
-        everything writable is written.
+        """Write appended events in one transaction. If an event can never be written, write each append
+        separately, then each chat separately, and drop only that event. Returns the disk's error, or None
+        once everything writable is written.
         """
         while True:
             try:
@@ -403,5 +407,5 @@ def _row(entry: Entry) -> tuple[object, ...]:
 
 
 def _clean(*values: object) -> tuple[object, ...]:
-    """Return values as a database accepts them: without lone surrogates."""
+    """Return values that every database accepts: strings without lone surrogates."""
     return tuple(text.clean(one) if isinstance(one, str) else one for one in values)

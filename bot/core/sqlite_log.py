@@ -1,4 +1,4 @@
-"""The event log in SQLite."""
+"""Event log in SQLite."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ NO_ROOM = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQ
 VERSION = 1
 """Version of the schema (`PRAGMA user_version`)."""
 _REFUSALS = 1 << 15
-"""Max unreadable ranges of a damaged table before the rest is given up."""
+"""Max unreadable ranges of a damaged table before the remaining rows are given up."""
 LOST = "log_lost"
-"""Kind of the fact that says what a start found: the log was `damaged` or `gone`."""
+"""Kind of the fact that records what a start found: the log was `damaged` or `gone`."""
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS events (
   n INTEGER PRIMARY KEY, chat TEXT NOT NULL, seq INTEGER NOT NULL, id TEXT NOT NULL UNIQUE, turn TEXT, person TEXT,
@@ -83,8 +83,8 @@ _R = TypeVar("_R")
 
 
 class SqliteLog(SqlLog):
-    """Implements `EventLog` in the database `path`, creating it if needed. With `mend`, a damaged file is
-    moved aside and its readable rows are copied; only the single writing process may use that.
+    """Implements `EventLog` in the database file `path`, which is created if needed. With `mend`, a damaged
+    file is moved aside and its readable rows are copied; only the single writing process may use `mend`.
     """
 
     refusals = (sqlite3.Error, OSError)
@@ -163,7 +163,7 @@ class SqliteLog(SqlLog):
         return full and self._reserve.give()
 
     def _open(self) -> None:
-        """Open for writing, on the writer's thread; on a full disk, free the reserve file first."""
+        """Open the database for writing, on the writer's thread. On a full disk, free the reserve file first."""
         while self._db is None:
             try:
                 self._opened()
@@ -189,7 +189,9 @@ class SqliteLog(SqlLog):
 
 
 def _wrong(path: Path) -> str:
-    """Return the damage of a database; "" if it is intact. Raises `errors.StorageError` for a newer version."""
+    """Return a description of a database's damage; "" if the database is intact. Raises
+    `errors.StorageError` for a newer version.
+    """
     try:
         with contextlib.closing(sqlite3.connect(path, timeout=5.0)) as db:
             (version,) = db.execute("PRAGMA user_version").fetchone()
@@ -207,7 +209,7 @@ def _wrong(path: Path) -> str:
 
 
 def _set_aside(path: Path, at: int) -> Path:
-    """Move a database with its write-ahead log aside; return the new name. Overwrites nothing."""
+    """Move a database and its write-ahead log aside without overwriting any file, and return the new name."""
     while (target := path.with_name(f"{path.name}.corrupt-{at}")).exists():
         at += 1
     for suffix in ("", "-wal", "-shm"):
@@ -226,7 +228,7 @@ def _statements(script: str) -> Iterator[str]:
 
 
 def _salvage(path: Path, db: sqlite3.Connection) -> None:
-    """Copy every readable row. Counters kept by triggers are copied, not counted again."""
+    """Copy every readable row into a new database. Counters kept by triggers are copied, not counted again."""
     tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
     triggers = db.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
     for name, _ in triggers:
@@ -273,8 +275,8 @@ def _rows(old: sqlite3.Connection, table: str) -> Iterator[tuple[object, ...]]:
 
 
 def damage(path: Path) -> str:
-    """Return the first damage of a database, or that its version is newer; "" if it is intact. Changes
-    nothing. Blocking.
+    """Return the first damage of a database, or that its version is newer; "" if the database is intact.
+    Changes nothing. Blocks on disk access.
     """
     try:
         address = f"{path.absolute().as_uri()}?mode=ro"

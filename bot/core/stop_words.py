@@ -1,4 +1,4 @@
-"""Words that ask to stop the running turn, in many languages."""
+"""Messages that ask to stop the running turn, in many languages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _AROUND = " \t\r\n\u200b\u200e\u200f\ufe0f\ufeff.!?,;…。！？、，¡¿؟"
 
 
 def asks_to_stop(words: str) -> bool:
-    """Return True for a message that asks to stop, with or without a mention, whatever its case and punctuation."""
+    """Return True for a message that asks to stop, with or without a mention, in any case and punctuation."""
     if len(words) > _LONGEST_STOP:
         return False
     said = unicodedata.normalize("NFKC", words.strip(_AROUND))

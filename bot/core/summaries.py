@@ -1,10 +1,10 @@
-"""Compacts histories: writes session memories between turns, and replaces what leaves the view by a memory
-or a summary.
+"""Compacts histories: writes session memories between turns, and replaces dropped messages by a memory or a
+summary.
 
-A compaction uses the memory if that covers what is dropped, else a summary by a fork. Both run between turns,
-except when the running turn would not fit. A failure changes nothing; a history that stays too large is
-halved (`bot.core.fit`). Nothing is resumed after a restart, since the end of the next turn finds the same
-work due.
+A compaction uses the session memory if the memory covers the dropped messages, else a summary that a fork
+writes. Both run between turns, unless the running turn would not fit. A failure changes nothing; a history
+that stays too large is halved (see `bot.core.fit`). No compaction is resumed after a restart, since the end
+of the next turn starts the same work.
 """
 
 from __future__ import annotations
@@ -31,30 +31,32 @@ from bot.tools.permissions import taint
 from bot.words import sentence
 
 WAIT_SECONDS = 15.0
-"""Max seconds that a compaction waits for the memory being written, and a turn for a compaction."""
+"""Max seconds that a compaction waits for the memory being written, and that a turn waits for a compaction."""
 ENOUGH = 0.5
-"""Min share of the dropped messages that the memory must cover; below it a summary is made."""
+"""Min share of the dropped messages that the session memory must cover; below that share a summary is written."""
 IDLE_AFTER = COLD_AFTER - 30.0
 IDLE_UNTIL = COLD_AFTER - 5.0
-"""Seconds of quiet between which a chat is compacted: the prefix is still cached, and the next turn starts small."""
+"""Limit in seconds of quiet after which a chat is no longer compacted: from `IDLE_AFTER` until then the
+prefix is still cached, and the next turn starts small.
+"""
 LOOK_SECONDS = 10.0
-"""Interval in seconds of the search for quiet chats; shorter than that period."""
+"""Interval in seconds of the search for quiet chats; shorter than the time between `IDLE_AFTER` and `IDLE_UNTIL`."""
 MOST_CHATS = 500
-"""Max chats whose last request is kept."""
+"""Max chats whose last request is kept in memory."""
 FAILED = (errors.ShipmateError, MemoryInvalid)
 
 
 PutsBack = Callable[[Chat, Sequence[Message], Sequence[Message], float], Awaitable[PutBack]]
-"""Restores working state from dropped messages, in a number of tokens."""
+"""Function that returns the working state to restore after messages were dropped, within a number of tokens."""
 
 
 @dataclass(slots=True)
 class _Work:
-    """The work in progress of one chat. `since` is the newest message at the start of the last memory."""
+    """Compaction work of one chat. `since` is the number of the newest message when the last memory was begun."""
 
     breaker: compaction.Breaker
     fit: Fit | None = None
-    """The requests of its newest turn."""
+    """Request builder of the chat's newest turn."""
     compacting: asyncio.Task[CompactResult] | None = None
     writing: asyncio.Task[None] | None = None
     since: int | None = None
@@ -63,7 +65,7 @@ class _Work:
 
 @dataclass(frozen=True, slots=True)
 class Summaries:
-    """Compacts the histories of all chats. `memories` is None if memory is off."""
+    """Compacts the histories of all chats. `memories` is None if the session memory is off."""
 
     append: Callable[[Chat, events.EventData], None]
     memories: Memories | None
@@ -83,7 +85,7 @@ class Summaries:
     # ------------------------------------------------------------ the moments at which something may be due
 
     async def before_turn(self, fit: Fit) -> None:
-        """Before a turn: finish a running compaction, and cut the view to at most twice the message cap."""
+        """Prepare a turn: finish a running compaction, and cut the messages to at most twice the message cap."""
         chat = fit.chat
         work = self._of(chat)
         work.fit = fit
@@ -107,7 +109,7 @@ class Summaries:
         await self._cut(fit, over)
 
     async def before_asking(self, fit: Fit) -> None:
-        """Before a request of the running turn: compact the earlier history if the request may not fit."""
+        """Prepare a request of the running turn: compact the earlier history if the request may not fit."""
         chat = fit.chat
         hard = fit.budget().hard
         if (
@@ -124,7 +126,7 @@ class Summaries:
             await self._compact(fit, "size", dropped, current=chat.context.current())
 
     def turn_ended(self, chat: Chat) -> None:
-        """After a turn: start what is due in the background."""
+        """Start the compaction or memory update that is due after a turn, in the background."""
         work, over = self._of(chat), chat.context.over_cap()
         fit, file = work.fit, self.memories
         if fit is not None and fit.limits.compaction.enabled:
@@ -141,7 +143,7 @@ class Summaries:
             self._begin_memory(fit)
 
     async def look(self) -> None:
-        """Compact chats that were quiet until shortly before the provider's cache expires."""
+        """Compact chats that stayed quiet until shortly before the provider's cache expires."""
         now = self.clock.now()
         for work in [*self._work.values()]:
             fit = work.fit
@@ -154,7 +156,9 @@ class Summaries:
                 self._begin(fit, "idle")
 
     def _begin(self, fit: Fit, reason: str = "size") -> bool:
-        """Start a background compaction if it saves enough and has not failed repeatedly."""
+        """Start a background compaction if it saves enough and has not failed repeatedly. Returns True if it
+        was started.
+        """
         chat = fit.chat
         keep = min(compaction.IDLE_KEEPS, _keep(fit)) if reason == "idle" else _keep(fit)
         work, dropped = self._of(chat), self._border(fit, keep)
@@ -166,7 +170,7 @@ class Summaries:
     # ------------------------------------------------------------ compaction
 
     async def compact(self, fit: Fit, focus: str) -> CompactResult:
-        """Compact at a person's request; with a `focus`, by a summary that preserves it."""
+        """Compact at a person's request. With a `focus`, use a summary that preserves the focus."""
         chat = fit.chat
         dropped = self._border(fit, min(_keep(fit), fit.measure(chat.context.view()) // 4))
         return (
@@ -182,9 +186,7 @@ class Summaries:
         focus: str = "",
         current: Sequence[Message] = (),
     ) -> CompactResult:
-        """Drop messages and put something shorter in their place. A failure is reported to operators and
-        changes nothing.
-        """
+        """Replace messages by a memory or a summary. A failure is reported to operators and changes nothing."""
         chat = fit.chat
         work = self._of(chat)
         await self._written(work)
@@ -218,7 +220,7 @@ class Summaries:
             self.operators.tell("the compaction of chats", words)
 
     async def _cut(self, fit: Fit, over: Sequence[int]) -> None:
-        """Drop these, with the memory in their place if it covers them."""
+        """Drop the messages over the message cap, and replace them by the session memory if the memory covers them."""
         chat = fit.chat
         remembered, change = chat.context.memory, events.Cut(tuple(over), chat.context.head, "message_cap")
         if remembered is not None and self._knows(chat, over):
@@ -233,8 +235,8 @@ class Summaries:
         focus: str,
         current: Sequence[Message],
     ) -> tuple[events.Cut, compaction.Maker]:
-        """Return the change that puts a summary in their place, and who made the summary. It becomes the
-        session memory.
+        """Return the event that replaces the dropped messages by a summary, and who wrote the summary. The
+        summary becomes the session memory.
         """
         chat = fit.chat
         newest = _newest(chat)
@@ -281,7 +283,9 @@ class Summaries:
         work.writing = self._task(chat, self._extract(fit, work))
 
     async def _extract(self, fit: Fit, work: _Work) -> None:
-        """Update the memory. After a failure, the next try waits until as much is new again."""
+        """Update the session memory. After a failure, the next attempt waits until as many new messages have
+        arrived again.
+        """
         chat = fit.chat
         newest = _newest(chat)
         try:
@@ -301,8 +305,8 @@ class Summaries:
     async def _keep(
         self, chat: Chat, known: SessionMemory, covers: int | None, seen: Iterable[Message]
     ) -> None:
-        """Store this memory. Raises `errors.StorageError` if the file cannot be written; the event is
-        appended anyway.
+        """Store this session memory. Raises `errors.StorageError` if the file cannot be written; the event
+        is appended anyway.
         """
         origin = self._origin(chat, seen).packed()
         self.append(chat, events.Remembered(known.markdown, covers, origin))
@@ -346,7 +350,7 @@ class Summaries:
         return len(self._known(chat, dropped)) == len(dropped)
 
     def _origin(self, chat: Chat, messages: Iterable[Message]) -> Provenance:
-        """Return the sources of the words in a summary of these messages and in the memory."""
+        """Return the sources whose text a summary of these messages and the memory may contain."""
         before = chat.context.memory
         origin = unpacked(before.origin) if before is not None else NOBODYS
         return origin | taint.seen(taint.faded(messages))
@@ -362,7 +366,9 @@ class Summaries:
         return work
 
     async def _written(self, work: _Work) -> None:
-        """Wait for the memory being written; a slow one is cancelled, since it must not replace a newer one."""
+        """Wait for the memory that is being written. A slow write is cancelled, since it must not replace a
+        newer memory.
+        """
         if work.writing is not None and not await ends_within(WAIT_SECONDS, work.writing, self.clock):
             await _give_up(work.writing)
 
@@ -404,7 +410,7 @@ def _messages(chat: Chat, names: Iterable[int]) -> list[Message]:
 
 
 def _prefix(fit: Fit, current: Sequence[Message] = ()) -> forks.Prefix:
-    """Return the prefix of the chat's next request, without foreign text."""
+    """Return the prefix of the chat's next request, without untrusted text."""
     chat = fit.chat
     shown = [*chat.context.view()]
     history, now = taint.faded(shown), taint.faded(current)
@@ -414,7 +420,7 @@ def _prefix(fit: Fit, current: Sequence[Message] = ()) -> forks.Prefix:
 
 
 def _room(fit: Fit) -> float:
-    """Return the tokens that a compaction may leave, including restored state: half of the soft limit."""
+    """Return the tokens that may remain after a compaction, including restored state: half of the soft limit."""
     budget = fit.budget()
     if budget.hard is None:
         return budget.soft // 2

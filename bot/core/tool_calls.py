@@ -1,4 +1,4 @@
-"""Runs a turn's tool calls. The start of a call with effects is on disk before it runs; each result is
+"""Runs a turn's tool calls. The start of a call with effects is on disk before the call runs; each result is
 appended at once.
 """
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from bot.core.tasks.turn_tasks import TurnTasks
 
 MESSAGE = frozenset[Effect]({"message"})
-"""Effects of tools whose action is an event itself: the message is queued, and sent once however often the
-tool is called.
+"""Effects of tools whose action is itself an event: the message is queued and is sent once, however often
+the tool is called.
 """
 
 
 class ToolCalls:
-    """The calls of one turn; also the `tools.dispatch.Recorder` of their results."""
+    """Runs the tool calls of one turn, and implements `tools.dispatch.Recorder` for their results."""
 
     def __init__(
         self,
@@ -69,8 +69,8 @@ class ToolCalls:
         return touched
 
     async def run(self, calls: Sequence[ToolCall], cut: frozenset[str]) -> None:
-        """Run these calls; those in `cut` did not arrive completely. A call that had begun when its process
-        died is reported as interrupted.
+        """Run these calls; the calls in `cut` did not arrive completely. A call that had begun when its
+        process died is reported as interrupted.
         """
         turn = self._chat.turn
         if turn is None:
@@ -94,8 +94,8 @@ class ToolCalls:
         self._append(*(events.ToolEnded(name, block) for name, block in ended.items()), over=over)
 
     async def started(self, call: ToolCall, *, wait: bool) -> None:
-        """Record the start of a call with effects. Raises `errors.StorageError` if it cannot be written;
-        then it must not run.
+        """Record the start of a call with effects. Raises `errors.StorageError` if the start cannot be
+        written; then the call must not run.
         """
         if wait:
             task = self._tasks.name(call) if self._tasks is not None else ""
@@ -103,12 +103,14 @@ class ToolCalls:
             await self._event_log.committed(patient=False)
 
     def finished(self, call: ToolCall, result: ToolResult) -> None:
-        """Record a result; tasks report with the other results of their step."""
+        """Record a result, unless the call runs a task; results of tasks are recorded with the other results
+        of their step.
+        """
         if call.id in self._open() and (self._tasks is None or not self._tasks.has(call.id)):
             self._append(events.ToolEnded(call.id, result.block))
 
     def looked(self, call: ToolCall, result: ToolResult, began_at: float) -> None:
-        """Record the result of a call without effects, which would run again after a crash."""
+        """Record nothing for a call without effects, since the call runs again after a crash."""
 
     def _open(self) -> frozenset[str]:
         running = self._chat.context.running

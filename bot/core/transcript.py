@@ -1,5 +1,6 @@
-"""The transcript of a chat, a fold of its events: every API message and every change of the view, each line
-with its parent. A boundary has no parent: what precedes it is no longer shown.
+"""Transcript of a chat, folded from its events: every API message and every change of the model's context,
+one line each, with the parent line. A boundary line has no parent, since the model no longer sees what
+precedes it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ VERSION = 4
 
 
 def lines(key: ChatKey, log: Iterable[Event]) -> Iterator[Json]:
-    """Return the transcript lines of a chat from all of its events."""
+    """Yield the transcript lines of a chat, given all of its events."""
     chat, parent, session = Chat(key), None, ""
     chat.context.left = {}
     named = dict[int, str]()
@@ -58,7 +59,7 @@ def _session(event: Event, before: str) -> str:
 
 
 def _entries(chat: Chat, event: Event) -> list[ContextEntry]:
-    """Return the messages that an event made."""
+    """Return the messages that an event added."""
     context = chat.context
     turn = context.running if context.running is not None else next(reversed(context.turns), None)
     made = isinstance(event.data, events.Told | events.Answered | events.ToolEnded | events.TurnEnded)
@@ -78,7 +79,7 @@ def _facts(event: Event) -> Json:
 
 
 def _told(event: Event, named: dict[int, str]) -> list[tuple[str, Json | None, Json]]:
-    """Return the line of an event that is not a message."""
+    """Return the transcript line of an event that is not a message; [] for other events."""
     kind = "boundary"
     facts: Json = {}
     match data := event.data:

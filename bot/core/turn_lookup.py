@@ -13,12 +13,12 @@ from bot.core.event_log import EventLog
 from bot.core.events import Event
 
 NEWEST = 500
-"""Events searched first for the latest answer; then all of them."""
+"""Events searched first for the latest answer; if none is found, all events are searched."""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnRef:
-    """A turn of a chat. `about` is the request that caused it, if not the turn's own."""
+    """Reference to a turn of a chat. `about` is the request that caused the turn, if not the turn's own."""
 
     chat: ChatKey
     id: str
@@ -26,15 +26,17 @@ class TurnRef:
 
 
 class TurnLookup:
-    """Searches the log. A chat sees its own turns, a person also theirs in its threads; never turns of another chat."""
+    """Searches the event log for turns. A chat sees its own turns. A person sees their own turns in threads
+    of the chat as well, but never turns of another chat.
+    """
 
     def __init__(self, chats: Chats, event_log: EventLog) -> None:
         self._chats = chats
         self._log = event_log
 
     async def found(self, inbound: Inbound, asked: str | None) -> TurnRef | None:
-        """Return the turn with this id or of this message; without an id the latest that answered. Raises
-        `errors.StorageError`.
+        """Return the turn with this id, or the turn of the message with this id; without an id, the latest
+        turn that answered. Raises `errors.StorageError`.
         """
         if asked is not None:
             place = inbound.chat_key.chat
@@ -52,7 +54,7 @@ class TurnLookup:
 
     @staticmethod
     def _called(named: Iterable[Event], asked: str) -> list[TurnRef]:
-        """Yield the turns that the id may mean, by the kind of id."""
+        """Return the turns that the id may mean, ordered by the kind of id."""
         sent, turns, said = list[TurnRef](), list[TurnRef](), list[TurnRef]()
         for one in named:
             match one.data:
@@ -106,7 +108,9 @@ class TurnLookup:
         return None
 
     async def _near(self, inbound: Inbound) -> TurnRef | None:
-        """Return the latest turn that answered this person in a thread of this place, or in this place as a thread."""
+        """Return the latest turn that answered this person in a thread of the chat, or in the chat around
+        the thread.
+        """
         named = await self._log.naming(inbound.chat_key.chat, {inbound.user_id})
         for one in reversed(named):
             match one.data:

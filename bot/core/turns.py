@@ -41,11 +41,11 @@ from bot.core.user_message import instructions, said_by_servers, user_message
 from bot.telemetry import context
 
 Freeze = Callable[[ChatKey, str, ModelDeps], Awaitable[Frozen]]
-"""Assembles the prompt of a chat for a channel and the answering model."""
+"""Function that builds the prompt of a chat for a channel and the model that answers."""
 
 
 class Frames:
-    """Gives each turn its chat's prompt. A new one is assembled only if the provider's cache is cold or
+    """Provides the prompt of each turn. A new prompt is built only if the provider's cache has expired or is
     invalid anyway.
     """
 
@@ -55,7 +55,7 @@ class Frames:
         self._log = log
 
     async def of(self, chat: Chat, first: Inbound, models: ModelDeps) -> tuple[Frozen, Mapping[str, str]]:
-        """Return the prompt, and the surroundings that have changed since the model was told."""
+        """Return the prompt, and the surroundings that have changed since the model last saw them."""
         if models.chosen is not None:
             # It is read once, because another process may have been told of later changes.
             with suppress(errors.ModelError):
@@ -98,7 +98,7 @@ class Turns:
         self._door = door
         self._cleaner = cleaner
         self.agent = agent
-        """The agent of new turns."""
+        """Agent of new turns."""
         self._chats = chats
         self._event_log = event_log
         self._reply = reply
@@ -128,7 +128,7 @@ class Turns:
         self._frames = Frames(freeze, clock=self.agent.clock, log=self.agent.log)
 
     def use(self, agent: AgentDeps) -> None:
-        """Use this agent for turns that start from now on."""
+        """Use this agent for all turns that start later."""
         self.agent = agent
 
     def loop(self, chat: Chat, turn: str) -> Loop:
@@ -242,14 +242,14 @@ class Turns:
         return None if name in running.withdrawn else running.seen.get(name)
 
     async def compact(self, inbound: Inbound) -> CompactResult:
-        """See `Runtime.compact`."""
+        """Compact the history of the inbound's chat (see `Runtime.compact`)."""
         chat = await self._chats.get(inbound.chat_key)
         fit = self._fit(chat, inbound.request_id, "turn")
         fit.take(await self._frame(chat, inbound, fit.models, {}))
         return await self.summaries.compact(fit, inbound.args)
 
     def models(self, chat: ChatKey, purpose: str = "turn") -> ModelDeps:
-        """See `Runtime.models`."""
+        """Return the models chosen for a chat (see `Runtime.models`)."""
         return self.agent.models.in_chat(chat, self._chats.facts, purpose)
 
     def _fit(self, chat: Chat, turn: str, purpose: str) -> Fit:

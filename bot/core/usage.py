@@ -1,7 +1,8 @@
-"""Usage of the model: an event for each call, and totals that outlive the events.
+"""Usage of the model: an event for each call, and totals that are kept longer than the events.
 
 The totals are tables in the log's database, updated by triggers: by hour, chat, person, model and purpose.
-Erasing deletes from them by `chat` and `person`; retention does not.
+Erasing a chat or person deletes the totals of that `chat` or `person`; the retention time does not apply to
+totals.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ _WHERE = " WHERE hour >= ? AND chat = coalesce(?, chat)"
 
 
 class UsageSums:
-    """Reads the usage totals of a folder, or of the database at `url`. Blocking; for any thread and several
-    processes. Raises `errors.StorageError`.
+    """Reads the usage totals of a folder, or of the database at `url`. Blocks on disk access; may be used on
+    any thread and in several processes. Raises `errors.StorageError`.
     """
 
     def __init__(self, home: Path, url: str | None = None) -> None:
@@ -39,7 +40,7 @@ class UsageSums:
         self._url = url
 
     def total(self, *, chat: str | None = None, since: float = 0.0) -> UsageTotals:
-        """Return the totals since the hour of a time (epoch seconds), of one chat or all."""
+        """Return the totals of one chat or of all chats since a time (epoch seconds, rounded down to the hour)."""
         given, found = _given(chat, since), UsageTotals()
         with self._opened() as db:
             if db is None:
@@ -59,8 +60,9 @@ class UsageSums:
         return found
 
     def by(self, name: By, *, chat: str | None = None, since: float = 0.0) -> list[tuple[str, UsageTotals]]:
-        """Return totals by day (UTC) in order, or by person, chat or model, highest cost first. Without
-        errors, models, latencies. "" is what belongs to no person, chat or model.
+        """Return totals by day (UTC) in order, or by person, chat or model with the highest cost first.
+        Errors, models and latencies are left out. The name "" collects usage that belongs to no person,
+        chat or model.
         """
         with self._opened() as db:
             groups = _grouped(db, [_GROUPS[name]], _given(chat, since)) if db is not None else ()
@@ -72,7 +74,7 @@ class UsageSums:
         return sorted(found, key=lambda one: (-one[1].cost, -one[1].prompt, one[0]))
 
     def last_chats(self, people: Collection[str]) -> dict[str, str]:
-        """Return the chat in which each of these people caused usage last."""
+        """Return, for each of these people, the chat in which the person last caused usage."""
         if not people:
             return {}
         marks = ", ".join("?" * len(people))
@@ -89,7 +91,7 @@ class UsageSums:
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[Session | None]:
-        """A reading session; None if nothing was ever written."""
+        """Open a reading session; None if nothing was ever written."""
         words = "the sums of usage cannot be read"
         if self._url is not None:
             from bot.core.postgres_log import reading  # its library is there where it is wanted

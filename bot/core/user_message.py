@@ -1,4 +1,4 @@
-"""Builds a person's message as the model sees it."""
+"""Builds a person's message in the form that the model sees."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ async def user_message(
     *,
     begins: bool = False,
 ) -> Message:
-    """Return the user message of a turn, without secrets. Added to it: the person's instructions unless the
-    model has `seen` them, what went `wrong` just before, changed surroundings (`news`), and the memory
-    files if a conversation `begins`.
+    """Return the user message of a turn with secrets redacted. The message contains, too: the person's
+    instructions unless the model has `seen` them, the failures just before (`wrong`), changed
+    surroundings (`news`), and the memory files if a conversation `begins`.
     """
     now, inbound = int(deps.clock.now() * 1000), request.inbound
     if inbound is None:
@@ -76,8 +76,8 @@ async def user_message(
 
 
 async def _notes(inbound: Inbound, deps: AgentDeps, nonce: str) -> list[Json]:
-    """Return the block of the chat's memory files, and in a direct chat the person's: names and beginnings.
-    Short files are shown whole first.
+    """Return the block with the names and beginnings of the chat's memory files, in a direct chat of the
+    person's files as well. Short files come first and are shown whole.
     """
     if (notes := deps.notes) is None:
         return []
@@ -108,8 +108,8 @@ async def _notes(inbound: Inbound, deps: AgentDeps, nonce: str) -> list[Json]:
 
 
 async def instructions(touched: list[Path], deps: AgentDeps, seen: Iterable[Message]) -> Message | None:
-    """Return the instructions for the paths that tools have `touched`, which is emptied; None if the model
-    has `seen` them all.
+    """Return the instructions for the paths that tools have `touched`; None if the model has `seen` all of
+    them. The list `touched` is emptied.
     """
     nested = Nested(deps.root, Contents(), deps.log, deps.vetting)
     while touched:
@@ -126,8 +126,8 @@ async def instructions(touched: list[Path], deps: AgentDeps, seen: Iterable[Mess
 
 
 def said_by_servers(results: Message, deps: AgentDeps, seen: Iterable[Message]) -> Message | None:
-    """Return a message with the pictures of these results and the notes of MCP servers whose tools they
-    found; None if all was `seen`.
+    """Return a message with the pictures in these results and the usage notes of MCP servers whose tools the
+    results found; None if the model has `seen` everything.
     """
     brought = found_tools.brought_notes(results)
     known = found_tools.server_notes(seen) if brought else {}
@@ -149,15 +149,16 @@ def _tags_in(seen: Iterable[Message]) -> set[tags.Tag]:
 
 
 def _said(message: Message, deps: AgentDeps) -> Message:
-    """Remove secrets from a message; instructions and scheduled prompts may hold some."""
+    """Return a message with secrets redacted; instructions and scheduled prompts may contain secrets."""
     return {**message, "content": blocks.redacted(message["content"], deps.redact)}
 
 
 async def _without_removed(
     request: TurnRequest, inbound: Inbound, archive: ChatStore, seen: Iterable[Message]
 ) -> TurnRequest:
-    """Return the inbound without quotes of removed messages, which platforms still quote. If the archive
-    cannot be read, all quotes are dropped. Of our own messages, what the model has `seen` is dropped.
+    """Return the request without the text of removed messages, since platforms still quote these messages.
+    If the archive cannot be read, the text of all quotes is dropped. A quote of the bot's own message
+    that the model has `seen` counts as nobody's text.
     """
     if not request.context and not inbound.quoted:
         return request
@@ -177,7 +178,9 @@ async def _without_removed(
 
 
 async def sent_at(archive: ChatStore, inbound: Inbound) -> int | None:
-    """Return the time (epoch ms) of the message that an edit changes; None for anything else or if unknown."""
+    """Return the time (epoch ms) of the message that an edit changes; None if the inbound is no edit or the
+    time is unknown.
+    """
     if inbound.kind != "edit" or inbound.message_id is None:
         return None
 
@@ -193,5 +196,5 @@ async def sent_at(archive: ChatStore, inbound: Inbound) -> int | None:
 
 
 def _ids_of(removal: ArchiveLine) -> set[str]:
-    """Return the message ids of a removal; an answer or album has several."""
+    """Return the message ids of a removal; an answer or album has several ids."""
     return {str(removal.message_id), *map(str, (removal.meta or {}).get("messageIds", ()))}

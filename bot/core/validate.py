@@ -1,7 +1,7 @@
-"""Validates requests before they are sent: the rules of the Messages API, and a few of ours.
+"""Validates requests before they are sent, by the rules of the Messages API and a few rules of our own.
 
-Ours: tool results are in a message of their own, since text after them teaches models to end without an
-answer; and the results of calls are in the very next message, where the provider would merge several.
+Our rules: Tool results are in a separate message, since text after them teaches models to end without an
+answer. The results of calls are in the very next message, although the provider would merge several messages.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _ID = re.compile(r"\S+")
 
 
 def validate(request: ModelRequest, *, paused: bool = False) -> None:
-    """Raises `errors.RequestInvalid` with the place of the first broken rule, or `errors.RequestTooLarge`.
+    """Raise `errors.RequestInvalid` with the place of the first broken rule, or `errors.RequestTooLarge`.
 
-    `paused`: the request ends with an answer that the provider paused, and returns it unchanged.
+    `paused`: the request ends with an answer that the provider paused, and repeats that answer unchanged.
     """
     for problem in problems(request, paused=paused):
         raise errors.RequestInvalid(problem)
@@ -63,10 +63,10 @@ def problems(request: ModelRequest, *, paused: bool = False) -> Iterator[str]:
 
 
 def loose_thinking(before: Sequence[Message], after: Sequence[Message]) -> Iterator[str]:
-    """Yield thinking after the first difference between two requests, which newer models reject, since it is
-    bound to everything before it.
+    """Yield the places of thinking after the first difference between two requests. Newer models reject such
+    thinking, since thinking is bound to everything before it.
 
-    Cheap where messages are the same objects.
+    The check is cheap if messages are the same objects.
     """
     same = 0
     while same < min(len(before), len(after)) and _same(before[same], after[same]):
@@ -90,7 +90,7 @@ def _same(one: Message, other: Message) -> bool:
 
 
 def _shared(one: Sequence[Json], other: Sequence[Json]) -> int:
-    """Return the number of equal leading blocks, ignoring breakpoints."""
+    """Return the number of equal leading blocks, ignoring cache breakpoints."""
     pairs = enumerate(zip(one, other, strict=False))
     return next(
         (at for at, pair in pairs if blocks.unmarked(pair[0]) != blocks.unmarked(pair[1])),
@@ -121,11 +121,11 @@ def _shape(at: int, message: Message) -> Iterator[str]:
 
 
 _SOUND = MessageFact[Message, bool](lambda message: not any(_shape(1, message)))
-"""Cached by object: True if a message is valid anywhere, and if only not at the front."""
+"""Results cached by object: True if a message is valid, except that rules for the first message are not checked."""
 
 
 def block_problem(block: Any, role: str) -> str | None:
-    """Return what is wrong with a block in a message of this role; None if nothing is."""
+    """Return the fault of a block in a message of this role; None if the block is valid."""
     kind = block.get("type") if isinstance(block, dict) else None
     if not isinstance(kind, str) or not kind:
         return "no block"
@@ -188,8 +188,8 @@ _CHECKS = {
 
 
 def _pairs(messages: Sequence[Message]) -> Iterator[str]:
-    """Yield violations: each tool_use is answered in the next message, each tool_result has its call in the
-    one before, ids are unique.
+    """Yield violations of three rules: each tool_use is answered in the next message, each tool_result has
+    its call in the message before, ids are unique.
     """
     calls: list[str] = []
     seen: set[str] = set()
@@ -216,7 +216,7 @@ def _unanswered(at: int, calls: Sequence[str]) -> Iterator[str]:
 
 
 def _server_pairs(messages: Sequence[Message], *, paused: bool) -> Iterator[str]:
-    """Yield violations: each server tool call is followed by its result in the same answer."""
+    """Yield violations of the rule that the result of each server tool call follows in the same answer."""
     calls: set[str] = set()
     for at, message in enumerate(messages):
         if message["role"] == "user":
@@ -241,7 +241,9 @@ def is_server_result(block: Json) -> bool:
 
 
 def _ends(messages: Sequence[Message], *, paused: bool) -> Iterator[str]:
-    """Yield violations: no answer ends in thinking; the request ends with the user unless the provider paused."""
+    """Yield violations of two rules: no answer ends in thinking, and the request ends with the user unless
+    the provider paused.
+    """
     for at, message in enumerate(messages):
         final = at + 1 == len(messages)
         if message["role"] == "user" or (final and paused):
@@ -272,7 +274,7 @@ def _breakpoints(request: ModelRequest) -> Iterator[str]:
 
 
 def _markable(request: ModelRequest) -> Iterator[tuple[str, Json]]:
-    """Yield the blocks that may carry a breakpoint, in cache order."""
+    """Yield the blocks that may carry a cache breakpoint, in cache order."""
     yield from ((f"tools.{at}", tool) for at, tool in enumerate(request.tools))
     yield from ((f"system.{at}", block) for at, block in enumerate(request.system))
     for at, message in enumerate(request.messages):

@@ -1,11 +1,13 @@
-"""The view: the request made from what is kept.
+"""View: the request that is built from the stored messages.
 
-Same store, same turn, same epoch: byte-identical request. Within an epoch it only grows at its end.
+The same stored messages, turn and epoch always give a byte-identical request. Within an epoch the request
+only grows at its end.
 
-Cache breakpoints, at most four: the end of the system prompt shared by all chats, of this chat's part, of the
-history, of the request. The cache looks 20 blocks back from each. If a step added more than that, the end of
-the previous request gets a breakpoint instead of the chat's part, which is covered by those after it. All of
-this depends on the messages alone, so it is the same after a restart.
+There are at most four cache breakpoints: at the end of the system prompt shared by all chats, of this chat's
+part of the prompt, of the history, and of the request. The cache looks 20 blocks back from each breakpoint.
+If a step added more than that, the breakpoint of the chat's part moves to the end of the previous request,
+since later breakpoints cover the chat's part. The breakpoints depend only on the messages, so they are the
+same after a restart.
 """
 
 from __future__ import annotations
@@ -19,16 +21,18 @@ from bot.core import blocks, found_tools
 
 CACHE = {"type": "ephemeral"}
 HOUR = {"type": "ephemeral", "ttl": "1h"}
-"""The breakpoint for content cached for an hour instead of five minutes."""
+"""Cache breakpoint for content cached for an hour instead of five minutes."""
 MOST_BREAKPOINTS = 4
 LOOK_BACK = 15
-"""Blocks that the cache certainly looks back; the provider looks back 20 and may count some that we do not."""
+"""Min number of blocks that the cache certainly looks back; the provider looks back 20 blocks and may count
+blocks that we do not count.
+"""
 
 
 def placed(
     system: Sequence[Json], messages: Sequence[Message], history: int
 ) -> tuple[tuple[Json, ...], tuple[Message, ...]]:
-    """Return system and messages with breakpoints; `history` is the number of messages before the turn."""
+    """Return system blocks and messages with cache breakpoints; `history` is the number of messages before the turn."""
     places = {len(messages) - 1}
     if history:
         places.add(history - 1)
@@ -44,14 +48,14 @@ def placed(
 
 
 def _asked_before(messages: Sequence[Message]) -> int | None:
-    """Return the last message of the previous request; None if there was none."""
+    """Return the index of the last message of the previous request; None if there was none."""
     answers = (at for at in reversed(range(len(messages))) if messages[at]["role"] == "assistant")
     answer = next(answers, 0)
     return answer - 1 if answer else None
 
 
 def _within(system: Sequence[Json], most: int) -> tuple[Json, ...]:
-    """Return the blocks with only the first `most` of their breakpoints."""
+    """Return the blocks with only the first `most` of their cache breakpoints."""
     kept = []
     for block in system:
         spare = "cache_control" in block and most <= 0
@@ -61,7 +65,7 @@ def _within(system: Sequence[Json], most: int) -> tuple[Json, ...]:
 
 
 def _marked(message: Message) -> Message:
-    """Return the message with a breakpoint on its last block that may carry one."""
+    """Return the message with a cache breakpoint on its last block that may carry one."""
     content = list(message["content"])
     for index in range(len(content) - 1, -1, -1):
         if content[index].get("type") not in blocks.THINKING:
@@ -80,8 +84,8 @@ def render(
     injected: Sequence[Message],
     current: Sequence[Message],
 ) -> ModelRequest:
-    """Build a request: history, injected older turns, current turn. Found tools are added after `tools`
-    (`bot.core.found_tools`). The result is repaired if it is invalid (`bot.core.repair.sound`).
+    """Build a request from the history, injected older messages and the current turn. Found tools are added
+    after `tools` (see `bot.core.found_tools`).
     """
     messages, more = found_tools.declared([*history, *injected, *current])
     shown_system, shown = placed(system, messages, len(history))

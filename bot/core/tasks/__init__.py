@@ -1,1 +1,3 @@
-"""Tasks (subagents): work that a turn delegates, each in a chat of its own; only the report comes back."""
+"""Subagent tasks: work that a turn delegates. Each task has a chat of its own, and only its report returns
+to the turn.
+"""

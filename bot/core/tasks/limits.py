@@ -1,4 +1,4 @@
-"""Token, cost and time limits of one task, and of all tasks of a turn."""
+"""Token, cost and time limits of one subagent task, and of all tasks of a turn."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from bot.llm.prices import PriceTable
 ANSWER_TOKENS = 1_024
 """Tokens assumed for an answer of unknown size."""
 LEAST_ANSWER = 256
-"""Min tokens for an answer to be worth a call."""
+"""Min output tokens for which a model call is worth its cost."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskLimits:
-    """Limits of one task: model `calls`, `tokens` (input and output, cached or not), `usd`, `seconds`; and
-    tokens and USD of all tasks of a turn. None: no limit. A call of unknown price costs what
-    `PriceTable.at_most` says.
+    """Limits of one task: model `calls`, `tokens` (input and output, cached or not), `usd` and `seconds`;
+    `turn_tokens` and `turn_usd` limit all tasks of a turn. None means no limit. A call of unknown price
+    counts with the cost that `PriceTable.at_most` returns.
     """
 
     calls: int = 30
@@ -36,7 +36,7 @@ class TaskLimits:
 
 
 class LimitReached(errors.ShipmateError):
-    """A task reached a limit. `words` name it: “stopped at …”."""
+    """A task reached a limit. `words` names the limit: “stopped at …”."""
 
     def __init__(self, limit: str) -> None:
         super().__init__(f"a task came to its limit: {limit}")
@@ -53,13 +53,13 @@ class TaskStopped(LimitReached):
 
 @dataclass(slots=True)
 class Room:
-    """Max cost of a call; after its answer, the actual cost."""
+    """Max tokens and cost of a call; after the answer, the actual tokens and cost."""
 
     tokens: int
     usd: float
 
     def charge(self, prices: PriceTable, model: str, reply: ModelReply) -> None:
-        """Set the actual cost of an answer."""
+        """Set the actual tokens and cost of an answer."""
         self.tokens, self.usd = tokens(reply.usage), prices.at_most(model, reply.usage, reply.cost_usd)
 
 
@@ -69,7 +69,7 @@ def tokens(usage: Usage) -> int:
 
 
 def added(totals: TaskTotals, reply: ModelReply, charged_usd: float) -> TaskTotals:
-    """Return the totals with one more answer that counts as so many USD."""
+    """Return the totals with one more answer, which counts as `charged_usd` USD."""
     old, new = totals.usage, reply.usage
     return replace(
         totals,
@@ -87,7 +87,7 @@ def added(totals: TaskTotals, reply: ModelReply, charged_usd: float) -> TaskTota
 
 
 def so_far(log: Iterable[Event], prices: PriceTable) -> TaskTotals:
-    """Return the totals that the log has for a task."""
+    """Return a task's totals according to its event log."""
     totals = TaskTotals()
     for event in log:
         if isinstance(data := event.data, events.Answered) and data.usage:
@@ -100,15 +100,16 @@ def so_far(log: Iterable[Event], prices: PriceTable) -> TaskTotals:
 
 
 def expected(prices: PriceTable, model: str, prompt: int, answer: int) -> Room:
-    """Return the cost of a call with so many input and output tokens, none cached."""
+    """Return the max cost of a call with `prompt` input and `answer` output tokens, none of them cached."""
     return Room(
         prompt + answer, prices.at_most(model, Usage(cache_write_tokens=prompt, output_tokens=answer))
     )
 
 
 def next_call(limits: TaskLimits, totals: TaskTotals, usd: float, prompt: int, most: int) -> tuple[int, str]:
-    """Return the output limit of the next call, and the limit after which no further call fits ("" if one
-    does). Raises `LimitReached` if even this call does not fit. `usd` is its max cost.
+    """Return the output limit of the next call, and the limit that allows no call after it ("" if another
+    call fits). Raises `LimitReached` if even the next call does not fit. `usd` is the max cost of the
+    next call.
     """
     left = limits.tokens - tokens(totals.usage) - prompt
     if totals.model_calls >= limits.calls:
@@ -128,7 +129,7 @@ def next_call(limits: TaskLimits, totals: TaskTotals, usd: float, prompt: int, m
 
 
 def seconds(limits: TaskLimits) -> str:
-    """Return the time limit in words."""
+    """Return the time limit as text."""
     return f"{limits.seconds:g} seconds"
 
 
@@ -145,8 +146,8 @@ def _usd(usd: float) -> str:
 
 
 class Allowance:
-    """The remaining budget for the tasks of one turn. A call reserves its max cost and returns what it did
-    not use. A call without enough budget waits while other calls may return some.
+    """Remaining budget for the tasks of one turn. A call reserves its max cost and returns the part that it
+    did not use. A call for which the budget is too small waits while running calls may return some of it.
     """
 
     def __init__(self, limits: TaskLimits) -> None:
@@ -158,8 +159,8 @@ class Allowance:
 
     @contextlib.asynccontextmanager
     async def room(self, asked: Room) -> AsyncIterator[Room]:
-        """Reserve the max cost of one call for the block, which sets the actual cost. Raises `LimitReached`
-        if there is not enough and no call is in flight.
+        """Reserve the max cost of one call inside the `with` block, which sets the actual cost. Raises
+        `LimitReached` if the budget is too small and no other call is in flight.
         """
         while not self._fits(asked):
             if not self._under_way:
@@ -179,7 +180,7 @@ class Allowance:
             self._news = asyncio.Event()
 
     def spend(self, totals: TaskTotals) -> None:
-        """Subtract what earlier processes have spent."""
+        """Subtract the tokens and cost that earlier processes have spent."""
         self._add(Room(tokens(totals.usage), totals.charged_usd), 1)
 
     def _fits(self, asked: Room) -> bool:
@@ -203,8 +204,9 @@ class Allowance:
 
 @dataclass(frozen=True, slots=True)
 class TaskTotals:
-    """Totals of a task so far. `cost_usd` is without the `unpriced` calls; `charged_usd`, which its limits count, has them by the
-    dearest known price. `seconds` count from its start, not from when it was queued.
+    """Totals of a task so far. `cost_usd` excludes the `unpriced` calls. `charged_usd`, which counts towards
+    the limits, includes these calls at the highest known price. `seconds` count from the task's start,
+    not from when it was queued.
     """
 
     model_calls: int = 0

@@ -1,4 +1,4 @@
-"""Reports a task's progress to the chat and the operator, and renders its transcript."""
+"""Reports a task's progress to the chat and the operator, and renders the task's transcript."""
 
 from __future__ import annotations
 
@@ -26,34 +26,35 @@ TaskEventKind = Literal["queued", "started", "model", "tool", "ended", "failed",
 
 @dataclass(frozen=True, slots=True)
 class TaskEvent:
-    """Something that happened to one task. Each begins with `queued` and comes to exactly one `ended`, `failed` or
-    `stopped`; in between come `started`, and a `model` or `tool` for each call that has ended.
+    """Something that happened to one task. The first event of a task is `queued`; exactly one of `ended`,
+    `failed` or `stopped` is the last. Between them are `started`, and one `model` or `tool` event for
+    each finished call.
     """
 
     kind: TaskEventKind
     task_id: str
-    """A ULID, which names its transcript too."""
+    """ULID of the task; the id of the task's transcript as well."""
     request_id: str
     at: float
-    """Epoch seconds."""
+    """Time of the event in epoch seconds."""
     label: str
-    """A few words for people, redacted."""
+    """Short name of the task for people, with secrets redacted."""
     totals: TaskTotals = field(default_factory=TaskTotals)
     most_calls: int = 0
-    """Most model calls of the task: the limit for `totals.model_calls`."""
+    """Max model calls of the task, that is the limit for `totals.model_calls`."""
     tool: str = ""
-    """Of a `tool`: its name."""
+    """Name of the tool, for a `tool` event."""
     seconds: float = 0.0
-    """Of a `model` or a `tool`: how long it took."""
+    """Duration of the call in seconds, for a `model` or `tool` event."""
     error: str = ""
-    """Of a `tool` that failed, or a `failed`: a plain sentence for people; "" otherwise. A task that ran into one of its
-    limits has `ended` with one.
+    """Plain sentence for people: for a `tool` event that failed, a `failed` event, or an `ended` event of a
+    task that reached a limit; else "".
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The order of a task. `id` is a ULID, `call_id` the tool call. `label` and `prompt` contain no secrets."""
+    """Order of a task. `id` is a ULID, `call_id` the id of the tool call. `label` and `prompt` contain no secrets."""
 
     id: str
     call_id: str
@@ -77,7 +78,7 @@ class Report:
         log: Log,
         before: TaskTotals | None = None,
     ) -> None:
-        """`before` are totals of an earlier process."""
+        """Report the task as queued. `before` are the totals from an earlier process."""
         self._order = order
         self._limits = most
         self._events = events
@@ -89,7 +90,7 @@ class Report:
         self._waits_since = 0.0
         self._over = False
         self.kept = False
-        """True once its transcript is on disk."""
+        """True once the task's transcript is on disk."""
         self._tell("queued")
 
     @property
@@ -98,7 +99,7 @@ class Report:
 
     @property
     def spent(self) -> Json:
-        """Return its usage totals."""
+        """Return the task's usage totals."""
         totals = self._totals
         return {
             "usage": usage_object(totals.usage),
@@ -109,7 +110,7 @@ class Report:
 
     @property
     def seconds(self) -> float:
-        """Seconds of work, without waits for people."""
+        """Return the seconds of work, without waits for people."""
         if self._began is None:
             return 0.0
         now = self._waits_since if self._waits else self._clock.monotonic()
@@ -118,7 +119,7 @@ class Report:
     async def within(
         self, work: Coroutine[Any, Any, str], running: set[asyncio.Task[str]] | None = None
     ) -> str:
-        """Run the task within its time limit; `running` holds its asyncio task. Raises `LimitReached`."""
+        """Run the task within its time limit. `running` receives the asyncio task. Raises `LimitReached`."""
         task = asyncio.create_task(work)
         running = set() if running is None else running
         running.add(task)
@@ -142,7 +143,7 @@ class Report:
         self._tell("started")
 
     def answered(self, reply: ModelReply, charged_usd: float, seconds: float) -> None:
-        """Count an answer of the model that costs so many USD."""
+        """Count an answer of the model that counts as `charged_usd` USD."""
         self._totals = limits.added(self._totals, reply, charged_usd)
         self._tell("model", seconds=seconds)
 
@@ -152,13 +153,13 @@ class Report:
         self._tell("tool", tool=tool, seconds=seconds, error="it failed" if failed else "")
 
     def waits(self) -> None:
-        """The task starts waiting for a person."""
+        """Note that the task begins to wait for a person."""
         if not self._waits:
             self._waits_since = self._clock.monotonic()
         self._waits += 1
 
     def goes_on(self) -> None:
-        """The task stops waiting for a person."""
+        """Note that the task no longer waits for a person."""
         self._waits -= 1
         if not self._waits and self._began is not None:
             self._began += self._clock.monotonic() - self._waits_since
@@ -166,7 +167,7 @@ class Report:
     async def keep(
         self, messages: Iterable[Message], origin: Provenance, artifacts: ArtifactStore, redact: Redact
     ) -> None:
-        """Write the transcript. A refusing disk does not stop the task."""
+        """Write the transcript. A failing disk does not stop the task."""
         order = self._order
         head = f"Task “{order.label}” ({order.mode}) of the turn {order.request_id}"
         try:
@@ -185,15 +186,15 @@ class Report:
             self._log.write("storage", "a task's transcript is not kept", level="error", cause=str(error))
 
     def ended(self, error: str = "") -> None:
-        """The task ended; with `error`, at a limit."""
+        """Report that the task ended; with `error`, that it ended at a limit."""
         self._close("ended", error, say("progress.limit") if error else "")
 
     def failed(self, error: str, told: str = "") -> None:
-        """The task failed; people are told `told`, and the totals are kept."""
+        """Report that the task failed. `told` is the sentence for people; the totals are kept."""
         self._close("failed", error, told)
 
     def stopped(self, error: str) -> None:
-        """The task was stopped."""
+        """Report that the task was stopped."""
         self._close("stopped", error, "")
 
     def _close(self, kind: TaskEventKind, error: str, told: str) -> None:
@@ -234,7 +235,7 @@ class Report:
 
 
 def rendered(head: str, messages: Iterable[Message]) -> str:
-    """Render every message completely except for thinking."""
+    """Return the text of every message, complete except for thinking."""
     return "\n\n".join([head, *map(_message, messages)])
 
 

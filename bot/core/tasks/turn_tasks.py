@@ -1,5 +1,5 @@
-"""The tasks of one turn. Each has a chat of its own, so a kill loses only the calls in flight; the turn's
-tool call continues with it.
+"""Subagent tasks of one turn. Each task has a chat of its own, so a kill of the process loses only the model
+and tool calls in flight. The turn's tool call then continues the task.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ class TurnTasks:
         self._results: dict[str, Result] = {}
 
     def name(self, call: ToolCall) -> str:
-        """Return the id of the task that a call starts; "" if it starts none."""
+        """Return the id of the task that a call starts; "" if the call starts no task."""
         return (self._given.get(call.id) or self._ports.ids.ulid()) if call.name == TASK else ""
 
     def has(self, call: str) -> bool:
-        """Return True if a call started a task that has not reported."""
+        """Return True if a call started a task that has not reported yet."""
         return call in self._given
 
     def over(self, calls: Iterable[str]) -> Iterator[Fact]:
-        """Return the events that end the tasks of these calls."""
+        """Yield the events that end the tasks of these calls."""
         for task in [self._given[call] for call in calls if call in self._given]:
             if self._ports.chats.loaded(key := chat_of_task(self._chat.key, task)) is not None:
                 yield Fact(key, events.TurnEnded("answered"), task)
@@ -60,7 +60,7 @@ class TurnTasks:
         return self._chat.turn.tasks if self._chat.turn is not None else {}
 
     async def run(self, words: str, description: str, mode: TaskMode) -> str:
-        """See `tools.context.Tasks.run`."""
+        """Run a task and return its report (see `tools.context.Tasks.run`)."""
         turn, around, ports = self._chat.turn, context.current(), self._ports
         if turn is None:
             raise errors.TurnStopped
@@ -106,7 +106,7 @@ class TurnTasks:
                 context.report_provenance(worker.origin)
 
     async def merged(self, results: Sequence[ToolResult]) -> list[ToolResult]:
-        """Return the results of a step; those of several tasks are merged after the last."""
+        """Return the results of a step; if several tasks have results, the merged text is added to the last one."""
         ports = self._ports
         asked = MergePorts(ports.parent.models, _uncounted, ports.redact, ports.clock, ports.log)
         return await merging.added(results, self._results, self._allowance, asked)
@@ -114,7 +114,7 @@ class TurnTasks:
     # ------------------------------------------------------------ one task
 
     async def _worked(self, worker: Worker, order: Order, report: Report) -> str:
-        """Run a task. Raises `errors.ToolError` if it failed."""
+        """Run a task and return its report. Raises `errors.ToolError` if the task failed."""
         limit = ""
         try:
             async with self._slots:
@@ -139,8 +139,8 @@ class TurnTasks:
         return f"{shown}\n\n{wording.footer(order.id, report.totals, kept=report.kept)}"
 
     def _cache(self, mode: TaskMode) -> tuple[asyncio.Event, bool]:
-        """Return the event after which a task may start, and True if this task sets it: forks of one step
-        start after the first has filled the provider's cache.
+        """Return the event after which a task may start, and True if this task sets the event. Forks of one
+        step start after the first fork has filled the provider's cache.
         """
         step = len(self._chat.context.current())
         if mode == "fork" and step in self._warm:
@@ -176,4 +176,4 @@ def _result(worker: Worker, order: Order, report: Report, words: str, status: St
 
 
 def _uncounted(_: object) -> None:
-    """Does nothing: the operator's log counts it."""
+    """Do nothing, since the operator's log counts the cost."""

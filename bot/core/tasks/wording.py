@@ -1,4 +1,4 @@
-"""Texts given to a task and texts about a task."""
+"""Texts given to a task, and texts about a task."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from bot.core.tasks.limits import TaskTotals, tokens
 from bot.system_role import LAST_STEP
 
 PLACEHOLDER = "A worker of its own carries this out."
-"""Stands for every result of a step that forks tasks: identical text, so that all forks share the cache."""
+"""Placeholder for every result of a step that forks tasks; the text is identical, so that all forks share the cache."""
 SUMMARY = 3_000
-"""Max characters of a summary returned to the turn; the transcript has all of it."""
+"""Max characters of a summary returned to the turn; the transcript contains the whole text."""
 LABEL = 60
 NO_SUMMARY = "(no summary)"
 
@@ -43,7 +43,7 @@ questions. {_SUMMARY_RULE}"""
 
 
 def system(root: Path) -> list[Json]:
-    """Return the system prompt of a fresh task: the same for all, so that it is cached."""
+    """Return the system prompt of a fresh task. It is the same for all tasks, so that it is cached."""
     words = f"{_FRESH}\nprojectRoot: {root}"
     return [{"type": "text", "text": words, "cache_control": {"type": "ephemeral"}}]
 
@@ -59,15 +59,15 @@ def last_step() -> Message:
 
 
 def loaded(count: int) -> Message:
-    """Return the note in a transcript that replaces loaded older messages: readers may not be in that chat,
-    and the messages may be removed.
+    """Return the note that replaces loaded older messages in a transcript. The messages are left out because
+    readers of the transcript may not belong to that chat, and because the messages may be removed later.
     """
     words = f"({count} older messages were loaded here. `chat_load_history` finds them again for who may see them.)"
     return {"role": "user", "content": [{"type": "text", "text": words}]}
 
 
 def placeholders(calls: Iterable[ToolCall]) -> Message:
-    """Return a step's results as forks see them."""
+    """Return placeholder results for the calls of a step, which forks see in place of the real results."""
     return {
         "role": "user",
         "content": [ToolResult(call.id, PLACEHOLDER).block for call in calls],

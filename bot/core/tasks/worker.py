@@ -1,4 +1,6 @@
-"""Runs one task: the loop in its own chat, with the tools and rights of the turn that started it, within limits."""
+"""Runs one subagent task: the agent loop in the task's own chat, with the tools and permissions of the turn
+that started the task, within limits.
+"""
 
 from __future__ import annotations
 
@@ -45,22 +47,24 @@ from bot.tools.permissions.display import visible
 from bot.tools.registry import Registry
 
 BARRED = frozenset({"task", "chat_send"}) | SCHEDULING
-"""Tools that a task never has."""
+"""Names of tools that a task never has."""
 REFUSALS = 3
-"""Denied calls after which a person is asked whether the task should go on."""
+"""Max denied calls before a person is asked whether the task should continue."""
 PURPOSE = "subagent"
 STEERED = "the person wrote something new, which comes first"
 NOT_WANTED = "its calls were refused again and again"
 
 
 def allowed(registry: Registry) -> Registry:
-    """Return a task's tools: the turn's without the barred ones."""
+    """Return the tools of a task: the turn's tools without the barred ones."""
     return registry.without(BARRED)
 
 
 @dataclass(frozen=True, slots=True)
 class TaskPorts:
-    """Collaborators of a turn's tasks. `models`, `system` and `tools` are those of its requests."""
+    """Collaborators of a turn's tasks. `parent` builds the turn's requests and provides its models, system
+    prompt and tools.
+    """
 
     chats: Chats
     event_log: EventLog
@@ -73,7 +77,7 @@ class TaskPorts:
     artifacts: ArtifactStore
     record: Callable[[TaskEvent], object]
     found: Callable[[Sequence[Message], Message, Sequence[Path]], Awaitable[Sequence[Message]]]
-    """See `LoopPorts.found`; called with the messages that the task has seen."""
+    """Returns messages to add after tool results (see `LoopPorts.found`), given the messages that the task has seen."""
     root: Path
     boot: str
     clock: Clock
@@ -84,8 +88,8 @@ class TaskPorts:
 
 
 class LimitedModel(ModelWrapper):
-    """A model with a task's limits, which is told when no further call fits. `last` then names that limit;
-    `heard` is called at each stream event.
+    """A model with a task's limits. Once no further call fits, the request says so and `last` names the
+    limit. `heard` is called at each stream event.
     """
 
     def __init__(
@@ -108,7 +112,7 @@ class LimitedModel(ModelWrapper):
         self.last = ""
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
-        """See `contracts.model.Model`. Raises `LimitReached`."""
+        """Stream the answer to a request (see `contracts.model.Model`). Raises `LimitReached`."""
         models, totals = self._models, self._report.totals
         size, prices = models.estimator.request(request), models.prices
         usd = limits.expected(prices, request.model, size, limits.ANSWER_TOKENS).usd
@@ -134,7 +138,7 @@ class LimitedModel(ModelWrapper):
 
 
 class Worker:
-    """Runs a task for a tool call of its turn, whose context is `around`."""
+    """Runs a task for a tool call of its turn. `around` is the context of that tool call."""
 
     def __init__(
         self,
@@ -207,7 +211,9 @@ class Worker:
         self._loop = Loop(chat, order.id, ports.chats, loop_ports)
 
     async def work(self) -> str:
-        """Run the task; return its last text. Raises `LimitReached`, or `errors.ShipmateError` if it failed."""
+        """Run the task and return its last text. Raises `LimitReached`, or `errors.ShipmateError` if the
+        task failed.
+        """
         await self._loop.run()
         if self.model.last and len(self._entries) > 2:
             raise LimitReached(self.model.last)
@@ -218,7 +224,7 @@ class Worker:
 
     @property
     def words(self) -> str:
-        """Return its last text."""
+        """Return the task's last text."""
         said = (
             blocks.plain_text(one.message["content"])
             for one in reversed(self._entries)
@@ -228,17 +234,17 @@ class Worker:
 
     @property
     def origin(self) -> Provenance:
-        """The people whose words may be in its answer."""
+        """Return the sources whose text the task's answer may contain."""
         return taint.seen(self._view())
 
     @property
     def tools_used(self) -> tuple[str, ...]:
-        """Names of the tools that it called."""
+        """Return the names of the tools that the task called."""
         return tuple(call.name for one in self._entries for call in blocks.tool_calls(one.message["content"]))
 
     @property
     def errors(self) -> int:
-        """The number of its failed calls."""
+        """Return the number of the task's failed calls."""
         return sum(bool(block.get("is_error")) for one in self._entries for block in one.message["content"])
 
     @property
@@ -285,8 +291,8 @@ class Worker:
     # ------------------------------------------------------------ its tools
 
     def context(self, touched: Callable[[Path], object]) -> ToolExecutionContext:
-        """Return the context of the task's tool calls: person, chat and rights of the turn, and the sources
-        that may have influenced the task.
+        """Return the context of the task's tool calls. It has the person, chat and permissions of the turn,
+        and the sources that may have influenced the task.
         """
         return replace(
             self._around,
@@ -301,7 +307,7 @@ class Worker:
     async def call(
         self, around: CallWrapper, call: ToolCall, run: Callable[[], Awaitable[ToolResult]]
     ) -> ToolResult:
-        """Wrap a call of the task as the turn's calls are, and report it."""
+        """Run a call of the task with the same wrapper as the turn's calls, and report the call."""
         began, ran = self._ports.clock.monotonic(), False
 
         async def through() -> ToolResult:
@@ -316,8 +322,8 @@ class Worker:
         return result
 
     async def may_go_on(self) -> None:
-        """Check after a step whether the task may go on. Raises `LimitReached`. After repeated denials a
-        person is asked, since the task will not get further by itself.
+        """Check after a step whether the task may continue. Raises `LimitReached`. After repeated denials a
+        person is asked, since further attempts would be denied as well.
         """
         if self._over:
             raise TaskStopped(self._over)
@@ -332,7 +338,7 @@ class Worker:
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
-        """The block waits for a person, which does not count as the task's time."""
+        """Mark the `with` block as waiting for a person, which does not count as the task's time."""
         self._report.waits()
         try:
             yield
@@ -340,7 +346,9 @@ class Worker:
             self._report.goes_on()
 
     def decided(self, verdict: Verdict) -> None:
-        """Handle a person's decision; if they wrote something instead, that is answered first."""
+        """Handle a person's decision. If the person wrote a message instead, the task stops so that the
+        message is answered first.
+        """
         if verdict.ended == "steered":
             self._over = STEERED
 
@@ -348,7 +356,7 @@ class Worker:
 def refused_again(
     order: Order, refused: Sequence[str], context: ToolExecutionContext, calls: int
 ) -> Approval:
-    """Return the question whether a task goes on after `refused` of `calls` calls were denied."""
+    """Return the question whether a task should continue after the calls in `refused` were denied."""
     name = f"{order.id}:{calls}"
     return Approval(
         request_id=order.request_id,
@@ -368,7 +376,7 @@ def refused_again(
 
 
 class TaskCalls(ToolCalls):
-    """Runs the calls of a task."""
+    """Runs the tool calls of a task."""
 
     def __init__(self, worker: Worker, chat: Chat, ports: TaskPorts, injection: Injection) -> None:
         self._worker = worker
@@ -388,7 +396,7 @@ class TaskCalls(ToolCalls):
         )
 
     async def run(self, calls: Sequence[ToolCall], cut: frozenset[str]) -> None:
-        """See `ToolCalls`. Raises `LimitReached` if the task may not go on."""
+        """Run these calls (see `ToolCalls.run`). Raises `LimitReached` if the task may not continue."""
         if self._worker.model.last:
             raise LimitReached(self._worker.model.last)
         await super().run(calls, cut)
@@ -400,7 +408,7 @@ class TaskCalls(ToolCalls):
 
 
 class TaskApprovals:
-    """Implements `contracts.approvals.Approvals` for a task: the question names the task."""
+    """Implements `contracts.approvals.Approvals` for a task; each question names the task."""
 
     def __init__(
         self,
@@ -422,7 +430,9 @@ class TaskApprovals:
 
 
 class OlderMessagesOfTask(OlderMessages):
-    """Implements `tools.context.Injection` for a task. `seen` is the turn's if the task sees the turn's history."""
+    """Implements `tools.context.Injection` for a task. `seen` is the turn's injection if the task sees the
+    turn's history.
+    """
 
     def __init__(
         self,
@@ -445,9 +455,9 @@ class OlderMessagesOfTask(OlderMessages):
 
 
 async def _room_is_there(_: Fit) -> None:
-    """A task starts with a history that fits."""
+    """Do nothing, since a task starts with a history that fits."""
 
 
 async def _mask_results(fit: Fit) -> None:
-    """Mask a task's old results; the transcript keeps them."""
+    """Mask a task's old tool results; the transcript keeps them."""
     fit.mask_old("size", above=fit.budget().limit)
