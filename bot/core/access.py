@@ -64,7 +64,7 @@ class Memberships:
             known = set(keys)
             return [key for key in asked if key in known]
 
-        # Only chats that were asked about.
+        # Return only chats that the caller asked about.
         return MembershipAnswer(of(found.chats), of(found.unanswered))
 
     def same_chat(self, channel: str, chat_id: str) -> frozenset[str]:
@@ -179,14 +179,14 @@ class Access:
         """
         channel, user_id = person.channel, person.user_id
         manifest = self._manifests.get(channel)
-        if manifest is None:  # somebody asked on a channel that has gone since
+        if manifest is None:  # the channel no longer exists
             return STRANGER
         ids = {user_id} if user_id else set()
         if chat_type == "group":
             # All ids of a chat count, so admissions and blocks survive a new platform id.
             ids |= self._memberships.same_chat(channel, chat_id)
         listed = self._lists.allowed(channel) | self._allow.get(channel, frozenset())
-        # The first rule that applies decides.
+        # The first rule that matches decides.
         checks: tuple[tuple[bool, Verdict], ...] = (
             (bool(ids & manifest.never_admit), Verdict(allowed=False, reason="never")),
             (bool(ids & self._lists.blocked(channel)), Verdict(allowed=False, reason="blocked")),
@@ -292,7 +292,7 @@ def request_of(inbound: Inbound, request_id: str, now: float) -> Inbound:
     return Inbound(
         channel=inbound.channel,
         chat_id=inbound.chat_id,
-        # The chat's address: the bot does not take part in a thread of strangers only.
+        # Use the chat's address without the thread: the bot does not join a thread in which only strangers write.
         chat_key=inbound.chat_key.chat,
         chat_type=inbound.chat_type,
         user_id=inbound.user_id,

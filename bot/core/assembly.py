@@ -236,7 +236,7 @@ class Prompts:
         self._instructions = instructions
         self._log = log
         self._redact = redact
-        # Most chats share these texts: they are redacted once and stored once.
+        # Most chats share these texts, so that each text is redacted and stored once.
         self._shared = functools.lru_cache(SHARED)(redact)
         self._custom = custom.strip() if isinstance(custom, str) else custom
         self._append = append.strip() if isinstance(append, str) else append

@@ -187,7 +187,7 @@ class FileReader:
         """Stream a file's bytes to the decoder. The first chunk reveals the file type, so a file without
         text is not read further.
         """
-        # Its declared type says so.
+        # The declared type guarantees that the channel can fetch files.
         channel, size = cast("Files", self._channels[file.inbound.channel]), file.attachment.size or 0
         async with contextlib.aclosing(channel.fetch(file.attachment, most=self._largest)) as pieces:
             async for piece in pieces:

@@ -328,7 +328,7 @@ class Chat:
         self._opened: dict[str, int] = {}
         """Event number at which each piece of unfinished work began, by request id or row id."""
 
-    # ------------------------------------------------------------ what can be seen
+    # ------------------------------------------------------------ public state
 
     @property
     def open_since(self) -> int | None:
@@ -370,7 +370,7 @@ class Chat:
             return self._next(turn, can_coalesce) if self._mode.collects or self._mode.steers else []
         return self._next(turn, can_join_running_turn) if self._mode.steers else []
 
-    # ------------------------------------------------------------ the fold: it never raises, whatever the order
+    # ------------------------------------------------------------ the fold, which never raises, in any order of events
 
     def apply(self, event: Event) -> None:
         """Fold an event into the state. An event that the state does not allow changes nothing."""
@@ -394,7 +394,7 @@ class Chat:
         base, opened = min((one for one in rests_on if one is not None), default=self.seq), self.open_since
         first = found = base if opened is None else min(base, opened)
         for since, end in reversed(self._spans):
-            # The events of a turn are meaningful only from its beginning on.
+            # A turn's events can only be folded from the turn's beginning.
             first = since if since < first <= end else first
         return Position(base if first == found else first, opened)
 
@@ -439,7 +439,7 @@ class Chat:
         self._people.setdefault(who, []).append(Waiting(inbound, event.seq, burst))
         turn = self.turn
         if turn is not None and turn.phase is Phase.SUSPENDED and inbound.person == turn.first.person:
-            # The person has moved on: an open question is withdrawn, or this message answers it.
+            # The person wrote a message instead of deciding. It answers a tool's question and withdraws any other question.
             asked = self.asks(inbound.person)
             self._decide_all(turn, Verdict("steered", request_id=inbound.request_id), event.at)
             if asked:
@@ -479,11 +479,11 @@ class Chat:
             and self.turn.phase is not Phase.ENDING
             and self.turn.about(edit) is not None
         ):
-            # Handled like a further message: by the running turn or by a new one.
+            # The edit is handled like a further message, by the running turn or by a new turn.
             self._opened[edit.request_id] = event.seq
             self._wait(edit, event)
         else:
-            # It was answered already: the next turn is told, and features may react.
+            # The message was answered already. The next turn shows the edit to the model, and features may react.
             self._edits.pop(known.request_id, None)
             if plain(known) and edit.text.strip():
                 self._edits[known.request_id] = event.seq, edit
@@ -501,7 +501,7 @@ class Chat:
 
     def _deleted(self, event: Event, data: events.Deleted) -> None:
         deletion = data.inbound
-        # Hidden from the model at once; removing the words from the log follows.
+        # Hide the message from the model at once. A later event removes its text from the log.
         said = [one for one in self._known.values() if same_message(one, deletion)]
         for one in said:
             self._edits.pop(one.request_id, None)
@@ -526,7 +526,7 @@ class Chat:
             return other.request_id < stop.request_id and (data.since is None or other.ts <= data.since)
 
         turn = self.turn
-        # A turn that is about to start has no owner yet; an operator's stop prevents it.
+        # A turn that is about to start has no owner yet, so an operator's stop prevents anybody's turn.
         anybodys = data.everyones and turn is None
         taken = self._take(
             lambda other: (stops(stop, other) or (anybodys and reaches(stop, other))) and reached(other)
@@ -635,7 +635,7 @@ class Chat:
             return
         turn.phase, turn.end, self.turn = Phase.ENDED, data.end, None
         self._decide_all(turn, Verdict("stopped"), event.at)
-        if data.end != "withdrawn":  # what was told stays in view
+        if data.end != "withdrawn":  # messages that the model was sent stay in its context
             self._edits = {
                 name: one for name, one in self._edits.items() if one[1].request_id not in turn.edits
             }
@@ -644,7 +644,7 @@ class Chat:
         first = self.position.first
         self._spans = [*(one for one in self._spans if one[1] >= first), (turn.since, event.seq)]
         if (who := turn.first.person) in self._people:
-            # After all waiting messages, including those that arrived during this turn.
+            # The person's next messages queue behind all waiting messages, including messages that arrived during this turn.
             self._people[who] = self._people.pop(who)
 
     def _cut(self, _: Event, data: events.Cut) -> None:
@@ -652,7 +652,7 @@ class Chat:
             self._edits.clear()
 
     def _removed(self, _: Event, data: events.Removed) -> None:
-        # The edit was removed meanwhile, so nobody is told of it.
+        # The edit was removed meanwhile, so the model is not shown the edit.
         gone = {*data.requests, *data.messages}
         self._edits = {
             name: one
@@ -682,7 +682,7 @@ class Chat:
         if question.verdict is None:
             question.decided = self.seq
         question.decide(verdict, at)
-        # Unsent rows that show the question are obsolete.
+        # Rows that show the question and are not sent yet are obsolete.
         for row in [one for one in self.outbox.values() if one.question == question.id]:
             if row.state == "queued":
                 self._end_row(row.id, arrived=False)
@@ -690,7 +690,7 @@ class Chat:
         if turn is not None and turn.id == question.turn and turn.phase is Phase.SUSPENDED:
             turn.phase = Phase.RUNNING
             for row in list(question.copies.values()):
-                self._outdate(turn.id, row)  # what comes now is to stand below it
+                self._outdate(turn.id, row)  # later messages must appear below the question
         self._forget(question)
 
     def _decide_all(self, turn: Turn, verdict: Verdict, at: float) -> None:
@@ -704,13 +704,13 @@ class Chat:
                 self._forget(question)
 
     def _forget(self, question: Question) -> None:
-        # Keep it for an interrupted turn, which needs the verdict of its call.
+        # Keep the question for an interrupted turn, which needs the verdict on its tool call.
         waited_for = self.turn is not None and self.turn.id == question.turn
         if question.over and not waited_for:
             self.questions.pop(question.id, None)
             self._opened.pop(_of_question(question.id), None)
 
-    # ------------------------------------------------------------ what goes out
+    # ------------------------------------------------------------ the outbox
 
     def _queued(self, event: Event, data: events.Queued) -> None:
         row = self.outbox[data.row] = OutboxRow.of(data, event)
@@ -761,7 +761,7 @@ class Chat:
         if turn is not None and data.row in turn.rows:
             turn.rows[data.row] = data
             if data.state == "sent":
-                turn.unread = []  # its words end with them
+                turn.unread = []  # the delivered message ends with these reports
         if row is not None and row.file is not None and data.message_id:
             self.files_sent = [*self.files_sent, data.message_id][-MOST_FILES:]
         if row is None or data.state == "sent":
@@ -776,7 +776,8 @@ class Chat:
             and data.state == "failed"
             and row.ends
         ):
-            turn.phase = Phase.RUNNING  # its words are not in the chat: it may say them in another way
+            # The final message did not reach the chat, so the turn may send it in another way.
+            turn.phase = Phase.RUNNING
 
     def _end_row(self, name: str, *, arrived: bool, message_id: str | None = None) -> OutboxRow | None:
         """Remove a row from the outbox. A delivered row that shows a question is kept as a copy of the question."""
@@ -797,7 +798,7 @@ class Chat:
         if row is not None:
             self.outbox[name] = replace(row, **changed)  # type: ignore[arg-type]  # the names are those of fields
 
-    # ------------------------------------------------------------ what is due
+    # ------------------------------------------------------------ due effects
 
     def due(self, now: float, boot: str, committed: int) -> list[Effect]:
         """Return the effects that are due. `committed` is the number of the newest event on disk; later
@@ -843,7 +844,7 @@ class Chat:
         answering = {row.turn for row in self.outbox.values() if row.form == "reply"}
         for row in self.outbox.values():
             if row.live and row.message_id is not None:
-                # A visible live message: its turn edits it until it is replaced or the turn ends.
+                # The turn edits a visible live message until another message replaces it or the turn ends.
                 over = self.turn is None or self.turn.id != row.turn
                 if row.outdated or (over and row.turn not in answering):
                     yield EndLive(row)
@@ -870,7 +871,7 @@ class Chat:
             elif question.record.expires_at < math.inf:
                 yield WakeAt(question.record.expires_at)
 
-    # ------------------------------------------------------------ inside
+    # ------------------------------------------------------------ helpers
 
     def _asks_anew(self, turn: Turn) -> bool:
         """Return True if the model must be asked again: a message was edited, or a further message arrived

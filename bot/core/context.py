@@ -159,7 +159,7 @@ class AgentContextStore:
     def __len__(self) -> int:
         return sum(len(turn.entries) for turn in self.turns)
 
-    # ------------------------------------------------------------ the views
+    # ------------------------------------------------------------ views of the messages
 
     def view(self) -> tuple[Message, ...]:
         """Return the messages of ended turns as they are sent to the model. Between compactions and
@@ -261,7 +261,7 @@ class AgentContextStore:
     def _answer(self, running: RunningTurn, event: Event, data: events.Answered) -> None:
         kept = running.entries
         if data.continues and kept and kept[-1].message["role"] == "assistant":
-            kept = kept[:-1]  # an answer that went on is one message
+            kept = kept[:-1]  # an answer and its continuation are one message
         running.results, running.last = {}, data
         self.stood_in = data.model if data.note else ""
         thought = not data.content and data.stop_reason in LENGTH
@@ -305,7 +305,7 @@ class AgentContextStore:
             running.older = running.older[len(running.older) - data.kept :]
         else:
             more = zip(data.times, data.messages, strict=True)
-            # Stable sort: messages with equal times keep their order.
+            # The sort is stable, so messages with equal times keep their order.
             running.older = tuple(sorted([*more, *running.older], key=lambda one: one[0]))
         running.injected += len(data.messages)
         running.lines.update(data.lines)
@@ -323,7 +323,7 @@ class AgentContextStore:
             self.wrong = ()
         if data.end == "withdrawn" or not running.entries:
             return
-        # The view contained older messages that are gone now.
+        # Injected older messages have left the context, so thinking that was based on them is no longer valid.
         entries = without_thinking(running.entries) if running.injected else running.entries
         if running.speaks:
             entries = (*entries[:-1], *_unpaused(entries[-1:]))
@@ -333,7 +333,7 @@ class AgentContextStore:
 
     def _frame(self, event: Event, data: events.Framed) -> None:
         if self.frame is not None and (self.frame.model, self.frame.prefix) != (data.model, data.prefix):
-            # Thinking is bound to everything before it.
+            # Thinking is only valid after exactly the same request prefix.
             self.turns = [replace(turn, entries=without_thinking(turn.entries)) for turn in self.turns]
             if self.running is not None:
                 self.running.entries = without_thinking(self.running.entries)
@@ -432,11 +432,11 @@ class AgentContextStore:
         self.turns = [replace(turn, entries=_without(turn.entries, turn.id, gone)) for turn in self.turns]
         if (running := self.running) is not None:
             running.entries = _without(running.entries, running.id, gone)
-            # The sources of single older messages are no longer known.
+            # It is not known which request each older message belongs to, so all of them are redacted.
             running.older = tuple((at, redacted(one)) for at, one in running.older)
         self._view = None
 
-    # ------------------------------------------------------------ what may go
+    # ------------------------------------------------------------ messages that may be dropped
 
     def over_cap(self) -> list[int]:
         """Return the event numbers of messages to drop, oldest first, if the context exceeds the message

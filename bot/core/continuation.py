@@ -30,10 +30,10 @@ GO_ON = "Continue exactly where you left off. Do not repeat what you already sai
 UNFINISHED: Json = {"type": "text", "text": "(not finished)"}
 """Placeholder text for an answer that contained only server tool calls."""
 
-_LOOKED_AT = 4_000  # characters of each side of a joint
-_SURE = 12  # letters from which on an overlap is no coincidence
-_WIDE = 4  # letters that a character of Chinese or Japanese counts for
-_VARIED = 4  # different characters: a ruler of dashes overlaps with any other
+_LOOKED_AT = 4_000  # max characters examined on each side of a border between two parts
+_SURE = 12  # min letters of an overlap that is no coincidence
+_WIDE = 4  # number of letters that a Chinese or Japanese character counts as
+_VARIED = 4  # min different characters, since a line of dashes overlaps with any other line of dashes
 _WORDS, _WORD, _GLUED = 6, 8, 5
 """Min letters from which a repetition is not a coincidence. The three values are for several different
 words, for one word, and for one word without a space between the copies, as in "quickquick". "Had had",

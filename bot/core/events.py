@@ -59,7 +59,7 @@ class Event:
         return self.data.kind
 
 
-# ------------------------------------------------------------ what people do
+# ------------------------------------------------------------ events from people
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +319,7 @@ class ToolEnded(EventData):
     result: Json
 
 
-# ------------------------------------------------------------ what goes out
+# ------------------------------------------------------------ outgoing messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -419,7 +419,7 @@ class RowEnded(EventData):
     missing: str = ""
 
 
-# ------------------------------------------------------------ changes of the view
+# ------------------------------------------------------------ changes of the model's context
 
 
 @dataclass(frozen=True, slots=True)
@@ -646,7 +646,7 @@ class Codec:
         return data
 
     def _adapter(self, kind: str) -> Adapter:
-        # Created on demand: creating all takes a tenth of a second.
+        # Adapters are created on demand, since creating all of them takes a tenth of a second.
         if kind not in self._adapters:
             self._adapters[kind] = TypeAdapter(self._kinds[kind])
         return self._adapters[kind]

@@ -166,7 +166,8 @@ class Exporter:
         ahead = own is not None and own > 0 and not await self._event_log.after(own - 1, 1)
         if ahead:
             self._at = (
-                0  # of a log that was lost: this one begins anew, and the same events again change nothing
+                # The cursor belongs to an event log that was lost. This log starts at 0, and repeated events change nothing.
+                0
             )
         elif self._at and await self._gone():
             await self._event_log.move_cursor(self._export.name, 0)

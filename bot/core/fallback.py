@@ -51,14 +51,14 @@ class FallbackModel(ModelWrapper):
     async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
         order = [self._first, *self._others]
         if request.summarize is not None:
-            order = order[:1]  # nobody else could read it
+            order = order[:1]  # no other model could read the summary
         elif self._absence(request.model):
             order = [*self._others, self._first]
         failed: list[errors.ModelError] = []
         refusal: ModelReply | None = None
         shown = False
         for one in order:
-            # As after any failure: the preview stays as it is, and the new answer is shown only when complete.
+            # After a failure the preview stays unchanged, and the new answer is shown only when it is complete.
             preview = not shown
             async with aclosing(self._asked(one, request, failed)) as answer:
                 async for item in answer:

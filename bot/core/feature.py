@@ -342,7 +342,7 @@ class Door:
         try:
             return await settle(question, verdict)
         finally:
-            # Its facts are appended before any other task runs.
+            # The caller appends the facts before any other task runs.
             self._settling.discard(question.id)
 
     def outcome(self, question: Question) -> str:

@@ -138,7 +138,8 @@ def pointers(message: Message) -> Iterator[tuple[str, int]]:
             if artifact is None:
                 continue
             if not isinstance(artifact, str) or ulids.FORM.fullmatch(artifact) is None:
-                break  # a person may have written what looks so, where there were no nonces
+                # A person can write text that looks like a row, since old messages have no nonce.
+                break
             yield artifact, int(row["lines"]) if isinstance(row.get("lines"), int) else 0
 
 

@@ -161,7 +161,7 @@ class Fit:
         """Use this frame for all later requests, and mask old tool results if necessary."""
         self.take(frame)
         if self._framed():
-            return  # what is old can wait: the front of the request has changed already
+            return  # masking can wait, since the beginning of the request has already changed
         asked_at, threshold = self.context.asked_at, self.limits.mask_threshold
         if masking.crowded(self._shown()):
             self.mask_old("size", above=0)
@@ -188,7 +188,7 @@ class Fit:
             return False
         other = (before.model, before.manner) != (now.model, now.manner)
         if head is not None and condensed(head):
-            # A provider's summary is bound to the prompt, tools and model it was made with.
+            # A provider's summary is only valid with the prompt, tools and model with which it was made.
             self._append(events.Cut((), in_plain_words(head), "model_change" if other else "instructions"))
         self.apply(now, reason="model_change" if other else "instructions")
         return True
@@ -210,7 +210,7 @@ class Fit:
             self.models.fitted(replace(whole, purpose=self._purpose)),
             paused=running is not None and continuation.paused(running),
         )
-        if wrong is not None:  # a fault of ours
+        if wrong is not None:  # only a bug of ours makes a request invalid
             self.log.write("repair", "a request that was not valid was mended", level="error", cause=wrong)
         return sent
 
@@ -232,7 +232,7 @@ class Fit:
             return self._change(halve_history) or self._change(drop_injected) or self._change(shorten_results)
         return self._room(running) > self.budget().max_tokens << max(0, running.cuts - 1)
 
-    # ------------------------------------------------------------ after it
+    # ------------------------------------------------------------ after a request
 
     def answered(self, request: ModelRequest, reply: ModelReply) -> None:
         """Learn the model's token ratio and a request size that fits from an answer."""
@@ -257,7 +257,7 @@ class Fit:
             if self._lower_output(request.max_tokens, error):
                 return
             if error.limit is not None:
-                raise error  # a smaller history changes nothing about what the model gives at the most
+                raise error  # a smaller history does not raise the model's output limit
         self.log.write(
             "compaction",
             "the prompt does not fit the model's window",
@@ -287,7 +287,7 @@ class Fit:
             and (running is not None and turn is not None and turn.call is not None)
             and continuation.paused(running)
         ):
-            # The provider accepts a paused answer only unchanged and only for a while; afterwards it is asked to continue.
+            # The provider accepts a paused answer only unchanged and for a limited time. Later it is asked to continue.
             content = blocks.sayable(running.entries[-1].message["content"]) or [continuation.UNFINISHED]
             self._append(events.Answered(turn.call, content, "pause_turn", continues=1))
         else:
@@ -342,7 +342,7 @@ class Fit:
             return current / total * told > window
         return own > max(history, LARGE_TURN)
 
-    # ------------------------------------------------------------ changes of the view
+    # ------------------------------------------------------------ changes of the model's context
 
     def mask_old(self, reason: str, *, above: float, hides: float = 0) -> bool:
         """Mask old tool results if the context has more than `above` tokens and masking hides at least
@@ -396,7 +396,7 @@ class Fit:
         context = self.context
         return [*context.view(), *context.older(), *context.current()]
 
-    # ------------------------------------------------------------ what can be smaller
+    # ------------------------------------------------------------ shrinking steps
 
     def mask_results(self) -> events.Masked | None:
         """Shrinking step: mask old tool results."""

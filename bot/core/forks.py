@@ -83,7 +83,7 @@ def request(
     """Return the request of a fork. Cache breakpoints are set only in the shared prefix. Raises
     `errors.RequestInvalid`.
     """
-    # The provider's summary must be made by the chat's own model.
+    # The provider's summary must be written by the chat's own model.
     own = purpose if summarize is None else None
     shared = view.render(
         model=deps.models.name,
@@ -119,7 +119,7 @@ async def ask(prefix: Prefix, directive: Message, deps: ForkDeps, *, purpose: st
         plain = in_words(prefix)
         if plain.messages == prefix.messages:
             raise
-        # As in a turn (`bot.core.fit`); the next turn declares the epoch.
+        # Retry without the rejected content, like a turn does (`bot.core.fit`). The next turn declares the epoch.
         cause = f"{type(error).__name__}: {error}"
         deps.log.write("memory", "a fork goes without what was refused", level="warn", cause=cause)
         asked = request(plain, deps, purpose=purpose, directive=directive)
@@ -208,7 +208,7 @@ async def _provided(prefix: Prefix, known: SessionMemory | None, focus: str, dep
     found = [block for block in reply.content if block.get("type") == "compaction"]
     if reply.stop_reason != "compaction" or len(found) != 1:
         raise MemoryInvalid(f"no block of the provider's: {reply.stop_reason}")
-    # The signature of thinking would not match other words.
+    # A changed block would not match the provider's signature, so a block with a secret becomes plain text.
     words, written = memory.read_block(found[0], known), json.dumps(found[0], ensure_ascii=False)
     fits = blocks.redacted(found, deps.redact) == found and text.clean(written) == written
     return Summary(words, found[0]) if fits else Summary(text.clean(deps.redact(words)))
@@ -265,7 +265,7 @@ def _shorter(prefix: Prefix, error: errors.ContextOverflow, deps: ForkDeps) -> l
     if error.tokens and error.window:
         asked = deps.budget().fork(ANSWER_TOKENS) if isinstance(error, errors.OutputOverflow) else 0
         over = error.tokens + asked - error.window
-        # In our own estimate, whatever unit the provider counts in.
+        # Convert the excess from the provider's count to our estimate.
         excess = over * (total + frame) / error.tokens * (1 + LARGER)
     begins = int(memory.stands_for(prefix.messages[0])) if prefix.messages else 0
     left = compaction.without_oldest(prefix.messages[begins:], max(1.0, excess), size)

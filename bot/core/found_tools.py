@@ -94,7 +94,7 @@ def declared(messages: Sequence[Message]) -> tuple[list[Message], list[Json]]:
             shown.append({**message, "content": content})
         else:
             shown.append(message)
-    # Definitions in a summary are loaded at once, since no result refers to them.
+    # Definitions in a summary are not deferred, since no result refers to them.
     whole = [tool for name, tool in still.items() if name not in tools]
     return shown, [*whole, *({**tool, "defer_loading": True} for tool in tools.values())]
 

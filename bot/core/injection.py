@@ -40,13 +40,13 @@ class OlderMessages:
         return self._most - running.injected
 
     def in_view(self, line: ArchiveLine) -> bool:
-        # ULIDs sort by time: messages accepted after this one are not history yet.
+        # ULIDs sort by time. Messages accepted after the turn's first message are not history yet.
         if line.request_id >= self._turn or line.request_id in self._chat.context.sources() - {""}:
             return True
         running, turn = self._chat.context.running, self._chat.turn
         if running is not None and self._name(line) in running.lines:
             return True
-        # Other ids are unique within a chat only: platforms count messages from 1 in each.
+        # Platform message ids are unique only within a chat, since platforms number messages from 1 in each chat.
         asked = {one.message_id for one in turn.members} - {None} if turn is not None else set()
         return line.chat_key == self._chat.key and line.role == "user" and line.message_id in asked
 

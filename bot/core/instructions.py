@@ -1,4 +1,4 @@
-"""The hierarchy of instruction files: whole machine, operator, project, channel, chat, person.
+"""Hierarchy of instruction files: whole machine, operator, project, model, channel, chat, person.
 
 | scope | file |
 | --- | --- |
@@ -10,13 +10,15 @@
 | chat | `.ship/instructions/chats/<encoded chatKey>.md` |
 | person | `.ship/instructions/people/<channel>-<encoded id>.md` |
 
-A missing file is skipped; one that cannot be read is logged, and the others still apply.
+A missing file is skipped. A file that cannot be read is logged, and the other files still apply.
 
-Everything applies, and nearer files come later. A line `<!-- shipmate: override -->` right below a heading
-makes that section, with everything below it, replace the sections with the same heading in farther files.
+All files apply; a file for a narrower scope comes later in the prompt. A line `<!-- shipmate: override -->`
+right below a heading makes that section, including its subsections, replace the sections with the same heading
+in files of wider scope.
 
-Files of folders (`Nested`) are attached when a tool touches a file in them, once per epoch: tools call `touch`
-with the path; the turn that appends their results also appends `attached`. What is appended stays.
+Instruction files of folders (`Nested`) are attached once per epoch, when a tool touches a file in the folder.
+Tools call `touch` with the path; the turn that appends the tool results also appends `attached`. Appended
+instructions stay in the history.
 """
 
 from __future__ import annotations
@@ -186,7 +188,7 @@ class InstructionFiles:
         if not own.text:
             return ""
         far = [*self._everywhere, self._root / NAME, self._of_channel(channel), self._of_chat(chat_key)]
-        # Overridden sections of other files stay in the cached part of the prompt.
+        # The sections that this file overrides stay in the cached part of the prompt.
         return self._resolved([*(await self._all(far)), own]).texts[-1]
 
     def _of_channel(self, channel: str | None) -> Path | None:
@@ -287,7 +289,7 @@ class Nested:
         self._log = log
         self._vetting = vetting
         self._touched: dict[Path, None] = {}
-        # Never evicted, so that nothing is attached twice because its content was dropped from the cache.
+        # Never evicted, so that no file is attached twice because its content was dropped from the cache.
         self._seen: set[tuple[Path, str]] = set()
 
     def touch(self, path: Path) -> None:
@@ -316,7 +318,7 @@ class Nested:
             if not hidden(root, real):
                 folders = [one for one in (real, *real.parents) if one.is_relative_to(root) and one != root]
                 found |= dict.fromkeys(folder / NAME for folder in reversed(folders))
-        # Parent folders come first, whatever was touched first.
+        # Files of parent folders come first, in whichever order the paths were touched.
         return [
             tag for file in sorted(found, key=lambda one: len(one.parts)) if (tag := self._tag(root, file))
         ]

@@ -81,7 +81,7 @@ class Intake:
         self._coming.update(dict.fromkeys(inbound.keys, over))
         try:
             if await self._event_log.known(inbound.keys):
-                # It may not be on disk yet; then the platform must not get a confirmation.
+                # The known event may not be on disk yet, and the platform must not get a confirmation before that.
                 await self._event_log.committed(patient=False)
                 return False
             said = inbound.model_copy(
@@ -157,7 +157,7 @@ class Intake:
         """
         runs = chat.turn is not None and chat.turn.phase in STOPPABLE
         if chat.asks(inbound.person):
-            return inbound  # to a question of a tool it is an answer like any other
+            return inbound  # the word “stop” is then an answer to a tool's question
         alone = plain(inbound) and not inbound.attachments and not inbound.brought
         if alone and (runs or inbound.chat_key.thread is not None) and asks_to_stop(inbound.text):
             return inbound.model_copy(update={"command": Command(name="stop")})

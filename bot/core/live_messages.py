@@ -67,7 +67,7 @@ class LiveMessages:
         a function is deleted.
         """
 
-    # ------------------------------------------------------------ what stands
+    # ------------------------------------------------------------ current live messages
 
     def of(self, chat: Chat, turn: str, form: OutboundKind) -> list[OutboxRow]:
         """Return the outbox rows of a turn's live messages in order, including messages whose creation is
@@ -219,7 +219,7 @@ class LiveMessages:
                 else events.RowEnded(row.id, "failed", row.message_id, "not shown"),
             )
 
-    # ------------------------------------------------------------ inside
+    # ------------------------------------------------------------ helpers
 
     def _see(self, row: OutboxRow, words: str, form: LiveForm) -> None:
         self._seen.setdefault(row.turn, {})[row.id] = (words, form.mark)

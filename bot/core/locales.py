@@ -160,9 +160,9 @@ class Locales:
     def _spoken(
         self, person: UserRef, locale: Locale, chat_type: ChatType, zone: str | None = None
     ) -> ReaderLocale:
-        # Other members of a group may live elsewhere.
+        # Other members of a group may live in another zone.
         own = locale.zone is not None and chat_type == "direct"
-        # Unless a language was chosen, the script of their messages counts more than their app.
+        # Unless the person chose a language, the script of the person's messages counts more than the app's language.
         wanted = None if locale.language_chosen else self._scripts.get(person)
         codes = (locale.language or DEFAULT, DEFAULT, *CATALOGUES)
         fits = (one for one in codes if wanted in {None, _script(str(CATALOGUES[one]["language.now"]))})
@@ -195,7 +195,7 @@ def _script(words: str) -> str | None:
     """Return the script of a text if the script implies a language; else None."""
     words = re.sub(
         r"\S*[/@_\\.:]\S", " ", words[:MOST_READ]
-    )  # addresses and names of files are in Latin everywhere
+    )  # addresses and file names are in Latin script in every language
     chinese, latin = len(re.findall(r"[\u3400-\u9fff]", words)), len(re.findall(r"[A-Za-z]{3,}", words))
     others = len(re.findall(r"[^\W\d_A-Za-z\u3400-\u9fff]", words))
     kana_or_hangul = re.search(r"[\u3040-\u30ff\uac00-\ud7af]", words)
@@ -237,7 +237,8 @@ def near_zones(asked: str) -> list[str]:
     """Return candidate zones: zones with exactly that name, else with similar names, nearest first."""
     wanted = _key(asked)
     found = _zones().get(wanted, ())
-    if found or any(letter.isdigit() for letter in wanted):  # another number is another time
+    # A similar name with another number would be another time.
+    if found or any(letter.isdigit() for letter in wanted):
         return list(found[:NEAR])
     names = difflib.get_close_matches(wanted, _zones(), n=NEAR, cutoff=0.6)
     inside = [name for name in _zones() if len(wanted) > 2 and wanted in name]
@@ -250,7 +251,7 @@ def _with_offset(apart: timedelta, sign: str, now: float) -> str | None:
     offset now.
     """
     if not apart % timedelta(hours=1):
-        # Etc/GMT names have the opposite sign.
+        # Zone names that begin with Etc/GMT have the opposite sign.
         name = f"Etc/GMT{'-' if sign == '+' else '+'}{apart // timedelta(hours=1)}" if apart else UTC
         return next(iter(_zones().get(_key(name), ())), None)
     wanted, moment = apart if sign == "+" else -apart, datetime.fromtimestamp(now, AT_UTC)
@@ -278,7 +279,7 @@ def _places() -> Mapping[str, list[str]]:
     """Return the places and abbreviations of `cities.tsv` by zone, for zones that exist on this machine."""
     lines = Path(__file__).with_name("cities.tsv").read_text("utf-8").splitlines()
     found = dict(line.split("\t") for line in lines if not line.startswith("#"))
-    known = available_timezones()  # it reads the disk each time
+    known = available_timezones()  # reads the disk on each call
     return {zone: found[zone].split("|") for zone in found if zone in known}
 
 

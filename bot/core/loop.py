@@ -183,10 +183,10 @@ class Loop:
     async def _say(self, running: RunningTurn, words: str) -> None:
         name = str(running.entries[-1].seq)
         self._ports.reply.end_with(name)
-        with contextlib.suppress(errors.DeliveryFailed):  # it is in the log already
+        with contextlib.suppress(errors.DeliveryFailed):  # the outbox has logged the failure
             await self._ports.wrapped.send(words, name)
 
-    # ------------------------------------------------------------ what its person has
+    # ------------------------------------------------------------ what the person has received
 
     def _said(self) -> bool:
         """Return True if a message that ends the turn is queued or delivered."""
@@ -212,7 +212,7 @@ class Loop:
                     return not promises_more(call.input)
         return False
 
-    # ------------------------------------------------------------ asking
+    # ------------------------------------------------------------ calling the model
 
     def ask_anew(self, call: str) -> None:
         """Cancel this model call, because the person added a message or an edit."""
@@ -265,7 +265,7 @@ class Loop:
                 speaks = True
                 self._ports.reply.preview(heard.shown)
             if isinstance(piece, ModelReply):
-                self._show_no_more()  # its message comes in the place of what was shown of it
+                self._show_no_more()  # the final message replaces the preview
                 return piece
         raise errors.StreamBroken("the model's stream ended without a reply")
 

@@ -66,7 +66,7 @@ class Maintenance:
         trouble = self.reserve.trouble
         self._tell("disk", "disk_full", "disk_again", trouble)
         if trouble:
-            return  # operators were told of that
+            return  # operators have already been alerted to the disk
         self._tell("chat log", "chat_log", "chat_log_again", self.event_log.trouble)
         space = self.reserve.space
         if space is None:

@@ -73,7 +73,7 @@ def revised(message: Inbound, edit: Inbound) -> Inbound:
         "text": edit.text,
         "command": edit.command,
         "attachments": edit.attachments,
-        # The quoted reply is not repeated with every edit; other quoted content is.
+        # Platforms repeat quoted content with an edit, except for the quoted message that is replied to.
         "quoted": edit.quoted or tuple(one for one in message.quoted if not one.brought),
         "links": edit.links,
         "mentioned": edit.mentioned,

@@ -114,7 +114,7 @@ class Manner:
         effort = self.effort if takes(f"effort.{self.effort}") else None
         form = next((one for one in _FORMS[self.thinking] if takes(f"thinking.{one}")), None)
         if form == "adaptive":
-            # Else what it says between calls would come empty.
+            # Without `display`, the text between tool calls would be empty.
             return SentManner(effort, {"type": form, "display": "summarized"}, ROOM[self.effort or "high"])
         return SentManner(effort, {"type": form} if form else None, NOTES if form == "between_tools" else 0)
 
@@ -194,7 +194,7 @@ class ModelDeps:
     def learn(self, request: ModelRequest, reply: ModelReply) -> None:
         """Learn the model's token ratio and a request size that fits from an answer."""
         if reply.note:
-            return  # of another model
+            return  # a fallback model gave this answer
         usage = reply.usage
         self.estimator.observe(request, usage)
         prompt = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens

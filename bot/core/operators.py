@@ -96,7 +96,7 @@ class OperatorAlerts:
 
 def who_decided(verdict: Verdict, nameless: str) -> str:
     """Return the name that the deciding person had at that time; `nameless` if the name is unknown."""
-    # Names are chosen freely: no formatting and no link in them is rendered.
+    # People choose their names freely, so formatting and links in names are not rendered.
     return f"`{named(verdict.name)}`" if verdict.name.strip() else say(nameless)
 
 

@@ -113,7 +113,8 @@ class Outbox:
         `errors.DeliveryUncertain` on a time-out, or if another process may be the leader by now.
         """
         try:
-            with contextlib.closing(call):  # it was not begun where nobody leads in time
+            # Closes a call that never started because this process did not lead in time.
+            with contextlib.closing(call):
                 await self._leadership.confirmed()
                 async with asyncio.timeout(seconds):
                     return await self._leadership.while_leading(call)
@@ -131,7 +132,7 @@ class Outbox:
             return
         chat = self._chats.loaded(row.chat)
         if chat is None or row.id not in chat.outbox:
-            return  # its question was decided meanwhile
+            return  # the row's question was decided meanwhile
         shown = next(filter(row.takes, chat.outbox.values()), None) if row.replaces is None else None
         if shown is not None:
             row = replace(row, replaces=shown.message_id)
@@ -151,7 +152,7 @@ class Outbox:
             self._note(row, "a send got no answer", "uncertain", level="warn", cause=str(error))
             if row.replaces is None:
                 self._append(row, events.Uncertain(row.id))
-            else:  # the same change again changes nothing
+            else:  # an edit can be repeated without harm
                 self._append(row, events.Deferred(row.id, self._clock.now() + AGAIN_SECONDS))
         except errors.DeliveryFailed as error:
             self._failed(row, error)
@@ -208,7 +209,7 @@ class Outbox:
             )
         self._append(row, events.Revised(row.id))
 
-    # ------------------------------------------------------------ inside
+    # ------------------------------------------------------------ helpers
 
     def _append(self, row: OutboxRow, data: events.EventData) -> None:
         self._chats.append(Fact(row.chat, data, row.turn))

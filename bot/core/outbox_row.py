@@ -66,8 +66,9 @@ class OutboxRow:
            ▲                   │
            └─ returned, deferred
 
-    `boot` is the process whose send is in flight. A row being sent by another boot, or without an answer
-    (`boot` ""), has an unknown outcome: the platform is asked. An ended row leaves the fold.
+    `boot` is the id of the process whose send is in flight. If another process was sending the row, or if the
+    platform did not answer (`boot` is ""), the outcome is unknown and the platform is asked. A row that has ended
+    is removed from the chat's state.
     """
 
     id: str

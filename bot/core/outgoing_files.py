@@ -73,7 +73,7 @@ async def _holds_secret(data: bytes, redact: Redact) -> bool:
     """Return True if a file contains one of our secrets as text in a usual encoding."""
     wide = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}.get(data[:2])
     for begin in range(0, len(data), PIECE):
-        # A regex search holds the interpreter lock, so it runs piecewise; pieces overlap by the length of a secret.
+        # A regex search holds the interpreter lock, so search in pieces. Pieces overlap by the length of a secret.
         piece = data[begin : begin + PIECE + LONGEST_SECRET]
         if await asyncio.to_thread(_shows_secret, piece, wide, redact):
             return True
@@ -85,7 +85,7 @@ def _shows_secret(piece: bytes, wide: str | None, redact: Redact) -> bool:
         words = piece.decode(encoding, "replace")
         if redact(words) != words:
             return True
-        if "\ufffd" not in words[4:-4]:  # letters at the ends may be cut
+        if "\ufffd" not in words[4:-4]:  # letters at both ends may be incomplete
             return False
     return False
 

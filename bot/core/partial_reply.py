@@ -13,7 +13,7 @@ from bot.core import blocks
 from bot.tags import SILENT, is_silent
 from bot.tools.builtin.chat_send import ChatSend
 
-# Any escape. The group matches half of a surrogate pair whose other half does not follow.
+# Matches any escape. The group matches half of a surrogate pair whose other half does not follow.
 _ESCAPE = re.compile(
     r"""\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}
       | u([dD][89a-fA-F][0-9a-fA-F]{2})(?!(?:\\(?:u(?:[dD](?:[c-fC-F][0-9a-fA-F]?)?)?)?)?\Z)
@@ -93,7 +93,7 @@ class PartialReply:
             self._first = self._first or (event.tool_use_id, event.name)
             if event.name == ChatSend.name:
                 self._calls.setdefault(event.tool_use_id, PartialJSON()).feed(event.partial_json)
-        elif self._first is None:  # a call without input sends no pieces of it
+        elif self._first is None:  # a call without input sends no input events
             calls = blocks.tool_calls(event.content)
             self._first = (calls[0].id, calls[0].name) if calls else None
 

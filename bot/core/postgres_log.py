@@ -138,7 +138,7 @@ class PostgresSession:
         """
         with self.db.pipeline(), self.db.transaction():
             yield
-            # Last in the transaction: one round trip, and the row is locked only during the commit.
+            # Check at the end of the transaction: one round trip, and the row is locked only during the commit.
             if (
                 self.execute("SELECT epoch FROM cluster_leader FOR SHARE").fetchone() != (epoch,)
                 and epoch is not None

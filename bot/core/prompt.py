@@ -217,7 +217,7 @@ def _origin(inbound: Inbound | None, *, attached: bool) -> tuple[Json, Json]:
         return {}, {}
     origin = Provenance(frozenset({inbound.user_id}))
     if inbound.due is not None:
-        origin |= inbound.due.origin  # a model wrote what the job is to do
+        origin |= inbound.due.origin  # a model wrote the job's instructions
     own = {ORIGIN: origin.packed()}
     return (own, {ORIGIN: ANYBODYS.packed()}) if attached else ({}, own)
 

@@ -133,7 +133,7 @@ def called(name: str | None, person: str | None) -> str | None:
     return (person or "somebody named so") if letters == YOU else name or person
 
 
-# Archive lines have no field for quotes: they follow the person's words, with each line marked.
+# Archive lines have no field for quotes, so quotes follow the person's own text, with a mark on each line.
 _MARK = "> "
 _LINES = re.compile("\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 _HOW = {

@@ -23,7 +23,7 @@ NEVER = -math.inf
 UNLIMITED = Pace(burst=1_000_000, every=0.000_001)
 MAX_WAIT = 60.0
 """Max seconds that a message waits for a slot; a message that would wait longer is postponed."""
-_DUE = 1e-6  # a sleep may end this many seconds early
+_DUE = 1e-6  # max seconds by which a sleep may end too early
 
 Budget = tuple[str, Pace]
 
@@ -97,7 +97,7 @@ class Pacer:
                         if wait := await self._wait_for_slot(far, longest):
                             return wait
                         now = self._clock.monotonic()
-                        # A chat frozen meanwhile must not block other chats while it waits.
+                        # A chat that was frozen meanwhile must not block other chats while it waits.
                         if near.frozen_until <= now + _DUE:
                             near.take(now)
                             far.take(now)

@@ -61,7 +61,7 @@ class DroppedMessages:
         found: dict[str, dict[str, Any]] = {_ARTIFACTS: {}, _SKILLS: {}, _TOOLS: {}, _FILES: {}}
         still = {(kind, name) for kind, name, _ in _used(self.kept)}
         for kind, name, about in _used(self.dropped):
-            found[kind].pop(name, None)  # used again: it is as new as that
+            found[kind].pop(name, None)  # a later use makes the name newer
             if (kind, name) not in still:
                 found[kind][name] = about
         return {
@@ -210,7 +210,7 @@ def _used(messages: Sequence[Message]) -> Iterator[tuple[str, str, Any]]:
         if (left_out := result.omission) is not None:
             yield _ARTIFACTS, left_out.artifact, left_out.lines
         elif call.name == READ and isinstance(path := call.input.get("path"), str):
-            # Large results are listed among the artifacts.
+            # Large results are already listed among the artifacts.
             yield _FILES, path, call.input
         if call.name == SkillsLoad.name and isinstance(name := call.input.get("name"), str):
             yield _SKILLS, name, None

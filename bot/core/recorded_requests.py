@@ -119,7 +119,7 @@ class RecordedRequests:
                 asked.model,
                 asked.sha256,
                 hashlib.sha256(kept).hexdigest(),
-                # A task's order from before the removal may contain what is removed.
+                # Do not store the body of a late request: a task's order from before the removal may contain removed text.
                 None if late else self._pieces(asked.chat_key, kept),
             ),
         )

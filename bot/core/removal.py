@@ -66,7 +66,7 @@ def blanked(event: Event, gone: Gone) -> EventData:  # noqa: PLR0911 - one `matc
         case events.Queued(form="reply") if event.turn in gone.turns:
             return replace(data, text=REMOVED, file=None)
         case events.Injected() if data.messages:
-            # The sources of single messages are no longer known.
+            # It is not known which request each message belongs to, so all of them are redacted.
             return replace(data, messages=tuple(map(redacted, data.messages)))
         case events.FactSet() if event.turn in gone.names:
             return replace(data, value=None)

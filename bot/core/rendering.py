@@ -56,7 +56,7 @@ def _quoted(told: tags.Tag | None) -> Iterator[str]:
     """Yield the lines that show a message's quotes: names without ids, and texts."""
     for row in quotes.rows_of(told):
         name = _ID.sub("", str(row.get("from")))
-        # Names are chosen freely: no formatting and no link in them is rendered.
+        # People choose their names freely, so formatting and links in names are not rendered.
         who = say("quoted.me") if name == quotes.YOU else f"`{named(name)}`"
         how, kind = f"quoted.{row.get('how')}", str(row.get("kind", ""))
         if kind:

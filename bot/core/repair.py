@@ -99,7 +99,7 @@ def _first(block: Json, seen: set[str]) -> bool:
     return new
 
 
-# ------------------------------------------------------------ what the assistant said, up to the next user message
+# ------------------------------------------------------------ answers of the assistant
 
 
 def _answer(run: Sequence[Message]) -> list[Message]:
@@ -137,7 +137,7 @@ def _server_pairs(messages: Sequence[Message]) -> list[Message]:
     return _filtered(messages, lambda _: next(places) in paired)
 
 
-# ------------------------------------------------------------ what follows it
+# ------------------------------------------------------------ user messages after an answer
 
 
 def _answered(run: Sequence[Message], calls: Sequence[ToolCall]) -> list[Message]:
@@ -164,7 +164,7 @@ def _results(calls: Sequence[ToolCall], found: dict[str, Json]) -> Message:
     return {"role": "user", "content": content}
 
 
-# ------------------------------------------------------------ the whole
+# ------------------------------------------------------------ the whole history
 
 
 def _without_loose_thinking(before: Sequence[Message], after: Sequence[Message]) -> list[Message]:

@@ -55,7 +55,7 @@ def _ends(chat: Chat) -> Iterator[tuple[events.EventData, str | None]]:
     for question in chat.questions.values():
         if question.verdict is None:
             yield events.Decided(question.id, Verdict("stopped")), question.turn
-    # Rows may have been sent: the platform is asked, or a repeat is marked as such.
+    # Rows may have been sent after the backup, so the platform is asked, or a marked repeat is sent.
     for row in chat.outbox.values():
         if row.state == "queued" and row.question is None:
             yield events.Sending(row.id, boot=""), row.turn

@@ -63,7 +63,7 @@ class Slots:
             yield
         finally:
             again = asyncio.ensure_future(self._free.acquire())
-            # If the turn is cancelled meanwhile, it gives back the slot that is taken here.
+            # The shield makes sure that the slot is acquired: a cancelled turn releases the slot at its end.
             await asyncio.shield(again)
 
 
@@ -167,7 +167,7 @@ class Runner:
                 self._append(chat, events.TurnLeft(), chat.turn.id)
         return not left
 
-    # ------------------------------------------------------------ looking
+    # ------------------------------------------------------------ checks for due effects
 
     def _look_at(self, chat: Chat) -> None:
         """Schedule a check for due effects in a chat, once for all events of this step of the event loop."""
@@ -292,7 +292,7 @@ class Runner:
         """Run one turn from start to end."""
         async with self._slots.taken():
             if chat.turn is None:
-                # Messages withdrawn while the turn waited for a slot are left out.
+                # Leave out messages that were deleted while the turn waited for a slot.
                 waiting = {one.request_id for one in chat.waiting}
                 members = [one for one in members if one.request_id in waiting]
                 if not members:
@@ -336,7 +336,7 @@ class Runner:
     def _stop(self, chat: Chat, turn: str) -> None:
         task = self._tasks.get((chat.key, "turn", ""))
         if task is not None and turn in self._loops:
-            if not task.cancelling():  # it says once more what it was about to say
+            if not task.cancelling():  # a second cancel would interrupt storing the partial answer
                 task.cancel()
             return
         self._chats.append(
@@ -363,7 +363,7 @@ class Runner:
         self._chats.append(*facts, *self._over(chat, turn, events.TurnEnded(end.state, wrong), dones))
         self._turn_ended(chat)
         if end.state == "handled":
-            return  # a command
+            return  # commands are not logged as turns
         status = {"answered": "done", "withdrawn": "failed"}.get(end.state, str(end.state))
         self._log.write(
             "turn_end",

@@ -154,7 +154,7 @@ class SqlLog(ABC):
     async def _drain(self) -> None:
         loop = asyncio.get_running_loop()
         try:
-            await asyncio.sleep(0)  # what comes in this step of the loop is part of the batch
+            await asyncio.sleep(0)  # events appended in this step of the event loop join the batch
             while self._pending or self._waiters:
                 batch, waiters = list(self._pending), self._waiters
                 self._waiters = []
@@ -169,7 +169,7 @@ class SqlLog(ABC):
                     if not waiter.done():
                         waiter.set_result(None)
         finally:
-            # No await between the last check for pending events and this line, or an event would not be written.
+            # There must be no await between the last check for pending events and this line, or an event would be lost.
             self._writing = None
 
     def _well(self, entries: Sequence[Entry]) -> None:
@@ -252,7 +252,7 @@ class SqlLog(ABC):
     # ------------------------------------------------------------ reading
 
     async def read(self, chat: ChatKey, since: int = 0, *, pending: bool = True) -> list[Event]:
-        # Copied before the disk is read: events committed in between are then in both.
+        # Copy pending events before reading the disk, so that an event committed in between is in both, not in neither.
         waiting = [one.event for one in self._waiting(chat) if one.event.seq >= since] if pending else []
         found = await self._asked(
             lambda db: [self._event(chat, row) for row in db.execute(READ, (str(chat), since))]
@@ -277,11 +277,11 @@ class SqlLog(ABC):
         return [ChatKey.parse(chat) for (chat,) in rows]
 
     async def naming(self, place: ChatKey, names: Collection[str]) -> list[Event]:
-        # A full scan of the rows: removals are rare, while an index of all names would cost every message.
+        # This scans all rows: removals are rare, while an index of all ids would slow down every message.
         wanted = [name for name in names if name]
-        # As a JSON string, and as JSON within a JSON string, which is the form in model messages.
+        # Ids occur as JSON strings and, in model messages, as JSON inside a JSON string.
         forms = {name: (f'"{name}"', f'\\"{name}\\"') for name in wanted}
-        # Copied before the disk is read: events committed in between are then in both.
+        # Copy pending events before reading the disk, so that an event committed in between is in both, not in neither.
         pending = [
             one.event
             for entries in self._pending

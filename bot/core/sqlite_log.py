@@ -152,7 +152,7 @@ class SqliteLog(SqlLog):
 
     async def delete_before(self, chat: ChatKey, seq: int) -> None:
         await super().delete_before(chat, seq)
-        # Otherwise the words would remain in the WAL file.
+        # Without a checkpoint, deleted text would remain in the WAL file.
         checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)"
         await asyncio.get_running_loop().run_in_executor(
             self._writer, lambda: self._opened().execute(checkpoint).fetchone()
@@ -236,13 +236,14 @@ def _salvage(path: Path, db: sqlite3.Connection) -> None:
     if path.exists():
         with contextlib.suppress(sqlite3.Error), contextlib.closing(sqlite3.connect(path)) as old:
             old.text_factory = lambda raw: raw.decode(errors="replace")
-            old.execute("PRAGMA writable_schema = ON")  # else nothing is read of a file that was cut short
+            # Without this, nothing can be read from a truncated file.
+            old.execute("PRAGMA writable_schema = ON")
             for table in tables:
                 for row in _rows(old, table):
                     db.execute(f"INSERT OR IGNORE INTO {table} VALUES ({', '.join('?' * len(row))})", row)  # noqa: S608 - own names
     db.execute(
         "INSERT OR IGNORE INTO chats SELECT chat, min(seq), min(seq) FROM events GROUP BY chat"
-    )  # a chat whose position was lost is folded whole
+    )  # a chat without a stored position is folded from its beginning
     # Global numbers may be reused, so every export starts over.
     db.execute("DELETE FROM facts WHERE kind = ?", (CURSOR,))
     for _, statement in triggers:
@@ -250,7 +251,7 @@ def _salvage(path: Path, db: sqlite3.Connection) -> None:
 
 
 def _rows(old: sqlite3.Connection, table: str) -> Iterator[tuple[object, ...]]:
-    if table != "events":  # without row numbers: from both ends up to the damage
+    if table != "events":  # tables without row numbers are read from both ends up to the damage
         for order in ("ASC", "DESC"):
             try:
                 yield from old.execute(f"SELECT * FROM {table} ORDER BY 1 {order}")  # noqa: S608 - own names

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-# They ask to stop if they are a whole message. Ambiguous words are left out.
+# A message that consists only of such a word asks to stop. Ambiguous words are left out.
 _WORDS = frozenset(
     """
     stop | stopp | halt | stop it | stop that | please stop | stop please | bitte stopp | hör auf

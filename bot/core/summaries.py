@@ -82,7 +82,7 @@ class Summaries:
             for task in (work.compacting, work.writing):
                 await _give_up(task)
 
-    # ------------------------------------------------------------ the moments at which something may be due
+    # ------------------------------------------------------------ when work may be due
 
     async def before_turn(self, fit: Fit) -> None:
         """Prepare a turn: finish a running compaction, and cut the messages to at most twice the message cap."""
@@ -91,7 +91,8 @@ class Summaries:
         work.fit = fit
         if work.compacting is not None and not await ends_within(WAIT_SECONDS, work.compacting, self.clock):
             self._write(chat, "a compaction took too long and was given up")
-            work.breaker.failed()  # else every turn would begin another, and the next one wait for it
+            # Without this, every turn would start another compaction, and the next turn would wait for it.
+            work.breaker.failed()
             await _give_up(work.compacting)
         remembers = fit.limits.compaction.enabled and self.memories is not None
         growth = compaction.GROWTH if remembers else 1
@@ -119,7 +120,7 @@ class Summaries:
             or fit.tokens() <= hard
         ):
             return
-        # The room beside the running turn, half of which is kept for what the turn still adds.
+        # Tokens left beside the running turn. Half of them stay free for messages that the turn still adds.
         left = hard - fit.tokens() + fit.measure(chat.context.view())
         dropped = self._border(fit, min(_keep(fit), max(0, left // 2)))
         if not self._of(chat).breaker.open and fit.measure(_messages(chat, dropped)) >= compaction.WORTH:
@@ -206,7 +207,7 @@ class Summaries:
             return CompactResult("failed")
         work.breaker.succeeded()
         if not {*change.dropped} <= {*compaction.names(_named(chat))}:
-            return CompactResult("nothing")  # something else was quicker
+            return CompactResult("nothing")  # another change has already dropped these messages
         before = fit.measure(chat.context.view())
         fit.apply(change)
         return CompactResult(how, len(change.dropped), before, fit.measure(chat.context.view()))
@@ -267,7 +268,7 @@ class Summaries:
         chat = fit.chat
         return compaction.border(_named(chat), size=fit.measure, keep=keep)
 
-    # ------------------------------------------------------------ the memory
+    # ------------------------------------------------------------ session memory
 
     def _enough_is_new(self, fit: Fit, *, over_cap: bool) -> bool:
         chat = fit.chat
@@ -355,7 +356,7 @@ class Summaries:
         origin = unpacked(before.origin) if before is not None else NOBODYS
         return origin | taint.seen(taint.faded(messages))
 
-    # ------------------------------------------------------------ inside
+    # ------------------------------------------------------------ helpers
 
     def _of(self, chat: Chat) -> _Work:
         work = self._work.setdefault(chat.key, _Work(compaction.Breaker(self.clock)))
@@ -415,7 +416,7 @@ def _prefix(fit: Fit, current: Sequence[Message] = ()) -> forks.Prefix:
     shown = [*chat.context.view()]
     history, now = taint.faded(shown), taint.faded(current)
     prefix = forks.Prefix(fit.system, history, now)
-    # Thinking and provider summaries made for another prompt would be rejected.
+    # The provider would reject thinking and provider summaries that were made for another prompt.
     return prefix if (history, now) == (shown, [*current]) else forks.in_words(prefix)
 
 

@@ -57,7 +57,7 @@ class Frames:
     async def of(self, chat: Chat, first: Inbound, models: ModelDeps) -> tuple[Frozen, Mapping[str, str]]:
         """Return the prompt, and the surroundings that have changed since the model last saw them."""
         if models.chosen is not None:
-            # It is read once, because another process may have been told of later changes.
+            # The model may have been chosen in another process, so this process asks for the model's limits once.
             with suppress(errors.ModelError):
                 await models.windows.ask(models.model, models.chosen)
         context = chat.context
@@ -71,7 +71,7 @@ class Frames:
         fresh = await self._freeze(chat.key, first.channel, models)
         if before is None or not len(context):
             return fresh, {}
-        # Files change often; the cached prefix does not change because of them alone.
+        # Project files change often, so a change of the file list alone does not change the cached prefix.
         same = replace(fresh, surroundings=before.frozen.surroundings)
         if known != same:
             self._log.write("prompt", "the instructions or the skills have changed")
@@ -237,7 +237,7 @@ class Turns:
                 files = await self._files.read(inbound)
             finally:
                 if name in running.withdrawn:
-                    await self._files.forget(inbound)  # it came in after the message was gone
+                    await self._files.forget(inbound)  # the file arrived after the message was deleted
             self._chats.append(Fact(chat.key, events.FilesRead(name, files), turn))
         return None if name in running.withdrawn else running.seen.get(name)
 

@@ -78,7 +78,7 @@ class UsageSums:
         if not people:
             return {}
         marks = ", ".join("?" * len(people))
-        # A person's last row wins.
+        # The last row of each person overwrites earlier rows.
         select = f"SELECT person, chat FROM usage WHERE person IN ({marks}) GROUP BY person, chat ORDER BY max(hour), chat DESC"  # noqa: S608 - marks
         with self._opened() as db:
             return dict(db.execute(select, tuple(people)).fetchall()) if db is not None else {}
@@ -94,7 +94,8 @@ class UsageSums:
         """Open a reading session; None if nothing was ever written."""
         words = "the sums of usage cannot be read"
         if self._url is not None:
-            from bot.core.postgres_log import reading  # its library is there where it is wanted
+            # Imported late, since psycopg is installed only if PostgreSQL is used.
+            from bot.core.postgres_log import reading
 
             with reading(self._url, words) as session:
                 yield session

@@ -76,7 +76,7 @@ def loose_thinking(before: Sequence[Message], after: Sequence[Message]) -> Itera
     old = [] if same == len(after) else before[same]["content"]
     for at, message in enumerate(after[same:], same):
         whole = message["content"]
-        # A continued answer starts like its first part, so thinking before the seam stays valid.
+        # A continued answer starts like its first part, so thinking before the continuation stays valid.
         first = _shared(old, whole) if at == same and message["role"] == before[same]["role"] else 0
         if any(block.get("type") in blocks.THINKING for block in whole[first:]):
             yield f"messages.{at}: thinking behind a changed position"
@@ -142,7 +142,7 @@ def _text(block: Json) -> str | None:
 
 
 def _call(block: Json) -> str | None:
-    # Its content differs between providers; it goes back to the one that made it.
+    # The block's content differs between providers, and it is only sent back to the provider that made it.
     if not isinstance(block.get("id"), str) or not _ID.fullmatch(block["id"]):
         return "a tool_use without a proper id"
     if not isinstance(block.get("name"), str) or not block["name"]:
@@ -255,7 +255,7 @@ def _ends(messages: Sequence[Message], *, paused: bool) -> Iterator[str]:
             yield "messages: the last message must be the user's"
 
 
-# ------------------------------------------------------------ the whole
+# ------------------------------------------------------------ the whole request
 
 
 def _breakpoints(request: ModelRequest) -> Iterator[str]:

@@ -89,9 +89,9 @@ def render(
     """
     messages, more = found_tools.declared([*history, *injected, *current])
     shown_system, shown = placed(system, messages, len(history))
-    # Without found tools this is the same object in every request, so cached facts about it apply.
+    # Without found tools, `declared` is the same object in every request, so that values cached by object apply.
     found_names = {one["name"] for one in more}
-    # A tool found while the window was small stays a found tool, as the result that names it requires.
+    # A tool that was found while the window was small is still sent as a found tool, since a result refers to it.
     declared = (*(one for one in tools if one["name"] not in found_names), *more) if more else tuple(tools)
     return ModelRequest(
         model=model, max_tokens=max_tokens, system=shown_system, tools=declared, messages=shown

@@ -1,12 +1,12 @@
-"""Rotation: moves the older half of a chat's file into an archive file without losing or doubling a line.
+"""Rotation: moves the older half of a chat's main file into an archive file without losing or doubling a line.
 
-    1. `<name>.rotating` records the number of the new archive and the size of the main file
-    2. the older half becomes `<name>.archive-<N>.jsonl`
-    3. the main file is replaced by its newer half
-    4. `<name>.rotating` is deleted
+    1. the marker file `<name>.rotating` records the number of the new archive and the size of the main file
+    2. the older half of the main file is copied to `<name>.archive-<N>.jsonl`
+    3. the newer half of the main file replaces the main file
+    4. the marker file `<name>.rotating` is deleted
 
-Recovery reads the marker under the lock before any write. If the main file still has the recorded size, step
-3 has not happened: the archive is deleted. Else only step 4 is left.
+Before any write, recovery reads the marker file under the lock. If the main file still has the recorded size,
+step 3 has not happened, and recovery deletes the new archive. Otherwise only step 4 is missing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bot.contracts.environment import Disk, OpenFile
 from bot.storage import file_names, jsonl
 
 MAIN = ".jsonl"
-_PATHS = 2_000  # that are remembered
+_PATHS = 2_000  # max cached paths
 _ARCHIVE = re.compile(r"(?P<name>[^.]*)\.archive-(?P<number>[1-9][0-9]{0,8})\.jsonl")
 
 
@@ -31,11 +31,11 @@ class ArchiveFiles:
     def __init__(self, folder: Path, disk: Disk) -> None:
         self.folder = folder
         self._disk = disk
-        # Archive numbers by name. The folder is listed once; archives made by others later
+        # Archive numbers by name. The folder is listed once; archives that other processes add later
         # are found because numbers only increase.
         self._numbers: dict[str, list[int]] | None = None
         self._guard = threading.Lock()
-        # Asked for several times per line.
+        # Paths are cached because each line needs several of them.
         self._path = lru_cache(_PATHS)(folder.joinpath)
 
     def main(self, name: str) -> Path:

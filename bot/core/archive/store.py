@@ -20,9 +20,9 @@ from bot.core.archive.lines import SEQ
 from bot.core.archive.window import LineRange, Revisions, Window, may_revise, read_line, revisions
 from bot.storage import file_names, jsonl
 
-_SPANS = 10_000  # archive files whose times are remembered
-_CHATS = 10_000  # of which is remembered what their archives revise
-_AT_ONCE = 1024 * 1024  # bytes of a file that are looked at as one
+_SPANS = 10_000  # max archive files whose time ranges are cached
+_CHATS = 10_000  # max chats whose edits and removals in archives are cached
+_AT_ONCE = 1024 * 1024  # max bytes of a file that is checked as a whole
 NEWEST = 100
 """Max lines searched backwards for a line whose event is in the log."""
 NAME_LINES = 20
@@ -70,7 +70,7 @@ class ChatStore:
         self._times: dict[str, tuple[int, int | None]] = {}
         """Size and newest line time of each main file, by base name."""
         self.spans: OrderedDict[Path, LineRange] = OrderedDict()
-        # Per chat: archive numbers, sizes of the archives with revisions, and the merged revisions.
+        # Per chat: archive numbers, sizes of archives with edits or removals, and the merged edits and removals.
         self._revised: OrderedDict[str, tuple[list[int], dict[Path, int], Revisions]] = OrderedDict()
 
     async def flush(self) -> None:
@@ -153,7 +153,7 @@ class ChatStore:
             return
         with closing(self.disk.open(path)) as file:
             if not file.size:
-                return  # taken away by an operator
+                return  # an operator deleted the file
             span = window.scan(jsonl.lines_backwards(file))
         if span is None:
             return
@@ -180,7 +180,7 @@ class ChatStore:
         if seen != numbers[: len(seen)] or any(self.disk.size(path) != size for path, size in sizes.items()):
             seen, sizes, said = [], {}, Revisions()
         if seen != numbers:
-            # Replaced rather than changed, since other threads may be reading it.
+            # Replace the value instead of changing it, since other threads may be reading it.
             sizes, said = dict(sizes), Revisions(dict(said.removed), dict(said.edits))
             for number in numbers[len(seen) :]:
                 with closing(self.disk.open(self.files.archive(name, number))) as file:
@@ -265,7 +265,7 @@ class ChatStore:
     def _rotate(self, name: str, *, synced: bool) -> None:
         try:
             if not synced:
-                # The file's size on disk tells whether a rotation was interrupted.
+                # After a crash, the file's size on disk shows whether a rotation was interrupted.
                 self.disk.sync(self.files.main(name))
             self.files.rotate(name)
         except OSError as error:
@@ -305,7 +305,7 @@ async def names_of(archive: ChatStore, chats: Mapping[str, str]) -> dict[str, st
     """
     names = dict[str, str]()
     for person, chat_key in chats.items():
-        # The newest of several names wins.
+        # If a person has several names, the newest name is used.
         names |= {who: name for who, name in reversed(await _speakers(archive, chat_key)) if who == person}
     return names
 

@@ -84,7 +84,7 @@ def moment_of(line: ArchiveLine) -> tuple[int, str]:
 
 
 _IDS = ("chatId", "userId", "messageId")
-_FIRST, _LAST = -62_135_596_800_000, 253_402_300_799_999  # milliseconds of the years 1 to 9999
+_FIRST, _LAST = -62_135_596_800_000, 253_402_300_799_999  # epoch ms of the years 1 to 9999
 
 
 def read_line(raw: bytes) -> ArchiveLine | None:
@@ -108,14 +108,14 @@ def _read(raw: bytes) -> ArchiveLine | None:
     value = jsonl.loads(raw)
     if value is None:
         return None
-    for key in _IDS:  # others write ids as numbers
+    for key in _IDS:  # other programs write ids as numbers
         if isinstance(value.get(key), int):
             value[key] = str(value[key])
     value.setdefault("chatId", "")
     try:
         value.setdefault("channel", ChatKey.parse(str(value.get("chatKey"))).channel)
     except errors.IdentityInvalid:
-        # A key in another format: channel and id identify the chat.
+        # The chatKey has another format, so channel and chat id identify the chat.
         value["chatKey"] = f"{value.get('channel')}:chat:{value['chatId']}"
     try:
         # Escaped lone surrogates are valid JSON but not valid text.
@@ -142,7 +142,7 @@ class Window:
         self._query = query
         self._revisions = revisions
         self._keyword = query.keyword.casefold() if query.keyword else ""
-        # The text as it appears in JSON.
+        # Searched text in the form in which it appears in raw JSON; "" if JSON may escape it.
         self._stands = (
             self._keyword if self._keyword.isprintable() and not {'"', "\\"} & {*self._keyword} else ""
         )

@@ -128,7 +128,7 @@ class Report:
                 left = self._limits.seconds - self.seconds
                 if left <= 0:
                     raise LimitReached(limits.seconds(self._limits))
-                # No time passes while it waits for a person; check again later.
+                # Waits for a person do not count, so time may be left when the timer ends. Check again then.
                 await ends_within(max(left, 1.0), task, self._clock)
             return task.result()
         finally:

@@ -101,7 +101,7 @@ class TurnTasks:
                 report.stopped(STOPPED)
                 raise
             finally:
-                report.failed(BROKEN)  # unless something else was told
+                report.failed(BROKEN)  # ignored if another end was already reported
                 warm.set()
                 context.report_provenance(worker.origin)
 

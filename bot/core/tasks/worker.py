@@ -220,7 +220,7 @@ class Worker:
         running = self._chat.context.running
         return running.words if running is not None else ""
 
-    # ------------------------------------------------------------ what it has come to
+    # ------------------------------------------------------------ the task's results
 
     @property
     def words(self) -> str:
@@ -258,7 +258,7 @@ class Worker:
         return running.entries if running is not None else ()
 
     def _view(self) -> list[Message]:
-        # The question to the person derives from what the turn sees, so it has the same sources.
+        # The task's order is derived from the turn's context, so the task has the same sources as the turn.
         context = self._chat.context
         return [*context.older(), *self._around.view(), *context.current()[1:]]
 
@@ -267,7 +267,7 @@ class Worker:
         said, ports = [one.message for one in self._entries], self._ports
         await self._report.keep(said, self.origin, ports.artifacts, ports.redact)
 
-    # ------------------------------------------------------------ what its loop is given
+    # ------------------------------------------------------------ functions for the task's loop
 
     async def _begun(self) -> Frame:
         return self._frame
@@ -288,7 +288,7 @@ class Worker:
     def _append(self, data: events.EventData) -> None:
         self._ports.chats.append(Fact(self._chat.key, data, self._order.id))
 
-    # ------------------------------------------------------------ its tools
+    # ------------------------------------------------------------ the task's tools
 
     def context(self, touched: Callable[[Path], object]) -> ToolExecutionContext:
         """Return the context of the task's tool calls. It has the person, chat and permissions of the turn,
