@@ -1,1 +1,3 @@
-"""Channels: one folder each, found by its name; `bot.contracts.channel` says what a channel is."""
+"""Channels: the adapters of the chat platforms, one folder for each. `bot.contracts.channel` defines what a
+channel is.
+"""

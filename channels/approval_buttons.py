@@ -1,4 +1,4 @@
-"""The buttons below a question. The value of each is a command."""
+"""Builds the buttons below a message that asks people for a decision. The value of each button is a command."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _VALUE = re.compile(
 
 
 def offered(buttons: QuestionButtons | None, language: str) -> dict[Choice, tuple[str, str]]:
-    """Label and value of each button of a message, by choice."""
+    """Return the label and value of each button of a message, keyed by choice."""
     if buttons is None:
         return {}
     with speaking(language):
@@ -38,6 +38,8 @@ def offered(buttons: QuestionButtons | None, language: str) -> dict[Choice, tupl
 
 
 def command(value: str) -> Command | None:
-    """The command of a pressed button. Its value comes from the person's client, so only commands of buttons are accepted."""
+    """Return the command of a pressed button. The value comes from the person's client, so any other text
+    returns None.
+    """
     found = _VALUE.fullmatch(value)
     return Command(name=found["name"], args=found["args"]) if found is not None else None

@@ -1,4 +1,4 @@
-"""The error of a server whose port cannot be bound."""
+"""Builds the error of a server whose port cannot be bound."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from bot import errors
 async def port_error(
     key: str, host: str, port: int, failure: OSError, holder: Callable[[int], int | None]
 ) -> errors.ShipmateError:
-    """`errors.Unavailable` for a port in use, with its holder, else an `errors.ConfigError`. `key` is the settings section."""
+    """Return `errors.Unavailable` with the process that uses the port, if the port is in use; else
+    `errors.ConfigError`. `key` is the settings section, as the error names it.
+    """
     where = f"{key}.port: {port} on {host}"
     if failure.errno != errno.EADDRINUSE:
         return errors.ConfigError(f"{where} cannot be listened on ({failure.strerror}); set another one")

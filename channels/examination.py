@@ -18,7 +18,7 @@ SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class ApiAnswer:
-    """A JSON response of the service. `time` is the service's clock, in epoch seconds."""
+    """A JSON response of the platform's API. `time` is the platform's clock in epoch seconds."""
 
     status: int
     body: Mapping[str, Any]
@@ -27,7 +27,9 @@ class ApiAnswer:
 
 
 async def ask(address: str, *, token: str | None = None, form: Mapping[str, str] | None = None) -> ApiAnswer:
-    """POST to a method of the API. Raises `errors.ChannelUnreachable` for no answer, a 5xx, or one that is no JSON object."""
+    """Send a POST request to a method of the API and return the response. Raises `errors.ChannelUnreachable`
+    if there is no response, if its status is 5xx, or if it is no JSON object.
+    """
     import aiohttp  # late: manifests import this module and have to be cheap
 
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}

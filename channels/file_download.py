@@ -1,4 +1,4 @@
-"""Files of messages: their names, and their bytes in bounded chunks."""
+"""Files that came with messages: their names, and their bytes in bounded chunks."""
 
 from __future__ import annotations
 
@@ -11,21 +11,25 @@ from bot import errors, text
 from bot.contracts.channel import FILE_PIECE
 
 HEADERS = {"Accept-Encoding": "identity"}
-"""Files are not compressed: a small compressed one may unpack to any size."""
+"""Request headers that forbid compression: a small compressed file may unpack to any size."""
 CONNECTION_ERRORS = (aiohttp.ClientError, OSError)
-"""Failures of a connection, timeouts included."""
+"""Exceptions of a failed connection, including timeouts."""
 LONGEST_NAME = 200
 """Max characters of a file's name."""
 _MARKS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def file_name(name: str) -> str:
-    """A file's name without controls, direction marks and line breaks, which would make it read as another name."""
+    """Return a file's name without control characters, direction marks and line breaks, which could make the
+    name look like another one.
+    """
     return text.head(_MARKS.sub("", text.clean(name)).strip(), LONGEST_NAME)
 
 
 async def read_chunks(answer: aiohttp.ClientResponse, most: int, size: int | None) -> AsyncGenerator[bytes]:
-    """The body of a response, as `contracts.channel.Files.fetch` gives it. `size` is its expected length, where known."""
+    """Yield the body of a response in chunks, as `contracts.channel.Files.fetch` does. `size` is the
+    expected length in bytes, if known.
+    """
     if answer.headers.get("Content-Encoding", "identity").lower() != "identity":
         raise errors.FileUnreachable("the file is compressed")
     received = 0
@@ -40,8 +44,8 @@ async def read_chunks(answer: aiohttp.ClientResponse, most: int, size: int | Non
 
 
 def check_status(status: int, who: str) -> None:
-    """Raises `errors.FileUnreachable` or `errors.FileGone` for any status but 200. Redirects are not followed: they would leak the
-    token.
+    """Raise `errors.FileUnreachable` or `errors.FileGone` for any status but 200. Redirects raise too:
+    following a redirect would leak the token.
     """
     if status == 429 or status >= 500:
         raise errors.FileUnreachable(f"{who} answers {status}")

@@ -17,18 +17,20 @@ _COMMAND = re.compile(r"/([A-Za-z][A-Za-z0-9_-]{0,31})(?:\s+(.*))?", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class LocalKeys:
-    """The chatKeys of one channel."""
+    """Builds and reads the chatKeys of one channel."""
 
     name: str
 
     def encode(self, address: Mapping[str, str]) -> ChatKey:
-        """The key of a chat. Raises ValueError for an invalid id."""
+        """Return the chatKey of a chat. Raises ValueError for an invalid chat id."""
         if CHAT_ID.fullmatch(address["chat"]) is None:
             raise ValueError(f"not the id of a {self.name} chat")
         return ChatKey(self.name, address["chat"])
 
     def decode(self, chat_key: ChatKey) -> dict[str, str]:
-        """The inverse of `encode`. Raises ValueError for the key of another channel."""
+        """Return the address that `encode` made into this chatKey. Raises ValueError for the chatKey of
+        another channel.
+        """
         if chat_key != ChatKey(self.name, chat_key.chat_id) or CHAT_ID.fullmatch(chat_key.chat_id) is None:
             raise ValueError(f"not the key of a {self.name} chat")
         return {"chat": chat_key.chat_id}
@@ -45,7 +47,9 @@ class LocalKeys:
         zone: object,
         files: tuple[Attachment, ...] = (),
     ) -> Inbound:
-        """A message of a chat. `key` is its id there; `zone` is the time zone as the client names it."""
+        """Return the inbound of a message. `key` is the id of the message in its chat; `zone` is the time
+        zone that the client names.
+        """
         return Inbound(
             channel=self.name,
             chat_id=chat,
@@ -65,6 +69,6 @@ class LocalKeys:
 
 
 def command(said: str) -> Command | None:
-    """The command that a text is; None for `/usr/bin` and all other text."""
+    """Return the command that a text consists of; None for `/usr/bin` and any other text."""
     match = _COMMAND.fullmatch(said.strip())
     return Command(name=match[1].lower(), args=(match[2] or "").strip()) if match is not None else None

@@ -1,8 +1,8 @@
 """Parses Markdown for channels that render it themselves, within limits of time and depth.
 
-Differences from CommonMark: cells beyond the columns of a table stay in the last one, since models forget to escape `|`. Emphasis follows
-`bot.text.emphasis`, so that `2*3*4` and `__init__.py` keep their signs and `**重要：**请看` loses its. `<https://…|label>`, Slack's
-syntax, is a link.
+Three things differ from CommonMark. If a table row has more cells than the table has columns, the last cell
+keeps the surplus text, since models forget to escape `|`. Emphasis follows `bot.text.emphasis`: `2*3*4` and
+`__init__.py` keep their characters, and `**重要：**请看` is bold. Slack's syntax `<https://…|label>` is a link.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Rule = Callable[[StateInline, bool], bool]
 
 
 def relaxed(parser: MarkdownIt) -> MarkdownIt:
-    """The parser with the emphasis rules of `bot.text.emphasis`."""
+    """Change a parser to the emphasis rules of `bot.text.emphasis` and return it."""
     parser.inline.ruler.at("emphasis", _relaxed(emphasis.tokenize))
     parser.inline.ruler.at("strikethrough", _relaxed(strikethrough.tokenize))
     return parser
@@ -74,24 +74,24 @@ def _whole_table(state: StateBlock, first: int, last: int, silent: bool) -> bool
 
 
 def _cells(line: str) -> list[str]:
-    """The cells of a row, split as the parser does."""
+    """Return the cells of a table row, split as the parser does."""
     cells = escapedSplit(line.strip(" \t\n"))
     begins, ends = cells[0] == "", len(cells) > 1 and cells[-1] == ""
     return [cell.strip() for cell in cells[begins : len(cells) - ends]]
 
 
 PARSED = 16_384
-"""Max characters that are parsed. Longer text stays plain."""
+"""Max characters of a text that is parsed. A longer text is shown plain."""
 BRACKETS = 800
-"""Max `[` that are parsed: the parser's time is quadratic in them."""
+"""Max number of `[` in a text that is parsed, since the parser's time is quadratic in that number."""
 CELLS = 20_000
-"""Max cells of tables: the parser fills up each row to the width of its table."""
+"""Max table cells in a text that is parsed, since the parser fills up each row to the width of its table."""
 DEEPEST = 60
-"""Max levels of nesting: the parser drops text beyond them, so text near the limit stays plain."""
+"""Max levels of nesting. The parser drops deeper text, so a text near the limit is shown plain."""
 
 
 class _References(dict[str, Any]):
-    """Link definitions that record which of them are used."""
+    """Link definitions that record which of the definitions are used."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -118,7 +118,9 @@ _WITHOUT_REFERENCES = _parser(references=False)
 
 
 def parse(said: str, *, most: int = PARSED) -> list[Token] | None:
-    """The tokens of a text; None where parsing would take too long or lose text, so that it has to be shown plain."""
+    """Return the tokens of a text. Return None if parsing would take too long or would lose text; the text
+    must then be shown plain.
+    """
     if len(said) > most or said.count("[") > BRACKETS or _most_cells(said) > CELLS:
         return None
     references = _References()
@@ -131,6 +133,6 @@ def parse(said: str, *, most: int = PARSED) -> list[Token] | None:
 
 
 def _most_cells(said: str) -> int:
-    """Upper limit of the cells of a text: each line counts as a row of its widest table."""
+    """Return an upper bound of the number of table cells: each line counts as a row of the widest table."""
     widths = (line.count("|") + 1 for line in said.split("\n") if "-" in line and not line.strip(" \t\r>|:-"))
     return max(widths, default=0) * (said.count("\n") + 1)

@@ -1,4 +1,4 @@
-"""The gateway's side of the console: JSON lines over a Unix socket.
+"""Serves the console's terminals from the gateway, with JSON lines over a Unix socket.
 
     terminal → gateway   {"hello": {"chat": "local", "language": "en", "zone": "Asia/Tokyo"}}
                          {"id": "…", "text": "…"}   {"ping": 1}
@@ -7,8 +7,8 @@
                          {"message": {"id": "…", "kind": "reply", "text": "…", "asks": false}}
                          {"working": true}   {"pong": 1}
 
-A message is confirmed once the intake has it. Messages to a chat without a terminal wait for the next one. A message that `asks`
-needs a decision, for which a turn waits.
+The gateway confirms a message once the intake has accepted it. Messages to a chat without a terminal are kept until a
+terminal connects. `asks` is true if the message asks the person for a decision, and a turn waits for it.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from channels.console.settings import KEYS, NAME
 from channels.local import CHAT_ID
 
 PART = 32_000
-"""Max characters of one message, for people; a terminal has no limit."""
+"""Max characters of one message, so that people can read it; a terminal has no limit."""
 LINE = 1 << 20
-"""Max bytes of a line of the protocol."""
+"""Max bytes of one line of the protocol."""
 ABSENT = 10.0
-"""Retry delay in seconds of a message without a terminal while the gateway stops. The stop is shorter, so it is sent after the
-next start.
+"""Retry delay in seconds of a message whose chat has no terminal while the gateway stops. The gateway stops
+sooner than that, so the message is sent after the next start.
 """
 _HELD = 200
-"""Max messages that a chat without a terminal keeps for the next one."""
+"""Max messages that are kept for a chat without a terminal, until a terminal connects."""
 _CHATS = 100
 _BACKLOG = 4 << 20
-"""Max bytes that wait for a terminal that does not read; then its connection is aborted."""
+"""Max bytes that are queued for a terminal that does not read. A connection with a longer queue is aborted."""
 
 
 @dataclass(slots=True)
@@ -55,7 +55,7 @@ class _Chat:
 
 
 class ConsoleChannel:
-    """`contracts.channel.Channel` for terminals on this machine."""
+    """Implements `contracts.channel.Channel` for terminals on this machine."""
 
     name = NAME
     largest_file = 50_000_000
@@ -82,7 +82,7 @@ class ConsoleChannel:
                 "make the folder writable or set channels.console.enabled to false"
             ) from failure
         self._intake = intake
-        # In two steps, so that a start that is cancelled leaves no listening server behind.
+        # The server is created first and started second, so that a cancelled start leaves no listening server behind.
         self._server = await asyncio.start_unix_server(
             self._attached, sock=listener, limit=LINE, start_serving=False
         )
@@ -112,7 +112,7 @@ class ConsoleChannel:
         if CHAT_ID.fullmatch(chat_id) is None:
             raise errors.TargetGone("The target names no console chat.")
         chat = self._chat(chat_id)
-        # No terminal can attach any more, and held messages would be lost with the process.
+        # During a stop no terminal can connect, and messages kept in memory would be lost with the process.
         if self._paused and not chat.terminals:
             raise errors.DeliveryThrottled("No terminal is there.", retry_after=ABSENT)
         words = text.clean(message.text)
@@ -145,7 +145,7 @@ class ConsoleChannel:
         return Health(connected=True, last_heard=self._around.clock.now())
 
     async def heal(self) -> None:
-        """Nothing: terminals connect, not we."""
+        """Do nothing: terminals open the connections, not the gateway."""
 
     # -- one terminal ----------------------------------------------------------------------------------------
 
@@ -204,7 +204,7 @@ class ConsoleChannel:
     async def _take(
         self, chat_id: str, language: str | None, zone: object, said: dict[str, Any]
     ) -> dict[str, Any]:
-        """Hand one message to the intake; the response for the terminal."""
+        """Pass one message to the intake and return the response for the terminal."""
         key, words = said.get("id"), said.get("text")
         if not isinstance(key, str) or CHAT_ID.fullmatch(key) is None or not isinstance(words, str):
             return {"error": "A message needs an id and a text."}
@@ -242,7 +242,9 @@ def _tell(chat: _Chat, line: dict[str, Any]) -> None:
 
 
 def _peer(writer: asyncio.StreamWriter) -> int | None:
-    """The user of the client's process; None where the system does not say. There the mode of the socket protects it."""
+    """Return the user id of the client's process. Return None if the system does not report it; there the
+    mode of the socket file keeps other users out.
+    """
     if not hasattr(socket, "SO_PEERCRED"):
         return None
     form = "3i"
@@ -253,7 +255,7 @@ def _peer(writer: asyncio.StreamWriter) -> int | None:
 
 
 def _language(hello: dict[str, Any]) -> str | None:
-    """The language that a terminal names, or None."""
+    """Return the language that the terminal names, or None."""
     tag = hello.get("language")
     return language_of(tag) if isinstance(tag, str) else None
 

@@ -1,4 +1,4 @@
-"""The terminal's side of the console: what `shipmate chat` runs."""
+"""The client of the console: what `shipmate chat` runs."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ PROMPT = "› "
 _WORKING = "… "
 _CLEAR = "\r\x1b[K"
 QUIET = 0.3
-"""Seconds without a further message after which an answer is complete, where no work is shown."""
+"""Time in seconds without a further message, after which an answer counts as complete, if the gateway shows no work."""
 _LONGEST = 1_000_000
 """Max bytes of a message."""
 _LINE = 1 << 22
-"""Max bytes of a line of the protocol."""
+"""Max bytes of one line of the protocol."""
 
 
 class Screen:
-    """Prints messages and, where `interactive`, the prompt or the sign of work below them."""
+    """Prints messages. If `interactive`, it also prints the prompt or the working indicator below them."""
 
     def __init__(self, stdout: TextIO, *, interactive: bool) -> None:
         self._out = stdout
         self.interactive = interactive and stdout.isatty()
-        """True where a person types and reads; a program gets messages alone."""
+        """True if a person types and reads. A program gets only the messages."""
         self._below = PROMPT
 
     def working(self, *, on: bool) -> None:
@@ -44,7 +44,7 @@ class Screen:
         self.prompt(_CLEAR)
 
     def prompt(self, before: str = "") -> None:
-        """Print the prompt or the sign of work on an empty line."""
+        """Print the prompt or the working indicator on an empty line."""
         if self.interactive:
             self._write(before + self._below)
 
@@ -65,7 +65,9 @@ class Screen:
 
 
 async def read_lines(stdin: TextIO) -> AsyncIterator[str]:
-    """Every line without its end. Reads the descriptor itself, so that no thread blocks on `stdin` at exit."""
+    """Yield every line of `stdin` without its line break. Reads the file descriptor itself, so that no
+    thread blocks on `stdin` at exit.
+    """
     try:
         descriptor = stdin.fileno()
     except (OSError, ValueError):  # in memory
@@ -105,11 +107,11 @@ async def converse(
     quiet: float = QUIET,
     outlived: bool = True,
 ) -> int:
-    """Connect standard input and output with the gateway of `home` until the input ends; the exit code. `outlived`: the gateway
-    keeps running afterwards.
+    """Connect standard input and output with the gateway of `home` until the input ends; return the exit
+    code. `outlived`: the gateway keeps running afterwards.
 
-    On a terminal it greets; Ctrl-D leaves, Ctrl-C stops the running turn, a second Ctrl-C leaves. From a pipe each line is a
-    message, sent once the one before it is answered.
+    On a terminal, print a greeting. Ctrl-C stops the running turn; a second Ctrl-C, or Ctrl-D, leaves. From a
+    pipe, each line is a message, which is sent once the message before it is answered.
     """
     screen = Screen(stdout, interactive=stdin.isatty())
     try:
@@ -135,9 +137,9 @@ class _Conversation:
         self._messages = 0
         self._working = False
         self._unanswered = False
-        """A message was sent, and none received since."""
+        """True if a message was sent, and no message has been received since."""
         self._asked = False
-        """A turn waits for a decision; it shows no work meanwhile."""
+        """True if a turn waits for a person's decision; such a turn shows no work."""
         self._failed = False
         self._interrupts = 0
         self._stopping = False
@@ -203,14 +205,14 @@ class _Conversation:
                 await self._answered(before)
 
     def _post(self, words: str) -> asyncio.Future[bool]:
-        """Send a message; the future tells whether it was taken in."""
+        """Send a message and return a future: True if the gateway accepted the message."""
         key = secrets.token_hex(16)
         confirmed = self._confirmations[key] = asyncio.get_running_loop().create_future()
         self._write({"id": key, "text": words})
         return confirmed
 
     async def _answered(self, before: int) -> None:
-        """Wait until a message was received, no work is shown, and none follows for `quiet` seconds."""
+        """Wait until a message was received, no work is shown, and no message follows for `quiet` seconds."""
         async with self._changed:
             seen = before
             while self._working or self._messages > seen or seen == before:

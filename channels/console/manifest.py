@@ -1,4 +1,4 @@
-"""The manifest of the console channel, read before the channel is started."""
+"""Manifest of the console channel, which is read before the channel is started."""
 
 from __future__ import annotations
 

@@ -10,4 +10,4 @@ KEYS = LocalKeys(NAME)
 
 
 class ConsoleSettings(ChannelSettings):
-    """The terminal: `shipmate chat`."""
+    """Settings of the terminal: `shipmate chat`."""

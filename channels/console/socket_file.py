@@ -10,12 +10,14 @@ import tempfile
 from pathlib import Path
 
 LONGEST = 100
-"""Max bytes of the path of a Unix socket on all systems (104 on macOS, 108 on Linux, with the final NUL)."""
+"""Max bytes of the path of a Unix socket that every system accepts. macOS allows 104 and Linux 108,
+including the final NUL.
+"""
 _FOLDER = "shipmate-console-"
 
 
 def socket_path(home: Path) -> Path:
-    """The path of the console's socket of this `.ship`."""
+    """Return the path of the console's socket for this `.ship` folder."""
     with contextlib.suppress(FileNotFoundError):
         elsewhere = (home / "console.path").read_text(encoding="utf-8").strip()
         if elsewhere:
@@ -24,7 +26,7 @@ def socket_path(home: Path) -> Path:
 
 
 def is_listening(path: Path) -> bool:
-    """True if a living process listens on a socket."""
+    """Return True if a running process listens on the socket."""
     probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     probe.setblocking(False)
     with probe:
@@ -38,7 +40,9 @@ def is_listening(path: Path) -> bool:
 
 
 def open_socket(home: Path) -> tuple[socket.socket, Path]:
-    """A bound socket for this user alone. Replaces that of a dead process."""
+    """Return a bound socket that only this user may open, and its path. Replaces the socket of a process
+    that has ended.
+    """
     remove_socket(home)
     path = home / "console.sock"
     if len(os.fsencode(path)) > LONGEST:
@@ -60,7 +64,7 @@ def open_socket(home: Path) -> tuple[socket.socket, Path]:
 
 
 def remove_socket(home: Path) -> None:
-    """Remove the socket and `console.path`, which names a socket elsewhere."""
+    """Remove the socket, and the file `console.path`, which names a socket in another folder."""
     folder = socket_path(home).parent
     if folder.name.startswith(_FOLDER):
         shutil.rmtree(folder, ignore_errors=True)

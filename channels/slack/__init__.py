@@ -1,1 +1,3 @@
-"""Slack through Socket Mode. `manifest` says what it is; the rest is imported when it is built."""
+"""The Slack channel. Only `manifest` is imported at the start; everything else is imported when the channel
+is built.
+"""

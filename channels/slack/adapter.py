@@ -1,4 +1,4 @@
-"""`SlackChannel`: events through Socket Mode or a webhook, everything else through the Web API."""
+"""`SlackChannel`: receives events through Socket Mode or a webhook, and uses the Web API for everything else."""
 
 from __future__ import annotations
 
@@ -65,18 +65,20 @@ from channels.slack.user_names import UserNames
 from channels.slack.web_client import LibraryLog, WebClient, has_more, pages
 
 CALL_SECONDS = 20.0
-"""Timeout of a call of the Web API."""
+"""Timeout of a Web API call in seconds."""
 IDLE_SECONDS = 4.0
-"""Max idle time of a pooled connection: firewalls drop idle ones silently."""
+"""Max idle time of a pooled connection in seconds, since firewalls drop idle connections silently."""
 PING_SECONDS = 10.0
 THREAD_MESSAGES = 50
-"""Max messages of a thread that a message brings as context."""
+"""Max earlier messages of a thread that are added as context to a message in that thread."""
 CHANNEL_MESSAGES = 30
-"""Max messages of people, and of bots, that a mention outside threads brings as context."""
+"""Max earlier messages of people, and max of bots, that are added as context to a mention outside threads."""
 CHANNEL_POSTS = 100
-"""Messages requested for that."""
+"""Max messages that are requested from Slack to find the context of a mention outside threads."""
 CHANNEL_SECONDS = 86_400
-"""Max age of them. Their deletions are looked for as far back."""
+"""Max age in seconds of the earlier messages that are added to a mention outside threads. Deletions of
+messages up to this age are looked for too.
+"""
 PAGE = 200
 PAGES = 10
 """Max pages of a thread or channel that are read."""
@@ -84,12 +86,14 @@ MAX_LOOKUPS = 10
 """Max names that are looked up for one message."""
 METADATA = "shipmate_message"
 _READS = frozenset({"channels:history", "groups:history"})
-"""Scopes without which Slack sends mentions only."""
+"""OAuth scopes that let the app read channels. Without these scopes Slack sends only mentions."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Workspace:
-    """A started channel. `site` is the workspace's URL, `scopes` are the app's; empty if Slack does not report them."""
+    """A channel that has started. `site` is the workspace's URL. `scopes` are the app's OAuth scopes, or
+    empty if Slack does not report them.
+    """
 
     client: AsyncWebClient
     session: aiohttp.ClientSession
@@ -103,7 +107,9 @@ class _Workspace:
 
 
 class _Processor(AsyncMiddleware):
-    """Bolt's first middleware, and the last: acknowledges a payload once `process` returned, not if it raises."""
+    """The only middleware of bolt that handles payloads. It acknowledges a payload once `process` has
+    returned, and does not if `process` raises.
+    """
 
     def __init__(self, process: Callable[[Json], Awaitable[None]]) -> None:
         self._run = process
@@ -114,7 +120,9 @@ class _Processor(AsyncMiddleware):
 
 
 class SlackChannel:
-    """One workspace. Methods as in `contracts.channel.Channel` and the optional abilities of a channel."""
+    """Channel of one Slack workspace. The methods are described in `contracts.channel`, in `Channel` and the
+    protocols of optional abilities.
+    """
 
     name = "slack"
     largest_file = 50_000_000
@@ -132,7 +140,7 @@ class SlackChannel:
         self._events: SocketConnection | HttpEvents | None = None
         self._background: set[asyncio.Task[None]] = set()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        """By channel: messages keep their order while a name is looked up."""
+        """Lock of each channel: messages keep their order while a name is looked up."""
         self._response_urls = ResponseUrls()
         self._mentions = DuplicateMentions()
         self._writer = block_kit.BlockWriter(outside.log)
@@ -241,7 +249,7 @@ class SlackChannel:
     # Incoming
 
     async def _process(self, body: Json) -> None:
-        """Process one payload. Raises `errors.StorageError` if it has to be redelivered."""
+        """Process one payload. Raises `errors.StorageError` if Slack must deliver the payload again."""
         event = body.get("event")
         async with self._mentions.paired(event if isinstance(event, dict) else {}):
             try:
@@ -322,7 +330,9 @@ class SlackChannel:
         )
 
     async def _earlier(self, channel: str, root: str | None, before: str) -> Sequence[Quoted]:
-        """The newest messages of a thread, which Slack returns oldest first, or of a channel, returned newest first."""
+        """Return the newest messages of a thread or a channel, oldest first. Slack returns a thread oldest
+        first, but a channel newest first.
+        """
         client, me, names = self._workspace.client, self._workspace.me, self._workspace.names
         if root is None:
             oldest = f"{max(0, int(before.partition('.')[0]) - CHANNEL_SECONDS)}.000000"
@@ -431,7 +441,7 @@ class SlackChannel:
             )
 
     async def _whispered(self, message: Outbound, markdown: str) -> bool:
-        """True if the answer to a slash command was shown to its author alone."""
+        """Answer a slash command so that only its author sees the answer; return True if this succeeded."""
         trigger = message.target.get("trigger")
         return await self._response_urls.answer(trigger, markdown, self._workspace.session)
 
@@ -464,7 +474,9 @@ class SlackChannel:
             await self._workspace.client.chat_delete(channel=channel, ts=ts)
 
     async def find(self, message: Outbound) -> Sent | None:
-        """As in `contracts.channel.Channel`: by the id in the metadata, in the thread or among the newest of the channel."""
+        """Look for the id of the message in the metadata of posts in the thread, or of the newest posts in
+        the channel. See `contracts.channel.Channel.find`.
+        """
         if ONLY_TO in message.target:
             raise errors.DeliveryUncertain("Slack does not list ephemeral messages")
         where: Json = {"channel": message.target["channel"], "limit": PAGE, "include_all_metadata": True}
@@ -523,7 +535,9 @@ def _rendered(message: Outbound) -> str:
 
 
 def _is_private(message: Outbound) -> bool:
-    """True for a notice about a slash command in a channel. Questions are not private: others may press their buttons."""
+    """Return True for a notice about a slash command in a channel. A question is not private, since other
+    people may press its buttons.
+    """
     target = message.target
     return (
         message.kind == "notice"
@@ -534,13 +548,13 @@ def _is_private(message: Outbound) -> bool:
 
 
 def _place(message: Outbound, message_id: str) -> tuple[str, str]:
-    """The channel and `ts` of a sent message."""
+    """Return the channel and the `ts` of a sent message."""
     channel, _, ts = message_id.rpartition("/")
     return channel or message.target["channel"], ts
 
 
 def _metadata(message: Outbound) -> Json:
-    """The metadata by which `find` recognises a message."""
+    """Return the metadata by which `find` recognises a message."""
     return {
         "event_type": METADATA,
         "event_payload": {"id": message.id, "request_id": message.request_id},

@@ -12,7 +12,7 @@ _ID = re.compile(r"[UWCDG][A-Z0-9]{2,}")
 
 
 def encode(parts: Mapping[str, str]) -> ChatKey:
-    """The chatKey of `channel` and an optional `thread_ts`. Raises `ValueError`."""
+    """Return the chatKey of a `channel` and an optional `thread_ts`. Raises `ValueError` for invalid parts."""
     channel, thread_ts = parts["channel"], parts.get("thread_ts")
     if not all(_PART.fullmatch(part) for part in (channel, thread_ts) if part is not None):
         raise ValueError("not an address in Slack")
@@ -20,7 +20,7 @@ def encode(parts: Mapping[str, str]) -> ChatKey:
 
 
 def decode(chat_key: ChatKey) -> dict[str, str]:
-    """The inverse of `encode`. Raises `ValueError` for a chatKey of another channel."""
+    """Return the address that `encode` made into this chatKey. Raises `ValueError` for a chatKey of another channel."""
     parts = {"channel": chat_key.chat_id}
     if chat_key.thread is not None:
         parts["thread_ts"] = chat_key.thread
@@ -30,10 +30,10 @@ def decode(chat_key: ChatKey) -> dict[str, str]:
 
 
 def valid_id(value: str) -> bool:
-    """True for the id of a user or a conversation."""
+    """Return True for the id of a user or of a conversation."""
     return _ID.fullmatch(value) is not None
 
 
 def is_direct(channel: str) -> bool:
-    """True for a direct chat with the bot."""
+    """Return True for a direct chat with the bot."""
     return channel.startswith("D")

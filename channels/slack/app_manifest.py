@@ -1,4 +1,4 @@
-"""The manifest of the Slack app that an operator pastes at api.slack.com/apps, as `shipmate init` prints it."""
+"""Manifest of the Slack app. `shipmate init` prints it, and an operator pastes it at api.slack.com/apps."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SCOPES = (
     "reactions:write",
     "users:read",
 )
-"""Each right that Shipmate uses; the catalogues have what for (`rights.…`)."""
+"""OAuth scopes that Shipmate uses. The catalogues say what each scope is for (`rights.…`)."""
 EVENTS = (
     "agent_session_stopped",
     "app_home_opened",
@@ -39,10 +39,10 @@ EVENTS = (
 
 
 def app_manifest(name: str, posts_to: str | None = None) -> dict[str, Any]:
-    """An app of this name with the rights that Shipmate uses, and no others. `posts_to`: it posts its events to this address, in
-    place of Socket Mode.
+    """Return the manifest of an app with this name and exactly the scopes that Shipmate uses. `posts_to` is
+    the address to which the app posts its events; without `posts_to` the app uses Socket Mode.
 
-    The app token (`connections:write`) cannot be asked for in a manifest: it is made by hand.
+    A manifest cannot ask for the app token (`connections:write`), so the operator creates that token by hand.
     """
     title = name[:35] or "Shipmate"
     address = {} if posts_to is None else {"request_url": posts_to}

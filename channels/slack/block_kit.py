@@ -1,4 +1,4 @@
-"""Blocks of outgoing messages (buttons, thumbs, task cards), and the presses of their buttons."""
+"""Writes the blocks of outgoing messages (buttons, thumbs, task cards), and reads the presses of buttons."""
 
 from __future__ import annotations
 
@@ -20,30 +20,32 @@ from channels.slack.inbound import BotIdentity, ChannelId, Label, Payload, Ts, U
 
 PRESSED = "block_actions"
 FALLBACK = 3_000
-"""Max characters of the text in notifications."""
+"""Max characters of the text that a notification shows."""
 CARDS, THUMBS = "task cards", "thumbs"
 REFUSED = frozenset({"invalid_blocks", "invalid_blocks_format", "unsupported_block_type", "block_mismatch"})
 """Slack's error codes for blocks that it does not support."""
 _SHOWN_WHOLE: frozenset[Choice] = frozenset({"again", "renew"})
-"""Choices of messages that are no approval."""
+"""Choices below messages that do not ask for an approval, so their whole text may be in the notification."""
 _RATINGS: dict[str, Literal["good", "bad"]] = {"rating good": "good", "rating bad": "bad"}
 
 
 class BlockWriter:
-    """Sends task cards and thumbs until Slack refuses that kind, and Markdown from then on."""
+    """Sends task cards and thumbs as blocks. Once Slack has refused one of these kinds, it sends plain
+    Markdown in place of that kind.
+    """
 
     def __init__(self, log: Log) -> None:
         self._log = log
         self._refused: set[str] = set()
 
     def has_thumbs(self, message: Outbound) -> bool:
-        """True for the last part of an answer in a direct chat."""
+        """Return True if thumbs are shown below a message: the last part of an answer in a direct chat."""
         return THUMBS not in self._refused and message.ends and address.is_direct(message.target["channel"])
 
     async def write(
         self, call: Callable[..., Awaitable[Any]], message: Outbound, markdown: str, **where: Any
     ) -> Any:
-        """Call `chat.postMessage` or `chat.update` with the blocks of a message. Raises as `call`."""
+        """Call `chat.postMessage` or `chat.update` with the blocks of a message. Raises what `call` raises."""
         forms: dict[str, Json] = {}
         if message.cards and CARDS not in self._refused:
             forms[CARDS] = _with_cards(message)
@@ -68,7 +70,7 @@ def _with_blocks(fallback: str, markdown: str, *below: Json) -> Json:
 
 
 def thumbs(language: str) -> Json:
-    """The block with two thumbs."""
+    """Return the block with the two thumbs."""
     with speaking(language):
         good, bad = (
             {
@@ -138,7 +140,9 @@ class _Press(Payload):
 
 
 def read_press(body: Json, me: BotIdentity, now: float) -> Inbound | None:
-    """A press as a command or rating of the person who pressed; None for a button of another app. Raises `inbound.Unreadable`."""
+    """Return the press of a button as a command or rating of the person who pressed it; None for a button of
+    another app. Raises `inbound.Unreadable`.
+    """
     actions = body.get("actions")
     action = actions[0] if isinstance(actions, list) and len(actions) == 1 else None
     value = action.get("value") if isinstance(action, dict) else None

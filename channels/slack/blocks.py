@@ -1,4 +1,4 @@
-"""The text of a message that consists of blocks, in the markup of Slack's texts."""
+"""Reads the text of a message that consists of blocks, in Slack's text markup."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from bot import text
 
 MAX_PARTS = 2_000
-"""Max parts of a message that are read; Slack allows 50 blocks."""
+"""Max parts of a message that are read. Slack allows 50 blocks."""
 MAX_DEPTH = 20
 _QUOTE = "> "
 _PICTURES = frozenset({"image", "video", "file"})
@@ -18,22 +18,26 @@ _MARKED = {
     "usergroup": ("!subteam^", "usergroup_id"),
     "broadcast": ("!", "range"),
 }
-"""Elements that are written as `<…>` in a text: the sign, and the field with the id."""
+"""Block elements that are written as `<…>` in a text, with the sign that begins the markup and the field
+that holds the id.
+"""
 
 
 def escape(typed: str) -> str:
-    """Encode Slack's three entities."""
+    """Escape `&`, `<` and `>`, the three characters that Slack encodes as entities."""
     return typed.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def text_of(blocks: Any) -> str:
-    """The text of blocks, line by line. Mentions are `<@U…>`; typed look-alikes are escaped."""
+    """Return the text of blocks, line by line. Mentions are written as `<@U…>`; typed text that looks like a
+    mention is escaped.
+    """
     reading = _BlockReader()
     return "\n".join(line for block in objects(blocks) for line in reading.block(block, 0)).strip("\n")
 
 
 class _BlockReader:
-    """The reading of one message, with what is left of `MAX_PARTS`."""
+    """Reads the blocks of one message and counts down from `MAX_PARTS`."""
 
     def __init__(self) -> None:
         self._left = MAX_PARTS
@@ -58,7 +62,7 @@ class _BlockReader:
             yield from self._inside(block, depth)
 
     def _inside(self, block: dict[str, Any], depth: int) -> Iterator[str]:
-        """The texts of a block, then those of its parts."""
+        """Yield the texts of a block, then the texts of its parts."""
         texts = (_text(block), *(_text(block.get(key)) for key in ("title", "subtitle", "body")))
         yield from filter(None, texts)
         yield from filter(None, map(_text, objects(block.get("fields"))))
@@ -88,7 +92,7 @@ class _BlockReader:
 
 
 def _text(value: Any) -> str:
-    """A text or text object. `mrkdwn` is in Slack's markup already."""
+    """Return the text of a string or a text object. Text of type `mrkdwn` is in Slack's markup already."""
     if isinstance(value, str):
         return escape(word(value))
     if not isinstance(value, dict):
@@ -104,10 +108,10 @@ def word(value: Any) -> str:
 
 
 def _safe(value: Any) -> str:
-    """The inside of `<…>`."""
+    """Return a value without the characters that would end `<…>` early."""
     return "".join(char for char in word(value) if char not in "<>|\n")
 
 
 def objects(value: Any) -> list[dict[str, Any]]:
-    """The objects in a list; [] for anything else."""
+    """Return the objects in a list; [] if the value is no list."""
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []

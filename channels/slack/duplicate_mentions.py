@@ -1,4 +1,6 @@
-"""Pairs the two events that Slack sends for one mention: `message`, and `app_mention`, which may lack the files."""
+"""Pairs the two events that Slack sends for one mention: `message` and `app_mention`. The `app_mention` may
+lack the files.
+"""
 
 from __future__ import annotations
 
@@ -10,24 +12,27 @@ from collections.abc import AsyncIterator
 from bot.contracts.base import Json
 
 HOLD_SECONDS = 0.5
-"""Timeout of an `app_mention` without files that waits for its `message`. Slack expects the acknowledgement within 3 s."""
+"""Max seconds for which an `app_mention` without files waits for its `message`. Slack expects the
+acknowledgement within 3 s.
+"""
 MAX_KNOWN = 1_000
 
 
 class DuplicateMentions:
-    """Delays an `app_mention` without files until its `message` was processed. Nothing depends on this memory: the later
-    event adds what the first one lacked (`inbound.rest_of`).
+    """Delays an `app_mention` without files until its `message` was processed. Correctness does not depend
+    on this delay: if the `app_mention` comes first, the `message` adds the files later
+    (`inbound.rest_of`).
     """
 
     def __init__(self) -> None:
         self._processed: OrderedDict[tuple[str, str], asyncio.Event] = OrderedDict()
-        """The newest messages by channel and ts."""
+        """Newest messages by channel and `ts`; each event is set once the message was processed."""
         self._silent: set[str] = set()
-        """Channels where a mention waited in vain: the app is not subscribed to their messages."""
+        """Channels where an `app_mention` waited in vain, so the app is not subscribed to their messages."""
 
     @contextlib.asynccontextmanager
     async def paired(self, event: Json) -> AsyncIterator[None]:
-        """Process an event in this block."""
+        """Process an event inside this context manager."""
         channel, ts, kind = event.get("channel"), event.get("ts"), event.get("type")
         if not (isinstance(channel, str) and isinstance(ts, str)) or kind not in {"message", "app_mention"}:
             yield

@@ -1,4 +1,6 @@
-"""Examines Slack's tokens: whose they are, whether they belong together, and what their app lacks."""
+"""Checks Slack's tokens for `shipmate doctor`: which bot and app they belong to, whether these are the same
+app, and which scopes the app lacks.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,13 @@ from channels.slack.app_manifest import SCOPES
 from channels.slack.settings import SlackSettings
 
 MOST_PEOPLE = 20
-"""People whose ids are looked at."""
+"""Max user ids of the allow list that are checked."""
 APP_SCOPE = "connections:write"
 _PASSING = frozenset({"fatal_error", "internal_error", "ratelimited", "service_unavailable"})
 _NO_AGENT = frozenset({"access_denied", "not_allowed", "not_authorized", "unknown_method"})
-"""Refusals of an app that is no agent. One that is hears of the conversation, which does not exist."""
+"""Error codes for an app that is no agent. An app that is an agent gets another error: the conversation does
+not exist.
+"""
 _NOWHERE = {"channel_id": "C00000000", "thread_ts": "0.000000", "status": "active"}
 _PAGES = "of your app at https://api.slack.com/apps"
 _INSTALL = "then install the app again"
@@ -25,7 +29,7 @@ _APP_OF_TOKEN = re.compile(r"xapp-\d+-(A[A-Z0-9]+)-")
 
 
 async def examine(settings: SlackSettings) -> Examination:
-    """Ask Slack with its tokens. No socket is opened and nothing is posted."""
+    """Ask Slack about its tokens. Opens no socket and posts nothing."""
     root = settings.base_url.rstrip("/")
     bot_token, app_token = settings.bot_token or "", settings.app_token or ""
     if bot_token.startswith("xapp-") and "xoxb-" in app_token:
@@ -112,7 +116,7 @@ def _of_agent(answer: ApiAnswer) -> tuple[Finding, ...]:
 
 
 def _of_app(bot: ApiAnswer, made: object, app_token: str) -> tuple[Finding, ...]:
-    """The link to the app, unless its tokens are of two apps."""
+    """Return the link to the app, or an error if the two tokens belong to different apps."""
     known = made.get("app_id") if isinstance(made, dict) else None
     named = _APP_OF_TOKEN.match(app_token)
     if known is not None and named is not None and named[1] != known:
@@ -130,7 +134,7 @@ def _of_app(bot: ApiAnswer, made: object, app_token: str) -> tuple[Finding, ...]
 
 
 def _of_person(person: str, answer: ApiAnswer) -> tuple[Finding, ...]:
-    """Findings about somebody who is let in, as operators are."""
+    """Return findings about a person whom the settings allow to talk to the bot."""
     part, user = f"slack person {person}", answer.body.get("user")
     if answer.body.get("error") in {"user_not_found", "user_not_visible"}:
         remedy = "copy the member ID from their profile in Slack, and mend operators or channels.slack.allow"

@@ -1,4 +1,6 @@
-"""Failed calls of the Web API, translated into errors of a start, a send, an edit and a find."""
+"""Translates failed Web API calls into the errors of starting the channel and of sending, editing and
+finding a message.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,13 @@ from slack_sdk.errors import SlackApiError, SlackClientError
 from bot import errors
 
 CALL_ERRORS = (SlackClientError, aiohttp.ClientError, OSError, ValueError, AttributeError)
-"""What a call of the SDK raises. `ValueError` and `AttributeError`: the response is no JSON object."""
+"""Exceptions that a call of Slack's library raises. `ValueError` and `AttributeError` mean that the response
+is no JSON object.
+"""
 
 
 class NotConnected(SlackClientError):
-    """The channel is not signed in: its start is under way, failed, or it was stopped. Nothing was sent."""
+    """The channel is not signed in: it is starting, its start failed, or it was stopped. Nothing was sent."""
 
 
 _GONE = frozenset(
@@ -33,7 +37,9 @@ _GONE = frozenset(
         "restricted_action_read_only_channel",
     }
 )
-"""Error codes of a conversation that is closed as a whole. A locked thread is not."""
+"""Error codes that mean that a conversation accepts no message at all. A locked thread is not among them,
+since other threads still accept messages.
+"""
 # By Slack's documentation the first two may have succeeded in part.
 _UNSURE = frozenset({"fatal_error", "internal_error", "request_timeout", "service_unavailable"})
 UNSUPPORTED = frozenset(
@@ -46,26 +52,26 @@ UNSUPPORTED = frozenset(
         "access_denied",
     }
 )
-"""Permanent refusals: the app is no agent or lacks the scope, or the workspace lacks the method."""
+"""Error codes of permanent refusals: the app is no agent or lacks the scope, or the workspace lacks the method."""
 CONFLICT = "streaming_state_conflict"
-"""Refusal to edit an open stream. Slack stops a stream within five minutes."""
+"""Error code for an edit of an open stream. Slack stops a stream within five minutes."""
 _CONFLICT_SECONDS = 5.0
 _MESSAGE = re.compile(r"/chat\.(post|update|stopStream)|/files\.")
 """Methods whose rate limit is per conversation."""
 _LIMITED = frozenset({"ratelimited", "rate_limited"})
 _SHORT = 1.0
-"""Seconds to wait without a `Retry-After`."""
+"""Delay in seconds before a retry, if the response has no `Retry-After`."""
 
 
 def error_code(error: BaseException) -> str | None:
-    """The `error` field of the response."""
+    """Return the `error` field of the response."""
     data = getattr(getattr(error, "response", None), "data", None)
     found = data.get("error") if isinstance(data, dict) else None
     return found if isinstance(found, str) else None
 
 
 def status(error: BaseException) -> int:
-    """The HTTP status of the response; 0 without one."""
+    """Return the HTTP status of the response; 0 if there is no response."""
     response = getattr(error, "response", None)
     for name in ("status_code", "status"):
         value = getattr(response, name, None)
@@ -75,7 +81,9 @@ def status(error: BaseException) -> int:
 
 
 def retry_after(error: BaseException) -> float:
-    """The `Retry-After` of the response, at most an hour; 1 s if it is missing or no number."""
+    """Return the seconds of the response's `Retry-After` header, at most an hour; 1 if the header is missing
+    or no number.
+    """
     headers: Any = getattr(getattr(error, "response", None), "headers", None) or {}
     try:
         seconds = float(headers.get("Retry-After", _SHORT))
@@ -89,7 +97,7 @@ def is_rate_limited(error: BaseException) -> bool:
 
 
 def name(error: BaseException) -> str:
-    """A short description for operators, without free text of the platform or a person."""
+    """Return a short description of an error for operators, without free text of the platform or of a person."""
     if isinstance(error, NotConnected):
         return "not connected"
     said = error_code(error)
@@ -103,14 +111,14 @@ def name(error: BaseException) -> str:
 
 
 def may_pass(error: BaseException) -> bool:
-    """False for a permanent refusal."""
+    """Return True if a later call may succeed, False for a permanent refusal."""
     said = error_code(error)
     return said is None or said in _UNSURE or is_rate_limited(error) or status(error) >= 500
 
 
 @contextlib.contextmanager
 def raised_as(translate: Callable[[BaseException], errors.ShipmateError]) -> Iterator[None]:
-    """Raise `CALL_ERRORS` as what `translate` makes of them."""
+    """Catch `CALL_ERRORS` and raise the error that `translate` returns."""
     try:
         yield
     except CALL_ERRORS as error:
@@ -118,19 +126,21 @@ def raised_as(translate: Callable[[BaseException], errors.ShipmateError]) -> Ite
 
 
 def connect_error(error: BaseException) -> errors.ChannelError:
-    """`ChannelRefused` for a permanent refusal, else `ChannelUnreachable`."""
+    """Return `ChannelRefused` for a permanent refusal, else `ChannelUnreachable`."""
     if may_pass(error):
         return errors.ChannelUnreachable(name(error))
     return errors.ChannelRefused(f"Slack refuses the connection: {name(error)}")
 
 
 def lacks_right(error: BaseException) -> bool:
-    """True if the app lacks a scope."""
+    """Return True if the app lacks a scope."""
     return error_code(error) == "missing_scope"
 
 
 def history_error(error: BaseException) -> errors.ChannelError:
-    """As `connect_error`, for reading messages; `RightMissing` if the app lacks a scope."""
+    """Return the error of reading messages: `RightMissing` if the app lacks a scope, `ChannelRefused` for
+    another permanent refusal, else `ChannelUnreachable`.
+    """
     words = f"Slack does not show it: {name(error)}"
     if may_pass(error):
         return errors.ChannelUnreachable(words)
@@ -138,7 +148,7 @@ def history_error(error: BaseException) -> errors.ChannelError:
 
 
 def send_error(error: BaseException) -> errors.DeliveryFailed:
-    """The failure of a post. `DeliveryUncertain`: it may have been posted."""
+    """Return the error of posting a message. `DeliveryUncertain` means that the message may have been posted."""
     if is_rate_limited(error):
         url = getattr(getattr(error, "response", None), "api_url", "")
         return errors.DeliveryThrottled(
@@ -153,7 +163,9 @@ def send_error(error: BaseException) -> errors.DeliveryFailed:
 
 
 def edit_error(error: BaseException) -> errors.DeliveryFailed:
-    """As `send_error`; `EditRefused` if the message cannot be changed."""
+    """Return the error of editing a message: `EditRefused` if the message cannot be changed, otherwise as
+    `send_error` does.
+    """
     if error_code(error) == CONFLICT:
         return errors.DeliveryThrottled(f"Slack: {name(error)}", retry_after=_CONFLICT_SECONDS)
     failure = send_error(error)
@@ -163,7 +175,9 @@ def edit_error(error: BaseException) -> errors.DeliveryFailed:
 
 
 def find_error(error: BaseException) -> errors.DeliveryFailed:
-    """The failure of a search: `DeliveryUncertain` for a permanent refusal, else `DeliveryThrottled`."""
+    """Return the error of a search for a message: `DeliveryUncertain` for a permanent refusal, else
+    `DeliveryThrottled`.
+    """
     if not may_pass(error):
         return errors.DeliveryUncertain(f"Slack will not tell: {name(error)}")
     return errors.DeliveryThrottled(

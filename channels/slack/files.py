@@ -1,4 +1,4 @@
-"""The files of a message, and their download with the bot's token, from Slack's own hosts only."""
+"""Reads the files of a message and downloads them with the bot's token, only from Slack's own hosts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from channels import file_download
 from channels.slack import failures
 
 MAX_FILES = 50
-"""Max files of one message; Slack allows ten."""
+"""Max files of one message that are read. Slack allows ten."""
 
 Kind = Literal["photo", "video", "audio", "voice", "file"]
 _KINDS: dict[str, Kind] = {"image": "photo", "video": "video", "audio": "audio"}
@@ -47,7 +47,7 @@ def _word(value: Any) -> str | None:
 
 
 def hosts(base_url: str) -> tuple[str, ...]:
-    """URL prefixes of files: the host of the Web API, and its `files.` host."""
+    """Return the URL prefixes of Slack's files: the host of the Web API and its `files.` host."""
     parts = urlsplit(base_url)
     own = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}/"
     return (own, f"https://files.{parts.hostname}/") if parts.scheme == "https" else (own,)
@@ -61,7 +61,9 @@ async def fetch(
     most: int,
     patience: float,
 ) -> AsyncGenerator[bytes]:
-    """As `contracts.channel.Files.fetch`. `patience`: timeout of each read, in seconds."""
+    """Yield the bytes of a file, as `contracts.channel.Files.fetch` does. `patience` is the timeout of each
+    read in seconds.
+    """
     file = await _described(client, attachment.ref or "")
     address, size = file.get("url_private_download"), file.get("size")
     own = hosts(str(client.base_url))

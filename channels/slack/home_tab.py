@@ -1,4 +1,4 @@
-"""The app's Home tab: published for each person who opens it."""
+"""Publishes the app's Home tab for each person who opens it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from channels.slack.inbound import HOME_OPENED, BotIdentity, ChannelId, Payload,
 from channels.slack.user_names import UserNames
 
 MAX_TITLE, MAX_SECTION = 150, 3_000
-"""Slack's limits of a header and a section, in characters."""
+"""Max characters of a header and of a section, as Slack allows."""
 
 
 class _Opened(Payload):
@@ -25,7 +25,9 @@ class _Opened(Payload):
 
 
 def read(body: Json, me: BotIdentity, now: float) -> Inbound | None:
-    """The person who opened the Home tab, and their direct chat; None for any other event. Raises `inbound.Unreadable`."""
+    """Return an inbound with the person who opened the Home tab and the person's direct chat; None for any
+    other event. Raises `inbound.Unreadable`.
+    """
     event = body.get("event")
     if not isinstance(event, dict) or event.get("type") != HOME_OPENED or event.get("tab") != "home":
         return None
@@ -37,7 +39,7 @@ def read(body: Json, me: BotIdentity, now: float) -> Inbound | None:
 async def publish(
     opened: Inbound, names: UserNames, intake: Intake, client: AsyncWebClient, log: Log
 ) -> None:
-    """Publish the Home tab of the person who opened it. A failure is only logged."""
+    """Publish the Home tab for the person who opened it. A failure is only logged."""
     try:
         await names.learn([opened.user_id])
         names.renew(opened.user_id)

@@ -1,4 +1,6 @@
-"""Slack's events over HTTP. A request needs Slack's signature, and is acknowledged once its event is on disk."""
+"""Receives Slack's events over HTTP. A request must have Slack's signature, and is acknowledged once its
+event is on disk.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +21,14 @@ from channels.webhook_server import RETRY, WebhookServer
 
 STAMP, SIGNATURE = "X-Slack-Request-Timestamp", "X-Slack-Signature"
 FRESH_SECONDS = 300.0
-"""Max age of a signature."""
+"""Max age of a signature in seconds."""
 UNSIGNED_SECONDS = 3600.0
-"""Min seconds since the last valid signature before an invalid one is reported."""
+"""Min seconds since the last valid signature, before an invalid signature is reported."""
 UNSIGNED = "requests come that are not signed with channels.slack.signingSecret, and none that are"
 
 
 class HttpEvents:
-    """The webhook. An idle Slack sends nothing, so there is no `last_heard`."""
+    """The webhook that receives Slack's events. An idle Slack sends nothing, so `last_heard` is None."""
 
     last_heard: None = None
 
@@ -46,24 +48,24 @@ class HttpEvents:
         self._clock, self._log = around.clock, around.log
         self._server = WebhookServer("slack", webhook, around, admits=self._admits, take=self._receive)
         self._signed_at = -UNSIGNED_SECONDS
-        """Time of the last valid signature (monotonic)."""
+        """Time of the last valid signature, in monotonic seconds."""
 
     @property
     def well(self) -> bool:
         return self._server.up
 
     async def start(self) -> None:
-        """As `WebhookServer.start`."""
+        """Start the server. See `WebhookServer.start`."""
         await self._server.start()
 
     async def close(self) -> None:
         await self._server.stop()
 
     def renew(self) -> None:
-        """No-op: there is no connection."""
+        """Do nothing: a webhook has no connection to renew."""
 
     def _admits(self, headers: Mapping[str, str]) -> bool:
-        """True if the headers may be those of a signature of the last five minutes."""
+        """Return True if the request's headers may belong to a signature of the last five minutes."""
         stamp = headers.get(STAMP, "")
         fresh = stamp.isdecimal() and len(stamp) < 20 and abs(self._clock.now() - int(stamp)) <= FRESH_SECONDS
         return fresh and headers.get(SIGNATURE, "").startswith("v0=")
@@ -81,7 +83,9 @@ class HttpEvents:
             return web.Response(status=503, headers=RETRY)
 
     async def _dispatch(self, body: bytes, content_type: str) -> web.Response:
-        """Pass a request to bolt as a Socket Mode payload: bolt misreads a slash command that contains `payload`."""
+        """Pass a request to bolt as if it were a Socket Mode payload, since bolt misreads an HTTP slash
+        command that contains the word `payload`.
+        """
         try:
             payload = _payload(body.decode(), content_type)
             request = AsyncBoltRequest(mode="socket_mode", body=payload)
@@ -110,7 +114,7 @@ class HttpEvents:
 
 
 def _payload(body: str, content_type: str) -> Json:
-    """The payload of an event (JSON), a press (JSON in a form) or a slash command (a form)."""
+    """Return the payload of an event (JSON), of a button press (JSON in a form) or of a slash command (a form)."""
     form = {} if content_type == "application/json" else dict(parse_qsl(body, keep_blank_values=True))
     plain = "command" in form or "ssl_check" in form
     payload = form if plain else json.loads(form.get("payload", body))

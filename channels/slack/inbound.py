@@ -1,4 +1,6 @@
-"""Slack's payloads as `Inbound`: pure functions, strict about the fields that place an answer, lenient about others."""
+"""Converts Slack's payloads to `Inbound` with pure functions. Fields that decide where an answer is sent
+must be valid; other fields may be missing.
+"""
 
 from __future__ import annotations
 
@@ -27,24 +29,28 @@ Label = Annotated[str, Field(pattern=r"^[!-~]{1,300}$")]
 
 HOME_OPENED = "app_home_opened"
 MESSAGES = frozenset({"file_share", "thread_broadcast", "me_message", "bot_message"})
-"""Subtypes of `message` that are messages. Joins, topics, pins and the like are not read."""
+"""Subtypes of `message` events that are read as messages. Other subtypes, such as joins, topics and pins,
+are ignored.
+"""
 BOTS = "post of a bot"
-"""The kind of a quote that no person wrote."""
+"""`Quoted.kind` of a message that no person wrote."""
 
 _LEAD = " \t\r\n\u200b\ufeff"
 _COMMAND = re.compile(r"!([A-Za-z][A-Za-z0-9_-]{0,31})(?:\s+(.*))?", re.DOTALL)
 _COMMANDS = frozenset(command_names("help"))
 _MAX_MISSPELT_ARGS = 2
-"""Max words after a misspelt command; more make a sentence, as in `!news of today, please`."""
+"""Max words after a misspelt command. With more words the text is a sentence, as in `!news of today, please`."""
 
 
 class Unreadable(ValueError):
-    """A payload without the fields that Slack documents. The text names fields and types, no values."""
+    """A payload lacks fields that Slack documents. The error's text names fields and types, never values."""
 
 
 @dataclass(frozen=True, slots=True)
 class BotIdentity:
-    """The bot's ids and name in its workspace. `one_direct`: a direct chat and its threads are one conversation."""
+    """The bot's ids and name in its workspace. If `one_direct`, a direct chat and all its threads are one
+    conversation.
+    """
 
     team: str
     user: str
@@ -53,7 +59,7 @@ class BotIdentity:
     name: str = ""
 
     def named(self, names: Names) -> Names:
-        """`names` with the bot's own."""
+        """Return a lookup of names that finds the bot's own name too."""
         return lambda user: self.name if user == self.user else names(user)
 
     @property
@@ -67,13 +73,13 @@ class BotIdentity:
         return post.bot_id == self.bot or post.user == self.user
 
     def conversation(self, channel: str, root: str | None) -> ChatKey:
-        """The chatKey of a thread; of the chat itself if `root` is None."""
+        """Return the chatKey of a thread, or of the chat itself if `root` is None."""
         if root is None or (self.one_direct and address.is_direct(channel)):
             return address.encode({"channel": channel})
         return address.encode({"channel": channel, "thread_ts": root})
 
     def inbound(self, channel: str, root: str | None, user: str, **facts: Any) -> Inbound:
-        """An `Inbound` of a person in the thread `root`, with further fields."""
+        """Return an `Inbound` of a person in the thread `root`, with the further fields of `facts`."""
         return Inbound(
             channel="slack",
             chat_id=channel,
@@ -85,11 +91,11 @@ class BotIdentity:
 
 
 Words = Annotated[str, BeforeValidator(lambda value: text.clean(value) if isinstance(value, str) else value)]
-"""Pydantic would refuse a text with a lone surrogate."""
+"""Text without lone surrogates, which pydantic would refuse."""
 
 
 class Payload(BaseModel):
-    """The fields of a payload that are read."""
+    """Base of the models of payloads; a model has only the fields that are read."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
 
@@ -110,7 +116,7 @@ class _Edited(Payload):
 
 
 class _Post(Payload):
-    """A message, also as part of an event about its change."""
+    """A message, also the one inside an event about an edit or a deletion."""
 
     ts: Ts
     user: UserId | None = None
@@ -126,7 +132,7 @@ class _Post(Payload):
 
     @property
     def source(self) -> str:
-        """The text in Slack's markup: `<@U…>` is a mention, and a typed `<` is escaped."""
+        """Return the text in Slack's markup: `<@U…>` is a mention, and a typed `<` is escaped."""
         return self.text if self.text and self.text.strip() else blocks.text_of(self.blocks)
 
     @property
@@ -135,7 +141,7 @@ class _Post(Payload):
 
     @property
     def thread(self) -> str | None:
-        """The root of the thread that this is a reply in."""
+        """Return the `ts` of the thread's first message, if this message is a reply."""
         return self.thread_ts if self.thread_ts != self.ts else None
 
 
@@ -181,7 +187,7 @@ _PartT = TypeVar("_PartT", bound=Payload)
 
 
 def parse(model: type[_PartT], value: Any) -> _PartT:
-    """Raises `Unreadable`."""
+    """Parse a value into a model. Raises `Unreadable` if the value does not fit."""
     try:
         return model.model_validate(value)
     except ValidationError as error:
@@ -197,7 +203,9 @@ def _milliseconds(ts: str) -> int:
 
 
 def read_event(body: Json, me: BotIdentity, names: Names = mentions.nobody) -> Inbound | None:
-    """An `event_callback`, with the `names` of the people it mentions; None if it is not for the bot. Raises `Unreadable`."""
+    """Return the inbound of an `event_callback`; None if the event is not for the bot. `names` looks up the
+    people that the text mentions. Raises `Unreadable`.
+    """
     parsed = parse(_Body, body)
     event, event_key = parsed.event, f"slack:{me.team}:event:{parsed.event_id}"
     head = parse(_Head, event)
@@ -217,7 +225,7 @@ def read_event(body: Json, me: BotIdentity, names: Names = mentions.nobody) -> I
 
 
 def _added(event: _Joined, event_key: str, me: BotIdentity) -> Inbound | None:
-    """A person added the bot to a conversation; None if somebody else joined."""
+    """Return the inbound of a person who added the bot to a conversation; None if somebody else joined."""
     if event.user != me.user or event.inviter is None:
         return None
     ts = _milliseconds(event.event_ts)
@@ -234,7 +242,9 @@ def _added(event: _Joined, event_key: str, me: BotIdentity) -> Inbound | None:
 
 
 def read_command(body: Json, me: BotIdentity, now: float) -> Inbound:
-    """`/shipmate word args`; a message if the word is no command. Slack has no slash commands in threads."""
+    """Return the inbound of `/shipmate word args`: a command, or a message if `word` is no command. Slack
+    has no slash commands in threads.
+    """
     slash = parse(_Slash, body)
     said = unescape(slash.text or "").strip(_LEAD)
     words = said.split(None, 1) or ["help"]
@@ -254,7 +264,9 @@ def read_command(body: Json, me: BotIdentity, now: float) -> Inbound:
 
 
 def read_thread(messages: Any, me: BotIdentity, before: str, names: Names = mentions.nobody) -> list[Quoted]:
-    """Messages older than `before` and what they share, oldest first. Skips what is no message."""
+    """Return messages older than `before` and the messages that these share, oldest first. Skips posts that
+    are no messages.
+    """
     found: list[tuple[int, Quoted]] = []
     for message in messages if isinstance(messages, list) else []:
         try:
@@ -288,7 +300,7 @@ def _is_message(post: _Post) -> bool:
 
 
 def newest(said: Sequence[Quoted], most: int) -> list[Quoted]:
-    """The `most` newest messages of people and the `most` newest posts of bots, oldest first."""
+    """Return the `most` newest messages of people and the `most` newest posts of bots, oldest first."""
     kinds = (
         [at for at, one in enumerate(said) if (one.kind == BOTS) is bots][-most:] for bots in (False, True)
     )
@@ -325,13 +337,15 @@ def _message(post: _New, event_key: str, me: BotIdentity, names: Names) -> Inbou
 
 
 def _whole(me: BotIdentity, channel: str, ts: str) -> str:
-    """The key of a message with all its parts, of which an `app_mention` may lack some."""
+    """Return the de-duplication key of a message that has all its parts. An `app_mention` may lack some
+    parts, so it does not get this key.
+    """
     return f"slack:{me.team}:message:{channel}:{ts}:whole"
 
 
 def rest_of(message: Inbound, me: BotIdentity) -> Inbound | None:
-    """The files and shares of a message whose `app_mention` was accepted without them; None if it has none. Quotes the
-    words of the message, which are answered already.
+    """Return an inbound with the files and shared messages that an accepted `app_mention` lacked; None if
+    the message has none. The text of the message becomes a quote, since it is answered already.
     """
     whole = _whole(me, message.chat_id, message.message_id or "")
     if message.kind != "message" or whole not in message.keys or not (message.attachments or message.brought):
@@ -368,7 +382,9 @@ def _change(event: _Changed, event_key: str, me: BotIdentity, names: Names) -> I
 
 
 def _is_edit(post: _Post, edited: _Edited, before: _Post | None) -> bool:
-    """True for new words of the author. Link previews and new replies change a message too."""
+    """Return True if the author changed the text. Slack also reports a change for a link preview and for a
+    new reply.
+    """
     if not _is_message(post) or (before is not None and before.source == post.source):
         return False
     return post.user is None or edited.user in {None, post.user}
@@ -386,7 +402,7 @@ def _delete(channel: str, post: _Post | None, event_key: str, me: BotIdentity) -
 
 
 def _stop(event: _Stopped, event_key: str, me: BotIdentity) -> Inbound:
-    """A press of the stop button of a session."""
+    """Return the inbound of a press on an agent session's stop button."""
     return me.inbound(
         event.channel,
         event.thread_ts,
@@ -408,7 +424,7 @@ def _place(channel: str, post: _Post, *, mentioned: bool) -> Addressed:
 
 
 def _changed_place(channel: str, me: BotIdentity, *versions: _Post) -> Addressed:
-    """The reason why the change of a message is for the bot. `versions`: the newest first."""
+    """Return why the change of a message concerns the bot. `versions` are the versions of the message, newest first."""
     found = _place(channel, versions[0], mentioned=any(me.named_in(post.source) for post in versions))
     typed = [_typed_command(post.words, me) for post in versions]
     if found == "chat" and any(command is not None and command.name in _COMMANDS for command in typed):
@@ -417,7 +433,7 @@ def _changed_place(channel: str, me: BotIdentity, *versions: _Post) -> Addressed
 
 
 def _typed_command(words: str, me: BotIdentity) -> Command | None:
-    """`!word args` at the start, or after a mention of the bot. The word may be no command."""
+    """Return `!word args` at the start of a text, or after a mention of the bot. `word` may be no known command."""
     start = words.lstrip(_LEAD)
     mention = re.match(rf"<@{re.escape(me.user)}(?:\|[^<>]*)?>[\s:,]*", start)
     if mention is not None:
@@ -427,7 +443,9 @@ def _typed_command(words: str, me: BotIdentity) -> Command | None:
 
 
 def _is_misspelt(typed: Command) -> bool:
-    """True for a word that resembles a command. As a message it would cancel the open question to its author."""
+    """Return True if the word resembles a command. Passed on as a message, a misspelt command would cancel
+    the open question to its author.
+    """
     return (
         typed.name not in _COMMANDS
         and len(typed.args.split()) <= _MAX_MISSPELT_ARGS
@@ -436,7 +454,9 @@ def _is_misspelt(typed: Command) -> bool:
 
 
 def _inbound(channel: str, post: _Post, me: BotIdentity, names: Names | None, **more: Any) -> Inbound:
-    """A message or its change. `names` is None for a deletion, which has no content. `more`: further fields."""
+    """Return the inbound of a message or of its change. `names` is None for a deletion, which has no
+    content. `more` holds further fields.
+    """
     root = post.thread_ts or post.ts
     content: dict[str, Any] = {}
     if names is not None:
@@ -464,7 +484,9 @@ _KEPT = frozenset({"type", "subtype", "channel", "channel_id", "user", "user_id"
 
 
 def skeleton(body: Any) -> dict[str, str]:
-    """The ids and types in a payload and its event. A dead letter has no words: without an author nobody could have them deleted."""
+    """Return only the ids and types of a payload and its event. A dead letter has no author by whom its text
+    could be deleted, so the text is left out.
+    """
     event = body.get("event") if isinstance(body, dict) else None
     return {
         key: value[:80]

@@ -1,4 +1,4 @@
-"""The manifest of the Slack channel. Imports no SDK."""
+"""Manifest of the Slack channel. Imports no library of Slack."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The conversations of a person, and permalinks of messages."""
+"""Finds the conversations of a person, and builds permalinks of messages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ _TS = re.compile(r"(\d{1,12})\.(\d{6})")
 async def chats_of(
     client: AsyncWebClient, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool
 ) -> MembershipAnswer:
-    """The chatKeys of conversations that the person is a member of now. `unanswered`: they may be on pages that are not read."""
+    """Return those of `chat_keys` whose conversation the person is a member of now. `unanswered` lists
+    conversations that may be on pages that were not read.
+    """
     types = f"{_KINDS},im" if direct else _KINDS
     answer = await client.users_conversations(user=user_id, types=types, limit=PAGE)
     found: set[str] = set()
@@ -44,7 +46,7 @@ async def chats_of(
 
 
 def permalink(site: str, line: ArchiveLine) -> str | None:
-    """The permalink of a message. `site`: the workspace's URL."""
+    """Return the permalink of a message. `site` is the workspace's URL."""
     ts = _TS.fullmatch(line.message_id or "")
     channel = _channel(line.chat_key)
     if ts is None or channel is None or urlsplit(site).scheme != "https":

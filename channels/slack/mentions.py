@@ -1,4 +1,4 @@
-"""Slack's markup `<…>` for mentions, channels and links, as people read it."""
+"""Converts Slack's markup `<…>` for mentions, channels and links to text that people can read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bot import text
 from bot.contracts.outbound import Outbound
 
 Names = Callable[[str], str | None]
-"""The name of a person by their id; None if it is not known."""
+"""Function that returns the name of a person by the person's id; None if the name is unknown."""
 _MARK = re.compile(r"<([@#!a-z][^<>|\n]{0,3000})(?:\|([^<>\n]{0,1000}))?>", re.IGNORECASE)
 _PERSON = re.compile(r"[UW][A-Z0-9]{1,20}")
 _CHANNEL = re.compile(r"[CG][A-Z0-9]{1,20}")
@@ -20,12 +20,13 @@ _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 
 
 def nobody(_: str) -> None:
-    """`Names` without any."""
+    """A `Names` function that knows no name."""
 
 
 def readable(source: str, names: Names, me: str = "") -> str:
-    """A text without markup: `@Name (U…)` for a person with a known name, `@Name` for the bot (`me`), `#name (C…)` for a
-    channel with a label, `words (https://…)` for a link. Other text stays as it was typed, brackets included.
+    """Return a text without markup. A mention becomes `@Name (U…)`, or only `@Name` for the bot (`me`); a
+    channel with a label becomes `#name (C…)`; a link becomes `words (https://…)`. Other text, including
+    brackets, is not changed.
     """
     parts, end = [], 0
     for found in _MARK.finditer(source):
@@ -35,12 +36,14 @@ def readable(source: str, names: Names, me: str = "") -> str:
 
 
 def nameless(source: str) -> str:
-    """A text whose mentions have no labels."""
+    """Return a text whose mentions have no labels."""
     return _NAMED.sub(r"<\1\2>", source)
 
 
 def named(source: str, names: Names, me: str) -> dict[str, str]:
-    """The known names of people, groups and channels that a text mentions, by the mention in its `nameless` form."""
+    """Return the known names of the people, groups and channels that a text mentions, keyed by the mention
+    in its `nameless` form.
+    """
     found: dict[str, str] = {}
     for mark in _NAMED.finditer(source):
         sign, who, label = mark.groups(default="")
@@ -51,7 +54,7 @@ def named(source: str, names: Names, me: str) -> dict[str, str]:
 
 
 def answered(message: Outbound, names: Names) -> Outbound:
-    """An answer with known names in place of the ids that it mentions."""
+    """Return an answer in which known names replace the ids of mentions."""
 
     def shown(mark: re.Match[str]) -> str:
         return f"@{called}" if (called := text.name(names(mark[1]) or "")) else mark[0]
@@ -60,19 +63,19 @@ def answered(message: Outbound, names: Names) -> Outbound:
 
 
 def begins_with_other(source: str, me: str) -> bool:
-    """True if a text begins with a mention of another person."""
+    """Return True if a text begins with a mention of somebody other than the bot."""
     found = _MARK.match(source.lstrip())
     return found is not None and found[1][0] == "@" and found[1][1:] != me
 
 
 def without_address(source: str, me: str) -> str:
-    """A text without a leading mention of the bot. A text that is only the mention stays."""
+    """Return a text without a mention of the bot at its start. A text that is only this mention is not changed."""
     rest = re.sub(rf"^\s*<@{re.escape(me)}(?:\|[^<>\n]*)?>[\s:,]*", "", source)
     return rest if rest.strip() else source
 
 
 def unescape(escaped: str) -> str:
-    """Decode Slack's three entities."""
+    """Decode the three entities that Slack encodes: `&amp;`, `&lt;` and `&gt;`."""
     return escaped.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 
 

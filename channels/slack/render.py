@@ -1,4 +1,4 @@
-"""Makes the model's Markdown safe for Slack: no mention notifies, no image loads, no link hides its host."""
+"""Makes the model's Markdown safe for Slack: mentions notify nobody, images do not load, and links show their host."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from bot import text
 
 LIMIT = 11_500
-"""Max characters of one message; Slack refuses more than 12,000."""
+"""Max characters of one message. Slack refuses more than 12,000."""
 
 _ZERO_WIDTH = "\u200b"
 _DEFINITION = re.compile(r"^[ >]*\[[^\]\n]+\]:", re.MULTILINE)
@@ -28,14 +28,16 @@ _EVERYONE = re.compile(
 
 
 def render(markdown: str) -> str:
-    """One part of an answer. Images become links, mentions plain words."""
+    """Return one part of an answer in which images are links and mentions are plain text."""
     inert = _with_hosts(_without_images(text.clean(markdown)))
     inert = _MENTION.sub("<" + _ZERO_WIDTH, inert)
     return _EVERYONE.sub("@" + _ZERO_WIDTH, inert)
 
 
 def size(markdown: str) -> int:
-    """An upper bound of the length after `render`. Cheap, because `split` calls it often."""
+    """Return an upper bound of the length in characters after `render`. It must be fast, because `split`
+    calls it often.
+    """
     return (
         len(markdown)
         + markdown.count("<!")
@@ -47,13 +49,13 @@ def size(markdown: str) -> int:
 
 
 def split(markdown: str) -> list[str]:
-    """Split an answer into parts that fit one message each."""
+    """Split an answer into parts that each fit in one message."""
     return text.split(markdown, LIMIT, size)
 
 
 def _with_hosts(markdown: str) -> str:
-    """Append the host to each link whose label looks like another host: inline links, reference links and Slack's `<…|…>`. Not a
-    parser, so links in code count too.
+    """Append the host to each link whose label looks like another host. This covers inline links, reference
+    links and Slack's `<…|…>`. It is no parser, so it also changes links in code.
     """
     if "](" not in markdown and "][" not in markdown and "|" not in markdown and "]:" not in markdown:
         return markdown
@@ -73,15 +75,15 @@ def _with_hosts(markdown: str) -> str:
 
 
 def _words(label: str) -> str:
-    """The label of a link as it is shown: without emphasis, escapes and entities."""
+    """Return the label of a link as Slack shows it: without emphasis, escapes and entities."""
     return text.unescaped(_ESCAPED.sub(r"\1", label.translate(_MARKS)))
 
 
 def _without_images(markdown: str) -> str:
-    """Remove the `!` of what may be an image.
+    """Remove each `!` that may begin an image.
 
-    An image needs `](` or `][` in the same paragraph, or a link definition anywhere. Decided without a parser, this errs on
-    the safe side, whatever Slack's parser makes of brackets and backticks.
+    An image needs `](` or `][` in the same paragraph, or a link definition anywhere in the text. The check
+    uses no parser. It removes too many `!` rather than too few, however Slack reads brackets and backticks.
     """
     if "![" not in markdown:
         return markdown

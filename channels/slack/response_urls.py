@@ -1,6 +1,7 @@
-"""The `response_url` of each slash command and button press, with which one person alone is answered.
+"""Keeps the `response_url` of each slash command and button press, which sends an answer that only one
+person sees.
 
-Anyone who has such a URL can write with it for half an hour, so they stay in memory.
+Anybody who has such a URL can post with it for half an hour, so the URLs are kept only in memory.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class ResponseUrls:
                 self._known.popitem(last=False)
 
     async def answer(self, trigger: str | None, words: str, session: aiohttp.ClientSession) -> bool:
-        """Show words to the person of this trigger alone. False if it failed."""
+        """Show a text only to the person of this trigger. Return False if that failed."""
         url = self._known.get(trigger or "")
         if url is None:
             return False

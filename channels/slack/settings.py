@@ -11,23 +11,28 @@ from bot.contracts.channel import LOOPBACK, ChannelSettings, Streaming, Webhook
 
 
 class SlackSettings(ChannelSettings):
-    """Slack."""
+    """Settings of the Slack channel."""
 
     bot_token: str | None = None
-    """`xoxb-…`. Absent: `${SLACK_BOT_TOKEN}`."""
+    """Bot token (`xoxb-…`). Default: `${SLACK_BOT_TOKEN}`."""
     app_token: str | None = None
-    """`xapp-…`, with `connections:write`, for Socket Mode. Absent: `${SLACK_APP_TOKEN}`."""
+    """App token (`xapp-…`) with `connections:write`, for Socket Mode. Default: `${SLACK_APP_TOKEN}`."""
     webhook: Webhook | None = None
-    """Take events in over HTTP; absent: through Socket Mode, which needs no address that Slack can reach."""
+    """Receive events over HTTP. Default: through Socket Mode, which needs no address that Slack can reach."""
     signing_secret: str | None = None
-    """The app's signing secret, with which Slack signs what it posts to the webhook. Absent: `${SLACK_SIGNING_SECRET}`."""
+    """Signing secret of the app, with which Slack signs the events that it posts to the webhook. Default:
+    `${SLACK_SIGNING_SECRET}`.
+    """
     base_url: str = "https://slack.com/api/"
     """Address of the Web API."""
     allow: list[str] = Field(default_factory=list)
-    """Ids of people, groups and channels that may talk to it; `*` is everyone. `shipmate allow` adds to these."""
+    """Ids of people, groups and channels that may talk to the bot; `*` allows everyone. `shipmate allow`
+    adds ids here.
+    """
     direct: Literal["threads", "one"] = "threads"
-    """Conversations in direct messages: `threads` makes each message outside of threads one of its own, together with its
-    thread; `one` makes all of them one."""
+    """How direct messages form conversations. `threads`: each message outside threads starts a conversation,
+    which is the message and its thread. `one`: all direct messages of a person are one conversation.
+    """
     streaming: Streaming = Streaming()
     """Answers and progress that are shown while they change."""
 

@@ -1,4 +1,4 @@
-"""Messages that a person shares and previews of links: words of others, with their files."""
+"""Reads the messages that a person shares, and the previews of links: text of other authors, with files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class SharedMessage:
 def read(
     found: Any, *, by: str | None, channel: str | None, ours: frozenset[str]
 ) -> tuple[SharedMessage, ...]:
-    """The attachments of a message of `by` in `channel`. `ours`: the ids of the bot."""
+    """Return the attachments of a message that `by` posted in `channel`. `ours` are the ids of the bot."""
     return tuple(_share(one, by, channel, ours) for one in blocks.objects(found)[:MAX_SHARES])
 
 
@@ -71,7 +71,7 @@ def _said(found: dict[str, Any]) -> str:
 
 
 def _in_blocks(found: dict[str, Any]) -> str:
-    """The text of a shared message that consists of blocks."""
+    """Return the text of a shared message that consists of blocks."""
     messages = blocks.objects([one.get("message") for one in blocks.objects(found.get("message_blocks"))])
     parts = [blocks.text_of(one.get("blocks")) for one in messages]
     return "\n".join(filter(None, parts)) or blocks.text_of(found.get("blocks"))

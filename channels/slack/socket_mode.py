@@ -1,4 +1,4 @@
-"""Slack's Socket Mode client: the library's, with another way to open and to replace sockets."""
+"""Slack's Socket Mode client: the library's client with another way to open and replace sockets."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from bot.contracts.environment import Clock, Log, cancel_all
 from channels.slack import failures
 
 CONNECT_SECONDS = 15.0
-"""Timeout of the WebSocket handshake, and again of Slack's `hello` after it."""
+"""Timeout in seconds of the WebSocket handshake, and again of Slack's `hello` after the handshake."""
 MAX_BACKOFF = 30.0
 """Max seconds between two attempts to connect."""
 DRAIN_SECONDS = 2.5
-"""Timeout of a close for events that are being processed. Slack waits 3 s for an acknowledgement."""
+"""Max seconds for which a close waits for events that are being processed. Slack waits 3 s for an acknowledgement."""
 CLOSE_SECONDS = 1.0
-"""Timeout for Slack's close frame."""
+"""Max seconds to wait for Slack's close frame."""
 
 _ROUTINE = frozenset({"warning", "refresh_requested"})
 _REASONS = {
@@ -48,9 +48,10 @@ _ENDS = frozenset(
 class SocketConnection(SocketModeClient):
     """The library's client with four changes.
 
-    Each attempt requests a new URL, since a URL works once; the library repeats the old one. A closed socket is replaced
-    at once, with exponential backoff if Slack sends no `hello`; the library checks every `ping_interval`. The first
-    attempt raises its error; the library retries forever. `close` waits for events that are being processed.
+    Each attempt requests a new URL, since a URL works once; the library uses the old URL again. A closed
+    socket is replaced at once, with exponential backoff if Slack sends no `hello`; the library checks only
+    every `ping_interval`. The first attempt raises its error; the library retries forever. `close` waits for
+    events that are being processed.
     """
 
     def __init__(
@@ -71,7 +72,9 @@ class SocketConnection(SocketModeClient):
         self.proxy = web_client.proxy
         self.socket_mode_request_listeners.append(self._dispatch)
         self.last_heard: float | None = None
-        """Epoch time of the last frame that Slack sent on its own. Pongs do not count: a socket may answer pings and deliver nothing."""
+        """Epoch time of the last frame that Slack sent on its own. Pongs do not count, since a socket may
+        answer pings and still deliver no events.
+        """
         self.trouble = ""
         """Reason why the connection is down; empty after `hello`."""
         self._app = app
@@ -81,17 +84,19 @@ class SocketConnection(SocketModeClient):
         self._pace = pace
         self._hello = asyncio.Event()
         self._attempts = 0
-        """Attempts to connect since the last `hello`."""
+        """Number of attempts to connect since the last `hello`."""
         self._processing: set[asyncio.Task[Any]] = set()
 
     @property
     def well(self) -> bool:
-        """True if a socket is open and Slack has sent `hello` on it."""
+        """Return True if a socket is open and Slack has sent `hello` on it."""
         socket = self.current_session
         return not self.closed and socket is not None and not socket.closed and not self._attempts
 
     async def start(self) -> None:
-        """Open the first socket and wait for `hello`. Raises `errors.ChannelUnreachable` or one of `failures.CALL_ERRORS`."""
+        """Open the first socket and wait for `hello`. Raises `errors.ChannelUnreachable` or one of
+        `failures.CALL_ERRORS`.
+        """
         await self.connect()
         self.message_receiver = asyncio.ensure_future(self.receive_messages())
         try:
@@ -154,7 +159,7 @@ class SocketConnection(SocketModeClient):
                 return
 
     def renew(self) -> None:
-        """Close the socket in the background; `receive_messages` opens the next one."""
+        """Close the socket in the background; `receive_messages` opens the next socket."""
         if self.current_session is not None:
             self._track(asyncio.ensure_future(self.current_session.close()))
 
@@ -163,7 +168,9 @@ class SocketConnection(SocketModeClient):
         task.add_done_callback(self._processing.discard)
 
     async def run_message_listeners(self, message: Json, raw_message: str) -> None:
-        """As in the library, which runs this as a task per message and keeps no reference to it."""
+        """Process one frame. The library runs this method as a task for each frame and keeps no reference to
+        the task.
+        """
         match message.get("type"):
             case "hello":
                 self._attempts = 0
@@ -184,7 +191,7 @@ class SocketConnection(SocketModeClient):
         await send_async_response(client, request, await run_async_bolt_app(self._app, request), 0.0)
 
     def _report(self, trouble: str) -> None:
-        """Log a change of `trouble`, not each attempt."""
+        """Log a change of `trouble`, but not every attempt to connect."""
         if trouble == self.trouble:
             return
         self.trouble = trouble
@@ -194,7 +201,9 @@ class SocketConnection(SocketModeClient):
             self._log.write("channel", "Slack is reached again")
 
     async def close(self) -> None:
-        """Stop reading, finish the events that are being processed, close the socket. Slack redelivers what was not acknowledged."""
+        """Stop reading, finish the events that are being processed, and close the socket. Slack delivers
+        unacknowledged events again.
+        """
         self.closed = True
         await cancel_all(filter(None, [self.message_receiver, self.message_processor]))
         if self._processing:

@@ -1,5 +1,5 @@
-"""Answers and progress as Slack's text streams, in threads of direct chats. In channels a stream is shown to one person only, so
-messages are edited there.
+"""Shows answers and progress as Slack's text streams, in threads of direct chats. In a channel only one
+person would see a stream, so messages are edited there instead.
 """
 
 from __future__ import annotations
@@ -18,17 +18,23 @@ from bot.contracts.outbound import Card, Outbound
 from channels.slack import address, failures, render
 
 MAX_PER_MINUTE = 15
-"""Max streams that are started in a minute. `chat.stopStream` is limited to about twenty a minute per workspace."""
+"""Max streams that are started in a minute, since Slack allows about twenty `chat.stopStream` calls a minute
+per workspace.
+"""
 MAX_SECONDS = 270.0
-"""Max age of a stream; after it the message is edited. Slack stops a stream after about five minutes."""
+"""Max age of a stream in seconds; an older stream is stopped and its message is edited. Slack stops a stream
+after about five minutes.
+"""
 _LINK = re.compile(r"\w://|\bwww\.", re.IGNORECASE)
-"""Not streamed: a stream has no `unfurl_links=False`, so Slack would fetch the link."""
+"""Text that is not streamed: it may be a link, and a stream has no `unfurl_links=False`, so Slack would
+fetch the link.
+"""
 _NO_WORDS = re.compile(r"\W|_")
 
 
 @dataclass(slots=True)
 class _Stream:
-    """What Slack has of an open stream. `unsure`: a response was lost, so it may have more."""
+    """The content that Slack has of an open stream. `unsure`: a response was lost, so Slack may have more content."""
 
     channel: str
     ts: str
@@ -40,8 +46,8 @@ class _Stream:
 
 
 class Streams:
-    """Open streams of this process. Methods raise `failures.CALL_ERRORS`. Editing a stream of an earlier process fails
-    with `failures.CONFLICT`.
+    """Open streams of this process. Methods raise `failures.CALL_ERRORS`. Editing a stream that an earlier
+    process opened fails with `failures.CONFLICT`.
     """
 
     def __init__(self, client: AsyncWebClient, clock: Clock, log: Log) -> None:
@@ -53,7 +59,9 @@ class Streams:
         self._open: dict[tuple[str, str], _Stream] = {}
 
     async def begin(self, message: Outbound) -> str | None:
-        """Start a stream and return its `ts`; None if the message has to be posted. A workspace without streams is asked once."""
+        """Start a stream and return its `ts`; None if the message has to be posted instead. If the workspace
+        does not support streams, no stream is tried again.
+        """
         target, words = message.target, render.render(message.sure)
         now = self._clock.monotonic()
         full = len(self._started) == MAX_PER_MINUTE and now - self._started[0] < 60.0
@@ -82,7 +90,9 @@ class Streams:
         return ts
 
     async def show(self, message: Outbound, markdown: str, place: tuple[str, str], ending: Json) -> bool:
-        """Append to a stream, or stop it with the fields of `ending` if the message is final. False if the message has to be edited."""
+        """Append to a stream. If the message is final, stop the stream with the fields of `ending`. Return
+        False if the message has to be edited instead.
+        """
         stream = self._open.get(place)
         if stream is None:
             return False
@@ -111,7 +121,7 @@ class Streams:
         return (channel, ts) in self._open
 
     async def end(self, place: tuple[str, str]) -> None:
-        """Stop a stream as it is, so that its message can be edited."""
+        """Stop a stream without changes, so that its message can be edited."""
         channel, ts = place
         try:
             await self._client.chat_stopStream(channel=channel, ts=ts)
@@ -122,7 +132,9 @@ class Streams:
         self._open.pop(place, None)
 
     def _delta(self, stream: _Stream, message: Outbound, words: str) -> Json | None:
-        """What Slack lacks, {} if nothing; None if the stream cannot become the message."""
+        """Return the content that Slack lacks, or {} if Slack has everything. Return None if the stream
+        cannot become the message by appending.
+        """
         if stream.unsure or self._clock.monotonic() - stream.began > MAX_SECONDS:
             return None
         if stream.cards:
@@ -140,7 +152,9 @@ class Streams:
 
 
 def _chunks(message: Outbound, cards: Sequence[Card] | None = None, *, titled: bool = True) -> Json:
-    """Title and cards as chunks. The detail is part of a card's title: Slack replaces titles and appends to details."""
+    """Return the title and the cards as chunks of a stream. The detail is part of a card's title, since
+    Slack replaces a title but appends to a detail.
+    """
     chunks: list[Json] = [{"type": "plan_update", "title": message.title}] if titled else []
     chunks += [
         {
@@ -157,7 +171,9 @@ def _chunks(message: Outbound, cards: Sequence[Card] | None = None, *, titled: b
 
 
 def begun_as(message: Outbound, post: Json) -> bool:
-    """True if a post of the bot is an open stream of `message`, by its first words: an open stream has no metadata."""
+    """Return True if a post of the bot is an open stream of `message`. An open stream has no metadata, so
+    its first words are compared.
+    """
     shown, words = _words(text.unescaped(str(post.get("text") or ""))), _words(message.text)
     return "metadata" not in post and bool(shown) and (words.startswith(shown) or shown.startswith(words))
 

@@ -1,4 +1,6 @@
-"""Signs of work: the agent session with its stop button, the status line, the title of a session, and a reaction."""
+"""Signs that the bot is working: the agent session with its stop button, the status line, the title of a
+session, and a reaction.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from bot.words import say
 from channels.slack import failures
 
 LOADING = 4
-"""Number of status lines that Slack shows by turns."""
+"""Number of status lines that Slack shows in turn."""
 _SESSIONS = "Slack shows no stop button"
 _LINES = "Slack shows no sign of work"
 _TITLES = "Slack shows no titles of conversations"
@@ -20,7 +22,9 @@ _REACTIONS = "Slack takes no reactions"
 
 
 class TypingIndicator:
-    """Methods raise `failures.CALL_ERRORS`. A method that the workspace does not support is called once, and logged."""
+    """Shows and clears the signs of work. Methods raise `failures.CALL_ERRORS`. A method that the workspace
+    does not support is called only once, and logged.
+    """
 
     def __init__(self, client: AsyncWebClient, log: Log) -> None:
         self._client = client
@@ -32,7 +36,7 @@ class TypingIndicator:
         target: Mapping[str, str],
         status: Literal["active", "processing", "suspended"],
     ) -> None:
-        """Set the status of a session. Outside threads there is none."""
+        """Set the status of an agent session. Outside threads Slack has no session, so nothing is set."""
         if "thread_ts" not in target:
             return
         where = {"channel_id": target["channel"], "thread_ts": target["thread_ts"]}
@@ -57,7 +61,9 @@ class TypingIndicator:
                 raise
 
     async def remove_stop(self, target: Mapping[str, str]) -> None:
-        """Remove the stop button. Slack keeps it after a press, even if nothing was running. A failure is only logged."""
+        """Remove the stop button. Slack keeps the button after a press, even if no turn was running. A
+        failure is only logged.
+        """
         if _SESSIONS in self._unsupported:
             return
         try:

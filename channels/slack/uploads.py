@@ -1,4 +1,6 @@
-"""Sends files: `files.getUploadURLExternal` gives a URL for the bytes, `files.completeUploadExternal` shares the file."""
+"""Sends files: `files.getUploadURLExternal` returns a URL for the bytes, and `files.completeUploadExternal`
+shares the file.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,13 @@ from bot.contracts.outbound import Outbound, OutgoingFile, Sent
 from channels.slack import failures, files
 
 UPLOAD_SECONDS = 200.0
-"""Timeout of the upload."""
+"""Timeout of the upload in seconds."""
 MAX_SHARE_WAIT = 16.0
-"""Max seconds before the last attempt to share a file, half a minute after the first."""
+"""Max seconds to wait before the last attempt to share a file; this attempt is half a minute after the first."""
 SKEW = 60.0
 """Max seconds by which Slack's clock may be behind."""
 _EXPIRED = frozenset({404, 408, 410, 429})
-"""Statuses of an upload URL that is no longer valid; a new one may be."""
+"""HTTP statuses of an upload URL that is no longer valid. A new URL may work."""
 
 
 async def send(
@@ -31,8 +33,9 @@ async def send(
     file: OutgoingFile,
     clock: Clock,
 ) -> Sent:
-    """Upload and share a file. Before the last call nothing is visible, so its failures can be repeated. If the response of
-    the last call is lost, `files.info` says whether the file was shared. Raises as `Channel.send`.
+    """Upload and share a file. Nothing is visible before the last call, so a failure before it can be
+    retried. If the response of the last call is lost, `files.info` says whether the file was shared.
+    Raises what `Channel.send` raises.
     """
     with failures.raised_as(_not_shown):
         file_id = await _upload(client, session, file)
@@ -56,7 +59,9 @@ async def send(
 
 
 async def _shared(client: AsyncWebClient, channel: str, file_id: str) -> str | None:
-    """The `ts` of the message that shows a file; None if there is none. Raises `errors.DeliveryUncertain` if Slack does not say."""
+    """Return the `ts` of the message that shows a file; None if no message shows it. Raises
+    `errors.DeliveryUncertain` if Slack does not say.
+    """
     try:
         return _place([(await client.files_info(file=file_id)).get("file")], channel)
     except failures.CALL_ERRORS as error:
@@ -66,8 +71,8 @@ async def _shared(client: AsyncWebClient, channel: str, file_id: str) -> str | N
 
 
 def is_in(post: Json, message: Outbound, file: OutgoingFile) -> bool:
-    """True if a post of the bot shows this file, by name, size and time: a file has no metadata. Posts and files of other
-    outbox rows do not count.
+    """Return True if a post of the bot shows this file. A file has no metadata, so name, size and time are
+    compared. Posts and files of other outbox rows do not count.
     """
     carried = [one for one in post.get("files") or () if isinstance(one, dict)]
     return may_be(post, message) and any(
@@ -78,7 +83,7 @@ def is_in(post: Json, message: Outbound, file: OutgoingFile) -> bool:
 
 
 def may_be(post: Json, message: Outbound) -> bool:
-    """True if a post is not older than this message, and not that of another outbox row."""
+    """Return True if a post is not older than this message and does not belong to another outbox row."""
     return float(post["ts"]) >= message.meant_at - SKEW and str(post["ts"]) not in message.claimed
 
 
@@ -125,7 +130,7 @@ def _perhaps_shown(error: BaseException) -> errors.DeliveryFailed:
 
 
 def _place(files: Any, channel: str) -> str | None:
-    """The `ts` of the message in a channel that shows a file, from the `shares` of the file."""
+    """Return the `ts` of the message in a channel that shows a file, from the file's `shares`."""
     for file in files if isinstance(files, list) else ():
         shares = file.get("shares") if isinstance(file, dict) else None
         for kind in shares.values() if isinstance(shares, dict) else ():

@@ -1,4 +1,6 @@
-"""Names of channels; names, languages and time zones of people. Looked up at their first message and again after an hour."""
+"""Looks up the names of channels, and the names, languages and time zones of people: at a person's first
+message, and again after an hour.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,14 @@ MAX_KNOWN = 1_000
 PATIENCE = 1.0
 """Timeout in seconds for a lookup that a message waits for. Slack expects the acknowledgement within 3 s."""
 MAX_AGE = 3_600.0
-"""Max age in seconds of a profile: people travel."""
+"""Max age in seconds of a profile, since people travel to other time zones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A person, or a channel's name. `asked_at` is the time of the last lookup (monotonic)."""
+    """The profile of a person, or the name of a channel. `asked_at` is the time of the last lookup in
+    monotonic seconds.
+    """
 
     name: str | None = None
     locale: str | None = None
@@ -32,7 +36,9 @@ class Profile:
 
 
 class UserNames:
-    """Profiles by the id of a person or channel. A profile without a name: Slack gives none, or has not answered yet."""
+    """Profiles by the id of a person or channel. A profile without a name means that Slack has no name, or
+    has not answered yet.
+    """
 
     def __init__(self, client: AsyncWebClient, log: Log, clock: Clock, most: int = MAX_KNOWN) -> None:
         self._client = client
@@ -52,13 +58,13 @@ class UserNames:
         return self._known[user]
 
     def named(self, inbound: Inbound) -> Inbound:
-        """An inbound with the profile of its author and the name of its channel."""
+        """Return an inbound with the profile of its author and the name of its channel."""
         profile, chat_name = self.profile(inbound.user_id), self.get(inbound.chat_id)
         known = {"user_name": profile.name, "language": profile.locale, "zone": profile.zone}
         return inbound.model_copy(update=known | {"chat_name": chat_name and f"#{chat_name}"})
 
     async def learn(self, users: Iterable[str], most: int | None = None) -> None:
-        """Look up those (at most `most`) that are not known. A lookup that exceeds `PATIENCE` goes on in the background."""
+        """Look up unknown ids, at most `most`. A lookup that exceeds `PATIENCE` continues in the background."""
         unknown = [user for user in dict.fromkeys(users) if user not in self._known][:most]
         if not unknown:
             return
@@ -102,7 +108,7 @@ class UserNames:
             self._known.popitem(last=False)
 
     async def zone(self, user: str) -> str | None:
-        """The time zone of a profile, not cached. Raises one of `failures.CALL_ERRORS`."""
+        """Return the time zone of a person, without the cache. Raises one of `failures.CALL_ERRORS`."""
         return _field((await self._client.users_info(user=user)).get("user"), "tz")
 
     async def close(self) -> None:

@@ -1,4 +1,6 @@
-"""The library's Web API client, which reports missing scopes; its logger; and paging."""
+"""The library's Web API client, extended to report missing scopes; the logger of the library; and the
+reading of pages.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ STOPPED = "agent_session_stopped"
 
 
 class WebClient(AsyncWebClient):
-    """`report_missing_right` is called with each missing right and a sentence for operators."""
+    """Web API client that calls `report_missing_right` with each missing scope and a sentence for operators."""
 
     def __init__(self, *, report_missing_right: Callable[[str, Sentence], None], **options: Any) -> None:
         super().__init__(**options)
@@ -46,7 +48,9 @@ def _missing_scopes(error: SlackApiError) -> list[str]:
 
 
 class LibraryLog(logging.Logger):
-    """Logs function and exception type of the library's log records. Drops their text, which holds messages and URLs."""
+    """Logger for Slack's library. It logs only function and exception type of a record, since the record's
+    text has messages and URLs.
+    """
 
     def __init__(self, log: Log) -> None:
         super().__init__("shipmate.slack", logging.ERROR)
@@ -64,7 +68,7 @@ class LibraryLog(logging.Logger):
 
 
 async def pages(first: AsyncSlackResponse, most: int) -> AsyncGenerator[AsyncSlackResponse]:
-    """The first `most` pages of an answer."""
+    """Yield the first `most` pages of a response."""
     count = 0
     async for page in first:
         yield page
@@ -74,5 +78,5 @@ async def pages(first: AsyncSlackResponse, most: int) -> AsyncGenerator[AsyncSla
 
 
 def has_more(page: AsyncSlackResponse) -> bool:
-    """True if another page follows."""
+    """Return True if another page follows."""
     return bool((page.get("response_metadata") or {}).get("next_cursor"))
