@@ -1,4 +1,4 @@
-"""The server to which a platform posts its events over HTTP (`channels.<name>.webhook`)."""
+"""The HTTP server to which a platform posts its events (`channels.<name>.webhook`)."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from channels.busy_port import port_error
 LARGEST = 1_000_000
 """Max bytes of a request."""
 DRAIN_SECONDS = 0.8
-"""Timeout in seconds for running requests at a stop; the platform posts again what was not confirmed."""
+"""Timeout in seconds for running requests at a stop. The platform posts unconfirmed events again."""
 RETRY = {"Retry-After": "1"}
-"""Headers of a 503: the platform posts the event again."""
+"""Response headers of a 503, after which the platform posts the event again."""
 
 Take = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Admits = Callable[[Mapping[str, str]], bool]
 
 
 class WebhookServer:
-    """Passes each post to `take` where `admits` accepts its headers; else responds 401 without reading the body. A GET of the same path
-    responds 200, for health checks.
+    """Passes each post to `take` if `admits` accepts its headers; otherwise responds 401 without reading the
+    body. A GET of the same path responds 200, for health checks.
 
-    Each response closes its connection: a load balancer that reuses one which Shipmate has closed would lose posts.
+    Each response closes its connection. A load balancer could otherwise reuse a connection that Shipmate has
+    closed, and lose posts.
     """
 
     def __init__(
@@ -42,7 +43,9 @@ class WebhookServer:
         return self._server is not None
 
     async def start(self) -> None:
-        """Raises `errors.Unavailable` for a port in use, `errors.ConfigError` for one that cannot be bound."""
+        """Start to listen. Raises `errors.Unavailable` for a port in use, `errors.ConfigError` for a port
+        that cannot be bound.
+        """
         app = web.Application(middlewares=[self._guarded], client_max_size=LARGEST)
         app.router.add_post(self._webhook.path, self._take)
         app.router.add_get(self._webhook.path, _reached)
@@ -62,7 +65,7 @@ class WebhookServer:
         )
 
     async def stop(self) -> None:
-        """Stop listening and drain running requests. Safe to call twice and without `start`."""
+        """Stop listening and finish running requests. It may be called twice, and without `start`."""
         server, self._server = self._server, None
         if server is not None:
             await server.stop()

@@ -1,1 +1,3 @@
-"""Telegram by long polling. `manifest` says what it is; the rest is imported when it is built."""
+"""The Telegram channel. Only `manifest` is imported at the start; everything else is imported when the
+channel is built.
+"""

@@ -1,4 +1,6 @@
-"""`TelegramChannel`: Telegram by long polling or a webhook, over python-telegram-bot."""
+"""`TelegramChannel`: receives updates by long polling or a webhook, and uses the Bot API through python-
+telegram-bot.
+"""
 
 from __future__ import annotations
 
@@ -38,11 +40,13 @@ LIMIT = 4096
 ENTITIES = 100
 """Max entities of a message."""
 CAPTION = 512
-"""Max characters below a file."""
+"""Max characters of the caption below a file."""
 PRESS_ANSWER = 200
-"""Max UTF-16 code units of the answer to a press."""
+"""Max UTF-16 code units of the answer to a button press."""
 GLANCE = 80
-"""Max characters of an answer that passes over the chat; a longer one is a window that the person closes."""
+"""Max characters of an answer that Telegram shows briefly over the chat. A longer answer is shown in a
+window that the person closes.
+"""
 _ROWS = (
     ("once", "deny"),
     ("chat", "always"),
@@ -54,26 +58,32 @@ _ROWS = (
 )
 """Buttons below a message, row by row."""
 MEASURED = 32_768
-"""Max characters of a text that is split by how its parts render; a longer text is split by its length."""
+"""Max characters of a text that is split by the rendered size of its parts. A longer text is split by its
+own length, which is faster.
+"""
 SEEN = "👀"
-"""The reaction to a message that was seen."""
+"""Reaction that marks a message as seen."""
 SIGNS = 6
-"""Max concurrent signs of work: fewer than connections, so that messages do not wait behind them."""
+"""Max concurrent calls that show the bot is working. It is below the number of connections, so that messages
+do not wait for a connection.
+"""
 GROUP_MENU = ("help", "new", "stop", "forget", "jobs", "listen", "language", "status", "approve", "deny")
-"""Menu of groups."""
+"""Commands in the menu of groups."""
 MENU = tuple(name for name in names("help") if name not in {"allow", "block", "listen", "usage"})
-"""Menu of private chats: all commands but those of operators and groups."""
+"""Commands in the menu of private chats: all commands except those of operators and of groups."""
 OPERATORS_MENU = tuple(name for name in names("help") if name not in {"listen", "usage"})
-"""Menu of an operator's private chat."""
+"""Commands in the menu of an operator's private chat."""
 _LANGUAGES = {code: None if code == DEFAULT else code for code in CATALOGUES}
-"""Telegram's code of each language; None for the texts of all languages without their own."""
+"""Telegram's code of each language. None is the code of the texts for all languages that have no texts of their own."""
 UNKNOWN_METHOD = (EndPointNotFound, InvalidToken)
-"""Errors of a service that does not know a method: it answers as to a wrong token."""
+"""Exceptions of a service that does not know a method. Such a service answers as if the token were wrong."""
 _TOKEN = re.compile(r"[0-9]+:[A-Za-z0-9_-]+")
 
 
 class TelegramChannel:
-    """`contracts.channel.Channel` of one bot. `patience` is the timeout of each request, in seconds of network time."""
+    """Implements `contracts.channel.Channel` for one bot. `patience` is the timeout of each request, in
+    seconds of network time.
+    """
 
     name = "telegram"
     addresses: tuple[str, ...] = ()
@@ -93,7 +103,7 @@ class TelegramChannel:
         )
         self._updates: UpdatePoller | UpdateWebhook | None = None
         self._frozen: dict[str, float] = {}
-        """Ends of flood waits, by chat, on the monotonic clock."""
+        """End of the flood wait of each chat, in monotonic seconds."""
         self._migrations = GroupMigrations(around.home, around.disk, around.log)
         self._signs = asyncio.Semaphore(SIGNS)
         self._drafts = True
@@ -141,31 +151,31 @@ class TelegramChannel:
             await self._updates.renew()
 
     async def context(self, inbound: Inbound) -> tuple[Quoted, ...]:  # noqa: ARG002
-        """Nothing: a Telegram bot cannot read earlier messages."""
+        """Return nothing: a Telegram bot cannot read earlier messages."""
         return ()
 
     async def chats_of(self, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool) -> MembershipAnswer:
-        """As `contracts.channel.KnowsMembers`."""
+        """Implement `contracts.channel.KnowsMembers`."""
         if self._bot is None:
             raise errors.ChannelUnreachable("Telegram is not connected")
         return await members.chats_of(self._bot, self._migrations, user_id, chat_keys, direct=direct)
 
     def fetch(self, attachment: Attachment, *, most: int) -> AsyncGenerator[bytes]:
-        """As `contracts.channel.Files`."""
+        """Implement `contracts.channel.Files`."""
         if self._bot is None:
             raise errors.FileUnreachable("Telegram is not connected")
         return download.fetch(self._bot, attachment, most=most)
 
     def permalink(self, line: ArchiveLine) -> str | None:
-        """As `contracts.channel.KnowsLinks`."""
+        """Implement `contracts.channel.KnowsLinks`."""
         return members.permalink(line)
 
     def same_chat(self, chat_id: str) -> frozenset[str]:
-        """As `contracts.channel.KnowsChatMigrations`."""
+        """Implement `contracts.channel.KnowsChatMigrations`."""
         return self._migrations.same(chat_id)
 
     async def introduce(self, inbound: Inbound) -> Introduction:
-        """As `contracts.channel.Introduces`."""
+        """Implement `contracts.channel.Introduces`."""
         bot = self._bot
         if bot is None or len(self.same_chat(inbound.chat_id)) > 1:
             return Introduction()  # a supergroup continues the conversation of its group
@@ -246,14 +256,16 @@ class TelegramChannel:
         return Sent(self._migrations.named(place["chat_id"], str(number)))
 
     async def _moved(self, place: Mapping[str, str], exc: ChatMigrated) -> bool:
-        """True if the new id of a group is on disk. Raises `errors.DeliveryThrottled` where it cannot be written now."""
+        """Return True if the error reports a new id of the group, and the new id is on disk. Raises
+        `errors.DeliveryThrottled` if it cannot be written now.
+        """
         try:
             return await self._migrations.learn(_chat(place), exc.new_chat_id)
         except errors.StorageError as error:
             raise errors.DeliveryThrottled(str(error), retry_after=1.0) from None
 
     async def _answer_press(self, bot: bot_api.Bot, message: Outbound) -> Sent:
-        """Answer the person who pressed a button; no other person sees it."""
+        """Answer the person who pressed a button. Nobody else sees the answer."""
         if not text.visible(message.text):
             raise errors.DeliveryFailed("an answer to a button needs a text")
         words, *_ = text.split(render.without_markup(message.text).text, PRESS_ANSWER, text.utf16_len)
@@ -264,7 +276,7 @@ class TelegramChannel:
         return Sent(f"press:{message.target['press']}")
 
     async def edit(self, message: Outbound, message_id: str) -> None:
-        """As `contracts.channel.Edits`."""
+        """Implement `contracts.channel.Edits`."""
         bot, shown = self._connected(), _shown(message)
         place, number = self._own(message, message_id)
         keyboard = _keyboard(message.buttons, message.language)
@@ -281,7 +293,7 @@ class TelegramChannel:
                 raise self._undelivered(exc, message.target, errors.EditRefused) from None
 
     async def delete(self, message: Outbound, message_id: str) -> None:
-        """As `contracts.channel.Edits`."""
+        """Implement `contracts.channel.Edits`."""
         place, number = self._own(message, message_id)
         try:
             await self._connected().call("deleteMessage", {"chat_id": _chat(place), "message_id": number})
@@ -289,7 +301,7 @@ class TelegramChannel:
             raise self._undelivered(exc, message.target, errors.EditRefused) from None
 
     def _own(self, message: Outbound, message_id: str) -> tuple[dict[str, str], int]:
-        """The place and number of a message of the bot's that can be changed."""
+        """Return the target and the number of a message that the bot sent and can change."""
         place = self._migrations.place(message.target)
         if (number := self._number(place, message_id)) is None:
             raise errors.EditRefused(
@@ -298,13 +310,13 @@ class TelegramChannel:
         return place, number
 
     def _number(self, place: Mapping[str, str], message_id: str) -> int | None:
-        """The number of a message in a chat; None where the chat has no such message, or has no more."""
+        """Return the number of a message in a chat; None if the chat has no such message, or no longer has it."""
         number = message_id.rpartition("/")[2]
         found = number.isdecimal() and self._migrations.named(place["chat_id"], number) == message_id
         return int(number) if found else None
 
     async def draft(self, message: Outbound) -> bool:
-        """As `contracts.channel.Drafts`: in private chats, with a stop button."""
+        """Implement `contracts.channel.Drafts`: private chats have drafts, with a stop button."""
         bot, place = self._connected(), message.target
         if not self._drafts or _chat(place) < 0:
             return False
@@ -338,21 +350,23 @@ class TelegramChannel:
         raise errors.DeliveryUncertain(f"Telegram cannot say whether {message.id} arrived")
 
     async def indicate(self, target: Mapping[str, str], *, working: bool) -> None:
-        """Show `typing`, which ends by itself after five seconds or with the next message."""
+        """Show `typing`. Telegram clears it after five seconds or with the next message."""
         if working:
             place = self._migrations.place(target)
             fields: Json = {"action": "typing", "message_thread_id": _thread(place)}
             await self._sign("sendChatAction", place, fields)
 
     async def react(self, target: Mapping[str, str], message_id: str) -> None:
-        """As `contracts.channel.Reacts`."""
+        """Implement `contracts.channel.Reacts`."""
         place = self._migrations.place(target)
         if (number := self._number(place, message_id)) is not None:
             fields = {"message_id": number, "reaction": [{"type": "emoji", "emoji": SEEN}]}
             await self._sign("setMessageReaction", place, fields)
 
     async def _sign(self, method: str, place: Mapping[str, str], fields: Json) -> None:
-        """Show a sign of work. During a flood wait none is shown, since calls prolong it."""
+        """Call a method that shows the bot is working. Nothing is called during a flood wait, since calls
+        prolong the wait.
+        """
         if self._frozen.get(place["chat_id"], 0.0) > self._around.clock.monotonic():
             return
         bot = self._connected()
@@ -375,7 +389,9 @@ class TelegramChannel:
         target: Mapping[str, str],
         refused: type[errors.DeliveryFailed] = errors.DeliveryFailed,
     ) -> errors.DeliveryFailed:
-        """The failure of a call for the gateway: `refused` where another call may succeed. Operators are told of a missing right."""
+        """Return the error of a failed call for the gateway: `refused` if another call may succeed. Reports
+        a missing right to operators.
+        """
         if bot_api.lacks_right(exc):
             self._report_missing_right("write in", "operators.mute_telegram", target)
         if isinstance(exc, bot_api.TooManyRequests):
@@ -386,7 +402,7 @@ class TelegramChannel:
         return refused(str(failure)) if type(failure) is errors.DeliveryFailed else failure
 
     def _file_undelivered(self, exc: TelegramError, target: Mapping[str, str]) -> errors.DeliveryFailed:
-        """The failure of a file: the other messages of its reply may be accepted."""
+        """Return the error of a failed file. If Telegram refuses the file, the other messages of the reply are still sent."""
         if bot_api.lacks_right(exc):
             self._report_missing_right("send files in", "operators.fileless_telegram", target)
             return errors.FileRefused(f"Telegram: {exc}", forbidden=True)
@@ -400,7 +416,9 @@ class TelegramChannel:
     # -- menus -----------------------------------------------------------------------------------------------
 
     async def _introduce(self, bot: bot_api.Bot) -> None:
-        """Set the bot's menus and descriptions in each language. A refusal is logged: the bot works without them."""
+        """Set the bot's menus and descriptions in each language. A refusal is only logged, since the bot
+        works without them.
+        """
         for code, told in _LANGUAGES.items():
             with speaking(code):
                 about, description = say("telegram.about"), say("telegram.description")
@@ -437,7 +455,7 @@ class TelegramChannel:
 
 @contextlib.contextmanager
 def _connecting() -> Iterator[None]:
-    """Raise failures of a start as errors of the channel."""
+    """Raise the failures of a start as errors of the channel."""
     try:
         yield
     except InvalidToken:
@@ -452,7 +470,9 @@ def _commands(menu: Sequence[str], code: str) -> list[BotCommand]:
 
 
 def _size(part: str) -> int:
-    """The length of a part's Markdown or of its rendered text, whichever is longer; over `LIMIT` where it has too many entities."""
+    """Return the length of a part: that of its Markdown or that of its rendered text, whichever is longer.
+    Return more than `LIMIT` if the part has too many entities.
+    """
     length = text.utf16_len(part)
     if length > LIMIT:
         return length
@@ -462,7 +482,9 @@ def _size(part: str) -> int:
 
 
 def _shown(message: Outbound) -> render.Rendered:
-    """A rendered message; of a file its caption. Raises `errors.DeliveryFailed` for an empty text or an invalid chat."""
+    """Return a rendered message, or the rendered caption of a file. Raises `errors.DeliveryFailed` for an
+    empty text or an invalid chat.
+    """
     if message.file is not None:
         return render.Rendered(text.head(message.text.strip(), CAPTION), ())
     shown = render.render(message.text, goes_on=message.goes_on)
@@ -474,12 +496,12 @@ def _shown(message: Outbound) -> render.Rendered:
 
 
 def _is_malformed(exc: TelegramError, shown: render.Rendered) -> bool:
-    """True where Telegram rejects the entities of a message."""
+    """Return True if Telegram rejects the entities of a message."""
     return isinstance(exc, BadRequest) and "entit" in exc.message.lower() and bool(shown.entities)
 
 
 def _words(shown: render.Rendered) -> Json:
-    """The fields of `sendMessage` for a text."""
+    """Return the fields of `sendMessage` for a text."""
     entities = [
         {"type": entity.type, "offset": entity.offset, "length": entity.length}
         | ({"url": entity.url} if entity.url is not None else {})
@@ -490,7 +512,7 @@ def _words(shown: render.Rendered) -> Json:
 
 
 def _keyboard(buttons: QuestionButtons | None, language: str) -> Json | None:
-    """The buttons of a question; None for a message without."""
+    """Return the keyboard of a message with buttons; None for a message without buttons."""
     offered = approval_buttons.offered(buttons, language)
     rows = [
         [{"text": offered[one][0], "callback_data": offered[one][1]} for one in row if one in offered]
@@ -500,7 +522,7 @@ def _keyboard(buttons: QuestionButtons | None, language: str) -> Json | None:
 
 
 def _examples(buttons: QuestionButtons | None, language: str) -> Json | None:
-    """Example messages as a one-time keyboard: a tapped one is sent as the person's message."""
+    """Return example messages as a one-time keyboard. Telegram sends a tapped example as the person's own message."""
     shown = [one for one in EXAMPLES if buttons is not None and one in buttons.choices]
     with speaking(language):
         rows = [[{"text": say(f"start.{one}")}] for one in shown]

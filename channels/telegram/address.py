@@ -12,7 +12,7 @@ _TOPIC = re.compile(r"[1-9][0-9]{0,18}")
 
 
 def encode(parts: Mapping[str, str]) -> ChatKey:
-    """The chatKey of `chat_id` and, in a topic, `message_thread_id`; other parts of a target are ignored."""
+    """Return the chatKey of `chat_id` and, in a topic, `message_thread_id`. Other keys of a target are ignored."""
     chat, topic = parts["chat_id"], parts.get("message_thread_id") or None
     if _ID.fullmatch(chat) is None or (topic is not None and _TOPIC.fullmatch(topic) is None):
         raise ValueError("a chat of Telegram is named by numbers")
@@ -20,7 +20,7 @@ def encode(parts: Mapping[str, str]) -> ChatKey:
 
 
 def decode(chat_key: ChatKey) -> dict[str, str]:
-    """The parts of a chatKey, which are a target for messages."""
+    """Return the target for messages to the chat or topic of this chatKey."""
     parts = {"chat_id": chat_key.chat_id}
     if chat_key.thread is not None:
         parts["message_thread_id"] = chat_key.thread
@@ -30,5 +30,5 @@ def decode(chat_key: ChatKey) -> dict[str, str]:
 
 
 def valid_id(value: str) -> bool:
-    """True if a string can be the id of a person or a group."""
+    """Return True if a string can be the id of a person or a group."""
     return _ID.fullmatch(value) is not None

@@ -1,5 +1,5 @@
-"""Client of the Bot API: python-telegram-bot over an HTTP layer that separates requests which surely failed from those with
-an unknown outcome.
+"""Client of the Bot API: python-telegram-bot over an HTTP layer that tells a request that certainly failed
+from a request whose outcome is unknown.
 """
 
 from __future__ import annotations
@@ -40,41 +40,43 @@ GARBLED = (
     OSError,
     RecursionError,
 )
-"""Exceptions of the library when it parses an object of the wrong shape."""
+"""Exceptions that the library raises when it parses an object of the wrong shape."""
 
 GONE = ("chat not found", "chat was deactivated", "peer_id_invalid")
-"""Parts of a 400's description of a chat that cannot be reached."""
+"""Texts in the description of a 400 response that mean that a chat cannot be reached."""
 NO_TOPIC = ("message thread not found", "topic_deleted", "topic_closed")
-"""Parts of a 400's description where a topic is gone or closed. Its chat is open."""
+"""Texts in the description of a 400 response that mean that a topic is deleted or closed, while its chat is open."""
 NO_RIGHT = ("not enough rights", "have no rights", "chat_write_forbidden", "need administrator rights")
-"""Parts of a 400's description where the bot lacks a right in a chat."""
+"""Texts in the description of a 400 response that mean that the bot lacks a right in a chat."""
 
 CONNECTIONS = 64
-"""Max concurrent requests. The service takes some 30 messages a second of one bot; a file may take longer."""
+"""Max concurrent requests. Telegram accepts about 30 messages a second from one bot, but a file may take
+longer than a second.
+"""
 IDLE = 4.0
-"""Max seconds that a connection is kept unused: a NAT, or a laptop that slept, may have dropped it in silence, and what is sent
-on it then has an unknown outcome.
+"""Max seconds for which an unused connection is kept. A NAT router, or a laptop that slept, may have dropped
+an older connection without notice, and a message sent on it has an unknown outcome.
 """
 FILE_SECONDS = 180.0
-"""Timeout in seconds for the upload of a file and its answer."""
+"""Timeout in seconds for the upload of a file, including the response."""
 PROOFS = 8
-"""Max concurrent new connections for repeats."""
+"""Max new connections that are opened at the same time to repeat messages."""
 PROOF_SECONDS = 10.0
-"""Timeout in seconds for a new connection to answer `getMe`."""
+"""Timeout in seconds for the response to `getMe` on a new connection."""
 _LONGEST_WAIT = 24 * 3600.0
-"""Max seconds of a `retry_after` that is honoured."""
+"""Max seconds to wait because of a `retry_after`, whatever Telegram asks."""
 
 
 class RequestNotSent(NetworkError):
-    """The request did not leave, or was refused without being executed."""
+    """The request was not sent, or Telegram refused it without executing it."""
 
 
 class OutcomeUnknown(NetworkError):
-    """The request left, and what became of it is unknown."""
+    """The request was sent, and its outcome is unknown."""
 
 
 class TooManyRequests(TelegramError):
-    """Status 429: the service asks to wait `wait` seconds."""
+    """HTTP status 429: Telegram asks to wait for `wait` seconds."""
 
     def __init__(self, wait: float) -> None:
         super().__init__(f"asked to wait {wait:g} s")
@@ -82,8 +84,9 @@ class TooManyRequests(TelegramError):
 
 
 class HttpTransport(BaseRequest):
-    """HTTP client for the library, over aiohttp: several times faster than the library's own. Raises failures as `RequestNotSent` or
-    `OutcomeUnknown`. `patience` is the timeout of one request in seconds; `pace` scales every timeout.
+    """HTTP client for the library, based on aiohttp because that is several times faster than the library's
+    own client. Raises failures as `RequestNotSent` or `OutcomeUnknown`. `patience` is the timeout of one
+    request in seconds; `pace` scales every timeout.
     """
 
     def __init__(self, *, connections: int, patience: float, pace: float = 1.0, direct: bool) -> None:
@@ -148,7 +151,7 @@ class HttpTransport(BaseRequest):
         return status, payload if status < 300 else json.dumps(_refusal(found)).encode()
 
     def get(self, url: str) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
-        """The response for a file, to be read in pieces: `patience` bounds each read, not the whole."""
+        """Return the response for a file, to be read in pieces. `patience` limits each read, not the whole download."""
         return self._connected().get(
             url,
             headers=file_download.HEADERS,
@@ -163,7 +166,9 @@ class HttpTransport(BaseRequest):
         return self._session
 
     def _timeout(self, read: float, *, total: float | None) -> aiohttp.ClientTimeout:
-        """Half of `patience` for a connection, 1.5 times `patience` with the wait for a free one."""
+        """Return the timeouts of a request: half of `patience` to connect, and 1.5 times `patience` to
+        connect including the wait for a free connection.
+        """
         half = self._patience / 2
         return aiohttp.ClientTimeout(total, connect=self._patience + half, sock_connect=half, sock_read=read)
 
@@ -183,7 +188,7 @@ def _body(sent: RequestData | None) -> aiohttp.FormData | bytes | None:
 
 
 def _json_object(payload: bytes) -> Json:
-    """The object of an answer; {} where it is none."""
+    """Return the JSON object of a response; {} if the response is no object."""
     try:
         body = json.loads(payload)
     except (ValueError, RecursionError):
@@ -192,7 +197,7 @@ def _json_object(payload: bytes) -> Json:
 
 
 def _refusal(body: Json) -> Json:
-    """The fields of an error answer that the library reads, each of the type that it expects."""
+    """Return the fields of an error response that the library reads, each with the type that the library expects."""
     parameters, description = body.get("parameters"), body.get("description")
     moved = parameters.get("migrate_to_chat_id") if isinstance(parameters, dict) else None
     reason = text.clean(description[:1_000]) if isinstance(description, str) else ""
@@ -211,35 +216,38 @@ def _retry_after(body: Json) -> float:
 
 
 class Bot(telegram.Bot):
-    """The library's bot, plus calls with plain objects: one update that cannot be parsed must not hide the others, and of a sent
-    message only the number is needed. Every call raises a `TelegramError`.
+    """The library's bot with additional calls that return plain JSON: if one update cannot be parsed, the
+    others still can, and of a sent message only its number is needed. Every call raises a
+    `TelegramError`.
     """
 
     async def shutdown(self) -> None:
-        """Close both clients. The library's own leaves them open where its `initialize` was cancelled."""
+        """Close both HTTP clients. The library leaves them open if its `initialize` was cancelled."""
         await super().shutdown()
         for request in self._request:
             await request.shutdown()
 
     async def call(self, method: str, fields: Json, *, seconds: float | None = None) -> Any:
-        """Call a method of the Bot API; its result as JSON. `seconds` bounds the wait for the answer."""
+        """Call a method of the Bot API and return its result as JSON. `seconds` is the timeout for the response."""
         return await self._post(method, fields, read_timeout=seconds)
 
     async def send(self, method: str, message: Json, *, seconds: float | None = None) -> int:
-        """Call a method that creates a message; the number of that message."""
+        """Call a method that creates a message, and return the number of that message."""
         found = await self.call(method, message, seconds=seconds)
         if not (isinstance(found, dict) and type(found.get("message_id")) is int and "chat" in found):
             raise OutcomeUnknown(f"{method} answered without a message")
         return int(found["message_id"])
 
     async def send_file(self, message: Json, file: OutgoingFile) -> int:
-        """Send a file with the fields of `sendDocument`; the number of its message."""
+        """Send a file with the fields of `sendDocument`, and return the number of its message."""
         document = telegram.InputFile(file.data, filename=file.name)
         document.mimetype = file.mime_type
         return await self.send("sendDocument", {**message, "document": document}, seconds=FILE_SECONDS)
 
     async def file_path(self, file_id: str) -> tuple[str, int | None]:
-        """The path of a file below the service's address for files, valid for an hour, and its size."""
+        """Return the path of a file below the base address for files, and the file's size in bytes, if
+        known. The path is valid for an hour.
+        """
         found = await self.call("getFile", {"file_id": file_id})
         path = found.get("file_path") if isinstance(found, dict) else None
         if not isinstance(path, str):
@@ -248,14 +256,14 @@ class Bot(telegram.Bot):
         return path, size if type(size) is int else None
 
     def download(self, path: str) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
-        """The response for the file at a `file_path`."""
+        """Return the response for the file at the path that `file_path` returned."""
         return cast("HttpTransport", self._request[1]).get(f"{self._base_file_url}/{path}")
 
 
 def connect(
     token: str, base_url: str, patience: float, pace: float = 1.0, connections: int = CONNECTIONS
 ) -> Bot:
-    """A bot that is not connected yet. The first call reads certificates, which blocks."""
+    """Return a bot that is not connected yet. The first call reads certificates, which blocks."""
     # At INFO these loggers print addresses that hold the token, at DEBUG the library's own print messages.
     for name in ("httpx", "httpcore", "telegram"):
         logging.getLogger(name).setLevel(logging.WARNING)
@@ -271,8 +279,8 @@ def connect(
 
 
 class VerifiedConnections:
-    """Opens a new connection for each repeat of a message and verifies it by `getMe`. When one fails, repeats that wait for a slot
-    fail at once.
+    """Opens a new connection for each repeat of a message, and verifies the connection by `getMe`. If a new
+    connection fails, all repeats that wait for a slot fail at once.
     """
 
     def __init__(self, token: str, base_url: str, *, patience: float, pace: float) -> None:
@@ -285,7 +293,9 @@ class VerifiedConnections:
 
     @contextlib.asynccontextmanager
     async def open_verified(self) -> AsyncIterator[Bot]:
-        """A bot with such a connection. Raises `RequestNotSent`, or another `TelegramError` after which nothing was sent."""
+        """Yield a bot with a verified connection. Raises `RequestNotSent`, or another `TelegramError` after
+        which nothing was sent.
+        """
         failed = self._failed
         async with self._slots:
             if failed != self._failed:
@@ -305,29 +315,31 @@ class VerifiedConnections:
 
 @lru_cache(maxsize=1)
 def tls() -> ssl.SSLContext:
-    """The TLS context of all clients: reading the certificates takes tens of milliseconds."""
+    """Return the TLS context of all clients. It is shared, since reading the certificates takes tens of
+    milliseconds.
+    """
     return httpx.create_ssl_context()
 
 
 def lacks_right(exc: TelegramError) -> bool:
-    """True where Telegram refuses a call because the bot lacks a right in a chat."""
+    """Return True if Telegram refuses a call because the bot lacks a right in a chat."""
     return any(part in exc.message.lower() for part in NO_RIGHT)
 
 
 def lacks_topic(exc: TelegramError) -> bool:
-    """True where Telegram refuses a message because its topic takes none."""
+    """Return True if Telegram refuses a message because its topic is closed or deleted."""
     return any(part in exc.message.lower() for part in NO_TOPIC)
 
 
 def said(exc: BaseException) -> str:
-    """A failure in words. Messages of the library that may hold the token are left out."""
+    """Return a description of an error. Leaves out messages of the library that may contain the token."""
     if isinstance(exc, InvalidToken):
         return "the bot token is refused"
     return str(exc) if isinstance(exc, TelegramError) else "something else than Telegram answers"
 
 
 def delivery_error(exc: TelegramError) -> errors.DeliveryFailed:
-    """The failure of a send: its class says whether nothing was sent for sure."""
+    """Return the error of a failed send. Its class says whether certainly nothing was sent."""
     match exc:
         case TooManyRequests():
             return errors.DeliveryThrottled(f"Telegram: {exc}", retry_after=exc.wait)

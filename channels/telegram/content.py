@@ -1,4 +1,6 @@
-"""Reads what a Telegram message carries beside its own words and files: its origin, links, polls, places, contacts."""
+"""Reads the parts of a Telegram message other than its own text and files: its origin, links, polls, places
+and contacts.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +26,13 @@ from bot.contracts.inbound import Link, Origin
 MOST_OPTIONS = 100
 """Max options of a poll, or tasks of a checklist, that are described."""
 LONGEST = 8_000
-"""Max characters of the description of a poll, place or the like."""
+"""Max characters of the description of a poll, a place or similar content."""
 MOVING = frozenset({"location", "venue"})
-"""Kinds that Telegram edits by itself while a live location is shared."""
+"""Content fields that Telegram edits by itself while a person shares a live location."""
 OLD_MARKS = frozenset(
     {"forward_date", "forward_from", "forward_from_chat", "forward_sender_name", "forward_signature"}
 )
-"""Fields by which Bot API servers before 7.0 mark a forwarded message."""
+"""Fields by which Bot API servers before version 7.0 mark a forwarded message."""
 _KINDS: Mapping[str, tuple[str, ...]] = {
     "venue": (
         "title",
@@ -52,9 +54,13 @@ _KINDS: Mapping[str, tuple[str, ...]] = {
     "giveaway_winners": ("prize_description",),
     "web_app_data": ("button_text", "data"),
 }
-"""Fields of a message that are its content in place of text and files, and which of their fields, at any depth, are described."""
+"""Fields of a message that hold its content if it has neither text nor files. The value names the subfields,
+at any depth, that are described.
+"""
 _RAW = "~"
-"""Prefix of fields that the library must not parse: it rejects a whole message over one missing field of a poll."""
+"""Prefix for the names of fields that the library must not parse, since the library rejects a whole message
+if one field of a poll is missing.
+"""
 _NESTED = ("reply_to_message", "external_reply")
 _OF_ANY_KIND = frozenset(
     {
@@ -66,11 +72,13 @@ _OF_ANY_KIND = frozenset(
         MessageType.SUGGESTED_POST_INFO,
     }
 )
-"""Fields that any message may have, though the library lists them as message types."""
+"""Fields that any message may have, although the library lists them as message types."""
 
 
 def origin(message: Message, me: User) -> Origin | None:
-    """The author of a forwarded message or of one sent by an inline bot; None where the sender wrote it."""
+    """Return the author of a forwarded message, or of a message sent through an inline bot; None if the
+    sender wrote the message.
+    """
     forwarded = message.forward_origin
     if forwarded is not None or OLD_MARKS & message.api_kwargs.keys() or message.is_automatic_forward:
         return _origin(forwarded, "forwarded", me)
@@ -81,7 +89,7 @@ def origin(message: Message, me: User) -> Origin | None:
 
 
 def external_origin(reply: ExternalReplyInfo, me: User) -> Origin:
-    """The author of a message of another chat that this one replies to."""
+    """Return the author of a message in another chat that this message replies to."""
     found = _origin(reply.origin, "quoted_from_elsewhere", me)
     if reply.chat is None:
         return found
@@ -107,14 +115,16 @@ def _origin(given: Any, how: Any, me: User) -> Origin:
 
 
 def with_raw_kinds(message: Json) -> Json:
-    """A message for the library to parse, with the fields of `_KINDS` left unparsed in its `api_kwargs`."""
+    """Return a message for the library to parse, in which the fields of `_KINDS` stay unparsed in `api_kwargs`."""
     found = {_RAW + key if key in _KINDS else key: value for key, value in message.items()}
     nested = {key: with_raw_kinds(found[key]) for key in _NESTED if isinstance(found.get(key), dict)}
     return found | nested
 
 
 def special_content(message: Message | ExternalReplyInfo | None) -> tuple[str | None, str]:
-    """Kind and description of a message that is a poll, a place, a contact or the like; (None, "") for any other."""
+    """Return kind and description of a message that is a poll, a place, a contact or similar; (None, "") for
+    any other message.
+    """
     if message is None:
         return None, ""
     for kind, fields in _KINDS.items():
@@ -127,7 +137,7 @@ def special_content(message: Message | ExternalReplyInfo | None) -> tuple[str | 
 
 
 def _lines(value: object, fields: Sequence[str], field: str = "") -> list[str]:
-    """A line for each of these fields."""
+    """Return one line for each of these fields."""
     if isinstance(value, dict):
         return [one for key in fields if key in value for one in _lines(value[key], fields, key)]
     if isinstance(value, list):
@@ -136,7 +146,7 @@ def _lines(value: object, fields: Sequence[str], field: str = "") -> list[str]:
 
 
 def unknown_content(message: Message) -> str | None:
-    """A note for a message of an unknown kind; None for a service message, such as a join."""
+    """Return a note for a message of an unknown kind; None for a service message, such as a join."""
     unknown = sorted(message.api_kwargs.keys() - OLD_MARKS)
     known = any(message[kind] for kind in MessageType if kind not in _OF_ANY_KIND)
     if not unknown or known or message.migrate_from_chat_id:
@@ -145,18 +155,18 @@ def unknown_content(message: Message) -> str | None:
 
 
 def words(message: Message) -> str:
-    """Text or caption of a message, or the emoji of its sticker."""
+    """Return the text or caption of a message, or the emoji of its sticker."""
     emoji = message.sticker.emoji if message.sticker is not None else None
     return string(message.text if message.text is not None else message.caption or emoji)
 
 
 def quoted_words(message: Message) -> str:
-    """The same with each address behind the words that link to it, for messages that another one brings."""
+    """Return the text of a quoted message, with the address of each link after the words of the link."""
     return linked(words(message), message.entities or message.caption_entities)
 
 
 def links(said: str, entities: Iterable[MessageEntity]) -> tuple[Link, ...]:
-    """The addresses that words of a text link to."""
+    """Return the links of a text whose words hide an address."""
     return tuple(
         Link(text=part(said, one), url=string(one.url))
         for one in entities
@@ -165,7 +175,7 @@ def links(said: str, entities: Iterable[MessageEntity]) -> tuple[Link, ...]:
 
 
 def linked(said: str, entities: Iterable[MessageEntity]) -> str:
-    """A text with each address behind the words that link to it."""
+    """Return a text with the address of each link after the words of the link."""
     raw = said.encode("utf-16-le")
     for one in sorted(entities, key=lambda each: -each.offset):
         if one.type == "text_link" and one.url:
@@ -175,7 +185,7 @@ def linked(said: str, entities: Iterable[MessageEntity]) -> str:
 
 
 def name(user: User) -> str | None:
-    """The display name of a person."""
+    """Return the display name of a person."""
     called = " ".join(filter(None, (string(user.first_name), string(user.last_name)))).strip()
     return text.head(called or string(user.username), 200) or None
 
@@ -186,7 +196,7 @@ def _title(chat: Any) -> str | None:
 
 
 def line(words: object) -> str | None:
-    """A name on one line."""
+    """Return a name on one line."""
     return text.head(" ".join(string(words).split()), 200) or None
 
 
@@ -195,21 +205,25 @@ def _id(value: object) -> str | None:
 
 
 def part(said: str, entity: MessageEntity) -> str:
-    """The text that an entity covers; "" where its offsets lie outside of the text."""
+    """Return the text that an entity covers; "" if its offsets are outside the text."""
     start = max(0, number(entity.offset)) * 2
     raw = said.encode("utf-16-le")[start : start + max(0, number(entity.length)) * 2]
     return raw.decode("utf-16-le", "replace")
 
 
 def number(value: object) -> int:
-    """A 64-bit integer of an update. Raises TypeError for anything else: the library does not check types."""
+    """Return a 64-bit integer of an update. Raises TypeError for any other value, since the library does not
+    check types.
+    """
     if type(value) is not int or not -(2**63) <= value < 2**63:
         raise TypeError("a number of 64 bits is expected")
     return value
 
 
 def string(value: object) -> str:
-    """A string of an update, "" for None. A lone surrogate becomes one U+FFFD, so entity offsets stay valid."""
+    """Return a string of an update, or "" for None. Each lone surrogate becomes one U+FFFD, so that the
+    offsets of entities stay valid.
+    """
     if value is None:
         return ""
     if not isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Downloads a file of a message."""
+"""Downloads the files of messages."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from channels import file_download
 from channels.telegram import bot_api
 
 _ELSEWHERE = {"", ".", ".."}
-"""Segments of a path that leaves the service's folder of files: relative ones, and "" of an absolute path."""
+"""Path segments with which a path could leave the folder of files: relative segments, and "", with which an
+absolute path begins.
+"""
 
 
 async def fetch(bot: bot_api.Bot, attachment: Attachment, *, most: int) -> AsyncGenerator[bytes]:
-    """As `contracts.channel.Files.fetch`."""
+    """Yield the bytes of a file, as `contracts.channel.Files.fetch` does."""
     path, size = await _described(bot, attachment.ref or "")
     try:
         async with bot.download(path) as answer:

@@ -1,4 +1,6 @@
-"""Checks Telegram's token for `shipmate doctor`: its bot, its rights in groups, and other consumers of its updates."""
+"""Checks Telegram's token for `shipmate doctor`: its bot, the bot's rights in groups, and other programs
+that fetch the bot's updates.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ MOST_GROUPS = 20
 
 
 async def examine(settings: TelegramSettings) -> Examination:
-    """Check the token. No update is fetched: that would take it from a running gateway."""
+    """Check the token. No update is fetched, since fetching would take updates from a running gateway."""
     root = f"{settings.base_url}/bot{settings.bot_token}"
     try:
         me = await ask(f"{root}/getMe")
@@ -61,7 +63,7 @@ def _of_webhook(own: str, hook: Mapping[str, Any]) -> Finding:
 
 
 def _of_groups(bot: Mapping[str, Any]) -> tuple[Finding, ...]:
-    """Findings about groups in general."""
+    """Return findings about groups in general."""
     if bot.get("can_join_groups") is False:
         remedy = "allow it at @BotFather with /setjoingroups"
         return (Finding("telegram groups", "warn", "the bot may not be added to groups", remedy),)
@@ -76,7 +78,7 @@ def _of_groups(bot: Mapping[str, Any]) -> tuple[Finding, ...]:
 
 
 def _of_group(group: str, answer: ApiAnswer) -> tuple[Finding, ...]:
-    """Findings about an allowed group."""
+    """Return findings about one group of the allow list."""
     part, member = f"telegram group {group}", _object(answer.body.get("result"))
     if answer.status in {400, 403} or member.get("status") in {"left", "kicked"}:
         return (Finding(part, "warn", "the bot is not in it", "add the bot to the group"),)
@@ -91,13 +93,15 @@ def _object(value: object) -> Mapping[str, Any]:
 
 
 async def invite(settings: TelegramSettings, code: str) -> str:
-    """As `contracts.examination.Claim.invite`."""
+    """Return how a person sends the code to the bot. Implements `contracts.examination.Claim.invite`."""
     name = _object((await _asked(settings, "getMe")).body.get("result")).get("username")
     return f"Open https://t.me/{name}?start={code} and press Start, or send the bot: {code}"
 
 
 async def look(settings: TelegramSettings, code: str) -> str | None:
-    """As `contracts.examination.Claim.look`. Without an offset no update is confirmed, so none is lost."""
+    """Return who sent the code. Implements `contracts.examination.Claim.look`. A request without an offset
+    confirms no update, so no update is lost.
+    """
     found = (await _asked(settings, "getUpdates?timeout=3")).body.get("result")
     for update in found if isinstance(found, list) else ():
         message = update.get("message") if isinstance(update, dict) else None

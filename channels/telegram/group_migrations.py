@@ -1,7 +1,9 @@
-"""Maps groups that became supergroups: Telegram gives them another id and numbers their messages anew.
+"""Keeps track of groups that became supergroups: Telegram gives such a group another id and numbers its
+messages anew.
 
-The conversation keeps the group's id in its chatKey, so history, jobs, memory, approvals and admission stay. Updates of the
-supergroup are mapped to that id, and messages to it are sent to the supergroup.
+The conversation keeps the group's id in its chatKey, so that history, jobs, memory, approvals and admission
+stay valid. Updates of the supergroup are mapped to the group's id, and messages to the group are sent to the
+supergroup.
 """
 
 from __future__ import annotations
@@ -21,30 +23,34 @@ FILE = "telegram-groups.json"
 
 
 class GroupMigrations:
-    """The supergroup of each migrated group. A migration is on disk before its update is confirmed to Telegram."""
+    """Maps each migrated group to its supergroup. A migration is written to disk before its update is
+    confirmed to Telegram.
+    """
 
     def __init__(self, home: Path, disk: Disk, log: Log) -> None:
         self._file = home / FILE
         self._disk = disk
         self._log = log
         self._groups: dict[str, str] = {}
-        """The id of the group by that of its supergroup."""
+        """Group id by supergroup id."""
         self._supergroups: dict[str, str] = {}
         self._learning = asyncio.Lock()
 
     async def load(self) -> None:
-        """Read the file. One that cannot be read is renamed, which is logged."""
+        """Read the file of migrations. An unreadable file is renamed, and this is logged."""
         self._know(await asyncio.to_thread(self._read))
 
     async def read(self, updates: Sequence[Json]) -> None:
-        """Learn the migrations that these updates report. Raises `errors.StorageError`."""
+        """Record the migrations that these updates report. Raises `errors.StorageError`."""
         for update in updates:
             for message in (update.get("message"), update.get("edited_message")):
                 if isinstance(message, dict) and (move := _moved_ids(message)) is not None:
                     await self.learn(*move)
 
     async def learn(self, old: int, new: int) -> bool:
-        """Write down that a group has become a supergroup; False for ids that cannot be these. Raises `errors.StorageError`."""
+        """Record on disk that a group has become a supergroup. Return False if the two ids cannot be those
+        of a group and its supergroup. Raises `errors.StorageError`.
+        """
         group, supergroup = str(old), str(new)
         if not old < 0 > new or group == supergroup or group in self._groups:
             return False
@@ -62,22 +68,22 @@ class GroupMigrations:
         return True
 
     def same(self, chat: str) -> frozenset[str]:
-        """All ids of a chat."""
+        """Return all ids that a chat has had."""
         group = self._groups.get(chat, chat)
         return frozenset({chat, group, self.now(group)})
 
     def now(self, chat: str) -> str:
-        """The id to which messages for this chat are sent."""
+        """Return the id to which messages for this chat are sent."""
         return self._supergroups.get(chat, chat)
 
     def named(self, chat: str, message: str) -> str:
-        """The id of a message in its conversation: that of a supergroup's names the supergroup, since the group may have had the
-        same number.
+        """Return the id of a message within its conversation. In a supergroup, the id includes the
+        supergroup's id, since the former group may have had a message with the same number.
         """
         return f"{chat}/{message}" if chat in self._groups else message
 
     def here(self, inbound: Inbound) -> Inbound:
-        """An inbound of a supergroup as one of the group's conversation."""
+        """Return an inbound of a supergroup as an inbound of the former group's conversation."""
         chat, group = inbound.chat_id, self._groups.get(inbound.chat_id)
         if group is None:
             return inbound
@@ -98,7 +104,9 @@ class GroupMigrations:
         )
 
     def place(self, target: Mapping[str, str]) -> dict[str, str]:
-        """A target with the id of the supergroup. Messages of the group cannot be answered there."""
+        """Return a target with the id of the supergroup. A reply to a message of the former group is
+        dropped, since Telegram does not allow it.
+        """
         place = dict(target)
         if (chat := place.get("chat_id", "")) in self._supergroups:
             place["chat_id"] = self._supergroups[chat]
@@ -124,7 +132,7 @@ class GroupMigrations:
 
 
 def _moved_ids(message: Json) -> tuple[int, int] | None:
-    """The ids before and after, where a message reports a migration in either chat."""
+    """Return the group's old id and new id, if a message reports a migration. Telegram reports it in both chats."""
     chat = message.get("chat")
     here = chat.get("id") if isinstance(chat, dict) else None
     old, new = message.get("migrate_from_chat_id"), message.get("migrate_to_chat_id")

@@ -1,4 +1,4 @@
-"""Parses Telegram updates into `Inbound`s."""
+"""Converts Telegram updates to `Inbound`s."""
 
 from __future__ import annotations
 
@@ -23,22 +23,24 @@ PRESSED = "callback_query"
 ADDED = "my_chat_member"
 REACTED = "message_reaction"
 HANDLED = ("message", "edited_message", PRESSED, STOPPED, ADDED, REACTED)
-"""The kinds of update that the bot asks Telegram for."""
+"""Kinds of update that the bot requests from Telegram."""
 
 FULL = 4_000
-"""Min characters of a text whose rest is likely to follow as the next message: apps cut long texts at 4,096 or a little before."""
+"""Min characters of a text that is probably continued in the next message, since apps split long texts at
+4,096 characters or a little before.
+"""
 _COMMAND = re.compile(r"/(?P<name>[A-Za-z0-9_]{1,64})(?:@(?P<bot>\w+))?")
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{1,8}){0,4}")
 _RATINGS: Mapping[str, Literal["good", "bad"]] = {"👍": "good", "👎": "bad"}
 
 
 class Unreadable(ValueError):
-    """An update that does not follow the Bot API."""
+    """An update does not follow the Bot API."""
 
 
 def read(raw: Json, bot: telegram.Bot, now: float) -> Inbound | None:
-    """Parse one update; None where it does not concern the bot. `now` (epoch seconds) dates updates that have no date.
-    Raises `Unreadable`.
+    """Parse one update; return None if the update does not concern the bot. `now` (epoch seconds) is the
+    time of updates that have no time. Raises `Unreadable`.
     """
     try:
         number(raw["update_id"])
@@ -63,7 +65,7 @@ def read(raw: Json, bot: telegram.Bot, now: float) -> Inbound | None:
 
 
 def album(raw: Json) -> str | None:
-    """The album that the message of a readable update is an item of."""
+    """Return the id of the album that the message of a readable update belongs to."""
     message = raw.get("message") or {}
     group = message.get("media_group_id")
     return f"{message['chat']['id']}:{group}" if group else None
@@ -133,7 +135,9 @@ def _message(update_id: int, message: Message, me: User, kind: str) -> Inbound |
 
 
 def _stop(raw: Json, me: User, now: float) -> Inbound | None:
-    """The stop button of a draft. It names no person: in a private chat it is that chat's person, elsewhere it is dropped."""
+    """Return the inbound of a press on a draft's stop button. The update names no person: in a private chat
+    the person is known, elsewhere the press is dropped.
+    """
     stopped = raw[STOPPED]
     chat = stopped["chat"]
     number(stopped["draft_id"])
@@ -154,8 +158,8 @@ def _stop(raw: Json, me: User, now: float) -> Inbound | None:
 
 
 def _press(raw: Json, me: User, now: float) -> Inbound | None:
-    """A button below a question of ours. Its value comes from the person's client, so only commands that buttons have are
-    accepted; who pressed it comes from Telegram.
+    """Return the inbound of a press on a button of the bot. The value comes from the person's client, so
+    only commands of buttons are accepted. The person's id comes from Telegram.
     """
     pressed = raw[PRESSED]
     command, press = approval_buttons.command(string(pressed.get("data"))), string(pressed["id"])
@@ -179,7 +183,7 @@ def _press(raw: Json, me: User, now: float) -> Inbound | None:
 
 
 def _added(raw: Json, me: User) -> Inbound | None:
-    """The bot was added to a group; None for other changes of its membership."""
+    """Return the inbound of a person who added the bot to a group; None for other changes of the bot's membership."""
     change = raw[ADDED]
     chat, at = change["chat"], number(change["date"])
     before, after = (_is_inside(change[which]) for which in ("old_chat_member", "new_chat_member"))
@@ -193,7 +197,9 @@ def _added(raw: Json, me: User) -> Inbound | None:
 
 
 def _reacted(raw: Json, me: User) -> Inbound | None:
-    """A thumb put below a message or removed; None for other reactions, and for anonymous ones."""
+    """Return the inbound of a thumb that a person added to or removed from a message; None for other
+    reactions and for anonymous ones.
+    """
     change = raw[REACTED]
     before, after = (_thumb(change[which]) for which in ("old_reaction", "new_reaction"))
     if before == after or "user" not in change:
@@ -215,7 +221,7 @@ def _reacted(raw: Json, me: User) -> Inbound | None:
 def _signal(
     raw: Json, me: User, sender: Any, chat: Any, place: Mapping[str, str], *, key: str = "", **facts: Any
 ) -> Inbound:
-    """An inbound of a person that is no message. `key` identifies it besides its update."""
+    """Return an inbound of a person that is no message. `key` identifies it in addition to the id of its update."""
     user = User.de_json(sender, None)
     marks = [f"update:{raw['update_id']}", *([key] if key else [])]
     known: dict[str, Any] = {"target": dict(place)} | facts
@@ -235,7 +241,7 @@ def _signal(
 
 
 def _thumb(reactions: Any) -> Literal["good", "bad"] | None:
-    """The first thumb among the reactions of one person."""
+    """Return the rating of the first thumb among one person's reactions."""
     return next((_RATINGS[one["emoji"]] for one in reactions if one.get("emoji") in _RATINGS), None)
 
 
@@ -249,18 +255,20 @@ def _is_inside(member: Any) -> bool:
 
 
 def _language(tag: object) -> str | None:
-    """The language tag of somebody's app, where it is a valid one."""
+    """Return the language tag of a person's app, if the tag is valid."""
     return tag if isinstance(tag, str) and _LANGUAGE.fullmatch(tag) else None
 
 
 def _place(chat_id: Any, topic: Any) -> dict[str, str]:
-    """The target for messages to a chat, or to a topic of it."""
+    """Return the target for messages to a chat or to a topic of the chat."""
     place = {"chat_id": str(number(chat_id))}
     return place if topic is None else {**place, "message_thread_id": str(number(topic))}
 
 
 def _command(said: str, entities: Iterable[MessageEntity], me: User) -> tuple[Command | None, bool]:
-    """The command at the start of a message, also behind the bot's own mention, and whether it is for another bot."""
+    """Return the command at the start of a message, before which the bot may be mentioned, and whether the
+    command is for another bot.
+    """
     begins = _own_mention_end(said, me)
     for entity in entities:
         # Only ASCII and blanks come before it, so its offset in UTF-16 units is one in characters.
@@ -282,7 +290,7 @@ def _addressed(
     command: tuple[Command | None, bool],
     me: User,
 ) -> Literal["command", "mention", "reply", "chat"]:
-    """Why a group message is for the bot; `chat` where it is not. `command` is as `_command` gives it."""
+    """Return why a group message is for the bot, or `chat` if it is not. `command` is the result of `_command`."""
     if command[0] is not None:
         return "command"
     if command[1]:
@@ -296,7 +304,7 @@ def _addressed(
 
 
 def _mentions(entity: MessageEntity, said: str, me: User) -> bool | None:
-    """True for a mention of the bot, False for one of somebody else, None for any other entity."""
+    """Return True for a mention of the bot, False for a mention of somebody else, None for any other entity."""
     if entity.type == "mention":
         return part(said, entity).lower() == f"@{me.username}".lower()
     if entity.type == "text_mention":
@@ -305,7 +313,7 @@ def _mentions(entity: MessageEntity, said: str, me: User) -> bool | None:
 
 
 def _to_others(message: Message, said: str, entities: Iterable[MessageEntity], me: User) -> bool:
-    """True where a message begins with a mention of somebody else, or replies to them."""
+    """Return True if a message begins with a mention of somebody else, or replies to somebody else."""
     answered = _answered(message)
     if answered is not None and (answered.from_user is None or answered.from_user.id != me.id):
         return True
@@ -314,26 +322,28 @@ def _to_others(message: Message, said: str, entities: Iterable[MessageEntity], m
 
 
 def _without_own_mention(said: str, me: User) -> str:
-    """A text without the bot's mention at its start; a text that is nothing else stays."""
+    """Return a text without a mention of the bot at its start. A text that is only this mention is not changed."""
     rest = said[_own_mention_end(said, me) :]
     return rest if rest.strip() else said
 
 
 def _own_mention_end(said: str, me: User) -> int:
-    """The offset behind the bot's mention at the start of a text; 0 where there is none."""
+    """Return the offset after a mention of the bot at the start of a text; 0 if there is no such mention."""
     found = re.match(rf"\s*@{re.escape(me.username or '')}\b[\s:,]*", said, flags=re.IGNORECASE)
     return found.end() if found else 0
 
 
 def _answered(message: Message) -> Message | None:
-    """The message that this one replies to. In a topic every message names the one that opened the topic."""
+    """Return the message that this message replies to. Messages in a topic also name the message that opened
+    the topic; it does not count.
+    """
     answered = message.reply_to_message
     return answered if answered is not None and answered.forum_topic_created is None else None
 
 
 def _quoted(message: Message, me: User) -> tuple[Quoted, ...]:
-    """The message that this one replies to, here or in another chat. `part` is the passage that the person selected; of
-    another chat Telegram sends no other text.
+    """Return the message, of this chat or another one, that this message replies to. `part` is the passage
+    that the person selected; for a message of another chat Telegram sends no other text.
     """
     quote = message.quote
     picked = (content.linked(string(quote.text), quote.entities or ()) or None) if quote is not None else None
@@ -382,7 +392,7 @@ def _replied(answered: Message, picked: str | None, me: User) -> tuple[Quoted, .
 
 
 def _brought(message: Message, origin: Origin | None, kind: str | None, note: str) -> tuple[Quoted, ...]:
-    """Words that a message forwards, or the description of content that is neither text nor a file."""
+    """Return the text that a message forwards, or the description of content that is neither text nor a file."""
     if origin is None and kind is None:
         return ()
     sender = message.from_user
@@ -406,7 +416,9 @@ def _files(message: Message | ExternalReplyInfo) -> tuple[str, ...]:
 
 
 def _attachments(message: Message | ExternalReplyInfo) -> tuple[Attachment, ...]:
-    """The file of a message: of a photo its largest size. An animation is listed as a document too, for old clients."""
+    """Return the file of a message: for a photo, its largest size. Telegram also lists an animation as a
+    document, for old clients.
+    """
     photo = max(message.photo or (), key=lambda size: number(size.width) * number(size.height), default=None)
     kinds: tuple[tuple[Any, Literal["photo", "video", "audio", "voice", "sticker", "file"]], ...] = (
         (photo, "photo"),

@@ -1,4 +1,4 @@
-"""The manifest of the Telegram channel. Imports no library."""
+"""Manifest of the Telegram channel. Does not import the library."""
 
 from __future__ import annotations
 

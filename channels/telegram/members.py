@@ -1,4 +1,4 @@
-"""Asks Telegram for a person's membership in groups, and builds permalinks of messages."""
+"""Asks Telegram whether a person is a member of groups, and builds permalinks of messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from channels.telegram import address, bot_api
 from channels.telegram.group_migrations import GroupMigrations
 
 MOST = 200
-"""Max groups that are asked about for one search, the most wanted first: one request each."""
+"""Max groups that are asked about for one search, since each group needs a request. The most relevant groups
+are first.
+"""
 _AT_ONCE = 20
 _INSIDE = frozenset({"creator", "administrator", "member"})
 _SUPERGROUP = "-100"
@@ -26,7 +28,9 @@ _SUPERGROUP = "-100"
 async def chats_of(
     bot: Bot, migrations: GroupMigrations, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool
 ) -> MembershipAnswer:
-    """As `contracts.channel.KnowsMembers`. A private chat has the id of its person, so it needs no request."""
+    """Implement `contracts.channel.KnowsMembers`. A private chat has the id of its person, so no request is
+    needed for it.
+    """
     chats = {key: migrations.now(chat) for key in chat_keys if (chat := _chat(key)) is not None}
     groups = [chat for chat in dict.fromkeys(chats.values()) if chat.startswith("-")]
     slots = asyncio.Semaphore(_AT_ONCE)
@@ -46,7 +50,9 @@ async def chats_of(
 async def _is_inside(
     bot: Bot, migrations: GroupMigrations, chat: str, user_id: str, slots: asyncio.Semaphore
 ) -> bool | None:
-    """None where Telegram did not answer, or knows the group by another id now: that says nothing about the person."""
+    """Return True if the person is a member of the chat. Return None if Telegram did not answer or has given
+    the group another id, since neither says anything about the person.
+    """
     async with slots:
         try:
             member = await bot.get_chat_member(int(chat), int(user_id))
@@ -62,7 +68,7 @@ async def _is_inside(
 
 
 def permalink(line: ArchiveLine) -> str | None:
-    """The address of a message in a supergroup; other chats have none."""
+    """Return the address of a message in a supergroup; None for other chats, whose messages have no address."""
     # The id of a message that was sent after the group became a supergroup names that one.
     chat, _, number = (line.message_id or "").rpartition("/")
     chat = chat or _chat(line.chat_key) or ""

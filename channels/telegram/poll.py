@@ -1,4 +1,4 @@
-"""Long polling: an update is confirmed to Telegram only after the intake has it on disk."""
+"""Receives updates by long polling. An update is confirmed to Telegram only after the intake has written it to disk."""
 
 from __future__ import annotations
 
@@ -18,29 +18,37 @@ from channels.telegram.bot_api import Bot, OutcomeUnknown, TooManyRequests
 from channels.telegram.updates import NOT_WRITTEN, NotTaken, UpdateIntake, has_id
 
 HOLD = 10
-"""Seconds for which Telegram holds a poll open while nothing happens."""
+"""Seconds for which Telegram keeps a poll open if there is no update."""
 LATE = 5.0
-"""Timeout in seconds for the answer to a poll, beyond `HOLD`."""
+"""Timeout in seconds for the response to a poll, in addition to `HOLD`."""
 FAREWELL = 3.0
-"""Timeout in seconds for the last confirmation at a stop. What is not confirmed comes again, and is dropped as a duplicate."""
+"""Timeout in seconds for the last confirmation at a stop. Telegram sends unconfirmed updates again, and they
+are dropped as duplicates.
+"""
 LONGEST_PAUSE = 3.0
-"""Max seconds between two polls in trouble: no updates arrive meanwhile, and a poll costs little."""
+"""Max seconds between two polls after a failure. No updates arrive during the pause, and a poll costs little."""
 REFUSED_PAUSE = 30.0
-"""The same while the token is refused."""
+"""Max seconds between two polls while Telegram refuses the token."""
 DISK_PAUSE = 0.5
-"""The same while updates cannot be written: a stop works without the disk, so it must arrive."""
+"""Max seconds between two polls while updates cannot be written. It is short, since a stop works without the
+disk and must arrive.
+"""
 LONGEST_RETRY_AFTER = 600.0
-"""Upper limit in seconds for honouring Telegram's `retry_after`; no updates arrive while we wait."""
+"""Max seconds to wait because of Telegram's `retry_after`, since no updates arrive during the wait."""
 CALM = 30.0
-"""Seconds without a conflict after which it is over: the other process pauses at times too."""
+"""Seconds without a conflict, after which the conflict counts as over. The other process also pauses at times."""
 CONTESTED = 30.0
-"""Seconds of conflict after which the channel counts as disconnected. The overlap of a restart is shorter."""
+"""Seconds of conflict, after which the channel counts as disconnected. The overlap of two processes at a
+restart is shorter.
+"""
 CONFLICT = "another process polls with this bot's token (409)"
 
 
 @dataclass(slots=True)
 class _TokenConflict:
-    """Another process polls with our token: times of the first and the last conflict, on the monotonic clock and in words."""
+    """Records that another process polls with the same token: time of the first and the last conflict in
+    monotonic seconds, and the time of the first as text.
+    """
 
     began: float
     last: float
@@ -59,15 +67,15 @@ class UpdatePoller:
         self._failures = 0
         self._conflict: _TokenConflict | None = None
         self._offset: int | None = None
-        """The first update that is not taken in yet."""
+        """Id of the first update that is not yet accepted."""
         self._confirmed: int | None = None
-        """The offset of the last poll that Telegram has answered."""
+        """Offset of the last poll that Telegram has answered."""
         self._stopping = False
         self._step: Literal["poll", "take", "pause"] = "pause"
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Remove a webhook, whose pending updates stay, and begin to poll. Raises `TelegramError`."""
+        """Remove a webhook, but keep its pending updates, and begin to poll. Raises `TelegramError`."""
         await self._bot.delete_webhook(drop_pending_updates=False)
         self._task = asyncio.create_task(self._run(), name="telegram poll")
 
@@ -79,7 +87,7 @@ class UpdatePoller:
         return Health(self._connected and not lost, self._heard, self._trouble)
 
     async def renew(self) -> None:
-        """Replace the open poll by a new one. Updates that are being taken in are not cut off."""
+        """Replace the open poll by a new one. Updates that are being processed are not interrupted."""
         task = self._task
         if task is None or not (self._step == "poll" or task.done()):
             return
@@ -89,7 +97,7 @@ class UpdatePoller:
             self._task = asyncio.create_task(self._run(), name="telegram poll")
 
     async def stop(self) -> None:
-        """Finish the updates that are being taken in, and confirm what was taken."""
+        """Finish the updates that are being processed, and confirm the accepted updates to Telegram."""
         self._stopping = True
         self._updates.stop()
         task, self._task = self._task, None
@@ -116,7 +124,7 @@ class UpdatePoller:
                 self._succeeded()
 
     async def _round(self) -> None:
-        """One poll and what it brings."""
+        """Poll once and process the updates of the response."""
         # After trouble an empty answer comes at once and ends it. After a conflict only a held poll shows that nobody else polls.
         hold = 0 if self._trouble and self._conflict is None else HOLD
         self._step = "poll"
@@ -142,7 +150,7 @@ class UpdatePoller:
         return found
 
     def _failed(self, error: TelegramError | errors.StorageError | NotTaken) -> float:
-        """Log what went wrong, once for as long as it lasts; the seconds until the next poll."""
+        """Log a failure, but only once while it lasts. Return the seconds until the next poll."""
         longest = LONGEST_PAUSE
         match error:
             case Conflict():
@@ -169,7 +177,9 @@ class UpdatePoller:
         return max(pause, wait)
 
     def _contested(self) -> str:
-        """Another process polls: Telegram answers, and gives each update to one of the two."""
+        """Record that another process polls with the same token. Telegram answers both processes and gives
+        each update to only one of them.
+        """
         now, self._heard = self._clock.monotonic(), self._clock.now()
         if self._conflict is None:
             self._conflict = _TokenConflict(now, now, f"{datetime.fromtimestamp(self._heard, UTC):%F %T} UTC")

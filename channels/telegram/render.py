@@ -22,7 +22,7 @@ RULE = "———"
 _LANGUAGE = re.compile(r"[\w+#.-]{1,32}")
 _LINK = re.compile(r"(?:https?|tg)://[^\s/?#]", re.IGNORECASE)
 WIDEST = 100
-"""Max width of a table in terminal cells. The columns of a wider one are not padded, since its lines wrap anyway."""
+"""Max width of a table in terminal cells. The columns of a wider table are not padded, since its lines wrap anyway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +49,19 @@ class Rendered:
 
 
 def sendable(said: str) -> str:
-    """The text with characters replaced that Telegram rejects."""
+    """Return the text, in which U+FFFD replaces characters that Telegram rejects."""
     return text.clean(said).replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")
 
 
 def without_markup(said: str) -> Rendered:
-    """A text without entities."""
+    """Return a text without entities."""
     return Rendered(sendable(said).strip("\n"))
 
 
 @lru_cache(maxsize=128)
 def render(markdown: str, *, goes_on: bool = False) -> Rendered:
-    """Render Markdown; as plain text where parsing would take too long or lose text. In a text that `goes_on`, a spoiler without an end
-    hides the rest.
+    """Render Markdown. Return plain text if parsing would take too long or lose text. If `goes_on`, more
+    text follows, and a spoiler without an end hides the rest of the text.
     """
     bare = without_markup(markdown)
     if (tokens := parse(bare.text)) is None:
@@ -71,7 +71,7 @@ def render(markdown: str, *, goes_on: bool = False) -> Rendered:
 
 
 class _Writer:
-    """Writes text and entities in one pass over the tokens."""
+    """Writes text and entities in one pass over the Markdown tokens."""
 
     def __init__(self, *, goes_on: bool) -> None:
         self._goes_on = goes_on
@@ -154,7 +154,7 @@ class _Writer:
     # -- blocks ----------------------------------------------------------------------------------------------
 
     def _start_line(self, token: Token, *, indent: bool = True) -> None:
-        """Write line breaks as in the source, at most one blank line, then the bullet or indentation."""
+        """Write line breaks as in the source, with at most one blank line, then the bullet or indentation."""
         first, last = token.map or (self._line, self._line)
         if self._pieces and self._line >= 0:
             self._put("\n\n" if first > self._line else "\n")
@@ -182,7 +182,7 @@ class _Writer:
             self._end(SPOILER)
 
     def _hide(self, content: str, marks: Sequence[int]) -> None:
-        """Write a text with the offsets at which spoilers begin or end."""
+        """Write a text. `marks` are the offsets at which a spoiler begins or ends."""
         done, self._box = 4 if self._box else 0, ""
         for mark in marks:
             self._put(content[done:mark])
@@ -303,7 +303,7 @@ class _Writer:
 
 
 def _words(tokens: Sequence[Token]) -> str:
-    """Inline tokens as plain text, with addresses behind their labels."""
+    """Return inline tokens as plain text, with the address of each link after its label."""
     words: list[str] = []
     href = ""
     for token in tokens:
@@ -322,15 +322,16 @@ def _words(tokens: Sequence[Token]) -> str:
 
 
 def _task_box(tokens: Sequence[Token]) -> str:
-    """The checkbox of a task list item, or ""."""
+    """Return the checkbox of a task list item; "" if the item has none."""
     inline = tokens[2].children if len(tokens) > 2 and tokens[2].type == "inline" else None
     first = inline[0].content if inline and inline[0].type == "text" else ""
     return _BOXES.get(first[:4], "") if inline and (len(first) > 4 or len(inline) > 1) else ""
 
 
 def _spoilers(children: Sequence[Token], *, goes_on: bool) -> dict[int, list[int]]:
-    """Offsets of the `||` around spoilers, by index of their token. A pair is at one level of nesting, its first mark before a word and
-    its second behind one; pairs within pairs do not count.
+    """Return the offsets of the `||` around spoilers, by the index of their token. Both marks of a pair are
+    at the same level of nesting. The first mark stands before a word, the second after a word. A pair
+    inside another pair does not count.
     """
     pairs: list[tuple[tuple[int, int], ...]] = []
     begun: list[tuple[int, int] | None] = [None]
@@ -364,7 +365,7 @@ def _outermost(pairs: Sequence[tuple[tuple[int, int], ...]]) -> dict[int, list[i
 
 
 def _around(entity: Entity, holes: Sequence[Entity]) -> list[Entity]:
-    """The parts of a style outside of code, which Telegram does not style."""
+    """Return the parts of a style that are outside code, since Telegram does not style code."""
     pieces: list[Entity] = []
     start = entity.offset
     for hole in holes:
@@ -376,7 +377,7 @@ def _around(entity: Entity, holes: Sequence[Entity]) -> list[Entity]:
 
 
 def aligned(rows: list[list[str]], sides: Sequence[str] = ()) -> str:
-    """A table as text. The first row is its head; `sides` are the alignments of its columns."""
+    """Return a table as text. The first row is the table's head; `sides` are the alignments of the columns."""
     columns = max(map(len, rows))
     rows = [row + [""] * (columns - len(row)) for row in rows]
     widths = [max(text.width(row[at]) for row in rows) for at in range(columns)]

@@ -15,16 +15,18 @@ PORTS = (443, 80, 88, 8443)
 
 
 class TelegramSettings(ChannelSettings):
-    """Telegram."""
+    """Settings of the Telegram channel."""
 
     bot_token: str | None = Field(default=None, repr=False)
-    """The token of @BotFather. Absent: `${TELEGRAM_BOT_TOKEN}`."""
+    """Bot token from @BotFather. Default: `${TELEGRAM_BOT_TOKEN}`."""
     webhook: Webhook | None = None
-    """Take updates in over HTTP; absent: by polling, which needs no address that Telegram can reach."""
+    """Receive updates over HTTP. Default: by polling, which needs no address that Telegram can reach."""
     base_url: str = PLATFORM
-    """Address of the Bot API: methods under `<baseUrl>/bot<token>/`, files under `<baseUrl>/file/bot<token>/`."""
+    """Address of the Bot API. Methods are under `<baseUrl>/bot<token>/`, files under `<baseUrl>/file/bot<token>/`."""
     allow: list[str] = Field(default_factory=list)
-    """Ids of people, groups and channels that may talk to it; `*` is everyone. `shipmate allow` adds to these."""
+    """Ids of people, groups and channels that may talk to the bot; `*` allows everyone. `shipmate allow`
+    adds ids here.
+    """
     streaming: Streaming = Streaming()
     """Answers and progress that are shown while they change."""
 

@@ -1,4 +1,6 @@
-"""Hands Telegram's updates to the gateway, each chat in its order. An update that cannot be read becomes a dead letter."""
+"""Passes Telegram's updates to the gateway, in order within each chat. An update that cannot be read becomes
+a dead letter.
+"""
 
 from __future__ import annotations
 
@@ -21,20 +23,24 @@ from channels.telegram.group_migrations import GroupMigrations
 
 NOT_WRITTEN = "messages wait at Telegram because they cannot be written down here"
 REMEMBERED = 2_000
-"""Max messages and albums that are remembered. After a restart none is, so an edit that changes nothing counts once as one."""
+"""Max messages and albums that are remembered. A restart forgets all of them, so an edit that changes
+nothing then counts as an edit once.
+"""
 TRIES = 3
-"""Attempts for an update over which the gateway fails unexpectedly; then it becomes a dead letter."""
+"""Max attempts for an update at which the gateway fails unexpectedly; after them the update becomes a dead letter."""
 _PASSING = (errors.ShipmateError, OSError, MemoryError)
 """Errors that are not caused by the update itself."""
 
 
 class NotTaken(errors.ShipmateError):
-    """An update could not be taken in for an unexpected error; Telegram is to send it again."""
+    """An update could not be accepted because of an unexpected error. Telegram must send it again."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Update:
-    """One update. `inbound` is None where it does not concern the bot; `fault` says why it cannot be read."""
+    """One update. `inbound` is None if the update does not concern the bot; `fault` says why the update
+    cannot be read.
+    """
 
     raw: Json
     inbound: Inbound | None = None
@@ -47,7 +53,7 @@ class _Update:
 
 
 class UpdateIntake:
-    """Takes in updates from the poll or the webhook."""
+    """Processes updates that the poll or the webhook has received."""
 
     def __init__(self, bot: Bot, intake: Intake, around: ChannelDeps, migrations: GroupMigrations) -> None:
         self._bot = bot
@@ -55,19 +61,20 @@ class UpdateIntake:
         self._intake = intake
         self._clock = around.clock
         self._said: OrderedDict[tuple[str, str | None], str] = OrderedDict()
-        """Digest of each message as it was last taken in, by chat and message id."""
+        """Digest of each message as it was last accepted, by chat and message id."""
         self._albums: OrderedDict[str, Inbound] = OrderedDict()
-        """The item of an album that speaks to the bot: the others are addressed to it too."""
+        """Inbound of each album that addresses the bot. All other items of the album then address the bot too."""
         self._failures: Counter[int] = Counter()
         self._stopping = False
 
     def stop(self) -> None:
-        """Start no further update; those that are being taken in are finished."""
+        """Start no further update. Updates that are being processed are finished."""
         self._stopping = True
 
     async def take(self, raws: Iterable[Json], taken: set[int]) -> None:
-        """Hand over updates, chats concurrently. Adds the id of each one that is done to `taken`; Telegram is to send the others
-        again. Raises `errors.StorageError` where one cannot be written, or `NotTaken`.
+        """Pass updates to the gateway, the chats concurrently. Add the id of each finished update to
+        `taken`; Telegram must send the others again. Raises `errors.StorageError` if an update cannot be
+        written, or `NotTaken`.
         """
         ordered = sorted(raws, key=lambda raw: int(raw["update_id"]))
         await self._migrations.read(ordered)
@@ -95,7 +102,9 @@ class UpdateIntake:
         return _Update(raw, self._migrations.here(found), inbound.album(raw) if found.of_album else None)
 
     async def _take_chat(self, updates: Sequence[_Update], taken: set[int]) -> None:
-        """Updates of one chat. After a failure only stops are handed over, so that no message overtakes another."""
+        """Process the updates of one chat. After a failure only stops are passed on, so that no message
+        overtakes another.
+        """
         failed: BaseException | None = None
         for one in updates:
             if failed is not None and not (one.inbound is not None and one.inbound.is_stop):
@@ -127,7 +136,7 @@ class UpdateIntake:
             _remember(self._said, message, digest)
 
     async def _given_up(self, update: _Update, failure: BaseException) -> bool:
-        """True if the gateway has failed over an update `TRIES` times, and it is a dead letter now."""
+        """Return True if the gateway has failed `TRIES` times at this update, which has become a dead letter."""
         if isinstance(failure, _PASSING) or not isinstance(failure, Exception):
             return False
         self._failures[update.id] += 1
@@ -150,12 +159,12 @@ def _remember(memory: OrderedDict[Any, Any], key: object, value: object) -> None
 
 
 def _digest(said: Inbound) -> str:
-    """Digest of what a message says."""
+    """Return a digest of the content of a message."""
     parts = (*said.attachments, *said.brought, *said.links)
     words = "\0".join([said.text, *(one.model_dump_json() for one in parts)])
     return hashlib.sha256(words.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def has_id(raw: object) -> TypeGuard[Json]:
-    """True for an update that can be confirmed."""
+    """Return True for an update that has an id, and can thus be confirmed."""
     return isinstance(raw, dict) and type(raw.get("update_id")) is int

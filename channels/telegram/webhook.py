@@ -1,4 +1,6 @@
-"""Telegram's updates over HTTP: a post counts by its secret, and is confirmed once the intake has it on disk."""
+"""Receives Telegram's updates over HTTP. A post must contain the secret, and is confirmed once the intake
+has written the update to disk.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,11 @@ SECRET = "X-Telegram-Bot-Api-Secret-Token"  # noqa: S105  the name of a header
 
 
 class UpdateWebhook:
-    """Takes updates that Telegram posts. It posts the next message of a chat once the one before it is confirmed.
+    """Receives updates that Telegram posts. Telegram posts the next message of a chat once the message
+    before it is confirmed.
 
-    The secret is new at each start, so of several hosts only the one that started last accepts posts.
+    Each start makes a new secret. If several hosts run the bot, only the host that started last accepts
+    posts.
     """
 
     def __init__(self, bot: Bot, updates: UpdateIntake, around: ChannelDeps, webhook: Webhook) -> None:
@@ -39,13 +43,13 @@ class UpdateWebhook:
         self._server = WebhookServer("telegram", webhook, around, admits=self._admits, take=self._receive)
         self._connected = False
         self._heard = self._taken_at = self._clock.now()
-        """Times of Telegram's last answer or post, and of the last post that was confirmed."""
+        """Time of Telegram's last response or post, and time of the last post that was confirmed, in epoch seconds."""
         self._trouble = ""
         self._watching: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Raises `errors.ConfigError` where Telegram rejects the address, a `TelegramError` where it cannot be asked, and what
-        `WebhookServer.start` raises.
+        """Start the server and register the address. Raises `errors.ConfigError` if Telegram rejects the
+        address, a `TelegramError` if Telegram cannot be reached, and what `WebhookServer.start` raises.
         """
         await self._server.start()
         try:
@@ -64,13 +68,13 @@ class UpdateWebhook:
         self._watching = asyncio.create_task(self._watch(), name="telegram webhook")
 
     async def renew(self) -> None:
-        """Register the address again, with a new secret: Telegram then forgets earlier failures."""
+        """Register the address again with a new secret, so that Telegram forgets earlier failures."""
         if self._server.up:
             with contextlib.suppress(TelegramError, *GARBLED):
                 await self._register()
 
     async def stop(self) -> None:
-        """Accept no more posts. Telegram keeps the updates for the next start."""
+        """Accept no more posts. Telegram keeps the updates until the next start."""
         self._updates.stop()
         watching, self._watching = self._watching, None
         if watching is not None:

@@ -1,4 +1,4 @@
-"""The web channel: a chat page, messages by POST, answers by server-sent events."""
+"""The web channel: a chat page that sends messages by POST and receives answers by server-sent events."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from channels.web.settings import KEYS, NAME, WebSettings
 from channels.web.uploads import Uploads
 
 PART = 32_000
-"""Max characters of one message, for people; the page has no limit."""
+"""Max characters of one message, so that people can read it; the page has no limit."""
 T = TypeVar("T")
 _BEAT = 15.0
 """Interval in seconds of heartbeats on event streams."""
 
 
 class WebChannel:
-    """`contracts.channel.Channel` for browsers."""
+    """Implements `contracts.channel.Channel` for browsers."""
 
     name = NAME
     largest_file = 50_000_000
@@ -88,7 +88,7 @@ class WebChannel:
         self._beating = asyncio.create_task(self._beat())
 
     async def invite(self) -> str:
-        """As `contracts.channel.Invites`."""
+        """Implement `contracts.channel.Invites`."""
         return await self._kept(state.create_link)
 
     async def _kept(self, read: Callable[[Path], T]) -> T:
@@ -146,7 +146,7 @@ class WebChannel:
             raise errors.FileRefused(f"the disk does not take a file ({failure.strerror})") from failure
 
     async def edit(self, message: Outbound, message_id: str) -> None:
-        """As `contracts.channel.Edits`."""
+        """Implement `contracts.channel.Edits`."""
         chat, words = self._chat(message.target), text.clean(message.text)
         formed = await asyncio.to_thread(nodes, words)
         if self._server is None:
@@ -158,7 +158,7 @@ class WebChannel:
             raise errors.EditRefused("The page does not show this message any more.")
 
     async def delete(self, message: Outbound, message_id: str) -> None:
-        """As `contracts.channel.Edits`."""
+        """Implement `contracts.channel.Edits`."""
         self._chats.remove(self._chat(message.target), message_id)
 
     async def find(self, message: Outbound) -> Sent | None:  # noqa: ARG002  what a send did ended with its process
@@ -171,7 +171,7 @@ class WebChannel:
         return ()
 
     async def chats_of(self, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool) -> MembershipAnswer:
-        """As `contracts.channel.KnowsMembers`: each browser has one chat, and that is its own."""
+        """Implement `contracts.channel.KnowsMembers`: each browser has only one chat, its own."""
         state = KEYS.encode({"chat": user_id}) if direct and CHAT_ID.fullmatch(user_id) else None
         return MembershipAnswer([key for key in chat_keys if key == state])
 
@@ -181,10 +181,10 @@ class WebChannel:
         return Health(connected=True, last_heard=self._around.clock.now())
 
     async def heal(self) -> None:
-        """Nothing: browsers connect, not we."""
+        """Do nothing: browsers open the connections, not the gateway."""
 
     async def fetch(self, attachment: Attachment, *, most: int) -> AsyncGenerator[bytes]:
-        """As `contracts.channel.Files`."""
+        """Implement `contracts.channel.Files`."""
         if self._server is None:
             raise errors.FileUnreachable("The web chat is closed.")
         async with contextlib.aclosing(self._uploads.fetch(attachment, most=most)) as pieces:

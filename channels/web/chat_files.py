@@ -1,5 +1,6 @@
-"""Files of web chats: those sent to browsers (`.ship/sent`) and those that people uploaded (`.ship/received`), kept for their links.
-Each is `<chat>/<id>.bin`: a line of JSON, then the bytes. Everything here blocks and raises OSError.
+"""Files of web chats: the files sent to browsers (`.ship/sent`) and the files that people uploaded
+(`.ship/received`), kept so that their links work. Each file is `<chat>/<id>.bin`: a line of JSON, then
+the bytes. All methods block and raise OSError.
 """
 
 from __future__ import annotations
@@ -22,22 +23,22 @@ from bot.contracts.outbound import OutgoingFile
 SENT, RECEIVED = "sent", "received"
 ENDING = ".bin"
 TOTAL = 500_000_000
-"""Max bytes of all files of a folder; the oldest are removed first."""
+"""Max bytes of all files in a folder. The oldest files are removed first."""
 MOST, MOST_OF_CHAT = 10_000, 1_000
-"""Max files of a folder, and of one chat: the search for the oldest reads them all."""
+"""Max files in a folder, and max files of one chat, since the search for the oldest file reads all of them."""
 OF_CHAT = 250_000_000
-"""Max bytes of the uploads of one chat; its oldest are removed first. More than the files of one message (`uploads`), which are kept
-before the message is sent.
+"""Max bytes of the uploads of one chat. The oldest uploads are removed first. The limit is higher than the
+files of one message (`uploads`), which are kept before the message is sent.
 """
 PARTS = Path("cache", "uploads")
-"""The folder of incomplete files. They are not copied to other hosts."""
+"""Folder of incomplete files. These files are not copied to other hosts."""
 _DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _ID = re.compile(r"[0-9A-Z]{26}")
 
 
 @dataclass(frozen=True, slots=True)
 class ChatFile:
-    """A file as browsers see it. `id` is "" where it is not kept any more."""
+    """A file as a browser shows it. `id` is "" if the file is no longer kept."""
 
     id: str
     name: str
@@ -48,19 +49,21 @@ class ChatFile:
 
 
 class ChatFiles:
-    """The files of all chats in one folder of `.ship`. A chat can open only its own."""
+    """The files of all chats in one folder of `.ship`. A chat can open only its own files."""
 
     def __init__(self, home: Path, disk: Disk, folder: str, *, of_chat: int = TOTAL) -> None:
         self._folder = home / folder
         self._parts = home / PARTS
         self._disk = disk
         self._of_chat = of_chat
-        """Bytes of one chat."""
+        """Max bytes of the files of one chat."""
         self._keeping = threading.Lock()
-        """Held from making room for a file until it is written, so that concurrent files count one another."""
+        """Lock from the removal of old files until the new file is written, so that concurrent writes count
+        each other.
+        """
 
     def put(self, chat: ChatKey, name: str, file: OutgoingFile) -> ChatFile:
-        """Keep the file of the message `name`. Idempotent."""
+        """Keep the file of the message `name`. Keeping the same file again changes nothing."""
         path = self._path(chat, name)
         if path is None:
             raise OSError(0, "no name of a file")
@@ -72,14 +75,14 @@ class ChatFiles:
     # -- files in pieces -------------------------------------------------------------------------------------
 
     def begin(self, id_: str, name: str, mime: str) -> None:
-        """Begin a file that is kept once `finish` is called."""
+        """Create an incomplete file. `finish` keeps it once all its pieces are written."""
         self._disk.append(self._part(id_), _head(name, mime))
 
     def add(self, id_: str, data: bytes) -> None:
         self._disk.append(self._part(id_), data)
 
     def finish(self, chat: ChatKey, id_: str) -> None:
-        """Keep a file whose pieces are complete."""
+        """Keep a file whose pieces are all written."""
         part, path = self._part(id_), self._path(chat, id_)
         if path is None:
             raise OSError(0, "no name of a file")
@@ -99,7 +102,7 @@ class ChatFiles:
             self._disk.remove(path)
 
     def drop_parts(self) -> None:
-        """Remove the incomplete files of an earlier process."""
+        """Remove the incomplete files that an earlier process left."""
         for part in self._parts.glob(f"*{ENDING}"):
             self._disk.remove(part)
 
@@ -109,7 +112,7 @@ class ChatFiles:
     # -- complete files --------------------------------------------------------------------------------------
 
     def find(self, chat: ChatKey, name: str) -> tuple[ChatFile, str] | None:
-        """A file and its MIME type; None where there is none, or none any more."""
+        """Return a file and its MIME type; None if there is no such file, or it is no longer kept."""
         if (found := self.open(chat, name)) is None:
             return None
         file, mime, data = found
@@ -117,7 +120,7 @@ class ChatFiles:
         return file, mime
 
     def open(self, chat: ChatKey, name: str) -> tuple[ChatFile, str, BinaryIO] | None:
-        """The same with its content, which the caller closes."""
+        """Return a file, its MIME type and its content, which the caller must close."""
         if (path := self._path(chat, name)) is None:
             return None
         with contextlib.ExitStack() as unless_whole:
@@ -133,7 +136,7 @@ class ChatFiles:
         return found, mime, file
 
     def _path(self, chat: ChatKey, name: str) -> Path | None:
-        """None where a name is no id."""
+        """Return the path of a file; None if `name` is no valid id."""
         if _ID.fullmatch(name) is None:
             return None
         return self._folder / str(chat).replace(":", "%3A") / f"{name}{ENDING}"
@@ -158,7 +161,7 @@ class ChatFiles:
 
 
 def new_id(moment: float) -> str:
-    """The id of an upload that begins now, a ULID."""
+    """Return the id of an upload that begins now: a ULID."""
     number = (int(moment * 1000) << 80) | secrets.randbits(80)
     return "".join(_DIGITS[number >> shift & 31] for shift in range(125, -1, -5))
 

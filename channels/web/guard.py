@@ -1,8 +1,10 @@
-"""Decides who may use the web page: by the request's origin, the cookie, the token, and the user of the client's process.
+"""Decides who may use the web page, by the request's origin, the cookie, the token, and the system user of
+the client's process.
 
-An address is no identity: with a token set, requests from this machine need it like all others. Without one the page is for
-the user who started Shipmate: either the kernel names the user of the client's process, or the browser has opened a link that
-works once. Behind a proxy the client's process is the proxy, so a token is needed there.
+An IP address proves no identity, so with a token set, requests from this machine need the token too. Without
+a token, only the user who started Shipmate may use the page: either the kernel names the system user of the
+client's process, or the browser has opened a one-time link. Behind a proxy the client's process is the proxy,
+so a token is needed there.
 """
 
 from __future__ import annotations
@@ -29,24 +31,28 @@ from channels.web.settings import NAME
 from channels.web.state import WebState
 
 COOKIE = "shipmate_web"
-"""Its value is `<secret>.<user>.<seal>`. The secret is the browser's; `user` is the id of the system user it holds for."""
+"""Name of the cookie. Its value is `<secret>.<user>.<seal>`: a secret of the browser, the id of the system
+user who may use the cookie, and a signature.
+"""
 _COOKIE = re.compile(r"([0-9a-f]{32})\.(\d{1,10}o?|-o?)\.([0-9a-f]{64})")
 _ANYBODY = "-"
-"""In place of the user: the cookie was given for the token, or the user was not known."""
+"""Value in place of the user's id, if the browser gave the token or the user was unknown."""
 _APPOINTED = "o"
-"""Suffix of the user where the browser has opened a link: only such a cookie is an operator's."""
+"""Suffix of the user's id, if the browser has opened a one-time link. Only such a cookie makes the browser
+an operator.
+"""
 _AGE = 400 * 24 * 3600
-"""Lifetime of the cookie in seconds: the most that browsers allow."""
+"""Lifetime of the cookie in seconds: the longest that browsers allow."""
 _SHARED = frozenset({"localhost", "127.0.0.1", "[::1]"})
-"""Host names of every server on this machine."""
+"""Host names that all servers on this machine have."""
 _WINDOW = 60.0
 """Seconds for which a wrong token counts."""
 _FREE = 5
-"""Max wrong tokens of a network in that time before the next tries wait."""
+"""Max wrong tokens of a network within `_WINDOW` seconds, before further attempts are delayed."""
 _DELAY = 1.0
-"""Seconds that such a try waits."""
+"""Seconds by which an attempt is delayed."""
 _AT_ONCE = 8
-"""Max tries of a network that wait at the same time; others queue."""
+"""Max attempts of a network that are delayed at the same time. Further attempts queue."""
 _WATCHED = 1000
 """Max networks whose wrong tokens are remembered."""
 
@@ -56,15 +62,15 @@ def for_url(host: str) -> str:
 
 
 def name_of(request: web.Request) -> str:
-    """The host of a request, without its port."""
+    """Return the host of a request, without the port."""
     host = request.headers.get("Host", "").lower()
     return host if host.endswith("]") else re.sub(r":\d*$", "", host)
 
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """One browser. `fresh` where it has no valid cookie yet; `admitted` where it may use the page. `peer` is the system user of
-    the client's process, where known. `appointed` where it has opened a link that works once.
+    """One browser. `fresh`: it has no valid cookie yet. `admitted`: it may use the page. `peer`: the system
+    user of the client's process, if known. `appointed`: it has opened a one-time link.
     """
 
     secret: str
@@ -79,7 +85,7 @@ class Visitor:
 
 
 class Guard:
-    """`user_of` and `operators` as `contracts.channel.ChannelDeps` has them."""
+    """Checks requests. `user_of` and `operators` are described in `contracts.channel.ChannelDeps`."""
 
     def __init__(
         self,
@@ -105,13 +111,15 @@ class Guard:
         return self._token is not None
 
     def knows_host(self, request: web.Request) -> bool:
-        """True if the request names a host of ours. Another name for a loopback address would be a DNS rebinding attack."""
+        """Return True if the request names a host of this server. Any other name for a loopback address
+        means a DNS rebinding attack.
+        """
         name = name_of(request)
         return bool(name) and (self._names is None or name in self._names)
 
     @staticmethod
     def same_origin(request: web.Request) -> bool:
-        """True unless the browser says that a page of another site caused the request."""
+        """Return True unless the browser reports that a page of another site caused the request."""
         if request.headers.get("Sec-Fetch-Site", "none") not in {"none", "same-origin"}:
             return False
         origin = request.headers.get("Origin")
@@ -139,7 +147,7 @@ class Guard:
         return UserRef(NAME, _user(secret)) in self._operators
 
     async def _peer(self, request: web.Request) -> int | None:
-        """The system user of the client's process, looked up once for each connection."""
+        """Return the system user of the client's process, which is looked up once for each connection."""
         transport = request.transport
         if transport is None or any(name in request.headers for name in PROXY_HEADERS):
             return None
@@ -152,7 +160,7 @@ class Guard:
         return self._peers[transport]
 
     def fits(self, token: str) -> bool:
-        """True if this is the token. Takes the same time for every input, whatever its length."""
+        """Return True if this is the token. The comparison takes the same time for every input of any length."""
         given, known = (
             hashlib.sha256(text.encode("utf-8", "replace")).digest() for text in (token, self._token or "")
         )
@@ -172,13 +180,14 @@ class Guard:
         )
 
     def _seal(self, secret: str, user: str) -> str:
-        """The signature of a cookie, which a change of the token invalidates."""
+        """Return the signature of a cookie. A change of the token makes the signature invalid."""
         signed = f"{secret}\0{user}\0{self._token or ''}".encode("utf-8", "replace")
         return hmac.new(self._state.key, signed, hashlib.sha256).hexdigest()
 
     def better(self, request: web.Request, visitor: Visitor) -> str | None:
-        """The address with our own host name, to which a browser is redirected from a shared one: cookies of `localhost` go to every
-        server of this machine. None where it stays: for programs, and for Safari, which does not resolve names below `localhost`.
+        """Return the address with this server's own host name, to which the browser is redirected from a
+        shared name: browsers send cookies of `localhost` to every server on this machine. Return None for
+        programs and for Safari, which does not resolve names below `localhost`.
         """
         agent = request.headers.get("User-Agent", "")
         if (
@@ -194,8 +203,8 @@ class Guard:
 
 
 class LoginThrottle:
-    """Slows down a network after wrong tokens, to eight tries a second in their order. None is refused, since others may use the
-    same address; the limit of connections bounds how many wait.
+    """Slows down a network after wrong tokens: to eight attempts a second, in order. No attempt is refused,
+    since other people may use the same address. The limit of connections bounds how many attempts wait.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -204,7 +213,9 @@ class LoginThrottle:
         self._places: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     async def turn(self, address: str, waits: Callable[[], bool]) -> None:
-        """Wait until a token from this address may be compared. A client that no longer `waits` frees its place at once."""
+        """Wait until a token from this address may be compared. If `waits` returns False, the client has
+        gone and its place is freed at once.
+        """
         network = _network(address)
         failed = self._failed.get(network, deque())
         while failed and failed[0] <= self._clock.monotonic() - _WINDOW:
@@ -229,7 +240,9 @@ def _user(secret: str) -> str:
 
 
 def _network(address: str) -> str:
-    """The network of an address: of IPv6 its /64, since a household has all of these."""
+    """Return the network of an address. For IPv6 this is the /64 network, since one household has all of its
+    addresses.
+    """
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:

@@ -1,7 +1,7 @@
-"""The newest messages of each web chat, and the event streams of its browsers.
+"""Keeps the newest messages of each web chat, and the event streams of its browsers.
 
-A browser that reconnects gets what it missed. The archive is the truth: live chats are limited in number, length and size, and
-dropped from the oldest.
+A browser that reconnects receives the messages that it missed. The archive is authoritative: live chats are
+limited in number, length and size, and the oldest are dropped first.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ MOST_CHATS = 256
 STREAMS = 20
 """Max open event streams of a chat."""
 _QUEUE = 300
-"""Max events that wait for a browser; then its connection is aborted."""
+"""Max events that are queued for a browser. A connection with more events is aborted."""
 
 HEARTBEAT = b": still here\n\n"
 
 
 @dataclass(frozen=True, slots=True)
 class WebMessage:
-    """One message as browsers get it. `number` orders it among all messages of the channel."""
+    """One message as a browser receives it. `number` orders the message among all messages of the channel."""
 
     number: int
     id: str
@@ -44,13 +44,13 @@ class WebMessage:
     text: str
     ts: int
     nodes: Sequence[Node] | None = None
-    """The Markdown of a message of Shipmate's, as nodes."""
+    """Nodes of the Markdown, for a message that Shipmate sent."""
     buttons: QuestionButtons | None = None
     restored: bool = False
-    """Sent before this start."""
+    """True if the message was sent before this process started."""
     files: Sequence[ChatFile] = ()
     changed: int = 0
-    """The number of its last change, for browsers that reconnect; its place stays."""
+    """Number of the message's last change, for browsers that reconnect. A change does not move the message."""
 
     @property
     def newest(self) -> int:
@@ -77,14 +77,14 @@ class WebMessage:
 
 
 class BrowserStream:
-    """Queue of events for one browser. `abort` closes the connection of one that does not read."""
+    """Queue of events for one browser. `abort` closes the connection if the browser does not read."""
 
     def __init__(self, abort: Callable[[], None]) -> None:
         self._waiting: asyncio.Queue[bytes | None] = asyncio.Queue(_QUEUE)
         self._abort = abort
 
     def push(self, chunk: bytes | None) -> None:
-        """None ends the stream."""
+        """Queue an event; None ends the stream."""
         try:
             self._waiting.put_nowait(chunk)
         except asyncio.QueueFull:
@@ -97,7 +97,9 @@ class BrowserStream:
 @dataclass(slots=True)
 class LiveChat:
     floor: int
-    """Messages up to this number are not here: they were dropped, or are older than this object."""
+    """Highest message number that is not kept here. Messages up to this number were dropped, or are older
+    than this object.
+    """
     said: deque[WebMessage] = field(default_factory=deque)
     size: int = 0
     streams: list[BrowserStream] = field(default_factory=list)
@@ -123,13 +125,13 @@ class LiveChat:
         return said
 
     def empty(self) -> None:
-        """Drop all messages: a browser that reconnects gets the archive."""
+        """Drop all messages. A browser that reconnects then receives the archive."""
         self.floor = max((self.floor, *(said.newest for said in self.said)))
         self.said.clear()
         self.size = 0
 
     def tell(self, chunk: bytes | None) -> None:
-        """Send an event to its browsers. None ends their streams, and the pages open new ones."""
+        """Send an event to the chat's browsers. None ends the event streams, and the pages open new streams."""
         for stream in self.streams:
             stream.push(chunk)
 
@@ -141,7 +143,7 @@ class LiveChats:
         self._number = 0
 
     def chat(self, chat: str) -> LiveChat:
-        """The live chat of a browser, which becomes the most recently used one."""
+        """Return the live chat of a browser, and mark it as the most recently used one."""
         live = self.chats.setdefault(chat, LiveChat(self._number))
         self.chats.move_to_end(chat)
         empty = [other for other, known in self.chats.items() if not known.streams and other != chat]
@@ -150,12 +152,12 @@ class LiveChats:
         return live
 
     def number(self) -> int:
-        """The next number of a message."""
+        """Return the next message number."""
         self._number += 1
         return self._number
 
     def say(self, chat: str, said: WebMessage) -> None:
-        """Keep a message and send it to its browsers."""
+        """Keep a message and send it to the browsers of its chat."""
         live = self.chat(chat)
         live.keep(said)
         self._evict(chat)
@@ -164,7 +166,7 @@ class LiveChats:
     def change(
         self, chat: str, id_: str, *, number: int, kind: str, text: str, nodes: Sequence[Node]
     ) -> bool:
-        """Change a message in its place. False where it is not kept."""
+        """Change a message without moving it. Return False if the message is not kept."""
         live = self.chat(chat)
         said = live.taken(id_)
         if said is None:
@@ -173,14 +175,14 @@ class LiveChats:
         return True
 
     def remove(self, chat: str, id_: str) -> None:
-        """Remove a message. A browser that reconnects gets the whole history."""
+        """Remove a message. A browser that reconnects then receives the whole history."""
         live = self.chat(chat)
         live.taken(id_)
         live.floor = self.number()
         live.tell(event("removed", {"id": id_}, f"{self.boot}-{live.floor}"))
 
     def ask(self, chat: str, asked: OpenQuestion, nodes: Sequence[Node]) -> None:
-        """Show an open question, perhaps of before this start, as this viewer sees it."""
+        """Show an open question with the buttons of this viewer. The question may be older than this process."""
         live = self.chat(chat)
         new = WebMessage(
             live.floor, asked.id, "assistant", "notice", asked.text, asked.ts, nodes, restored=True
@@ -189,7 +191,7 @@ class LiveChats:
         live.keep(replace(said, text=asked.text, nodes=nodes, buttons=asked.buttons))
 
     def _evict(self, chat: str) -> None:
-        """Empty the least recently used chats while all together exceed `TOTAL`."""
+        """Empty the least recently used chats until all chats together have at most `TOTAL` characters."""
         total = sum(live.size for live in self.chats.values())
         for other, live in self.chats.items():
             if total <= TOTAL:
@@ -205,7 +207,9 @@ class LiveChats:
             live.tell(event("working", {"working": working}))
 
     def missed(self, chat: str, last_event: str) -> bytes | None:
-        """The messages after the last event of a browser; None where they are not kept any more."""
+        """Return the messages after the last event that a browser received; None if these messages are no
+        longer kept.
+        """
         boot, _, number = last_event.partition("-")
         live = self.chats.get(chat)
         if live is None or boot != self.boot or not number.isdecimal() or len(number) > 18:
@@ -216,7 +220,7 @@ class LiveChats:
         return b"".join(self._message(said) for said in sorted(news, key=lambda said: said.newest))
 
     def history(self, messages: list[dict[str, Any]]) -> bytes:
-        """The event that replaces all that a browser shows."""
+        """Return the event that replaces everything that a browser shows."""
         return event("history", {"messages": messages}, f"{self.boot}-{self._number}")
 
     def everyone(self) -> list[BrowserStream]:
@@ -227,6 +231,6 @@ class LiveChats:
 
 
 def event(name: str, data: dict[str, Any], id_: str = "") -> bytes:
-    """One server-sent event."""
+    """Return one server-sent event."""
     head = f"id: {id_}\n" if id_ else ""
     return f"{head}event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n".encode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""The manifest of the web channel, read before the channel is started."""
+"""Manifest of the web channel, which is read before the channel is started."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from channels.web.settings import KEYS, NAME, WebSettings
 
 
 def build(settings: WebSettings, around: ChannelDeps) -> Channel:
-    """Raises `errors.ConfigError` where strangers could reach a page without a token."""
+    """Build the channel. Raises `errors.ConfigError` if strangers could reach a page without a token."""
     from channels.web.adapter import WebChannel
 
     return WebChannel(settings, around)

@@ -1,4 +1,6 @@
-"""Converts Markdown into nodes from which the page creates elements: a text, or `[tag, attributes, *children]`. No HTML is sent."""
+"""Converts Markdown to nodes from which the page creates elements: a text, or `[tag, attributes,
+*children]`. No HTML is sent.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from bot import text
 from channels.markdown import parse
 
 MOST = 32_768
-"""Max characters that are parsed; no message is longer."""
+"""Max characters of a text that is parsed. No message is longer."""
 Node = Any
 
 TAGS = {
@@ -40,7 +42,7 @@ _SIDES = {"text-align:center": "center", "text-align:right": "right"}
 
 @lru_cache(maxsize=256)
 def nodes(said: str) -> Sequence[Node]:
-    """The nodes of a message. May take 0.1 s, more for adversarial text."""
+    """Return the nodes of a message. This may take 0.1 s, and longer for text that is made to be slow."""
     said = said.replace("\r\n", "\n").replace("\r", "\n")
     if (tokens := parse(said, most=MOST)) is None:
         return [["p", {}, *_lines(said)]]
@@ -48,7 +50,9 @@ def nodes(said: str) -> Sequence[Node]:
 
 
 class _Tree:
-    """Builds nodes in one pass over the tokens. `_open` is the stack of open elements, `_children` that of their children."""
+    """Builds nodes in one pass over the Markdown tokens. `_open` is the stack of open elements, `_children`
+    the stack of lists of their children.
+    """
 
     def __init__(self) -> None:
         self._open: list[Token] = []
@@ -111,7 +115,9 @@ def _closed(opening: Token, children: list[Node]) -> list[Node]:
 
 
 def _link(address: str, children: list[Node]) -> list[Node]:
-    """A link to the web, followed by its host where the label looks like another one. Other addresses are shown as code."""
+    """Return a web link, followed by its host if the label looks like another host. Any other address is
+    returned as code.
+    """
     label = _words(children)
     if not _WEB.match(address):
         return [*children, " ", ["code", {}, address]] if address and label != address else children
@@ -121,7 +127,7 @@ def _link(address: str, children: list[Node]) -> list[Node]:
 
 
 def _with_links(said: str) -> list[Node]:
-    """A text with its bare addresses as links."""
+    """Return a text in which bare web addresses are links."""
     found: list[Node] = []
     at = 0
     for match in _URL.finditer(said):
@@ -137,7 +143,7 @@ def _with_links(said: str) -> list[Node]:
 
 
 def _lines(said: str) -> list[Node]:
-    """Plain text with its line breaks."""
+    """Return plain text with its line breaks."""
     found: list[Node] = []
     for line in said.strip("\n").split("\n"):
         found += [["br", {}], *_with_links(line)]

@@ -1,4 +1,4 @@
-"""HTTP routes of the web channel: its page, its API, and the checks that every request passes first."""
+"""HTTP routes of the web channel: the page, the API, and the checks that every request must pass first."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ T = TypeVar("T")
 LARGEST = 1_000_000
 """Max bytes of a request."""
 STALLED_SECONDS = 60.0
-"""Timeout for a browser to read the next piece of a file."""
+"""Timeout in seconds for a browser to read the next piece of a file."""
 _EARLIER = 100
-"""Lines of the archive that a page shows when it opens."""
+"""Max archive lines that a page shows when it opens."""
 _CLIENT_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _VISITOR = web.RequestKey("visitor", Visitor)
 _SENTENCE = web.ResponseKey("sentence", str)
-"""In an error response: the sentence for the person."""
+"""Key of an error response that holds the sentence for the person."""
 _FOLDER = Path(__file__).parent / "page"
 _KEY = re.compile(r"`([^`]+)`")
 """Keys and typed words in a sentence of the page."""
@@ -89,9 +89,9 @@ class WebRoutes:
         self._guard, self._chats, self._around, self._intake = guard, chats, around, intake
         self._sent_files, self._uploads = sent_files, uploads
         self._most = most
-        """Max open event streams."""
+        """Max open event streams of all chats."""
         self._streams = Counter[str]()
-        """Open event streams by chat."""
+        """Number of open event streams by chat."""
         self._throttle = LoginThrottle(around.clock)
         self._paused = False
         self._files = {
@@ -102,7 +102,7 @@ class WebRoutes:
         self._spoken = {code: self._in_language(code) for code in CATALOGUES}
 
     def _in_language(self, code: str) -> dict[str, tuple[bytes, str]]:
-        """The files of the page that contain words."""
+        """Return the files of the page that contain words, in one language."""
         with speaking(code):
             words = {name: say(f"page.{name}") for name in names("page")}
             labels = {choice: say(f"buttons.{choice}") for choice in (*ANSWERS, "each", "afresh", "again")}
@@ -116,7 +116,7 @@ class WebRoutes:
         }
 
     def pause(self) -> None:
-        """Refuse messages and files from now on; open pages still get answers."""
+        """Refuse messages and files. Open pages still receive answers."""
         self._paused = True
 
     def app(self) -> web.Application:
@@ -149,7 +149,7 @@ class WebRoutes:
 
     @staticmethod
     def _error_page(request: web.Request, response: web.StreamResponse, sentence: str) -> web.Response:
-        """An error for a person: the sentence, and a link to the chat where this browser may use it."""
+        """Return an error page for a person: the sentence, and a link to the chat if this browser may use the chat."""
         words = f"<p>{_marked(sentence)}</p>"
         visitor = request.get(_VISITOR)
         if visitor is not None and visitor.admitted and request.path != "/":
@@ -195,8 +195,8 @@ class WebRoutes:
         return _refusal(request, 401, "web.log_in_first") if api else None
 
     def _redirected(self, request: web.Request) -> web.Response | None:
-        """A redirect to our own host name, or to the same address again so that the browser sends its cookie; None where neither is
-        needed.
+        """Return a redirect to this server's own host name, or to the same address so that the browser sends
+        its cookie. Return None if no redirect is needed.
         """
         visitor = request[_VISITOR]
         if request.method == "GET" and (better := self._guard.better(request, visitor)) is not None:
@@ -208,8 +208,8 @@ class WebRoutes:
         return None
 
     def _welcome(self, request: web.Request, response: web.StreamResponse) -> None:
-        """Give a browser its cookie. Not with the page itself: a browser that follows a link of another site to the page withholds
-        its cookie, and a new one would replace it.
+        """Give a browser its cookie, but not in the response with the page itself. A browser that follows a
+        link of another site to the page withholds its cookie, and a new cookie would replace the old one.
         """
         visitor = request[_VISITOR]
         if request.path.startswith("/api/") and visitor.fresh and visitor.admitted:
@@ -229,8 +229,8 @@ class WebRoutes:
         return web.Response(body=found[0], content_type=found[1], charset="utf-8")
 
     async def _open(self, request: web.Request) -> web.Response:
-        """Open a link that works once: the browser becomes an operator's. The redirect removes the key from the address. A used link
-        still leads an operator's browser to the chat.
+        """Open a one-time link, which makes the browser an operator's browser. The redirect removes the key
+        from the address. If the link was used before, an operator's browser is still sent to the chat.
         """
         if "Sec-Purpose" in request.headers:
             return _refusal(request, 503, "web.ahead")
@@ -319,7 +319,7 @@ class WebRoutes:
         return web.json_response({"id": key, "taken": taken}, status=202)
 
     async def _begin_file(self, request: web.Request) -> web.Response:
-        """Begin a file of the next message; its bytes come in pieces."""
+        """Begin a file of the next message. The bytes follow in pieces."""
         body = await _body(request)
         name, kind, size = body.get("name"), body.get("type", ""), body.get("size")
         if not (isinstance(name, str) and isinstance(kind, str) and type(size) is int and size >= 0):
@@ -332,7 +332,7 @@ class WebRoutes:
         return web.json_response({"id": id_}, status=201)
 
     async def _add_piece(self, request: web.Request) -> web.Response:
-        """The next bytes of a file, from offset `at` on."""
+        """Append the bytes of a file that begin at offset `at`."""
         id_, at, data = request.match_info["id"], request.query.get("at", ""), await request.read()
         chat = request[_VISITOR].user
         upload = self._uploads.under_way(chat, id_)
@@ -350,12 +350,14 @@ class WebRoutes:
         return web.json_response({"have": upload.have, "whole": whole})
 
     async def _remove_file(self, request: web.Request) -> web.Response:
-        """A file that its person has removed from the message."""
+        """Remove a file that the person has removed from the message."""
         await self._uploads.remove(request[_VISITOR].user, request.match_info["id"])
         return web.Response(status=204)
 
     async def _file_of_chat(self, request: web.Request) -> web.StreamResponse:
-        """A file that this browser's chat was sent or has given. It is downloaded, never displayed: its content is untrusted."""
+        """Return a file that was sent to, or uploaded in, this browser's chat. The browser must download it
+        and never display it, since the content is untrusted.
+        """
         key, name = KEYS.encode({"chat": request[_VISITOR].user}), request.match_info["id"]
         found = await asyncio.to_thread(
             lambda: self._sent_files.open(key, name) or self._uploads.received.open(key, name)
@@ -435,7 +437,7 @@ class WebRoutes:
         return response
 
     def _line(self, line: ArchiveLine, number: int) -> dict[str, Any]:
-        """A line of the archive as browsers get it."""
+        """Return an archive line as a browser receives it."""
         user = line.role == "user"
         told: dict[str, Any] = {
             "id": line.message_id or f"{line.ts}-{number}",
@@ -468,7 +470,9 @@ class WebRoutes:
 
 
 def _merge(earlier: list[dict[str, Any]], said: list[WebMessage]) -> list[dict[str, Any]]:
-    """The messages of the archive, followed by those of the live chat, which has all since its first message."""
+    """Return the messages of the archive, followed by the messages of the live chat. The live chat has every
+    message since its first one.
+    """
     known = {message.id for message in said}
     since = next((message.ts for message in said if not message.restored), math.inf)
     before = [
@@ -480,7 +484,7 @@ def _merge(earlier: list[dict[str, Any]], said: list[WebMessage]) -> list[dict[s
 
 
 async def _body(request: web.Request) -> dict[str, Any]:
-    """The JSON object of a request. Raises `HTTPBadRequest`."""
+    """Return the JSON object of a request. Raises `HTTPBadRequest`."""
     raw = await request.read()
     try:
         body = json.loads(raw)
@@ -492,28 +496,31 @@ async def _body(request: web.Request) -> dict[str, Any]:
 
 
 def _navigates(request: web.Request) -> bool:
-    """True if the browser will show the response as a page. Browsers send `Sec-Fetch-Dest` in secure contexts only, so otherwise
-    `Accept` decides.
+    """Return True if the browser will show the response as a page. Browsers send `Sec-Fetch-Dest` only in
+    secure contexts; without it, `Accept` decides.
     """
     told = request.headers.get("Sec-Fetch-Dest")
     return told == "document" if told is not None else "text/html" in request.headers.get("Accept", "")
 
 
 def _from_elsewhere(request: web.Request) -> bool:
-    """True if a browser may have withheld its cookie (SameSite=Strict), as after a link or redirect of another site. A cookie set
-    now would replace it; a reload by a page of ours sends it.
+    """Return True if a browser may have withheld its cookie (SameSite=Strict), as it does after a link or
+    redirect of another site. A cookie that is set now would replace the withheld one. A reload by a page
+    of this server sends the cookie.
     """
     headers = request.headers
     return headers.get("Sec-Fetch-Dest") == "document" and headers.get("Sec-Fetch-Site") != "same-origin"
 
 
 def _language(request: web.Request) -> str | None:
-    """The language with a catalogue that a browser prefers; None where it names none."""
+    """Return the language that a browser prefers among those with a catalogue; None if the browser names no
+    language.
+    """
     return best_language(request.headers.get("Accept-Language", ""))
 
 
 def _marked(sentence: str) -> str:
-    """A sentence as HTML, with `keys` as <kbd>."""
+    """Return a sentence as HTML, with `keys` as <kbd>."""
     return _KEY.sub(r"<kbd>\1</kbd>", escape(sentence))
 
 
@@ -524,13 +531,13 @@ def _page(request: web.Request, html: str) -> str:
 def _refusal(
     request: web.Request, status: int, key: str, headers: dict[str, str] | None = None, **values: object
 ) -> web.Response:
-    """An error response with a sentence of the catalogue, in the browser's language."""
+    """Return an error response with a sentence of the catalogue, in the browser's language."""
     with speaking(_language(request) or DEFAULT):
         return _error(status, say(key, **values), headers)
 
 
 def _are_ids(names: object) -> bool:
-    """True for a valid list of file ids."""
+    """Return True for a valid list of file ids."""
     return (
         isinstance(names, list)
         and len(names) <= MOST_FILES

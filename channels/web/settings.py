@@ -12,13 +12,13 @@ KEYS = LocalKeys(NAME)
 
 
 class WebSettings(ChannelSettings):
-    """The chat in the browser."""
+    """Settings of the chat page in the browser."""
 
     host: str = "127.0.0.1"
-    """An address that others can reach demands a `token`."""
+    """Address on which the server listens. An address that others can reach needs a `token`."""
     port: int = Field(default=3000, ge=0, le=65535)
-    """0 takes a free one."""
+    """Port on which the server listens; 0 selects a free port."""
     token: str | None = Field(default=None, min_length=8)
-    """People give it once before they may use the page."""
+    """Secret that people enter once before they may use the page."""
     streaming: Streaming = Streaming()
     """Answers and progress that are shown while they change."""

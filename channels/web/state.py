@@ -1,9 +1,9 @@
-"""State of the web channel in `.ship`: the key that signs cookies, the page's own host name, and links that work once.
+"""State of the web channel in `.ship`: the key that signs cookies, the page's own host name, and one-time links.
 
     web.json    {"v": 1, "key": "…", "name": "shipmate-….localhost", "address": "http://127.0.0.1:3000"}
-    links/      a file for each unopened link, named by the hash of its key
+    links/      one file for each unused link; the file's name is the hash of the link's key
 
-Whoever can write these files is the user who started Shipmate. Everything here blocks.
+Only the user who started Shipmate can write these files. All functions block.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 FILE = "web.json"
 LINKS = "links"
 SECONDS = 3600.0
-"""Lifetime of a link in seconds."""
+"""Lifetime of a one-time link in seconds."""
 _KEY = re.compile(r"[A-Za-z0-9_-]{22}")
 _HEX = re.compile(r"[0-9a-f]{64}")
 _NAME = re.compile(r"shipmate-[a-z2-7]{16}\.localhost")
@@ -30,8 +30,9 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
 
 @dataclass(frozen=True, slots=True)
 class WebState:
-    """`key` signs cookies. Browsers resolve `name` to this machine. It cannot be guessed, so no other server gets its cookies; those
-    of 127.0.0.1 go to every port of it.
+    """State of the web channel. `key` signs cookies. Browsers resolve the host `name` to this machine.
+    Nobody can guess the name, so no other server receives its cookies; browsers send cookies of 127.0.0.1
+    to every port of this machine.
     """
 
     key: bytes
@@ -52,14 +53,14 @@ def load(home: Path) -> WebState:
 
 
 def save_address(home: Path, address: str) -> None:
-    """Save the page's address for new links. Earlier links are removed: they name another address."""
+    """Save the page's address for new links. Earlier links are removed, since they contain another address."""
     for link in _links(home):
         link.unlink(missing_ok=True)
     _write(home, {**_read(home), "address": address})
 
 
 def create_link(home: Path) -> str:
-    """A new link. Raises OSError, and LookupError where the page has never been served."""
+    """Return a new one-time link. Raises OSError, and LookupError if the page has never been served."""
     address = _read(home).get("address")
     if address is None:
         raise LookupError(FILE)
@@ -75,12 +76,12 @@ def create_link(home: Path) -> str:
 
 
 def put_back(home: Path, key: str) -> None:
-    """Make a link with this key valid, once: a new one, or a redeemed one after a failure. Raises OSError."""
+    """Make a link with this key valid for one use: a new link, or a used link after a failure. Raises OSError."""
     os.close(os.open(home / LINKS / _hash(key), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def redeem(home: Path, key: str) -> bool:
-    """True if this is the key of an unopened link, which is used up."""
+    """Return True if this is the key of an unused link, and mark the link as used."""
     if _KEY.fullmatch(key) is None:
         return False
     link = home / LINKS / _hash(key)

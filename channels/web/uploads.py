@@ -1,6 +1,8 @@
-"""Uploads of a browser, in pieces of one request each: so the limits of requests hold for them, and a lost piece is sent again.
+"""Receives files from a browser in pieces, one request for each piece. The size limit of requests thus
+applies to each piece, and a lost piece can be sent again.
 
-An upload is in the memory of this process alone. After a restart the page begins it again.
+The state of an upload is only in the memory of this process. After a restart the page begins the upload
+again.
 """
 
 from __future__ import annotations
@@ -23,11 +25,11 @@ from channels.web.chat_files import ChatFile, ChatFiles, new_id
 from channels.web.settings import KEYS
 
 LARGEST = 20_000_000
-"""Max bytes of a file, as of Telegram's bots."""
+"""Max bytes of a file: the same as for Telegram's bots."""
 MOST_FILES = 10
 """Max files of a message."""
 OF_CHAT, IN_ALL = 3, 16
-"""Max concurrent uploads of a chat and of all; the oldest ones are dropped."""
+"""Max concurrent uploads of one chat, and of all chats. The oldest uploads are dropped first."""
 _KINDS: dict[str, Literal["photo", "video", "audio"]] = {"image": "photo", "video": "video", "audio": "audio"}
 _TYPE = re.compile(r"[a-z0-9.+-]{1,40}/[a-z0-9.+-]{1,80}")
 _REF = re.compile(rf"({CHAT_ID.pattern}):([0-9A-Z]{{26}})")
@@ -41,7 +43,7 @@ class Upload:
     size: int
     have: int = 0
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held while a piece is written."""
+    """Lock while a piece is written."""
 
 
 class Uploads:
@@ -52,7 +54,7 @@ class Uploads:
         self._beginning = asyncio.Lock()
 
     async def begin(self, chat: str, name: str, mime: str, size: int) -> str:
-        """Begin an upload of `size` bytes; its id. Raises OSError."""
+        """Begin an upload of `size` bytes and return its id. Raises OSError."""
         # One at a time, so that concurrent ones count one another.
         async with self._beginning:
             own = [id_ for id_, one in self._under_way.items() if one.chat == chat]
@@ -73,12 +75,12 @@ class Uploads:
         return id_
 
     def under_way(self, chat: str, id_: str) -> Upload | None:
-        """An upload of this chat, or None."""
+        """Return an upload in progress of this chat, or None."""
         found = self._under_way.get(id_)
         return found if found is not None and found.chat == chat else None
 
     async def add(self, id_: str, upload: Upload, data: bytes) -> bool:
-        """Write the next piece; True once the file is complete. An OSError ends the upload."""
+        """Write the next piece; return True once the file is complete. An OSError ends the upload."""
         async with upload.writing:
             if self._under_way.get(id_) is not upload:
                 return False
@@ -117,7 +119,7 @@ class Uploads:
     # -- complete files --------------------------------------------------------------------------------------
 
     async def attachment(self, chat: str, id_: str) -> Attachment | None:
-        """A file of this chat for a message, or None."""
+        """Return a complete file of this chat as an attachment of a message, or None."""
         found = await asyncio.to_thread(self.received.find, KEYS.encode({"chat": chat}), id_)
         if found is None:
             return None
@@ -128,7 +130,7 @@ class Uploads:
         )
 
     def shown(self, ref: object, name: object, size: object) -> ChatFile:
-        """A file of an archived message as browsers see it. Blocks."""
+        """Return a file of an archived message as a browser shows it. Blocks."""
         match = _REF.fullmatch(ref) if isinstance(ref, str) else None
         kept = self.received.find(KEYS.encode({"chat": match[1]}), match[2]) if match is not None else None
         if kept is not None:
@@ -136,7 +138,7 @@ class Uploads:
         return ChatFile("", name if isinstance(name, str) else "", size if isinstance(size, int) else 0)
 
     async def fetch(self, attachment: Attachment, *, most: int) -> AsyncGenerator[bytes]:
-        """As `contracts.channel.Files.fetch`."""
+        """Yield the bytes of a file, as `contracts.channel.Files.fetch` does."""
         match = _REF.fullmatch(attachment.ref or "")
         if match is None:
             raise errors.FileGone("the message names no file of the page")
@@ -159,7 +161,7 @@ class Uploads:
 
 
 def ref_id(file: Attachment) -> str:
-    """The id of an uploaded file of a message; "" for any other file."""
+    """Return the id of an uploaded file of a message; "" for any other file."""
     match = _REF.fullmatch(file.ref or "")
     return match[2] if match is not None else ""
 
