@@ -1,5 +1,6 @@
-"""Values that travel between rooms, and protocols of the outside world; one module a subject.
+"""Values that the packages pass to each other, and protocols of the outside world; one module for each
+subject.
 
-Times of day are integer milliseconds since the epoch (`ts`) unless a docstring says seconds; durations are float seconds. Ids of
-platforms are strings.
+A time (`ts`) is an integer of milliseconds since the epoch unless a docstring says seconds. A duration is a
+float in seconds. Ids of platforms are strings.
 """

@@ -1,4 +1,4 @@
-"""Questions to people: approvals, their verdicts, and the buttons below a message."""
+"""Questions that people must decide: requests for approval, verdicts, and the buttons below a message."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from bot.contracts.identity import ChatKey, UserRef
 
 Ended = Literal["approved", "denied", "steered", "stopped", "expired", "nobody", "unattended"]
 Subject = Literal["call", "task", "budget", "person", "question"]
-"""What a question is about: a tool call, a task (subagent) whose calls are refused, a spent budget, a person who asks for access, or a
-tool that asks the person of its turn.
+"""Subject of a question: a tool call, a task (subagent) whose calls are refused, a spent budget, a person
+who asks for access, or a tool that asks the person of its turn.
 """
 Reason = Literal[
     "tainted",
@@ -27,9 +27,9 @@ Reason = Literal[
     "budget_person",
     "",
 ]
-"""Why people are asked (`approval.reason_…` in `bot/words`); "" is not shown."""
+"""Reason why people are asked; the texts are `approval.reason_…` in `bot/words`. The reason "" is not shown."""
 Scope = Literal["once", "chat", "today", "always"]
-"""How long an approval lasts. `today`: as `chat`, until the end of the day."""
+"""How long an approval lasts. `today` is valid in the same chat, until the end of the day."""
 Choice = Literal[
     "once",
     "chat",
@@ -45,65 +45,72 @@ Choice = Literal[
     "remind",
     "weekly",
 ]
-"""A button. `each`: ask about each call of a step separately; `afresh`: ask again without foreign text; `admit`, `later`: about a
-person; `again`: below the notice of a failed turn, retries it; `renew`: below an answer, regenerates it for the edited message.
+"""Choice that a button stands for. `each`: ask about each call of a step separately. `afresh`: ask again
+without foreign text. `admit` and `later`: decide about a person who asks for access. `again`: retry a
+failed turn. `renew`: generate the answer again for the edited message. `what`, `remind` and `weekly` are
+`EXAMPLES`.
 """
 LASTING: tuple[Scope, ...] = ("chat", "today", "always")
-"""Scopes of an approval that covers later calls too."""
+"""Scopes of an approval that also covers later calls."""
 CHOICES: tuple[Choice, ...] = ("once", "chat", "always", "deny")
-"""Answers that operators may give about a call."""
+"""Choices that operators may make about a tool call."""
 EXAMPLES: tuple[Choice, ...] = ("what", "remind", "weekly")
-"""Examples below a greeting; a tap sends the text as a message of the person (`start.…` in `bot/words`)."""
+"""Examples below a greeting. A tap sends the text of the example as the person's message (`start.…` in `bot/words`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """A request for approval. No tool call waits for one whose `subject` is a person."""
+    """A request for approval. If its `subject` is a person, no tool call waits for the verdict."""
 
     request_id: str
-    """The turn's; of a person who asks for access, the id of the record."""
+    """Id of the turn. If a person asks for access, the id of the record."""
     call_id: str
     chat_key: ChatKey
     tool: str
     fingerprint: str
-    """Three hashes joined by colons: tool, arguments and folder; contents of the programs and scripts that it runs; all files that it
-    names. An approval of scope `once` needs an equal fingerprint, a lasting one ignores the last hash.
+    """Three hashes joined by colons: of tool, arguments and folder; of the contents of the programs and
+    scripts that the call runs; of all files that the call names. An approval of scope `once` needs an
+    equal fingerprint; a lasting approval ignores the last hash.
     """
     shown: str
-    """The exact arguments without secrets; argument names of built-in tools are marks (`display.label`)."""
+    """Exact arguments of the call, without secrets. Argument names of built-in tools are written as marks
+    (`display.label`).
+    """
     why: Reason
     rule: str
-    """The permission rule that asks, or ""."""
+    """Permission rule because of which people are asked, or ""."""
     channel: str | None
     user_id: str | None
-    """The person on whose behalf it is asked."""
+    """Id of the person who caused the call."""
     granted: bool
-    """A rule allows the person to decide themselves."""
+    """True if a rule allows the person to decide alone."""
     lasting: bool
-    """Lasting approvals are possible and count."""
+    """True if a lasting approval is possible and would be used."""
     own: bool = False
-    """It concerns this person only: it is not copied to operators' chats."""
+    """True if the question concerns only this person, so it is not copied to operators' chats."""
     subject: Subject = "call"
     task: str = ""
-    """The task (subagent) that asks."""
+    """Name of the task (subagent) that asks."""
     replaces: int | None = None
-    """If the call overwrites a file: the number of its lines."""
+    """Number of lines in the file that the call overwrites; None if it overwrites no file."""
     gone: int | None = None
-    """How many of these lines the new file lacks; None if unknown."""
+    """Number of lines of the overwritten file that the new file lacks; None if unknown."""
     new: int = 0
-    """How many lines are new, if known."""
+    """Number of new lines, if known."""
     differs_from: int = 0
-    """The number of the first line that differs, if known."""
+    """Number of the first line that differs, if known."""
     script: str = ""
-    """The text of the script that it runs, without secrets, if the person may read it."""
+    """Text of the script that the call runs, without secrets, if the person may read the script."""
     step: tuple[Mapping[str, Any], ...] = ()
-    """For several calls of a step at once: the fields that differ between them."""
+    """Differing fields of each call, if several calls of one step are asked about together."""
     about: str = ""
-    """The foreign text that is the reason: its author and beginning, or the file or call that it came with."""
+    """Foreign text that is the reason for asking: its author and beginning, or the file or tool call that
+    brought the text.
+    """
 
     @property
     def person(self) -> UserRef | None:
-        """The person on whose behalf it is asked; None if no chat caused it."""
+        """Return the person who caused the call; None if the call came from no chat."""
         return (
             UserRef(self.channel, self.user_id)
             if self.channel is not None and self.user_id is not None
@@ -112,19 +119,19 @@ class Approval:
 
     @property
     def admits(self) -> bool:
-        """True if a person asks for access."""
+        """Return True if a person asks for access."""
         return self.subject == "person"
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Identifies the call: each is asked about once."""
+        """Return the key of the call. People are asked about each key only once."""
         return (self.request_id, self.call_id, self.fingerprint)
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The outcome of a question; `nobody` and `unattended` (in a job): nobody was asked. `by` decided, under the display name `name`, by
-    the inbound `request_id`.
+    """Outcome of a question. `nobody`, and `unattended` in a job, mean that nobody was asked. `by` is the
+    person who decided, `name` the person's display name, and `request_id` the inbound with the decision.
     """
 
     ended: Ended
@@ -135,26 +142,28 @@ class Verdict:
 
     @property
     def lasts(self) -> bool:
-        """True if it also approves later calls."""
+        """Return True if the verdict also approves later calls."""
         return self.ended == "approved" and self.scope in LASTING
 
     def covers(self, chat_key: ChatKey, *, asked_in: ChatKey) -> bool:
-        """True if it approves the same call in `chat_key`, having been given in `asked_in`."""
+        """Return True if the verdict, given in the chat `asked_in`, approves the same call in `chat_key`."""
         return self.lasts and (self.scope == "always" or asked_in == chat_key)
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionButtons:
-    """The buttons below a question, for whoever sees it; none once it is decided."""
+    """Buttons below a question, for everybody who sees the message. A decided question has no buttons."""
 
     question_id: str
-    """The question's id; below the notice of a failure, the turn's."""
+    """Id of the question. Below the notice of a failed turn, the id of the turn."""
     choices: tuple[Choice, ...] = CHOICES
 
 
 @dataclass(frozen=True, slots=True)
 class OpenQuestion:
-    """An open question as one viewer sees it: outbox id, text and time (ms) of its message, and the viewer's buttons."""
+    """An open question as one viewer sees it: the outbox id, text and time (ms) of its message, and the
+    viewer's buttons.
+    """
 
     id: str
     text: str
@@ -163,17 +172,18 @@ class OpenQuestion:
 
 
 class Approvals(Protocol):
-    """Asks people for approval (`bot.features.approvals`)."""
+    """Asks people for approval. Implemented in `bot.features.approvals`."""
 
     async def decide(self, asked: Approval, *others: Approval) -> Verdict:
-        """Ask, and wait for a verdict. The same request after a restart resumes the wait. `others` are later calls of the same step,
-        which are asked about together. Raises `errors.StorageError`.
+        """Ask people and wait for a verdict. After a restart, the same request continues to wait. `others`
+        are later calls of the same step, which are asked about together with `asked`. Raises
+        `errors.StorageError`.
         """
         ...
 
 
 class Unattended:
-    """Denies everything: there is nobody to ask."""
+    """Denies every request, since there is nobody to ask."""
 
     async def decide(self, *_: Approval) -> Verdict:
         return Verdict("nobody")

@@ -1,4 +1,4 @@
-"""Lines of the archive, and queries for them."""
+"""Archive lines, and queries for archive lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bot.contracts.inbound import Inbound
 
 
 class ArchiveLine(Frozen):
-    """One line of `.ship/chats/*.jsonl`: what a person or the bot said. `ts` in milliseconds."""
+    """One line of `.ship/chats/*.jsonl`: a text that a person or the bot wrote. `ts` is in milliseconds."""
 
     v: int = 1
     ts: int
@@ -27,7 +27,7 @@ class ArchiveLine(Frozen):
 
     @classmethod
     def of(cls, inbound: Inbound, **fields: Any) -> Self:
-        """The line of an inbound, with `fields` overriding its own."""
+        """Return the archive line of an inbound. `fields` override the values from the inbound."""
         own: dict[str, Any] = {
             "ts": inbound.ts,
             "channel": inbound.channel,
@@ -42,14 +42,15 @@ class ArchiveLine(Frozen):
 
     @property
     def request_id(self) -> str:
-        """The inbound that the line records or answers, or ""."""
+        """Return the id of the inbound that this line records or answers, or ""."""
         return str((self.meta or {}).get("requestId") or "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveFilter:
-    """Filter and page of archive lines. `keyword` is literal text, ignoring case; `before` is exclusive, `after` inclusive
-    (milliseconds); `offset` counts matches after `skip`.
+    """Selects archive lines and a page of them. `keyword` is literal text, compared without case. `before`
+    is exclusive and `after` inclusive, both in milliseconds. Lines for which `skip` returns True do not
+    count; `offset` is a number of matches.
     """
 
     limit: int = 30
@@ -63,8 +64,9 @@ class ArchiveFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryQuery(ArchiveFilter):
-    """A window of matches, counted from the newest. Removed and superseded lines are left out unless `everything`. Without `counted`,
-    reading stops soon after the window, however long the chat is, and `HistoryPage.total` may be too low.
+    """Selects a window of matches, counted from the newest. Without `everything`, removed and superseded
+    lines are left out. Without `counted`, reading stops soon after the window, however long the chat is,
+    so `HistoryPage.total` may be too low.
     """
 
     everything: bool = False
@@ -73,7 +75,9 @@ class HistoryQuery(ArchiveFilter):
 
 @dataclass(frozen=True, slots=True)
 class HistoryPage:
-    """`lines` in time order; `total` is the number of matches (exact if `counted`), `unreadable` that of damaged lines."""
+    """Result of a `HistoryQuery`. `lines` are in order of time. `total` is the number of matches, which is
+    exact if `counted`. `unreadable` is the number of damaged lines.
+    """
 
     lines: list[ArchiveLine]
     total: int

@@ -10,13 +10,13 @@ from pydantic.alias_generators import to_camel
 Json = dict[str, Any]
 """A JSON object."""
 Message = Json
-"""A message of the Messages API: `{"role": "user" | "assistant", "content": [block, …]}`."""
+"""Message of the Messages API: `{"role": "user" | "assistant", "content": [block, …]}`."""
 ChatType = Literal["direct", "group"]
 Role = Literal["user", "assistant"]
 Level = Literal["debug", "info", "warn", "error", "action"]
 
 
 class Frozen(BaseModel):
-    """An immutable value, stored as JSON with camelCase keys."""
+    """An immutable value, which is stored as JSON with camelCase keys."""
 
     model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True, extra="ignore")

@@ -1,4 +1,6 @@
-"""The port of platform adapters: `Manifest`, `Channel` with its optional abilities, and the `Intake` that accepts messages."""
+"""Interfaces of the platform adapters: `Manifest`, `Channel` with its optional abilities, and the `Intake`
+that accepts messages.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ from bot.words import Sentence
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The state of a connection. `last_heard`: when the platform last sent anything (epoch seconds); None if it may be silent while idle."""
+    """State of a connection. `last_heard` is the time in epoch seconds at which the platform last sent
+    anything; None if the platform may send nothing while it is idle.
+    """
 
     connected: bool
     last_heard: float | None = None
@@ -35,7 +39,7 @@ class Health:
 
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
-"""Names of this machine."""
+"""Host names and addresses of this machine."""
 PROXY_HEADERS = ("Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP")
 """Headers by which most proxies identify themselves."""
 FILE_PIECE = 65_536
@@ -43,7 +47,7 @@ FILE_PIECE = 65_536
 
 
 def is_loopback(host: str) -> bool:
-    """True if an address to listen on is reachable from this machine only."""
+    """Return True if only this machine can reach a server that listens on this address."""
     if host.lower() == "localhost":
         return True
     try:
@@ -61,127 +65,141 @@ class HomeSection:
 
 
 class Intake(Protocol):
-    """The gateway, as channels see it."""
+    """The gateway's interface for channels."""
 
     async def accept(self, inbound: Inbound) -> bool:
         """Authorise, de-duplicate, store and queue one inbound.
 
-        When it returns, the channel may confirm the event to the platform. True: accepted; False: refused (duplicate, stranger, not
-        addressed). Raises `errors.StorageError` if it could not be stored: the channel must not confirm it, so that the platform
-        delivers it again.
+        Once it returns, the channel may confirm the event to the platform. Returns True if the inbound was
+        accepted, False if it was refused (a duplicate, a stranger, not for the bot). Raises
+        `errors.StorageError` if the inbound could not be stored: the channel must not confirm the event, so
+        that the platform delivers it again.
         """
         ...
 
     async def hears_all(self, chat: ChatKey) -> bool:
-        """True if the bot listens to all messages of a chat. If not, a channel whose `context` returns earlier messages may skip
-        those with `Inbound.addressed` `chat`. Raises `errors.StorageError`.
+        """Return True if the bot listens to all messages of a chat. If not, a channel whose `context`
+        returns earlier messages may skip messages whose `Inbound.addressed` is `chat`. Raises
+        `errors.StorageError`.
         """
         ...
 
     async def keep_dead_letter(self, channel: str, key: str, raw: str, reason: str) -> None:
-        """Record an event that cannot be parsed and report it to operators, so that the events after it are processed."""
+        """Store an event that cannot be parsed and report it to operators, so that the events after it can
+        be processed.
+        """
         ...
 
     def report_missing_right(self, channel: str, right: str, words: Sentence) -> None:
-        """Report to operators that the platform refused something for lack of a permission; at most once a day for each `right`."""
+        """Report to operators that the platform refused a call because a permission is missing. Each `right`
+        is reported at most once a day.
+        """
         ...
 
     async def recent(self, chat_key: ChatKey, limit: int) -> list[ArchiveLine]:
-        """The newest `limit` lines of a conversation, in time order."""
+        """Return the newest `limit` archive lines of a conversation, in order of time."""
         ...
 
     async def home(self, opened: Inbound) -> tuple[HomeSection, ...]:
-        """The home tab of the sender of `opened` (which is not accepted): what the bot does for them, their jobs and settings. For a
-        stranger only how to get access. Raises `errors.StorageError`.
+        """Return the home tab of the sender of `opened`: what the bot does for the person, with the person's
+        jobs and settings. For a stranger, return only how to get access. The inbound `opened` is not
+        accepted. Raises `errors.StorageError`.
         """
         ...
 
     async def model(self, chat_key: ChatKey) -> str:
-        """The name of the model that answers in a chat."""
+        """Return the name of the model that answers in a chat."""
         ...
 
     async def questions(self, chat_key: ChatKey, person: UserRef) -> list[OpenQuestion]:
-        """Open questions of a conversation, as this person may see them. Raises `errors.StorageError`."""
+        """Return the open questions of a conversation that this person may see. Raises `errors.StorageError`."""
         ...
 
 
 class Channel(Protocol):
-    """A platform adapter. See CONTRIBUTING, "Add a channel", and tests/contracts/channel.py."""
+    """An adapter of one platform. CONTRIBUTING, section "Add a channel", and tests/contracts/channel.py
+    describe how to write one.
+    """
 
     name: str
     addresses: tuple[str, ...]
     """Addresses to show to the operator, known after `start`."""
 
     async def start(self, intake: Intake) -> None:
-        """Connect and pass inbounds to `intake`; returns once connected. From then on the channel reconnects by itself.
+        """Connect and pass inbounds to `intake`; return once connected. After that the channel reconnects by
+        itself.
 
-        Raises `errors.ChannelRefused` if the platform refuses the token, `errors.ChannelUnreachable` if it cannot be reached (the
-        caller retries), `errors.Unavailable` if a port is taken.
+        Raises `errors.ChannelRefused` if the platform refuses the token, `errors.ChannelUnreachable` if the
+        platform cannot be reached (the caller retries), `errors.Unavailable` if a port is in use.
         """
         ...
 
     async def pause(self) -> None:
-        """Stop accepting; `send` still works, so that running turns can be answered."""
+        """Stop accepting messages. `send` still works, so that running turns can be answered."""
         ...
 
     async def stop(self) -> None:
-        """Close all connections. Safe to call twice and without `start`."""
+        """Close all connections. It may be called twice, and without `start`."""
         ...
 
     def split(self, text: str) -> list[str]:
-        """Split Markdown into parts that each fit one message, never inside a grapheme; [] for blank text."""
+        """Split Markdown into parts that each fit in one message, never inside a grapheme. Return [] for blank text."""
         ...
 
     async def send(self, message: Outbound) -> Sent:
-        """Create one visible message. Raises the `errors.DeliveryFailed` that says whether it may have been created all the same."""
+        """Create one visible message. Raises an `errors.DeliveryFailed` whose class says whether the message
+        may have been created anyway.
+        """
         ...
 
     async def find(self, message: Outbound) -> Sent | None:
-        """Look up a message whose `send` had an unknown outcome; None if it is certainly not in the chat.
+        """Return a message whose `send` had an unknown outcome; None if the message is certainly not in the
+        chat.
 
-        Raises `errors.DeliveryUncertain` if the platform cannot tell, `errors.DeliveryThrottled` to be called again later, or another
-        `errors.DeliveryFailed`.
+        Raises `errors.DeliveryUncertain` if the platform cannot tell, `errors.DeliveryThrottled` if `find`
+        must be called again later, or another `errors.DeliveryFailed`.
         """
         ...
 
     async def indicate(self, target: Mapping[str, str], *, working: bool) -> None:
-        """Show or clear the typing indicator. Cosmetic: raises only `errors.DeliveryFailed`."""
+        """Show or clear the typing indicator. The call is cosmetic, so it raises only `errors.DeliveryFailed`."""
         ...
 
     async def context(self, inbound: Inbound) -> tuple[Quoted, ...]:
-        """Earlier messages for the model, oldest first: up to 50 of the thread of `inbound`, or up to 30 of the chat in which it
-        mentions the bot. Raises `errors.ChannelError`.
+        """Return earlier messages for the model, oldest first: up to 50 from the thread of `inbound`, or up
+        to 30 from the chat in which `inbound` mentions the bot. Raises `errors.ChannelError`.
         """
         ...
 
     def health(self) -> Health: ...
 
     async def heal(self) -> None:
-        """Replace a connection that seems dead; running sends are not interrupted. Raises nothing."""
+        """Replace a connection that seems dead, without interrupting running sends. Raises nothing."""
         ...
 
 
 class HttpServer(Protocol):
-    """An HTTP server within the connection limits that all servers of the process share."""
+    """An HTTP server that shares the connection limits of all servers in this process."""
 
     @property
     def streams(self) -> int:
-        """Max long-lived responses at once, over all servers."""
+        """Return the max number of long-lived responses at the same time, over all servers."""
         ...
 
     async def start(self, app: Any, host: str, port: int, *, grace: float, nearby: bool = False) -> int:
-        """Serve an unused `aiohttp.web.Application` and return the port: the next free one if `port` is taken and `nearby`. `stop`
-        waits up to `grace` seconds for running responses. Raises OSError if it cannot listen.
+        """Serve an unused `aiohttp.web.Application` and return the port. If `port` is in use and `nearby` is
+        true, use the next free port. `stop` waits up to `grace` seconds for running responses. Raises
+        OSError if the server cannot listen.
         """
         ...
 
     async def stop(self) -> None:
-        """Safe to call twice and without `start`."""
+        """Stop the server. It may be called twice, and without `start`."""
         ...
 
 
 class Section(BaseModel):
-    """Base of a section of a channel's settings."""
+    """Base class for a section of a channel's settings."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -193,78 +211,88 @@ class Section(BaseModel):
 
 
 class ChannelSettings(Section):
-    """Base of `Manifest.settings`: `channels.<name>` of ship.json."""
+    """Base class of `Manifest.settings`: `channels.<name>` of ship.json."""
 
     enabled: bool | None = None
-    """Connect it. Default: yes, if all its tokens are set."""
+    """Connect this channel. Default: true if all its tokens are set."""
 
 
 @runtime_checkable
 class Edits(Protocol):
-    """Optional ability of a `Channel`: edits and deletes its own messages."""
+    """Optional ability of a `Channel`: edit and delete its own messages."""
 
     async def edit(self, message: Outbound, message_id: str) -> None:
-        """Replace what `send` created as `message_id` by `message`; idempotent. Raises `errors.EditRefused` if that message cannot be
-        edited, otherwise as `send`.
+        """Replace the message `message_id`, which `send` created, by `message`. Editing twice has the same
+        result. Raises `errors.EditRefused` if the message cannot be edited, otherwise what `send` raises.
         """
         ...
 
     async def delete(self, message: Outbound, message_id: str) -> None:
-        """Delete what `send` created as `message_id`; `message` is its last content. Raises as `edit`."""
+        """Delete the message `message_id`, which `send` created. `message` is its last content. Raises what
+        `edit` raises.
+        """
         ...
 
 
 @runtime_checkable
 class Drafts(Protocol):
-    """Optional ability of a `Channel`: shows an ephemeral draft, which the final message replaces."""
+    """Optional ability of a `Channel`: show an ephemeral draft, which the final message replaces."""
 
     async def draft(self, message: Outbound) -> bool:
-        """Show or update the draft of this request. False if its chat has no drafts (any more). Raises `errors.DeliveryFailed` if it may
-        be tried again.
+        """Show or update the draft of this request. Return False if its chat has no drafts, or no longer has
+        them. Raises `errors.DeliveryFailed` if the call may be tried again.
         """
         ...
 
 
 @runtime_checkable
 class Titles(Protocol):
-    """Optional ability of a `Channel`: titles conversations in the person's list of them."""
+    """Optional ability of a `Channel`: set the titles of conversations in the person's list."""
 
     async def entitle(self, target: Mapping[str, str], title: str) -> None:
-        """Set the title of the conversation of `target`. Cosmetic: raises only `errors.DeliveryFailed`."""
+        """Set the title of the conversation of `target`. The call is cosmetic, so it raises only
+        `errors.DeliveryFailed`.
+        """
         ...
 
 
 @runtime_checkable
 class Suspends(Protocol):
-    """Optional ability of a `Channel`: indicates that a turn waits for a person."""
+    """Optional ability of a `Channel`: show that a turn waits for a person."""
 
     async def suspend(self, target: Mapping[str, str]) -> None:
-        """Replace the typing indicator until the next `indicate`. Cosmetic: raises only `errors.DeliveryFailed`."""
+        """Show that a turn waits, in place of the typing indicator, until the next `indicate`. The call is
+        cosmetic, so it raises only `errors.DeliveryFailed`.
+        """
         ...
 
 
 @runtime_checkable
 class Reacts(Protocol):
-    """Optional ability of a `Channel`: reacts to a person's message."""
+    """Optional ability of a `Channel`: add a reaction to a person's message."""
 
     async def react(self, target: Mapping[str, str], message_id: str) -> None:
-        """Mark a message as seen: it is queued, or was added to the running turn. Cosmetic: raises only `errors.DeliveryFailed`."""
+        """Mark a message as seen: the message is queued, or was added to the running turn. The call is
+        cosmetic, so it raises only `errors.DeliveryFailed`.
+        """
         ...
 
 
 @runtime_checkable
 class Invites(Protocol):
-    """Optional ability of a `Channel`: a one-time link that makes whoever opens it an operator."""
+    """Optional ability of a `Channel`: create a one-time link that makes the person who opens it an operator."""
 
     async def invite(self) -> str:
-        """A new link, after `start`. Print it to the terminal only: it must not get into a log or file."""
+        """Return a new link, after `start`. Print the link only to the terminal: it must not be written to a
+        log or file.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Introduction:
-    """What the bot says when it was added to a chat: how to address it, and what it does not see. `hindrance` tells operators which
-    permission it lacks there.
+    """Text that the bot posts when it was added to a chat: how to address the bot, and which messages it
+    does not see. `hindrance` tells operators which permission the bot lacks in the chat.
     """
 
     words: str = ""
@@ -273,43 +301,44 @@ class Introduction:
 
 @runtime_checkable
 class Introduces(Protocol):
-    """Optional ability of a `Channel`: introduces the bot in a group."""
+    """Optional ability of a `Channel`: introduce the bot in a group."""
 
     async def introduce(self, inbound: Inbound) -> Introduction:
-        """The introduction for the group of an `added` inbound. Raises nothing."""
+        """Return the introduction for the group of an `added` inbound. Raises nothing."""
         ...
 
 
 @runtime_checkable
 class Files(Protocol):
-    """Optional ability of a `Channel`: downloads attachments."""
+    """Optional ability of a `Channel`: download attachments."""
 
     def fetch(self, attachment: Attachment, *, most: int) -> AsyncGenerator[bytes]:
-        """Yield the file in pieces of up to `FILE_PIECE` bytes, each read on demand; a caller may close the generator early. Raises
-        `errors.FileTooLarge` after the first `most` bytes of a larger file, `errors.FileGone` or `errors.FileUnreachable`.
+        """Yield the file in pieces of up to `FILE_PIECE` bytes, each read on demand. A caller may close the
+        generator early. Raises `errors.FileTooLarge` after the first `most` bytes of a larger file,
+        `errors.FileGone` or `errors.FileUnreachable`.
         """
         ...
 
 
 @runtime_checkable
 class SendsFiles(Protocol):
-    """Optional ability of a `Channel`: `send` uploads `Outbound.file`, and raises `errors.FileRefused` if the platform will never
-    accept it. `find` works for such a message too.
+    """Optional ability of a `Channel`: upload files. `send` uploads `Outbound.file`, and raises
+    `errors.FileRefused` if the platform will never accept the file. `find` works for such a message too.
     """
 
     largest_file: int
-    """Bytes."""
+    """Max bytes of a file that the platform accepts."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadingLimits:
-    """Max size of code and tables that are readable in a message."""
+    """Max size of code and tables that people can read inside a message."""
 
     lines: int = 60
-    """Lines of code, or rows of a table."""
+    """Max lines of code, or max rows of a table."""
     characters: int = 3_500
     columns: int = 100
-    """Width of a table in terminal cells; a wide character takes two."""
+    """Max width of a table in terminal cells. A wide character takes two cells."""
 
 
 @runtime_checkable
@@ -325,22 +354,26 @@ class Streaming(Section):
     enabled: bool = True
     """Show an answer while it is being written, and the progress of long work."""
     after_ms: int = Field(default=1_000, ge=0, le=60_000)
-    """An answer that is complete so many milliseconds after its first words is shown at once, and whole."""
+    """Wait this many milliseconds after an answer's first words before the answer is shown while it changes.
+    An answer that is complete by then is sent at once, as a whole.
+    """
     drafts: bool = False
-    """In Telegram's private chats, show an answer that is being written as a draft with a stop button, not as a message that
-    changes. Some clients flicker. Elsewhere it changes nothing."""
+    """In Telegram's private chats, show an answer that is being written as a draft with a stop button, in
+    place of a message that is edited. Drafts flicker in some clients. Other chats ignore this setting.
+    """
 
 
 class Webhook(Section):
-    """Receive events over HTTP behind a proxy or load balancer, instead of over a connection that Shipmate opens."""
+    """Receive events over HTTP behind a proxy or load balancer, in place of a connection that Shipmate opens."""
 
     url: str
-    """The `https://` address to which the platform posts. What stands behind it passes requests on to `host` and `port` as they
-    are, with this path."""
+    """Address (`https://…`) to which the platform posts. The proxy must pass requests unchanged to `host`
+    and `port`, with the path of this address.
+    """
     host: str = "127.0.0.1"
-    """Address on which Shipmate waits for them."""
+    """Address on which Shipmate listens for these requests."""
     port: int = Field(default=8443, ge=0, le=65_535)
-    """Its port; 0 takes a free one."""
+    """Port on which Shipmate listens; 0 selects a free port."""
 
     @field_validator("url")
     @classmethod
@@ -359,7 +392,7 @@ class Webhook(Section):
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Outgoing rate limit: `burst` messages at once, then one every `every` seconds."""
+    """Rate limit of outgoing messages: `burst` messages at once, then one message every `every` seconds."""
 
     burst: int
     every: float
@@ -367,7 +400,9 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class EditPace:
-    """Rate limit of live edits: one per chat every `every` seconds, and `total` for the whole bot. Independent of the limit of sends."""
+    """Rate limit of live edits: one edit per chat every `every` seconds, and `total` over all chats. Edits
+    do not count towards the limit of sends.
+    """
 
     every: Mapping[ChatType, float]
     total: Pace | None = None
@@ -383,35 +418,37 @@ def _no_server() -> HttpServer:
 
 @dataclass(frozen=True, slots=True)
 class ChannelDeps:
-    """Collaborators of a channel."""
+    """The objects and functions that a channel gets from the gateway."""
 
     clock: Clock
     log: Log
     rng: random.Random
     home: Path
-    """The `.ship` folder."""
+    """Path of the `.ship` folder."""
     root: Path
-    """The project folder."""
+    """Path of the project folder."""
     disk: Disk
-    """Writes files below `home` that other hosts of a cluster read too."""
+    """Writer for files below `home` that other hosts of a cluster also read."""
     operators: Collection[UserRef] = frozenset()
-    """A live view of the present operators."""
+    """Current operators. The collection changes while the process runs."""
     name: str = "Shipmate"
-    """The bot's name."""
+    """Name of the bot."""
     holder: Callable[[int], int | None] = lambda _: None
-    """Blocking: the pid of the process that listens on a local port; None if unknown."""
+    """Function that returns the pid of the process that listens on a local port; None if unknown. It blocks."""
     user_of: Callable[[tuple[str, int], tuple[str, int]], int | None] = lambda _near, _far: None
-    """Blocking: the uid at the far end of a local connection, given its near and far (host, port); None if unknown."""
+    """Function that returns the uid of the process at the far end of a local connection, given the (host,
+    port) of both ends; None if unknown. It blocks.
+    """
     appoint: Callable[[UserRef], Awaitable[None]] = _refused
-    """Make a person an operator. Raises `errors.StorageError`."""
+    """Function that makes a person an operator. Raises `errors.StorageError`."""
     serve: Callable[[], HttpServer] = _no_server
     pace: float = 1.0
-    """Network seconds per second of `clock`. Tests speed up the clock, not the network."""
+    """Network seconds per second of `clock`. Tests run the clock faster, but not the network."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenForm:
-    """A pattern that a whole token matches, and an example for people."""
+    """A pattern that a whole token must match, and an example to show to people."""
 
     pattern: str
     example: str
@@ -419,8 +456,8 @@ class TokenForm:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The static facts of a channel: `channels/<name>/manifest.py` exports one as `MANIFEST`. Importing it must be cheap: SDKs are
-    imported in `build`.
+    """Constant properties of a channel. Each `channels/<name>/manifest.py` exports one as `MANIFEST`.
+    Importing it must be fast, so SDKs are imported in `build`.
     """
 
     name: str
@@ -428,70 +465,80 @@ class Manifest:
     build: Callable[[Any, ChannelDeps], Channel]
     encode: Callable[[Mapping[str, str]], ChatKey]
     decode: Callable[[ChatKey], dict[str, str]]
-    """`encode` makes a `ChatKey` of the parts of an address; `decode` is its inverse. Both are pure."""
+    """Pure functions that convert the parts of an address to a `ChatKey` (`encode`) and back (`decode`)."""
     tokens: tuple[str, ...] = ()
-    """Names of the settings without which the channel cannot run."""
+    """Names of the settings that the channel cannot run without."""
     webhook_tokens: tuple[str, ...] = ()
-    """Replaces `tokens` if `webhook` is set."""
+    """Names of the settings that replace `tokens` if `webhook` is set."""
     token_forms: Mapping[str, TokenForm] = field(default_factory=dict)
-    """By names of `tokens`."""
+    """Forms of the tokens, by the names in `tokens`."""
     access: Literal["allowlist", "local"] = "allowlist"
-    """`local`: only somebody with access to this machine, or with the channel's own token, can reach the bot."""
+    """Who can reach the bot. `local`: only a person who has access to this machine or the channel's own token."""
     valid_id: Callable[[str], bool] = bool
-    """True if a string can be a stable user id of this platform, for allow lists."""
+    """Function that returns True if a string can be a stable user id of this platform. Allow lists are
+    checked with it.
+    """
     where_id: Sentence | None = None
-    """Tells operators what a user id looks like and where to find it."""
+    """Text that tells operators what a user id looks like and where to find it."""
     operators: frozenset[str] = frozenset()
-    """Ids that are operators implicitly: those of the user who started Shipmate."""
+    """User ids that are operators without being configured: the ids of the user who started Shipmate."""
     never_admit: frozenset[str] = frozenset()
-    """Ids shared by many people, refused whatever the allow lists say."""
+    """User ids that many people share. They are refused even if an allow list names them."""
     pace: Mapping[ChatType, Pace] = field(default_factory=dict)
     total: Pace | None = None
-    """Outgoing rate limit over all chats."""
+    """Rate limit of outgoing messages over all chats."""
     edits: EditPace | None = None
-    """Set if the channel is an `Edits`."""
+    """Rate limit of live edits; set if the channel implements `Edits`."""
     ephemeral: bool = False
-    """True if it can show a group message to one person only (`contracts.outbound.ONLY_TO`)."""
+    """True if the channel can show a group message to only one person (`contracts.outbound.ONLY_TO`)."""
     buttons: bool = False
-    """True if it shows `Outbound.buttons`. Otherwise the text names the commands that answer the question."""
+    """True if the channel shows `Outbound.buttons`. Otherwise the text names the commands that answer the question."""
     examples: bool = False
-    """True if it shows `contracts.approvals.EXAMPLES` as buttons in direct chats."""
+    """True if the channel shows `contracts.approvals.EXAMPLES` as buttons in direct chats."""
     files: bool = False
-    """True if the channel is a `Files`."""
+    """True if the channel implements `Files`."""
     silence: float | None = None
-    """Timeout in seconds without `Health.last_heard`, after which the connection counts as dead."""
+    """Timeout in seconds after `Health.last_heard`; after it the connection counts as dead."""
     direct: Callable[[str], dict[str, str]] | None = None
-    """The parts of the address of a person's direct chat, from their id; alerts to operators go there."""
+    """Function that returns the address parts of a person's direct chat from the person's id. Alerts to
+    operators are sent there.
+    """
     indicate_every: float = 4.5
     """Interval in seconds at which the typing indicator must be renewed."""
     examine: Callable[[Any], Awaitable[Examination]] | None = None
-    """Check the tokens of these settings and the ids of their `allow` with the platform, for `shipmate doctor` and `init`. Consumes no
-    events.
+    """Function that checks the tokens of the settings, and the ids in `allow`, with the platform. `shipmate
+    doctor` and `init` call it. It must consume no events.
     """
     claim: Claim | None = None
-    """Identifies the first operator for `shipmate init`."""
+    """Functions that identify the first operator for `shipmate init`."""
     connect: Callable[[str, str | None], str] = lambda _name, _posts_to: ""
-    """Instructions for getting the tokens, given the bot's name and its webhook's address, if any."""
+    """Function that returns instructions for getting the tokens, given the bot's name and the address of its
+    webhook, if any.
+    """
     rules: str = ""
-    """Tells the model what the channel can display."""
+    """Text that tells the model what the channel can display."""
     command_prefix: str = "/"
-    """How help texts write commands."""
+    """Prefix with which help texts write commands."""
     unused: frozenset[str] = frozenset()
-    """Optional dependencies of the platform's library that the channel does not need and that are not imported."""
+    """Optional dependencies of the platform's library that the channel does not need and that must not be imported."""
 
 
 @runtime_checkable
 class KnowsZones(Protocol):
-    """Optional ability of a `Channel`: looks up time zones of people."""
+    """Optional ability of a `Channel`: look up the time zones of people."""
 
     async def zone_of(self, user_id: str) -> str | None:
-        """A name of the tz database; None if the platform does not tell. Raises `errors.ChannelError`."""
+        """Return the person's time zone as named in the tz database; None if the platform does not say.
+        Raises `errors.ChannelError`.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class MembershipAnswer:
-    """The chats whose member the person is. `unanswered`: the platform gave no answer, or they are above the limit of one call."""
+    """Chats that the person is a member of. `unanswered` are chats for which the platform gave no answer, or
+    which exceed the limit of one call.
+    """
 
     chats: list[ChatKey]
     unanswered: list[ChatKey] = field(default_factory=list)
@@ -499,28 +546,31 @@ class MembershipAnswer:
 
 @runtime_checkable
 class KnowsMembers(Protocol):
-    """Optional ability of a `Channel`: looks up members of chats. Without it nobody counts as a member."""
+    """Optional ability of a `Channel`: look up the members of chats. Without this ability, nobody counts as
+    a member.
+    """
 
     async def chats_of(self, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool) -> MembershipAnswer:
-        """Those of `chat_keys` whose member the person is now; their direct chats with the bot only if `direct`, and never those of
-        others. Raises `errors.ChannelError`.
+        """Return those of `chat_keys` whose chat the person is a member of now. The person's direct chats
+        with the bot are included only if `direct`; direct chats of other people never are. Raises
+        `errors.ChannelError`.
         """
         ...
 
 
 @runtime_checkable
 class KnowsChatMigrations(Protocol):
-    """Optional ability of a `Channel`: knows chats whose id has changed."""
+    """Optional ability of a `Channel`: know the chats whose id has changed."""
 
     def same_chat(self, chat_id: str) -> frozenset[str]:
-        """All ids that this chat has had, including this one."""
+        """Return all ids that this chat has had, including this id."""
         ...
 
 
 @runtime_checkable
 class KnowsLinks(Protocol):
-    """Optional ability of a `Channel`: knows the addresses of messages."""
+    """Optional ability of a `Channel`: know the addresses of messages."""
 
     def permalink(self, line: ArchiveLine) -> str | None:
-        """The URL of a message, if it can be told without a request."""
+        """Return the URL of a message, if it can be computed without a request."""
         ...

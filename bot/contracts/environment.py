@@ -1,4 +1,4 @@
-"""Ports of the process environment: clock, disk, ids, log, redaction, alerts to operators."""
+"""Interfaces of the process environment: clock, disk, ids, log, redaction, and alerts to operators."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from bot.words import Sentence
 
 class Clock(Protocol):
     def now(self) -> float:
-        """Seconds since the epoch."""
+        """Return the seconds since the epoch."""
         ...
 
     def monotonic(self) -> float: ...
     def boottime(self) -> float:
-        """Monotonic seconds that include time in which the machine was suspended."""
+        """Return monotonic seconds, including the time in which the machine was suspended."""
         ...
 
     async def sleep(self, seconds: float) -> None: ...
 
 
 async def ends_within(seconds: float, work: asyncio.Future[Any], clock: Clock) -> bool:
-    """True if `work` ends in time. Otherwise it continues; it is never cancelled."""
+    """Return True if `work` ends within this time. Otherwise `work` continues; it is never cancelled."""
     patience = asyncio.ensure_future(clock.sleep(seconds))
     try:
         await asyncio.wait([work, patience], return_when=asyncio.FIRST_COMPLETED)
@@ -36,7 +36,7 @@ async def ends_within(seconds: float, work: asyncio.Future[Any], clock: Clock) -
 
 
 async def cancel_all(tasks: Iterable[asyncio.Future[Any]]) -> None:
-    """Cancel tasks and wait until all have ended, however they end."""
+    """Cancel tasks and wait until all have ended, with or without an error."""
     ending = list(tasks)
     for task in ending:
         task.cancel()
@@ -47,78 +47,86 @@ _R = TypeVar("_R")
 
 
 async def off_loop(size: int, most: int, work: Callable[[], _R]) -> _R:
-    """Run `work` in place for a `size` of up to `most`, and on a thread above it, so that the event loop is not blocked."""
+    """Run `work` and return its result. If `size` exceeds `most`, run `work` on a thread, so that it does
+    not block the event loop.
+    """
     return work() if size <= most else await asyncio.to_thread(work)
 
 
 class OpenFile(Protocol):
-    """A snapshot of a file, read in pieces. Blocking; the caller of `Disk.open` closes it."""
+    """A snapshot of a file, which is read in pieces. Methods block. The caller of `Disk.open` must close it."""
 
     @property
     def size(self) -> int:
-        """Bytes when it was opened."""
+        """Return the size in bytes when the file was opened."""
         ...
 
     def read(self, offset: int, count: int) -> bytes:
-        """`count` bytes from `offset`; fewer only at the end of the file."""
+        """Return `count` bytes from `offset`; fewer only at the end of the file."""
         ...
 
     def close(self) -> None: ...
 
 
 class Disk(Protocol):
-    """The file system. Blocking: call it on a writer thread or through `asyncio.to_thread`. Folders are created with mode 0700, files
-    with 0600.
+    """The file system. Methods block, so call them on a writer thread or through `asyncio.to_thread`.
+    Folders are created with mode 0700, files with 0600.
     """
 
     def append(self, path: Path, data: bytes, *, sync: bool = False) -> None:
-        """Append to a file, which is created if missing. With `sync`, data and a new file's name are fsynced."""
+        """Append to a file, which is created if it does not exist. With `sync`, the data and the name of a
+        new file are fsynced.
+        """
         ...
 
     def sync(self, path: Path) -> None:
-        """Fsync a file, or a folder's names. Does nothing if it does not exist."""
+        """Fsync a file, or the names in a folder. Do nothing if it does not exist."""
         ...
 
     def read(self, path: Path) -> bytes:
-        """The whole file; b"" if it does not exist."""
+        """Return the whole content of a file; b"" if the file does not exist."""
         ...
 
     def open(self, path: Path) -> OpenFile:
-        """Open a file for reading in pieces, an empty one if it does not exist. A later `replace` does not affect it."""
+        """Open a file for reading in pieces; an empty file if it does not exist. A later `replace` does not
+        change what is read.
+        """
         ...
 
     def replace(self, path: Path, data: bytes) -> None:
-        """Write a whole file atomically: temporary file, fsync, rename, fsync of the folder."""
+        """Write a whole file atomically: write a temporary file, fsync it, rename it, and fsync the folder."""
         ...
 
     def rename(self, source: Path, target: Path) -> None: ...
     def truncate(self, path: Path, size: int) -> None: ...
     def remove(self, path: Path) -> None: ...
     def size(self, path: Path) -> int:
-        """Bytes; 0 if it does not exist."""
+        """Return the size of a file in bytes; 0 if the file does not exist."""
         ...
 
     def names(self, folder: Path) -> list[str]:
-        """Sorted names in a folder; [] if it does not exist."""
+        """Return the sorted names in a folder; [] if the folder does not exist."""
         ...
 
     def exists(self, path: Path) -> bool:
-        """True for a file, folder or link. The only method that may be called on the event loop: it takes microseconds."""
+        """Return True for a file, folder or link. This is the only method that may be called on the event
+        loop, since it takes microseconds.
+        """
         ...
 
 
 class Ids(Protocol):
     def ulid(self) -> str:
-        """A new ULID, greater than every earlier one of this process."""
+        """Return a new ULID, greater than every earlier ULID of this process."""
         ...
 
     def after(self, ulid: str) -> None:
-        """Make later ULIDs greater than this one of another process, even if the clock was set back."""
+        """Make later ULIDs greater than this ULID of another process, even if the clock was set back."""
         ...
 
 
 class Log(Protocol):
-    """The operator's log. Never blocks, never raises; redacts everything."""
+    """The operator's log. It never blocks, never raises, and redacts everything that it writes."""
 
     def write(
         self,
@@ -131,8 +139,8 @@ class Log(Protocol):
         request_id: str | None = None,
         **details: Any,
     ) -> None:
-        """Write one line. chatKey, requestId and step default to those of the running turn. `duration` is in milliseconds; `details`
-        become camelCase JSON.
+        """Write one log line. `chatKey`, `requestId` and `step` default to the values of the running turn.
+        `duration` is in milliseconds. `details` are written as JSON with camelCase keys.
         """
         ...
 
@@ -144,8 +152,8 @@ class Redact(Protocol):
 
 
 class OperatorNotices(Protocol):
-    """Alerts operators (`bot.core.operators.OperatorAlerts`). Never blocks, never raises."""
+    """Alerts operators (`bot.core.operators.OperatorAlerts`). It never blocks and never raises."""
 
     def tell(self, subject: str, words: Sentence, *, every: float = 3_600.0) -> object:
-        """Alert operators, at most once in `every` seconds for each `subject`."""
+        """Alert operators. Each `subject` is reported at most once in `every` seconds."""
         ...

@@ -1,4 +1,4 @@
-"""Results of checks, as `shipmate doctor` shows them."""
+"""Results of checks, which `shipmate doctor` prints."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 Verdict = Literal["ok", "warn", "later", "wrong"]
-"""`later`: may pass when tried again; `wrong`: needs to be fixed."""
+"""Result of a check. `later`: the check may pass when it is repeated. `wrong`: the operator must fix the setting."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line: the part checked, the result, and what to do if it is not `ok`."""
+    """One line of the report: the part that was checked, the result, and what to do if the result is not `ok`."""
 
     part: str
     verdict: Verdict
@@ -22,7 +22,9 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """A platform's answer about a channel's credentials. `time` is the platform's clock (epoch seconds), if it tells."""
+    """The platform's answer about a channel's credentials. `time` is the platform's clock in epoch seconds,
+    if the platform reports it.
+    """
 
     findings: tuple[Finding, ...]
     time: float | None = None
@@ -30,11 +32,13 @@ class Examination:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Identifies a person on a platform by a secret code that they send to the bot. Both functions get the channel's settings and the
-    code, and raise `errors.ChannelError`.
+    """Identifies a person on a platform by a secret code that the person sends to the bot. Both functions
+    take the channel's settings and the code, and raise `errors.ChannelError`.
     """
 
     invite: Callable[[Any, str], Awaitable[str]]
-    """Instructions for sending the code."""
+    """Function that returns instructions for sending the code."""
     look: Callable[[Any, str], Awaitable[str | None]]
-    """The id of who has sent the code; None for nobody yet. Consumes no events of the gateway."""
+    """Function that returns the id of the person who has sent the code; None if nobody has sent it yet. It
+    must consume no events of the gateway.
+    """

@@ -1,4 +1,4 @@
-"""Identities: `ChatKey` names a chat or a thread in it, `UserRef` a person."""
+"""Identities: a `ChatKey` names a chat or a thread of a chat, a `UserRef` names a person."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ _KEY = re.compile(
     r"(?P<channel>[^:]+):chat:(?P<chat_id>[^:]+)(?::(?P<kind>[^:]+):(?P<thread>[^:]+))?", re.DOTALL
 )
 THREAD = "thread"
-"""Default `ChatKey.kind`."""
+"""Default of `ChatKey.kind`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChatKey:
-    """A conversation: a chat of a channel, or one `thread` of it. `kind` is the platform's word for such a thread (`thread`, `topic`).
-    As text: `<channel>:chat:<chat id>`, followed by `:<kind>:<thread>` for a thread.
+    """Key of a conversation: a chat of a channel, or one `thread` of the chat. `kind` is the platform's name
+    for such a thread (`thread`, `topic`). As text: `<channel>:chat:<chat id>`, followed by
+    `:<kind>:<thread>` for a thread.
 
     Raises `errors.IdentityInvalid` if a part is empty or contains a colon.
     """
@@ -56,23 +57,23 @@ class ChatKey:
 
     @classmethod
     def parse(cls, text: str) -> ChatKey:
-        """Parse the text form. Raises `errors.IdentityInvalid`."""
+        """Return the key that this text stands for. Raises `errors.IdentityInvalid`."""
         return _parsed(text)
 
     @property
     def chat(self) -> ChatKey:
-        """The chat itself, without the thread."""
+        """Return the key of the chat itself, without the thread."""
         return self if self.thread is None else ChatKey(self.channel, self.chat_id)
 
     def contains(self, other: ChatKey) -> bool:
-        """True if `other` is this conversation, or a thread of this chat."""
+        """Return True if `other` is this conversation, or a thread of this chat."""
         return other == self or (
             self.thread is None and (other.channel, other.chat_id) == (self.channel, self.chat_id)
         )
 
     def shows(self, other: ChatKey) -> bool:
-        """True if people in this conversation see `other` too: it is the same, or a thread below a message of this chat. Topics are
-        separate.
+        """Return True if people in this conversation also see `other`: it is the same conversation, or a
+        thread below a message of this chat. Topics are separate.
         """
         return other == self or (other.kind == THREAD and self.contains(other))
 
@@ -87,7 +88,7 @@ class ChatKey:
 
 @dataclass(frozen=True, slots=True, order=True)
 class UserRef:
-    """A person: a stable id of one channel. As text: `<channel>:<user id>`."""
+    """A person, named by a channel and the stable id of the person in the channel. As text: `<channel>:<user id>`."""
 
     channel: str
     user_id: str
@@ -97,7 +98,7 @@ class UserRef:
 
     @classmethod
     def parse(cls, text: str) -> UserRef:
-        """Parse the text form. Raises `errors.IdentityInvalid`."""
+        """Return the person that this text names. Raises `errors.IdentityInvalid`."""
         channel, _, user_id = text.partition(":")
         if not channel or not user_id:
             raise errors.IdentityInvalid(f"No person is named by {text!r}; expected <channel>:<user id>.")
@@ -123,7 +124,7 @@ def _parsed(text: str) -> ChatKey:
 
 
 def _as_text(cls: type[ChatKey | UserRef]) -> CoreSchema:
-    """The schema of a field that is text on disk; instances are accepted too."""
+    """Return the pydantic schema of a field that is stored as text; it also accepts instances."""
     from pydantic_core import core_schema  # a command that checks nothing starts faster without it
 
     def read(value: object) -> object:

@@ -1,4 +1,4 @@
-"""Events from people: messages, edits, deletions and stops, with attachments, quotes and links."""
+"""Events that people cause: messages, edits, deletions and stops, with attachments, quotes and links."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ class Attachment(Frozen):
 
     @property
     def spoken(self) -> bool:
-        """True for kinds that are transcribed if transcription is configured."""
+        """Return True for kinds that are transcribed if transcription is configured."""
         return self.kind in {"voice", "audio"}
 
     @property
     def may_be_read(self) -> bool:
-        """True for kinds that may contain text, speech or a picture that can be read."""
+        """Return True for kinds that may contain text, speech or a picture that can be read."""
         return (self.spoken or self.kind in {"file", "photo"}) and self.ref is not None
 
 
 class Origin(Frozen):
-    """The original author of forwarded words, as far as the platform tells. `id` and `chat` are platform ids; `name` was chosen by its
-    bearer. `from_self`: the bot wrote them.
+    """The original author of a forwarded text, as far as the platform tells. `id` and `chat` are ids of the
+    platform. `name` is a name that the author chose. `from_self`: the bot wrote the text.
     """
 
     how: Literal["forwarded", "shared", "via_bot", "quoted_from_elsewhere", "preview"]
@@ -50,12 +50,13 @@ class Origin(Frozen):
 
 
 class Quoted(Frozen):
-    """A message that came with another one: an earlier one of the thread, the one replied to, or (`brought`) one that is forwarded,
-    shared, or sent instead of text.
+    """A message that came with another message: an earlier message of the thread, the message replied to, or
+    (`brought`) a message that is forwarded, shared, or sent instead of text.
 
-    `user_id` posted it here; `origin` is its author if that is somebody else. `part` is the excerpt that a reply selects, `kind` its
-    kind if it is not a person's text (a poll, a location, a bot's post), `files` the names of its files. `words_of` and `taint`
-    override the default `provenance`.
+    `user_id` is the person who posted it here; `origin` is its author, if that is somebody else. `part` is
+    the excerpt that a reply selects. `kind` is the kind of content if it is not a person's text (a poll, a
+    location, a bot's post). `files` are the names of its files. `words_of` and `taint` override the default
+    `provenance`.
     """
 
     user_id: str | None
@@ -74,14 +75,18 @@ class Quoted(Frozen):
 
     @property
     def provenance(self) -> Provenance:
-        """Whose words these are: the poster's own text is theirs, everything else anybody's."""
+        """Return the provenance of the text. The poster's own text belongs to the poster; any other text
+        counts as foreign.
+        """
         passed_on = self.origin or self.kind or self.files or self.from_self
         own = (self.user_id,) if self.user_id and not passed_on else None
         return _provenance(own if self.words_of is None else self.words_of, self.taint)
 
     @property
     def in_place_of_words(self) -> bool:
-        """True if the person sent it instead of text: a contact, a poll, a location. Its words may still be anybody's."""
+        """Return True if the person sent it instead of text: a contact, a poll, a location. Its text may
+        still come from anybody.
+        """
         own = self.origin is None and self.message_id is None
         return self.brought and own and self.kind is not None
 
@@ -94,16 +99,17 @@ class Link(Frozen):
 
 
 class Command(Frozen):
-    """`/new`, `!new` or `/shipmate new` without its prefix; `name` is lower case."""
+    """A command such as `/new`, `!new` or `/shipmate new`, without its prefix. `name` is lower case."""
 
     name: str
     args: str = ""
 
 
 class Due(Frozen):
-    """A due job that starts a turn instead of a message. `at`: due time (epoch seconds); `late`: seconds since then; `missed`: number
-    of earlier runs that were skipped. `words_of` and `taint` are the provenance of what was in view when it was scheduled; None:
-    anybody's words.
+    """A due job, which starts a turn without a message. `at` is the due time in epoch seconds, `late` the
+    seconds since then, and `missed` the number of earlier runs that were skipped. `words_of` and `taint`
+    are the provenance of the model's context when the job was scheduled; if `words_of` is None, the job
+    counts as foreign text.
     """
 
     job: str
@@ -120,11 +126,12 @@ class Due(Frozen):
 
 
 class Inbound(Frozen):
-    """One normalised message, edit, delete or stop signal from a person.
+    """One normalised event that a person caused: a message, an edit, a deletion or another kind.
 
-    `edit`: `message_id` names the changed message, `text` is its new text. `delete`: `message_id` is gone. `stop`: ends the turn of
-    `chat_key`. `admission`: made by the intake from a stranger's message, without its text. `added`: this person added the bot to
-    a chat. `rating`: this person rates the message `answers`.
+    `edit`: `text` is the new text of the message `message_id`. `delete`: the message `message_id` was
+    deleted. `stop`: ends the turn of `chat_key`. `admission`: the intake makes it from a stranger's message,
+    without the text. `added`: this person added the bot to a chat. `rating`: this person rates the message
+    `answers`.
     """
 
     channel: str
@@ -133,57 +140,62 @@ class Inbound(Frozen):
     chat_type: ChatType
     user_id: str
     keys: tuple[str, ...]
-    """Identify the platform's event (event id, channel and ts, update id). An inbound with a key seen before is a duplicate."""
+    """Ids of the platform's event (event id, channel and ts, update id). An inbound with a key that was seen
+    before is a duplicate.
+    """
     ts: int
     target: dict[str, str]
-    """What the channel needs to reply in the same place. A `reply_to` in it only names the message that the reply is attached to."""
+    """Data that the channel needs to reply in the same place. A `reply_to` in it only names the message to
+    which the reply is attached.
+    """
     kind: Literal["message", "edit", "delete", "stop", "admission", "added", "rating"] = "message"
     addressed: Literal["direct", "mention", "reply", "command", "thread", "chat"] = "direct"
-    """Why it is for the bot. `thread`: it is in a thread, which counts if the bot takes part in it; `chat`: it is in a chat of the bot,
-    which counts if the bot listens to all messages there.
+    """Reason why the message is for the bot. `thread`: it is in a thread, which counts only if the bot takes
+    part in the thread. `chat`: it is in a chat of the bot, which counts only if the bot listens to all
+    messages there.
     """
     to_others: bool = False
-    """It mentions somebody else first, or replies to somebody else."""
+    """True if the message mentions somebody else first, or replies to somebody else."""
     text: str = ""
-    """The person's own words. Forwarded and shared words are `brought` quotes, and never read as commands."""
+    """Text that the person wrote. Forwarded and shared texts are `brought` quotes, and are never read as commands."""
     command: Command | None = None
     message_id: str | None = None
     user_name: str | None = None
     chat_name: str | None = None
-    """The name of a group."""
+    """Name of the group."""
     language: str | None = None
     """Language tag of the person's app (`zh-hans`, `en-US`)."""
     zone: str | None = None
-    """The person's time zone, as in the tz database."""
+    """Time zone of the person, as named in the tz database."""
     from_bot: bool = False
     attachments: tuple[Attachment, ...] = ()
     quoted: tuple[Quoted, ...] = ()
     links: tuple[Link, ...] = ()
     mentioned: dict[str, str] = Field(default_factory=dict)
-    """Names of mentioned people by the mention in `text` (`<@U1>`)."""
+    """Names of the mentioned people, by the mention in `text` (`<@U1>`)."""
     answers: str | None = None
-    """The id of the message that this one replies to."""
+    """Id of the message that this message replies to."""
     of_album: bool = False
-    """An item of an album: each item is a message of its own."""
+    """True for an item of an album. Each item is a separate message."""
     goes_on: bool = False
-    """As long as its platform allows: the rest probably follows in the next message."""
+    """True if the text is as long as the platform allows, so the next message probably continues it."""
     due: Due | None = None
-    """The due job of this person that `text` was scheduled for."""
+    """Due job of this person for which `text` was scheduled."""
     renews: str | None = None
-    """The id of the answer to replace; `text` is that of an edited message."""
+    """Id of the answer to replace; `text` is then the text of an edited message."""
     rating: Literal["good", "bad", "none"] | None = None
-    """`none`: an earlier rating is withdrawn."""
+    """Rating that the person gives. `none` withdraws an earlier rating."""
     request_id: str = ""
-    """A ULID, assigned by the intake."""
+    """ULID that the intake assigns."""
 
     @property
     def person(self) -> UserRef:
-        """The person who sent it."""
+        """Return the person who sent the message."""
         return UserRef(self.channel, self.user_id)
 
     @property
     def readable(self) -> str:
-        """The text with names for mentions: `Ada (U1)` for `<@U1>`."""
+        """Return the text with names in mentions: `Ada (U1)` for `<@U1>`."""
         said = self.text
         for mark, name in self.mentioned.items():
             said = said.replace(mark, f"{name} ({mark.strip('<@#>')})")
@@ -191,7 +203,7 @@ class Inbound(Frozen):
 
     @property
     def opens(self) -> bool:
-        """True for the first message of a thread in a direct chat: it starts a conversation."""
+        """Return True for the first message of a thread in a direct chat, which starts a conversation."""
         return (
             self.chat_type == "direct"
             and self.chat_key.thread is not None
@@ -200,29 +212,29 @@ class Inbound(Frozen):
 
     @property
     def overheard(self) -> bool:
-        """True if it does not address the bot, which then need not answer."""
+        """Return True if the message does not address the bot, so the bot need not answer."""
         return self.addressed in {"thread", "chat"}
 
     @property
     def args(self) -> str:
-        """The arguments of a command, or ""."""
+        """Return the arguments of the command, or ""."""
         return self.command.args.strip() if self.command is not None else ""
 
     @property
     def is_stop(self) -> bool:
-        """True for a command or a platform's signal to stop."""
+        """Return True for a stop command or the platform's signal to stop."""
         return self.kind == "stop" or (self.command is not None and self.command.name == "stop")
 
     @property
     def brought(self) -> tuple[Quoted, ...]:
-        """The quotes that the message forwards, or sends instead of text."""
+        """Return the quotes that the message forwards, or sends instead of text."""
         return tuple(one for one in self.quoted if one.brought)
 
     @property
     def has_text(self) -> bool:
-        """True if it has text: the person's own, or forwarded."""
+        """Return True if there is text: the person's own, or forwarded."""
         return bool(self.text.strip()) or any(one.text.strip() for one in self.brought)
 
     def quotes(self, message_id: str) -> bool:
-        """True if it replies to this message or quotes it."""
+        """Return True if the message replies to or quotes the message `message_id`."""
         return self.answers == message_id or any(one.message_id == message_id for one in self.quoted)

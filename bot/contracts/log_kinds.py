@@ -1,4 +1,6 @@
-"""The table of log kinds (`log_kinds.toml`), from which `docs/logs.md` and the schema of a line are made."""
+"""Reads the table of log kinds (`log_kinds.toml`), from which `docs/logs.md` and the schema of a log line
+are generated.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,13 @@ from typing import Any
 from bot.contracts.base import Json
 
 TEXTS = frozenset({"messages", "payload", "input", "result", "stopDetails"})
-"""Details that hold words of people, the model and tools, unless they are numbers."""
+"""Names of details that contain text of people, the model and tools, unless the value is a number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Detail:
     types: tuple[str, ...]
-    """JSON types."""
+    """JSON types that the detail may have."""
     meaning: str
 
     @classmethod
@@ -33,7 +35,7 @@ class LogKind:
 
 
 def _kinds(table: dict[str, Any]) -> tuple[dict[str, LogKind], dict[str, Detail]]:
-    """The kinds, and the details that a line of any kind may have."""
+    """Return the log kinds, and the details that a line of any kind may have."""
     common = {name: Detail.parse(line) for name, line in table.pop("common").items()}
     shared, kinds = table.pop("shared"), dict[str, LogKind]()
     for kind, section in table.items():
@@ -50,11 +52,11 @@ NULLABLE = {
     for detail, told in kind.details.items()
     if "null" in told.types
 }
-"""Kinds and details where null is written; elsewhere it is left out of the line."""
+"""Pairs of kind and detail for which null is written. Any other detail that is null is left out of the log line."""
 
 
 def line_schema(schema: Json) -> Json:
-    """Add the details of each kind to the JSON Schema of a line."""
+    """Add the details of each kind to the JSON Schema of a log line, and return the schema."""
     rules = []
     for name, kind in KINDS.items():
         properties = {
@@ -73,7 +75,7 @@ def line_schema(schema: Json) -> Json:
 
 
 def tables() -> str:
-    """The table in Markdown, for docs/logs.md."""
+    """Return the table in Markdown, for docs/logs.md."""
     parts: list[str] = []
     for name, kind in KINDS.items():
         parts.append(f"### `{name}`\n\n{kind.meaning}\n")

@@ -1,4 +1,4 @@
-"""The ports of the language model and of the transcriber."""
+"""Interfaces of the language model and of the transcriber."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from bot.contracts.base import Json, Message
 
 @dataclass(frozen=True, slots=True)
 class ShownFile:
-    """A picture or PDF that the model sees. The artifact holds its bytes in base64; `type` is the MIME type detected from them."""
+    """A picture or PDF that the model sees. `artifact` is the file with the bytes in base64; `type` is the
+    MIME type detected from the bytes.
+    """
 
     artifact: str
     type: str
@@ -20,16 +22,18 @@ class ShownFile:
 
 
 DEMO = "demo"
-"""The name of the built-in demo model."""
+"""Name of the built-in demo model."""
 ATTACHED = "attached"
-"""The type of a block for a file that the model sees as such: `artifact` holds its bytes in base64, `media` is its MIME type, `size`
-in bytes, `tokens` an estimate.
+"""Type of a block for a file that the model sees directly. In the block, `artifact` names the file with the
+bytes in base64, `media` is the MIME type, `size` is in bytes, and `tokens` is a token estimate.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """One call of the model, in the format of the Messages API except for `ATTACHED` blocks. Equal requests give equal bytes."""
+    """One call of the model, in the format of the Messages API except for `ATTACHED` blocks. Equal requests
+    are encoded to equal bytes.
+    """
 
     model: str
     max_tokens: int
@@ -38,16 +42,16 @@ class ModelRequest:
     tools: Sequence[Json] = ()
     purpose: str = "turn"
     summarize: str | None = None
-    """Instructions for the provider's own compaction. The reply is then a `compaction` block, which later requests must begin with,
-    unchanged. Only if `ModelFacts.compacts`.
+    """Instructions for the provider's own compaction; set it only if `ModelFacts.compacts`. The reply is
+    then a `compaction` block. Later requests must begin with this block, unchanged.
     """
     effort: str | None = None
     thinking: Json | None = None
-    """`effort` and `thinking` as sent; None is left out."""
+    """Value of `thinking` in the request; None leaves it out. The same holds for `effort`."""
     provider_fallbacks: bool = False
-    """The provider may answer with another of its models if this one declines."""
+    """True if another model of the provider may answer when this model declines."""
     wire: list[bytes] = field(default_factory=list, init=False, repr=False, compare=False)
-    """Cache of the encoded body (`bot.llm.body`): the same bytes are sent, hashed and recorded."""
+    """Cache of the encoded body (`bot.llm.body`), so that the bytes that are sent, hashed and recorded are the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +61,9 @@ class Usage:
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
     cache_hour_tokens: int = 0
-    """Part of `cache_write_tokens` with a lifetime of an hour instead of five minutes."""
+    """Number of `cache_write_tokens` that are cached for an hour instead of five minutes."""
     searches: int = 0
-    """The provider's web searches, billed each."""
+    """Number of the provider's web searches. Each search is billed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +73,7 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True)
 class ToolInputDelta:
-    """A piece of the JSON of a tool call's input. For display only; never execute it."""
+    """A piece of the JSON input of a tool call. Only display it; never execute it."""
 
     tool_use_id: str
     name: str
@@ -78,30 +82,30 @@ class ToolInputDelta:
 
 @dataclass(frozen=True, slots=True)
 class ModelReply:
-    """The whole answer. `cost_usd` is None if the model's price is unknown."""
+    """The whole answer of the model. `cost_usd` is None if the model's price is unknown."""
 
     content: list[Json]
     stop_reason: str | None
     usage: Usage = Usage()
     model: str = ""
     cut: frozenset[str] = frozenset()
-    """Ids of tool calls that arrived incomplete: never execute them."""
+    """Ids of tool calls that arrived incomplete. Never execute these calls."""
     cost_usd: float | None = None
     latency_ms: int = 0
     first_token_ms: int | None = None
     provider_request_id: str | None = None
     detail: Json | None = None
     unshown: frozenset[str] = frozenset()
-    """Artifacts of files that the provider refused and the model did not see."""
+    """Artifacts of the files that the provider refused, so the model did not see them."""
     blind: bool = False
-    """The model accepts no files at all."""
+    """True if the model accepts no files at all."""
     note: str = ""
-    """A sentence below the answer if another model than the requested one answered."""
+    """Sentence to show below the answer if another model than the requested one answered."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """A provider's facts about a model; None if it does not tell."""
+    """The provider's facts about a model. A fact that the provider does not tell is None."""
 
     window: int | None = None
     """Max tokens of a request."""
@@ -110,11 +114,11 @@ class ModelFacts:
     compacts: bool = False
     """True if `ModelRequest.summarize` is supported."""
     takes: frozenset[str] = frozenset()
-    """Supported efforts and kinds of thinking, as in `effort.low` and `thinking.adaptive`."""
+    """Names of the supported efforts and kinds of thinking, such as `effort.low` and `thinking.adaptive`."""
 
 
 class Learned(Protocol):
-    """Numbers measured per model and persisted (`bot.llm.learned`). Never blocks."""
+    """Numbers that were measured for each model and stored (`bot.llm.learned`). Methods never block."""
 
     def get(self, model: str, name: str) -> float | None: ...
     def set(self, model: str, name: str, value: float | None) -> None:
@@ -123,7 +127,7 @@ class Learned(Protocol):
 
 
 class InMemoryLearned:
-    """`Learned` in memory alone."""
+    """Implements `Learned` in memory, without storing the numbers."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], float] = {}
@@ -138,11 +142,11 @@ class InMemoryLearned:
 
 
 class Model(Protocol):
-    """A language model behind its provider."""
+    """A language model, called through its provider."""
 
     def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
-        """Stream one answer: deltas, then exactly one `ModelReply`. One call is one request to the provider, without retries
-        (`bot.llm.wrapper` has these). Raises only `errors.ModelError`.
+        """Stream one answer: yield deltas, then exactly one `ModelReply`. One call sends one request to the
+        provider, without retries; `bot.llm.wrapper` retries. Raises only `errors.ModelError`.
         """
         ...
 
@@ -151,7 +155,9 @@ class Model(Protocol):
         ...
 
     async def facts(self, model: str) -> ModelFacts:
-        """The provider's facts about a model; empty if it has no list of models. Raises `errors.ModelError`."""
+        """Return the provider's facts about a model; empty facts if the provider has no list of models.
+        Raises `errors.ModelError`.
+        """
         ...
 
     async def close(self) -> None: ...
@@ -161,5 +167,7 @@ class Transcriber(Protocol):
     """Transcribes speech."""
 
     async def transcribe(self, sound: bytes, type: str) -> str:  # noqa: A002 - the MIME type, as everywhere
-        """The text of a recording of this MIME type; "" if nothing is said. Raises `errors.TranscriptionFailed`."""
+        """Return the text of a recording with this MIME type; "" if nobody speaks. Raises
+        `errors.TranscriptionFailed`.
+        """
         ...

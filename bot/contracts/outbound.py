@@ -1,4 +1,4 @@
-"""Messages that Shipmate sends, as channels get them."""
+"""Messages that Shipmate sends, in the form that channels receive."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from bot.contracts.identity import ChatKey
 from bot.words import DEFAULT
 
 OutboundKind = Literal["reply", "notice", "preview", "progress"]
-"""A `preview` shows an unfinished answer: it is edited, and at last replaced by the final message. `progress` is edited, and at last
-turned into a summary.
+"""Kind of a message. A `preview` shows an unfinished answer; it is edited, and the final message replaces it
+at the end. A `progress` is edited, and becomes a summary at the end.
 """
 
 
 ONLY_TO = "only_to"
-"""Key of a target: the id of the only person who may see the message (`Manifest.ephemeral`)."""
+"""Key of a target. Its value is the id of the only person who may see the message (`Manifest.ephemeral`)."""
 ABOUT = "about"
-"""Key of a target beside `ONLY_TO`: the id of the message that it replies to."""
+"""Key of a target that also has `ONLY_TO`. Its value is the id of the message that is answered."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutgoingFile:
-    """A file to upload. `path` is relative to the project's folder, or ""."""
+    """A file to upload. `path` is relative to the project folder, or ""."""
 
     name: str
     mime_type: str
     data: bytes = field(repr=False)
     path: str = ""
     markdown: str = field(default="", repr=False)
-    """The passage of an answer that the file replaces, or ""."""
+    """Passage of the answer that the file replaces, or ""."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outbound:
-    """One visible message: a redacted part that `Channel.split` made."""
+    """One visible message: a redacted part of a text that `Channel.split` made."""
 
     id: str
-    """The ULID of its outbox row."""
+    """ULID of the message's outbox row."""
     request_id: str
     chat_key: ChatKey
     target: Mapping[str, str]
@@ -47,26 +47,26 @@ class Outbound:
     kind: OutboundKind = "reply"
     title: str = ""
     cards: tuple[Card, ...] = ()
-    """The content of a `progress`, for channels with a native form for it; its `text` says the same."""
+    """Steps of a `progress`, for channels that can display cards. `text` has the same content."""
     sure: str = ""
-    """The prefix of a `preview` that will not change, for channels that can only append."""
+    """Beginning of a `preview` that will not change, for channels that can only append."""
     goes_on: bool = False
-    """A `preview` or `progress` that will be edited again."""
+    """True for a `preview` or `progress` that will be edited again."""
     ends: bool = False
-    """The last part of an answer, below which a channel may ask for a rating."""
+    """True for the last part of an answer. A channel may ask for a rating below it."""
     repeat_of: str | None = None
-    """The id of the row of unknown outcome that this one repeats. A channel without `find` sends it only over a connection that has
-    just responded.
+    """Id of the outbox row that this message repeats, because the outcome of that row is unknown. A channel
+    without `find` sends the repeat only over a connection that has just responded.
     """
     buttons: QuestionButtons | None = None
     language: str = DEFAULT
-    """Language of texts that the channel adds, such as button labels."""
+    """Language of the texts that the channel adds, such as button labels."""
     meant_at: float = 0.0
-    """Earliest time at which it can be in the chat (epoch seconds); for `Channel.find`."""
+    """Earliest time in epoch seconds at which the message can be in the chat; `Channel.find` uses it."""
     claimed: frozenset[str] = frozenset()
-    """Message ids of other rows of this chat, which `Channel.find` must not return."""
+    """Message ids of other outbox rows of this chat, which `Channel.find` must not return."""
     file: OutgoingFile | None = None
-    """A file to upload (`contracts.channel.SendsFiles`); `text` is its caption, usually ""."""
+    """File to upload (`contracts.channel.SendsFiles`). `text` is then the caption, usually ""."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Provenance of a text: its authors, and how far they are trusted."""
+"""Provenance of a text: who wrote the text, and how untrusted it is."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from enum import IntEnum
 from typing import Any
 
 ORIGIN = "origin"
-"""Key of a stored block, and of each message of the model: whose words its text contains. Never sent to a model."""
+"""Key of a stored block and of each message for the model. Its value is the provenance of the text. The key
+is never sent to a model.
+"""
 
 
 class Taint(IntEnum):
-    """How far text is untrusted, ascending. `WORKSPACE`: the project's files, and output of commands without network. `FOREIGN`: words of
-    anybody.
+    """Untrusted-text level of a text; a higher level is less trusted. `WORKSPACE`: the project's files, and
+    output of commands that ran without network. `FOREIGN`: text that anybody may have written.
     """
 
     NONE = 0
@@ -22,7 +24,7 @@ class Taint(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """The ids of people whose words a text contains, and the taint of everything else in it."""
+    """The ids of the people who wrote parts of a text, and the untrusted-text level of everything else in the text."""
 
     people: frozenset[str] = frozenset()
     taint: Taint = Taint.NONE
@@ -31,7 +33,7 @@ class Provenance:
         return Provenance(self.people | other.people, max(self.taint, other.taint))
 
     def packed(self) -> Any:
-        """As JSON: a list of ids, or an object if there is taint."""
+        """Return the provenance as JSON: a list of ids, or an object if there is untrusted text."""
         people = sorted(self.people)
         return {"people": people, "taint": self.taint.name.lower()} if self.taint else people
 
@@ -42,7 +44,7 @@ ANYBODYS = Provenance(taint=Taint.FOREIGN)
 
 
 def unpacked(value: object) -> Provenance:
-    """The inverse of `packed`; `ANYBODYS` if the JSON is invalid."""
+    """Return the provenance that `packed` made into this JSON; `ANYBODYS` if the JSON is invalid."""
     facts = value if isinstance(value, dict) else {"people": value, "taint": "none"}
     people, name = facts.get("people"), str(facts.get("taint")).upper()
     if not isinstance(people, list) or name not in Taint.__members__:

@@ -1,4 +1,4 @@
-"""The port of tools: what the model may call, its calls and their results."""
+"""Interfaces of tools: what the model may call, the calls, and the results."""
 
 from __future__ import annotations
 
@@ -14,25 +14,29 @@ from bot.contracts.base import Json
 from bot.contracts.provenance import ORIGIN, Provenance, unpacked
 
 Effect = Literal["read", "write", "run", "network", "message", "delegate"]
-"""Effects of a call, by which permissions judge it. `delegate`: it only makes further calls, each judged separately."""
+"""Effect of a call. Permissions are decided by the effects. `delegate`: the call only makes further calls,
+for each of which permissions are decided separately.
+"""
 READS: frozenset[Effect] = frozenset({"read"})
 MCP = "mcp__"
-"""Prefix of the names of MCP servers' tools, and of no others: `mcp__<server>__<tool>`. A stored result's name thus tells where it came
-from, even if the server is gone.
+"""Prefix of the names of MCP servers' tools: `mcp__<server>__<tool>`. No other tool has this prefix, so the
+name in a stored result tells whether it came from an MCP server, even if the server is no longer
+configured.
 """
 WRITES: frozenset[Effect] = frozenset({"write"})
 
 
 class ToolInput(BaseModel):
-    """Arguments of a built-in tool; an unknown field is an error."""
+    """Arguments of a built-in tool. An unknown field is an error."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 @dataclass(frozen=True, slots=True)
 class FoundTools:
-    """The result of a search for tools: definitions that the model may call from then on, and their MCP servers' instructions by
-    server. In the stored result each definition is a `tool_reference` block with `tool_name` and `definition`.
+    """Result of a search for tools: the definitions of tools that the model may now call, and the
+    instructions of their MCP servers, by server. In the stored result each definition is a
+    `tool_reference` block with `tool_name` and `definition`.
     """
 
     definitions: tuple[Json, ...]
@@ -48,13 +52,13 @@ class Pictured:
 
 
 OMISSION = "omission"
-"""Key of a stored result that is shown in part (`Omission`). Never sent to a model."""
+"""Key of a stored result of which only a part is shown (`Omission`). The key is never sent to a model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Omission:
-    """The part of a result that is not shown: its number of line breaks and characters, the artifact with the whole result, and the
-    span of the note that replaces it in the text.
+    """The part of a result that is not shown: its number of line breaks and of characters, the artifact with
+    the whole result, and the start and end of the note that replaces the part in the text.
     """
 
     artifact: str
@@ -68,7 +72,7 @@ _OMISSION = TypeAdapter(Omission)
 
 
 def omission(result: Json) -> Omission | None:
-    """The part of a result that is not shown, if any."""
+    """Return the part of a result that is not shown; None if the whole result is shown."""
     try:
         return _OMISSION.validate_python(result[OMISSION])
     except (KeyError, ValidationError):
@@ -90,14 +94,14 @@ class ToolCall:
 
 
 PICTURES = "pictures"
-"""Key of a stored result: its pictures, which are sent in a message after it."""
+"""Key of a stored result. Its value is the pictures of the result, which are sent in a message after the result."""
 INSTRUCTIONS = "instructions"
-"""Key of a stored result: `FoundTools.instructions`. Never sent to a model."""
+"""Key of a stored result. Its value is `FoundTools.instructions`. The key is never sent to a model."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """The result of a call: text, or blocks of `FoundTools`. `origin` is None if unknown."""
+    """Result of a tool call: text, or blocks of `FoundTools`. `origin` is None if the provenance is unknown."""
 
     call_id: str
     content: str | Sequence[Json]
@@ -122,7 +126,7 @@ class ToolResult:
 
     @property
     def block(self) -> Json:
-        """The stored `tool_result` block, with keys that are never sent to a model."""
+        """Return the stored `tool_result` block, including the keys that are never sent to a model."""
         block: Json = {"type": "tool_result", "tool_use_id": self.call_id, "content": self.content}
         if self.omission is not None:
             block[OMISSION] = asdict(self.omission)
@@ -136,15 +140,17 @@ class ToolResult:
 
 
 def fitting_id(name: str, taken: Collection[str] = ()) -> str:
-    """An id of a call that every provider accepts and that is not `taken`; a digest keeps ids apart whose characters were replaced."""
+    """Return a call id that every provider accepts and that is not in `taken`. If characters had to be
+    replaced, a digest keeps different ids different.
+    """
     plain = re.sub("[^a-zA-Z0-9_-]+", "_", name)
     fits = name if plain == name else f"{plain}_{hashlib.sha256(name.encode()).hexdigest()[:8]}"
     return fitting_id(f"{fits}_{len(taken)}", taken) if fits in taken else fits
 
 
 class Tool(Protocol):
-    """Something the model may call: a file in `bot/tools/builtin`, or a tool of an MCP server. With an attribute `eager = True` its
-    input is streamed while the model writes it.
+    """A tool that the model may call: a file in `bot/tools/builtin`, or a tool of an MCP server. If it has
+    an attribute `eager = True`, its input is streamed while the model writes the input.
     """
 
     @property
@@ -159,11 +165,13 @@ class Tool(Protocol):
     def timeout_seconds(self) -> float: ...
     @property
     def ages(self) -> bool:
-        """True if results become outdated, as those of reads and searches do; old ones may be masked."""
+        """Return True if results become outdated, as results of reads and searches do. Old results may then
+        be masked.
+        """
         ...
 
     async def run(self, args: Any) -> str | FoundTools | Pictured:
-        """Run it with an instance of `input`; the result is for the model. Raises `errors.ToolError` with a text that the model can act
-        on.
+        """Run the tool with an instance of `input` and return the result for the model. Raises
+        `errors.ToolError` with a text from which the model can see what to change.
         """
         ...

@@ -1,7 +1,8 @@
-"""Words: the sentences that people in a chat read, one catalogue (`<code>.toml`) a language.
+"""The sentences that people in a chat read: one catalogue (`<code>.toml`) for each language.
 
-`say` speaks the language of the running task, which `speaking` sets. What is written down (a row of the outbox, say) is
-said once and kept as it was said. `sentence` is for what several people read, each in their language.
+`say` returns a sentence in the language of the running task, which `speaking` sets. Stored text, such as an
+outbox row, is made once and keeps its language. `sentence` is for text that several people read, each in a
+different language.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 Catalogue = Mapping[str, str | Mapping[str, str]]
-"""Sentences by their keys (`section.name`), each a format string; or, where a `count` stands in it, one for 1 and one for other
-numbers.
+"""Sentences by key (`section.name`). Each sentence is a format string, or two format strings if it contains
+a `count`: one for 1 and one for other numbers.
 """
 DEFAULT = "en"
-"""The language where nobody has named one, and of a sentence that a catalogue lacks."""
+"""Language that is used if nobody has named a language, or if a catalogue lacks a sentence."""
 _PLURAL = "other"
 
 
@@ -36,16 +37,16 @@ CATALOGUES: Mapping[str, Catalogue] = {
     path.stem: dict(_flat(tomllib.loads(path.read_text("utf-8"))))
     for path in sorted(Path(__file__).parent.glob("*.toml"))
 }
-"""By the code of the language, as in `en` or `zh`."""
+"""Catalogues by language code, such as `en` or `zh`."""
 UTC = "UTC"
-"""The zone where nobody has named one."""
+"""Time zone that is used if nobody has named a time zone."""
 _language: ContextVar[str] = ContextVar("language", default=DEFAULT)
 _zone: ContextVar[str] = ContextVar("zone", default=UTC)
 _own_zone: ContextVar[bool] = ContextVar("own_zone", default=False)
 
 
 def say(key: str, /, **values: object) -> str:
-    """A sentence in the language of the running task."""
+    """Return a sentence in the language of the running task."""
     sentence = CATALOGUES[_language.get()].get(key) or CATALOGUES[DEFAULT][key]
     if not isinstance(sentence, str):
         sentence = sentence["one"] if values["count"] == 1 and "one" in sentence else sentence[_PLURAL]
@@ -54,7 +55,9 @@ def say(key: str, /, **values: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A sentence that is said later: as text, it is in the language of the task that makes it one. Its values may be sentences."""
+    """A sentence that is formatted later. Converting it to text uses the language of the task that converts
+    it. Its values may be sentences.
+    """
 
     key: str
     values: Mapping[str, object]
@@ -64,12 +67,12 @@ class Sentence:
 
 
 def sentence(key: str, /, **values: object) -> Sentence:
-    """A sentence that is said later, in the language of whoever reads it."""
+    """Return a sentence that is formatted later, in the language of each reader."""
     return Sentence(key, values)
 
 
 def paragraph(*said: str) -> str:
-    """Sentences one after the other, as the language of the running task writes them."""
+    """Return the sentences joined to one text, in the way of the running task's language."""
     whole, *rest = said
     for one in rest:
         whole = say("language.between", before=whole, after=one)
@@ -77,24 +80,24 @@ def paragraph(*said: str) -> str:
 
 
 def names(section: str) -> tuple[str, ...]:
-    """The names of all sentences of a section, in their order."""
+    """Return the names of all sentences of a section, in the order of the catalogue."""
     return tuple(
         key.removeprefix(f"{section}.") for key in CATALOGUES[DEFAULT] if key.startswith(f"{section}.")
     )
 
 
 def language() -> str:
-    """The language of the running task."""
+    """Return the language of the running task."""
     return _language.get()
 
 
 def zone() -> str:
-    """The name of the time zone in which the running task tells times."""
+    """Return the name of the time zone in which the running task writes times."""
     return _zone.get()
 
 
 def own_zone() -> bool:
-    """True where that zone is known to be the one of everybody who reads what is said."""
+    """Return True if everybody who reads the text is known to be in this time zone."""
     return _own_zone.get()
 
 
@@ -104,8 +107,9 @@ def speaking(
     zone: str | None = None,
     own: bool = False,  # noqa: FBT001, FBT002 - how a person is spoken to comes as one
 ) -> Iterator[None]:
-    """Speak this language inside, and in tasks that are started there, and tell times in this zone, which is the reader's `own`
-    or has to be named with them; None leaves that as it is. A language without a catalogue is the default.
+    """Set the language and the time zone inside this context manager, and in tasks that are started there.
+    `own`: every reader is in this time zone, so its name need not be written. A time zone of None changes
+    neither time zone nor `own`. A language without a catalogue is replaced by the default.
     """
     language = _language.set(code if code in CATALOGUES else DEFAULT)
     where = _zone.set(zone if zone is not None else _zone.get())
@@ -119,7 +123,9 @@ def speaking(
 
 
 def best_language(accepted: str) -> str | None:
-    """The catalogue that fits a header `Accept-Language` best, English where none does; None where it names no language."""
+    """Return the code of the catalogue that best fits an `Accept-Language` header, or English if no
+    catalogue fits. Return None if the header names no language.
+    """
     wanted = list[tuple[float, str]]()
     for one in accepted.split(","):
         tag, _, quality = one.partition(";")
@@ -133,13 +139,17 @@ def best_language(accepted: str) -> str | None:
 
 
 def language_of(tag: str | None) -> str | None:
-    """The catalogue of a tag such as `zh-hans` or `en_US`, or of a language's name; None where there is none."""
+    """Return the code of the catalogue for a tag such as `zh-hans` or `en_US`, or for a language's name;
+    None if there is no catalogue.
+    """
     code = (tag or "").replace("_", "-").partition("-")[0].strip().casefold()
     called = (one for one in CATALOGUES if code in str(CATALOGUES[one]["language.called"]).split(", "))
     return code if code in CATALOGUES else next(called, None)
 
 
 def is_traditional(tag: str | None) -> bool:
-    """True for the tag of Chinese in traditional characters, by its script or, where it names none, by its region."""
+    """Return True for a tag of Chinese in traditional characters. The tag's script decides; without a
+    script, its region decides.
+    """
     parts = (tag or "").replace("_", "-").casefold().split("-")
     return parts[0] == "zh" and "hans" not in parts and not {"hant", "tw", "hk", "mo"}.isdisjoint(parts)

@@ -10,7 +10,7 @@ from bot.words import zone as zone_now
 
 
 def zone(name: str) -> tzinfo:
-    """A zone of the tz database. Raises `ValueError` where there is none of that name."""
+    """Return a time zone of the tz database. Raises `ValueError` if no time zone has this name."""
     if name == "UTC":
         return UTC  # known everywhere, also where there is no database
     try:
@@ -20,7 +20,9 @@ def zone(name: str) -> tzinfo:
 
 
 def local(moment: float) -> datetime:
-    """A moment (epoch seconds) on the clocks of the reader, on those of UTC where this machine does not know their zone."""
+    """Return a moment (epoch seconds) in the reader's time zone, or in UTC if this machine does not know the
+    time zone.
+    """
     return datetime.fromtimestamp(moment, _clocks() or UTC)
 
 
@@ -32,19 +34,21 @@ def _clocks() -> tzinfo | None:
 
 
 def clock(moment: float) -> str:
-    """The time of day, as in `15:40`, beside the name of the zone."""
+    """Return the time of day, such as `15:40`, for a text that names the time zone elsewhere."""
     return f"{local(moment):%H:%M}"
 
 
 def hour(moment: float) -> str:
-    """The time of day; with the zone, as in `15:40 CET`, where that may not be the reader's."""
+    """Return the time of day. If the reader may be in another time zone, add the name of the time zone, as
+    in `15:40 CET`.
+    """
     if own_zone() and _clocks() is not None:
         return clock(moment)
     return say("time.hour", hour=clock(moment), zone=_abbreviation(local(moment)))
 
 
 def date(moment: float) -> str:
-    """The day and the time of day, as in `Thu 26 Nov 2026, 15:40`."""
+    """Return the day and the time of day, as in `Thu 26 Nov 2026, 15:40`."""
     shown = local(moment)
     weekday = say("time.weekdays").split()[shown.weekday()]
     month = say("time.months").split()[shown.month - 1]
@@ -52,13 +56,15 @@ def date(moment: float) -> str:
 
 
 def recent(moment: float, now: float) -> str:
-    """The time of something that is over: of today the time of day alone."""
+    """Return the time of a past event: only the time of day if the event was today."""
     today = local(moment).date() == local(now).date()
     return say("time.today", hour=hour(moment)) if today else date(moment)
 
 
 def _abbreviation(shown: datetime) -> str:
-    """The zone's own short name at that time; of a zone without one how far it is from UTC, as in `UTC+5:30`."""
+    """Return the time zone's short name at that time. If the time zone has no short name, return its
+    distance from UTC, as in `UTC+5:30`.
+    """
     name = shown.tzname() or ""
     if not name.startswith(("+", "-")):
         return name
