@@ -30,7 +30,7 @@ async def ask(address: str, *, token: str | None = None, form: Mapping[str, str]
     """Send a POST request to a method of the API and return the response. Raises `errors.ChannelUnreachable`
     if there is no response, if its status is 5xx, or if it is no JSON object.
     """
-    import aiohttp  # late: manifests import this module and have to be cheap
+    import aiohttp  # imported late, since manifests import this module and must be fast to import
 
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     waits = aiohttp.ClientTimeout(total=SECONDS)

@@ -127,7 +127,7 @@ def parse(said: str, *, most: int = PARSED) -> list[Token] | None:
     env: dict[str, Any] = {"references": references}
     tokens = _WITH_REFERENCES.parse(said, env)
     if not references.keys() <= references.used or "duplicate_refs" in env:
-        # An unused definition would vanish.
+        # The parser drops the text of a definition that no link uses.
         tokens = _WITHOUT_REFERENCES.parse(said)
     return None if any(token.level > DEEPEST - 4 for token in tokens) else tokens
 

@@ -125,7 +125,7 @@ def _parsed(text: str) -> ChatKey:
 
 def _as_text(cls: type[ChatKey | UserRef]) -> CoreSchema:
     """Return the pydantic schema of a field that is stored as text; it also accepts instances."""
-    from pydantic_core import core_schema  # a command that checks nothing starts faster without it
+    from pydantic_core import core_schema  # imported late, since most commands validate nothing
 
     def read(value: object) -> object:
         return cls.parse(value) if isinstance(value, str) else value

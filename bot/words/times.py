@@ -12,7 +12,7 @@ from bot.words import zone as zone_now
 def zone(name: str) -> tzinfo:
     """Return a time zone of the tz database. Raises `ValueError` if no time zone has this name."""
     if name == "UTC":
-        return UTC  # known everywhere, also where there is no database
+        return UTC  # UTC is known even on a machine without a tz database
     try:
         return ZoneInfo(name)
     except (KeyError, OSError, ValueError) as error:
@@ -29,7 +29,7 @@ def local(moment: float) -> datetime:
 def _clocks() -> tzinfo | None:
     try:
         return zone(zone_now())
-    except ValueError:  # it was chosen on another machine, or its name has gone
+    except ValueError:  # the zone was chosen on another machine, or its name was removed from the tz database
         return None
 
 

@@ -127,7 +127,7 @@ class ConsoleChannel:
             chat.held.append(line)
         return Sent(message.id)
 
-    async def find(self, message: Outbound) -> Sent | None:  # noqa: ARG002  what a send did ended with its process
+    async def find(self, message: Outbound) -> Sent | None:  # noqa: ARG002  an earlier process left nothing
         return None
 
     async def indicate(self, target: Mapping[str, str], *, working: bool) -> None:

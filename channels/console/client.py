@@ -70,7 +70,7 @@ async def read_lines(stdin: TextIO) -> AsyncIterator[str]:
     """
     try:
         descriptor = stdin.fileno()
-    except (OSError, ValueError):  # in memory
+    except (OSError, ValueError):  # `stdin` is an object in memory without a file descriptor
         for line in stdin:
             yield line.rstrip("\r\n")
         return
@@ -89,7 +89,7 @@ async def _read(descriptor: int) -> bytes:
     readable = asyncio.Event()
     try:
         loop.add_reader(descriptor, readable.set)
-    except PermissionError:  # a regular file: always readable, and no selector takes it
+    except PermissionError:  # `stdin` is a regular file: always readable, but refused by selectors
         return await asyncio.to_thread(os.read, descriptor, 1 << 16)
     try:
         await readable.wait()
@@ -148,12 +148,12 @@ class _Conversation:
         try:
             zone = tzlocal.get_localzone_name()
         except (OSError, ValueError, LookupError):
-            zone = None  # none is configured, or two that differ
+            zone = None  # no time zone is configured, or two configured time zones differ
         self._write({"hello": {"chat": chat_id, "language": language(), "zone": zone}})
         listening = asyncio.create_task(self._listen(reader))
         typing = asyncio.create_task(self._type(stdin))
         loop = asyncio.get_running_loop()
-        with contextlib.suppress(ValueError, RuntimeError):  # only the main thread gets signals
+        with contextlib.suppress(ValueError, RuntimeError):  # only the main thread receives signals
             loop.add_signal_handler(signal.SIGINT, self._interrupt, typing)
         try:
             await asyncio.wait({listening, typing}, return_when=asyncio.FIRST_COMPLETED)

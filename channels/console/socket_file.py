@@ -33,7 +33,7 @@ def is_listening(path: Path) -> bool:
         try:
             probe.connect(os.fspath(path))
         except BlockingIOError:
-            return True  # its backlog is full
+            return True  # the listening process has a full backlog
         except OSError:
             return False
     return True
@@ -53,7 +53,7 @@ def open_socket(home: Path) -> tuple[socket.socket, Path]:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         listener.bind(os.fspath(path))
-        # Before `listen`, so that nobody else can connect in between.
+        # The mode is set before `listen`, so that no other user can connect in between.
         path.chmod(0o600)
         listener.setblocking(False)
     except OSError:

@@ -126,7 +126,7 @@ class SlackChannel:
 
     name = "slack"
     largest_file = 50_000_000
-    # Slack renders tables and wraps their cells.
+    # Slack renders tables and wraps their cells, so the limit of columns is high.
     reading_limits = ReadingLimits(characters=11_000, columns=200)
 
     def __init__(self, settings: SlackSettings, outside: ChannelDeps) -> None:
@@ -175,7 +175,7 @@ class SlackChannel:
             base_url=self._settings.base_url,
             session=self._session,
             logger=LibraryLog(self._log),
-            # The library's retries would post again after a lost answer.
+            # After a lost response, the library's retries would post the message a second time.
             retry_handlers=[],
         )
         if urlsplit(self._settings.base_url).hostname in LOOPBACK:
@@ -208,7 +208,7 @@ class SlackChannel:
             logger=workspace.client.logger,
             before_authorize=_Processor(self._process),
             ssl_check_enabled=False,
-            request_verification_enabled=False,  # `HttpEvents` does that before it reads the body
+            request_verification_enabled=False,  # `HttpEvents` verifies the request before it reads the body
         )
         if (webhook := self._settings.webhook) is not None:
             secret = self._settings.signing_secret or ""
@@ -418,13 +418,13 @@ class SlackChannel:
         except failures.CALL_ERRORS as error:
             failure = failures.send_error(error)
             unsure = isinstance(failure, (errors.DeliveryThrottled, errors.DeliveryUncertain))
-            # A preview has to be edited, which an ephemeral message cannot be.
+            # A preview must be edited later, but an ephemeral message cannot be edited.
             if not unsure and message.kind != "preview" and await self._whispered(message, markdown):
                 return Sent(message_id=message.id)
             raise failure from None
         if not isinstance(ts, str):
             raise errors.DeliveryUncertain("Slack's answer names no message")
-        # A message to a user id is in a channel with another id, by which alone it can be changed.
+        # A message to a user id is posted in a channel with another id. Edits need the id of that channel.
         elsewhere = isinstance(channel, str) and channel != message.target["channel"]
         return Sent(message_id=f"{channel}/{ts}" if elsewhere else ts)
 
@@ -435,7 +435,7 @@ class SlackChannel:
             await self._workspace.client.chat_postEphemeral(
                 channel=target["channel"],
                 user=target[ONLY_TO],
-                # Slack shows none in a thread without replies.
+                # Slack shows no ephemeral message in a thread without replies.
                 thread_ts=root if root != target.get(ABOUT) else None,
                 markdown_text=markdown,
             )
@@ -462,7 +462,7 @@ class SlackChannel:
             except SlackApiError as error:
                 if failures.error_code(error) != failures.CONFLICT:
                     raise
-                # A stream of an earlier process.
+                # An earlier process opened this stream.
                 await workspace.streams.end(place)
                 await self._writer.write(workspace.client.chat_update, message, markdown, **where)
 
@@ -491,7 +491,7 @@ class SlackChannel:
                 for post in page.get("messages") or ():
                     if self._is_post_of(message, post):
                         return Sent(message_id=str(post["ts"]))
-            if has_more(first):  # the library turns the answer into its last page
+            if has_more(first):  # while paging, the library replaces the response `first` by the last page
                 raise errors.DeliveryUncertain(
                     "there is more in this conversation than can be looked through"
                 )

@@ -50,7 +50,7 @@ def app_manifest(name: str, posts_to: str | None = None) -> dict[str, Any]:
         "display_information": {"name": title, "description": "An assistant that answers where it is asked."},
         "features": {
             "bot_user": {"display_name": title, "always_online": True},
-            # Without a writable messages tab, Slack drops direct messages without a word.
+            # Without a writable messages tab, Slack silently drops direct messages.
             "app_home": {
                 "home_tab_enabled": True,
                 "messages_tab_enabled": True,
@@ -58,7 +58,7 @@ def app_manifest(name: str, posts_to: str | None = None) -> dict[str, Any]:
             },
             "agent_view": {
                 "agent_description": "Answers questions and does tasks, in direct messages and in channels.",
-                # Tapped, each is a message of the person.
+                # A tap sends the prompt as the person's message.
                 "suggested_prompts": [
                     {"title": words, "message": words} for words in (say(f"start.{one}") for one in EXAMPLES)
                 ],

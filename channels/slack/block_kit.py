@@ -99,9 +99,9 @@ def _with_buttons(markdown: str, asked: QuestionButtons, language: str) -> Json:
         }
         for choice, (label, value) in approval_buttons.offered(asked, language).items()
     ]
-    # The call that is to be approved does not belong on a locked phone.
+    # A notification on a locked phone must not show the call that needs an approval.
     fallback = markdown if _SHOWN_WHOLE & {*asked.choices} else markdown.partition("\n\n")[0]
-    # A decided question has no buttons. It still needs blocks, or Slack would keep the old ones.
+    # A decided question has no buttons, but it needs blocks, since Slack would otherwise keep the old buttons.
     actions = [{"type": "actions", "elements": elements}] if elements else []
     return _with_blocks(fallback, markdown, *actions)
 

@@ -40,7 +40,7 @@ _GONE = frozenset(
 """Error codes that mean that a conversation accepts no message at all. A locked thread is not among them,
 since other threads still accept messages.
 """
-# By Slack's documentation the first two may have succeeded in part.
+# Slack's documentation says that after `fatal_error` and `internal_error` the call may have succeeded in part.
 _UNSURE = frozenset({"fatal_error", "internal_error", "request_timeout", "service_unavailable"})
 UNSUPPORTED = frozenset(
     {

@@ -67,7 +67,7 @@ async def fetch(
     file = await _described(client, attachment.ref or "")
     address, size = file.get("url_private_download"), file.get("size")
     own = hosts(str(client.base_url))
-    # The URL of an external file is chosen by its author; it may be that of a Web API method.
+    # The author of an external file chooses its URL, which may be the URL of a Web API method.
     if file.get("is_external") or not isinstance(address, str) or not address.startswith(own):
         raise errors.FileGone("the file is not kept by Slack itself")
     try:
@@ -81,7 +81,7 @@ async def fetch(
         ) as answer:
             file_download.check_status(answer.status, "Slack")
             if answer.content_type == _PAGE != file.get("mimetype"):
-                # The sign-in page.
+                # Slack returned its sign-in page.
                 raise errors.FileGone("Slack shows a page instead of the file")
             chunks = file_download.read_chunks(answer, most, size if isinstance(size, int) else None)
             async with contextlib.aclosing(chunks):

@@ -102,7 +102,7 @@ class HttpEvents:
     def _is_signed(self, body: bytes, headers: Mapping[str, str]) -> bool:
         try:
             signed = self._verifier.is_valid_request(body, dict(headers))
-        except (TypeError, ValueError):  # what is no signature, or no text
+        except (TypeError, ValueError):  # the header is no valid signature, or the body is no text
             signed = False
         now = self._clock.monotonic()
         if signed:

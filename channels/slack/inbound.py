@@ -285,7 +285,7 @@ def read_thread(messages: Any, me: BotIdentity, before: str, names: Names = ment
             )
             found.append((_nano(post.ts), quoted))
         for share in shared_messages.read(post.attachments, by=who, channel=None, ours=me.ids):
-            # Shared earlier, not by the message that is answered.
+            # An earlier message shared it, not the message that is being answered.
             shared = share.quoted.model_copy(update={"message_id": post.ts, "brought": False})
             found.append((_nano(post.ts), shared))
     return [quoted for _, quoted in sorted(found, key=lambda each: each[0])]
@@ -391,12 +391,12 @@ def _is_edit(post: _Post, edited: _Edited, before: _Post | None) -> bool:
 
 
 def _delete(channel: str, post: _Post | None, event_key: str, me: BotIdentity) -> Inbound | None:
-    # Without the deleted message its author is unknown, so no rights can be checked.
+    # Without the deleted message, its author is unknown and no rights can be checked.
     if post is None or me.wrote(post) or (post.user is None and post.bot_id is None) or not _is_message(post):
         return None
     addressed = _changed_place(channel, me, post)
     if addressed == "chat" and post.thread_ts is not None:
-        addressed = "thread"  # the root of a thread is context of mentions in it
+        addressed = "thread"  # the first message of a thread is context of mentions in the thread
     keys = (event_key, f"slack:{me.team}:message:{channel}:{post.ts}:deleted")
     return _inbound(channel, post, me, None, keys=keys, addressed=addressed, kind="delete")
 

@@ -67,15 +67,15 @@ MANIFEST = Manifest(
     valid_id=address.valid_id,
     where_id=sentence("operators.id_slack"),
     pace={"direct": Pace(burst=3, every=1.0), "group": Pace(burst=3, every=1.0)},
-    # One message a second in each conversation, and in a workspace some hundreds a minute.
+    # Slack accepts one message a second in each conversation, and some hundreds a minute in a workspace.
     total=Pace(burst=20, every=0.25),
-    # `chat.update` is taken some fifty times a minute of one workspace, whatever the conversation.
-    # What is changed for show leaves room for the answers themselves.
+    # Slack accepts about fifty `chat.update` calls a minute in one workspace, over all conversations.
+    # Live edits use less than that, so that the final answers can still be written.
     edits=EditPace({"direct": 1.2, "group": 1.5}, total=Pace(burst=6, every=1.6)),
     ephemeral=True,
     files=True,
     silence=90.0,  # Slack pings every few seconds
-    direct=lambda user: {"channel": user},  # Slack opens the conversation with who is written to
+    direct=lambda user: {"channel": user},  # for a user id, Slack opens the direct conversation itself
     examine=_examine,
     connect=_connect,
     rules=RULES,

@@ -34,7 +34,7 @@ async def chats_of(
         found.update(
             one["id"]
             for one in page.get("channels") or ()
-            # The bot's direct chats with other people are listed too.
+            # Slack also lists the bot's direct chats with other people.
             if not address.is_direct(one["id"]) or (direct and one.get("user") == user_id)
         )
     places = {key: place for key in chat_keys if (place := _channel(key)) is not None}

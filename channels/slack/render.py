@@ -95,6 +95,6 @@ def _without_images(markdown: str) -> str:
 
 
 def _defused(match: re.Match[str]) -> str:
-    # After another "!" or a backslash its removal would make a new image or a new escape.
+    # After another "!" or a backslash, removing the "!" would create a new image or a new escape.
     before = match.group("before")
     return f"{before}!{_ZERO_WIDTH}" if before else ""

@@ -39,7 +39,7 @@ class SlackSettings(ChannelSettings):
     @field_validator("base_url")
     @classmethod
     def _safe_address(cls, value: str) -> str:
-        # The token goes there with every call.
+        # Every call sends the token to this address.
         parts = urlsplit(value)
         here = parts.scheme == "http" and parts.hostname in LOOPBACK
         if not parts.hostname or not (here or parts.scheme == "https"):

@@ -128,7 +128,7 @@ class SocketConnection(SocketModeClient):
         """Read one socket after another until `close`."""
         while self.current_session is not None:
             await self._read(self.current_session)
-            async with self.connect_operation_lock:  # `send_message` waits for it
+            async with self.connect_operation_lock:  # `send_message` waits for this lock
                 await self._reconnect()
 
     async def _read(self, socket: aiohttp.ClientWebSocketResponse) -> None:

@@ -126,7 +126,7 @@ class Streams:
         try:
             await self._client.chat_stopStream(channel=channel, ts=ts)
         except failures.CALL_ERRORS as error:
-            # One that cannot be stopped times out; edits fail with CONFLICT until then.
+            # A stream that cannot be stopped times out; edits fail with CONFLICT until then.
             if failures.may_pass(error):
                 raise
         self._open.pop(place, None)

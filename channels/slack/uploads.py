@@ -96,7 +96,7 @@ async def _upload(client: AsyncWebClient, session: aiohttp.ClientSession, file: 
     try:
         async with session.post(
             address,
-            data=io.BytesIO(file.data),  # sent in chunks; bytes would block the event loop
+            data=io.BytesIO(file.data),  # aiohttp sends a stream in chunks; bytes would block the event loop
             headers={"Content-Type": "application/octet-stream"},
             proxy=client.proxy,
             allow_redirects=False,

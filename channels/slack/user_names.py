@@ -71,7 +71,7 @@ class UserNames:
         lookups = asyncio.gather(*(self._lookup(user) for user in unknown))
         if not await ends_within(PATIENCE, lookups, self._clock):
             for user in unknown:
-                # The next message does not wait for it.
+                # The next message does not wait for this lookup.
                 self._known.setdefault(user, Profile())
 
     def renew(self, user: str) -> None:

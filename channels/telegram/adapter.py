@@ -218,7 +218,7 @@ class TelegramChannel:
             return await self._answer_press(bot, message)
         shown, place = _shown(message), self._migrations.place(message.target)
         failure = self._undelivered if message.file is None else self._file_undelivered
-        # After each of three refusals surely nothing was sent: the message is sent again without what was refused.
+        # Three kinds of refusal mean that nothing was sent. The message is then sent again without the cause.
         while True:
             try:
                 return await self._post(bot, place, shown, message)
@@ -246,7 +246,7 @@ class TelegramChannel:
             or _examples(message.buttons, message.language),
         }
         if message.kind == "progress":
-            fields["disable_notification"] = True  # the answer makes the sound
+            fields["disable_notification"] = True  # only the answer notifies with a sound
         if (answered := place.get("reply_to", "")).isdecimal():
             fields["reply_parameters"] = {"message_id": int(answered), "allow_sending_without_reply": True}
         if message.file is None:
@@ -335,7 +335,7 @@ class TelegramChannel:
             failure = self._undelivered(exc, place)
             if isinstance(failure, (errors.DeliveryThrottled, errors.DeliveryUncertain)):
                 raise failure from None
-            # Other refusals may be about this text alone, which is shown as a message then.
+            # Any other refusal may concern only this text, which is then shown as a message.
             self._drafts = not isinstance(exc, UNKNOWN_METHOD)
             self._log.write(
                 "delivery",
@@ -444,7 +444,7 @@ class TelegramChannel:
                 for code, told in _LANGUAGES.items():
                     await bot.set_my_commands(_commands(OPERATORS_MENU, code), scope=own, language_code=told)
             except TelegramError as exc:
-                # Telegram refuses it for a person who has never written to the bot.
+                # Telegram refuses the menu of a person who has never written to the bot.
                 self._log.write(
                     "channel",
                     f"Telegram did not take the menu of an operator ({bot_api.said(exc)})",

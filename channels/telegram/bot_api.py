@@ -108,7 +108,7 @@ class HttpTransport(BaseRequest):
                 ),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 headers={"User-Agent": self.USER_AGENT},
-                trust_env=not self._direct,  # a loopback server is asked without a proxy
+                trust_env=not self._direct,  # a loopback server is called without a proxy
             )
 
     async def shutdown(self) -> None:
@@ -178,10 +178,10 @@ def _body(sent: RequestData | None) -> aiohttp.FormData | bytes | None:
         return None
     if not sent.contains_files:
         return sent.json_payload
-    # Telegram shows a file's name as it is sent: percent-encoding would be visible.
+    # Telegram shows a file's name unchanged, so percent-encoding would be visible.
     form = aiohttp.FormData(sent.json_parameters, quote_fields=False)
     for name, (file_name, content, mime) in sent.multipart_data.items():
-        # A stream is sent in pieces; bytes would block the event loop.
+        # aiohttp sends a stream in pieces; sending bytes would block the event loop.
         data = io.BytesIO(content) if isinstance(content, bytes) else content
         form.add_field(name, data, filename=file_name, content_type=mime)
     return form
@@ -216,9 +216,8 @@ def _retry_after(body: Json) -> float:
 
 
 class Bot(telegram.Bot):
-    """The library's bot with additional calls that return plain JSON: if one update cannot be parsed, the
-    others still can, and of a sent message only its number is needed. Every call raises a
-    `TelegramError`.
+    """The library's bot with additional calls that return plain JSON. If the library parsed the updates, one
+    unreadable update would hide the others. Every call raises a `TelegramError`.
     """
 
     async def shutdown(self) -> None:
@@ -264,7 +263,7 @@ def connect(
     token: str, base_url: str, patience: float, pace: float = 1.0, connections: int = CONNECTIONS
 ) -> Bot:
     """Return a bot that is not connected yet. The first call reads certificates, which blocks."""
-    # At INFO these loggers print addresses that hold the token, at DEBUG the library's own print messages.
+    # At INFO these loggers print addresses that contain the token. At DEBUG the library's logger prints messages.
     for name in ("httpx", "httpcore", "telegram"):
         logging.getLogger(name).setLevel(logging.WARNING)
     tls()

@@ -40,7 +40,7 @@ _KINDS: Mapping[str, tuple[str, ...]] = {
         "location",
         "latitude",
         "longitude",
-    ),  # has a `location` too, so it comes first
+    ),  # a venue also has a `location`, so it must precede `location`
     "location": ("latitude", "longitude", "live_period"),
     "contact": ("first_name", "last_name", "phone_number", "user_id", "vcard"),
     "poll": ("question", "description", "is_closed", "options", "text", "voter_count", "explanation"),

@@ -30,7 +30,7 @@ async def fetch(bot: bot_api.Bot, attachment: Attachment, *, most: int) -> Async
                 async for piece in coming:
                     yield piece
     except (bot_api.RequestNotSent, *file_download.CONNECTION_ERRORS) as error:
-        # Their messages hold the address, and with it the token.
+        # The messages of these exceptions contain the address, which contains the token.
         raise errors.FileUnreachable(f"the download from Telegram failed: {type(error).__name__}") from None
 
 

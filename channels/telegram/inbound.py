@@ -54,7 +54,7 @@ def read(raw: Json, bot: telegram.Bot, now: float) -> Inbound | None:
             return _reacted(raw, bot.bot)
         for kind in ("message", "edited_message"):
             if kind in raw:
-                # Other fields of the update are not parsed, so they cannot fail.
+                # Other fields of the update are not parsed, so they cannot cause an error.
                 body = content.with_raw_kinds(raw[kind]) if isinstance(raw[kind], dict) else raw[kind]
                 update = Update.de_json({"update_id": raw["update_id"], kind: body}, bot)
                 message = update.effective_message
@@ -86,10 +86,10 @@ def _message(update_id: int, message: Message, me: User, kind: str) -> Inbound |
             return None  # a service message
         special, note = "unknown", unknown
     if edit and special in content.MOVING:
-        return None  # a live location moved
+        return None  # a live location has moved
     brought = _brought(message, origin, special, note)
     if origin is not None:
-        # Forwarded words are not the sender's: they are no command and address nobody.
+        # The sender did not write a forwarded text, so the text is no command and addresses nobody.
         said, entities = "", ()
     direct = chat.type == "private"
     found = _command(said, entities, me)
@@ -108,7 +108,7 @@ def _message(update_id: int, message: Message, me: User, kind: str) -> Inbound |
         chat_key=address.encode(place),
         chat_type="direct" if direct else "group",
         user_id=str(number(sender.id)),
-        # Two edits may have the same second, so an edit is identified by its update alone.
+        # Two edits may be in the same second, so only the id of the update identifies an edit.
         keys=(update_key,) if edit else (update_key, key),
         ts=int((message.edit_date if edit and message.edit_date else message.date).timestamp() * 1000),
         target=place if direct else {**place, "reply_to": message_id},
@@ -131,7 +131,7 @@ def _message(update_id: int, message: Message, me: User, kind: str) -> Inbound |
     )
 
 
-# -- updates that are no messages: raw, since the library rejects or does not know them --------------------------
+# -- updates that are no messages: read raw, since the library rejects or lacks them -----------------------------
 
 
 def _stop(raw: Json, me: User, now: float) -> Inbound | None:
@@ -271,7 +271,7 @@ def _command(said: str, entities: Iterable[MessageEntity], me: User) -> tuple[Co
     """
     begins = _own_mention_end(said, me)
     for entity in entities:
-        # Only ASCII and blanks come before it, so its offset in UTF-16 units is one in characters.
+        # Only ASCII and blanks precede the command, so its offset in UTF-16 units is also its offset in characters.
         if entity.type == "bot_command" and entity.offset in {0, begins}:
             ends = entity.offset + number(entity.length)
             match = _COMMAND.fullmatch(said[entity.offset : ends])

@@ -27,15 +27,15 @@ MANIFEST = Manifest(
     token_forms={"bot_token": TokenForm(r"\d+:[\w-]+", "123456789:ABC…")},
     valid_id=address.valid_id,
     where_id=sentence("operators.id_telegram"),
-    # GroupAnonymousBot and Channel_Bot stand for many people.
+    # These are the ids of GroupAnonymousBot and Channel_Bot, which many people share.
     never_admit=frozenset({"1087968824", "136817688"}),
     pace={"direct": Pace(burst=3, every=1.0), "group": Pace(burst=3, every=3.0)},
     total=Pace(burst=30, every=1 / 30),
-    # An edit costs what a message costs.
+    # An edit counts like a message in Telegram's rate limits.
     edits=EditPace({"direct": 1.5, "group": 3.0}),
     examples=True,
     files=True,
-    # For Telegram Passport and for httpx's command line: 12 MB.
+    # Only Telegram Passport and httpx's command line need these packages, which take 12 MB.
     unused=frozenset({"cryptography", "pygments", "rich"}),
     silence=45.0,  # a poll takes 10 s, and times out 5 s later
     direct=lambda user: {"chat_id": user},

@@ -69,7 +69,7 @@ async def _is_inside(
 
 def permalink(line: ArchiveLine) -> str | None:
     """Return the address of a message in a supergroup; None for other chats, whose messages have no address."""
-    # The id of a message that was sent after the group became a supergroup names that one.
+    # If a message was sent after the group became a supergroup, its id includes the supergroup's id.
     chat, _, number = (line.message_id or "").rpartition("/")
     chat = chat or _chat(line.chat_key) or ""
     if not chat.startswith(_SUPERGROUP) or not number.isdecimal():

@@ -125,7 +125,8 @@ class UpdatePoller:
 
     async def _round(self) -> None:
         """Poll once and process the updates of the response."""
-        # After trouble an empty answer comes at once and ends it. After a conflict only a held poll shows that nobody else polls.
+        # After a failure, poll without holding, so that an empty response ends the failure at once. After a conflict, hold
+        # the poll, since only a held poll shows that nobody else polls.
         hold = 0 if self._trouble and self._conflict is None else HOLD
         self._step = "poll"
         updates = await self._poll(hold)

@@ -229,7 +229,7 @@ class _Writer:
         self._quotes += 1
         if self._quotes == 1:
             self._start_line(token, indent=False)
-            self._line = -1  # its text starts on this line
+            self._line = -1  # the quote's text starts on this line
             self._begin("blockquote")
 
     def _quote_close(self, _: Token) -> None:
@@ -290,7 +290,7 @@ class _Writer:
             if (host := text.real_host(label, url)) is not None:
                 self._put(f" ({host})")
         elif url and label != url.removeprefix("mailto:"):
-            # Telegram links to the web alone; other addresses are shown.
+            # Telegram accepts only web addresses as links, so any other address is shown as text.
             self._put(" " if label else "")
             self._code(url)
 

@@ -131,7 +131,7 @@ class UpdateIntake:
             said = said.model_copy(update={"addressed": self._albums[update.album].addressed})
         message, digest = (said.chat_id, said.message_id), _digest(said)
         if said.kind == "edit" and self._said.get(message) == digest:
-            return  # a link preview was added, or the like
+            return  # nothing changed that is compared; Telegram has added a link preview, for example
         if await self._intake.accept(said) and said.kind in {"message", "edit"}:
             _remember(self._said, message, digest)
 

@@ -129,7 +129,7 @@ class UpdateWebhook:
             update = None
         if not has_id(update):
             self._log.write("channel", "Telegram posted no update", level="warn", channel="telegram")
-            return web.Response()  # posted again it would be the same
+            return web.Response()  # a second post of it would have the same content
         taken: set[int] = set()
         try:
             await self._updates.take([update], taken)

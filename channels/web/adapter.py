@@ -74,7 +74,7 @@ class WebChannel:
             intake=intake,
             most=server.streams,
         )
-        # "localhost" may be two addresses, and a port that is free on one may be taken on the other.
+        # "localhost" may stand for two addresses, and a port may be free on one address and in use on the other.
         host = "127.0.0.1" if self._host.lower() == "localhost" else self._host
         try:
             app = self._routes.app()
@@ -161,7 +161,7 @@ class WebChannel:
         """Implement `contracts.channel.Edits`."""
         self._chats.remove(self._chat(message.target), message_id)
 
-    async def find(self, message: Outbound) -> Sent | None:  # noqa: ARG002  what a send did ended with its process
+    async def find(self, message: Outbound) -> Sent | None:  # noqa: ARG002  an earlier process left nothing
         return None
 
     async def indicate(self, target: Mapping[str, str], *, working: bool) -> None:

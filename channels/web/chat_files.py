@@ -156,7 +156,7 @@ class ChatFiles:
 
     def _facts(self, pattern: str) -> Iterator[tuple[os.stat_result, Path]]:
         for path in self._folder.glob(pattern):
-            with contextlib.suppress(FileNotFoundError):  # removed meanwhile
+            with contextlib.suppress(FileNotFoundError):  # another call removed it meanwhile
                 yield path.stat(), path
 
 

@@ -136,7 +136,7 @@ class Guard:
         match = _COOKIE.fullmatch(request.cookies.get(COOKIE, ""))
         if match is not None and hmac.compare_digest(match[3], self._seal(match[1], match[2])):
             appointed, user = match[2].endswith(_APPOINTED), match[2].removesuffix(_APPOINTED)
-            # A program that knew the secret before the link was opened is no operator by it.
+            # A program that knew the secret before the browser opened the link must not become an operator.
             if appointed or not self._operates(match[1]):
                 admitted = user in {_ANYBODY, str(peer)}
                 return Visitor(match[1], fresh=False, admitted=admitted, peer=peer, appointed=appointed)

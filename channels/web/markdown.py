@@ -105,7 +105,7 @@ def _closed(opening: Token, children: list[Node]) -> list[Node]:
     if kind == "paragraph" and opening.hidden:
         return children
     if kind == "heading":
-        # The page's own headings are h1 and h2.
+        # h1 and h2 are the page's own headings.
         return [[f"h{min(6, int(opening.tag[1]) + 2)}", {}, *children]]
     if kind == "ordered_list" and opening.attrGet("start") is not None:
         facts["start"] = int(str(opening.attrGet("start")))

@@ -124,7 +124,7 @@ class WebRoutes:
         app.on_response_prepare.append(self._finish)
         app.router.add_get("/", self._file)
         app.router.add_get("/{name:[a-z]+[.][a-z]+}", self._file)
-        # A HEAD request, as of link previews, must not use up the link.
+        # A HEAD request, such as one for a link preview, must not use up the link.
         app.router.add_get("/open/{key}", self._open, allow_head=False)
         app.router.add_post("/login", self._login)
         app.router.add_get("/api/info", self._info)
@@ -247,7 +247,7 @@ class WebRoutes:
             raise
         chat = self._chats.chat(visitor.user)
         chat.tell(event("reload", {}))
-        chat.tell(None)  # these streams have the former cookie
+        chat.tell(None)  # the open streams were authorised by the former cookie
         return self._welcomed(request, replace(visitor, appointed=True))
 
     def _welcomed(self, request: web.Request, visitor: Visitor) -> web.Response:
@@ -299,7 +299,7 @@ class WebRoutes:
         files = tuple(one for one in found if one is not None)
         if len(files) < len(found):
             return _refusal(request, 410, "web.file_gone")
-        # Numbered first: the answer to a command may be sent before `accept` returns, and belongs below it.
+        # The message gets its number first: the answer to a command may be sent before `accept` returns, and must be below it.
         number = self._chats.number()
         inbound = KEYS.inbound(
             chat,
@@ -337,7 +337,7 @@ class WebRoutes:
         chat = request[_VISITOR].user
         upload = self._uploads.under_way(chat, id_)
         if upload is None:
-            # It is complete where the answer to its last piece was lost.
+            # If the response to the last piece was lost, the file may be complete already.
             kept = await self._uploads.attachment(chat, id_)
             if kept is None:
                 return _refusal(request, 404, "web.file_gone")
@@ -415,7 +415,7 @@ class WebRoutes:
         live = self._chats.chat(chat)
         for asked, formed in zip(waiting, questions, strict=True):
             self._chats.ask(chat, asked, formed)
-        # No await from here to the loop, so no message is lost between the history and the stream.
+        # There is no await from here to the loop, so no message is lost between the history and the stream.
         opening = self._chats.missed(chat, request.headers.get("Last-Event-ID", ""))
         if opening is None:
             opening = self._chats.history(_merge(lines, list(live.said)))
@@ -426,7 +426,7 @@ class WebRoutes:
         try:
             while (chunk := await stream.next()) is not None:
                 await response.write(chunk)
-                # A command or a new configuration may have changed it.
+                # A command or a new configuration may have changed the model.
                 if (answers := await self._model(key)) != model:
                     model = answers
                     await response.write(event("model", {"model": model, "demo": model == DEMO}))

@@ -87,7 +87,7 @@ def redeem(home: Path, key: str) -> bool:
     link = home / LINKS / _hash(key)
     try:
         fresh = link.stat().st_mtime >= time.time() - SECONDS
-        link.unlink()  # of two concurrent attempts one succeeds
+        link.unlink()  # only one of two concurrent attempts succeeds
     except OSError:
         return False
     return fresh

@@ -55,7 +55,7 @@ class Uploads:
 
     async def begin(self, chat: str, name: str, mime: str, size: int) -> str:
         """Begin an upload of `size` bytes and return its id. Raises OSError."""
-        # One at a time, so that concurrent ones count one another.
+        # Uploads begin one at a time, so that concurrent uploads count each other.
         async with self._beginning:
             own = [id_ for id_, one in self._under_way.items() if one.chat == chat]
             for id_ in own[: max(0, len(own) + 1 - OF_CHAT)]:
@@ -92,7 +92,7 @@ class Uploads:
                     return False
                 await asyncio.to_thread(self.received.finish, KEYS.encode({"chat": upload.chat}), id_)
             except OSError:
-                # How much of the piece was written is unknown, and a full disk needs the space.
+                # It is unknown how much of the piece was written, and a full disk needs the space, so the file is removed.
                 with contextlib.suppress(OSError):
                     await asyncio.to_thread(self.received.drop, id_)
                 del self._under_way[id_]

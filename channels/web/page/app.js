@@ -11,7 +11,7 @@ const texts = new Map(); // what was said, by id
 const announced = new Set(); // ids of answers that were read out
 const files = nextFiles($("files"), () => grow(), () => logIn());
 
-// -- what is shown -------------------------------------------------------------------------------------------
+// -- the messages --------------------------------------------------------------------------------------------
 
 function bubble(message) {
   const item = document.createElement("li");
@@ -40,10 +40,10 @@ function bubble(message) {
   return item;
 }
 
-/** An answer that is whole: nothing of it changes any more. */
+/** Return true for a complete answer, which does not change any more. */
 const finished = (message) => message.role === "assistant" && ["reply", "notice"].includes(message.kind);
 
-/** A link to a file that was sent, which the browser saves; its name alone where it is not kept any more. */
+/** Return a link with which the browser saves a file; only the file's name if the file is no longer kept. */
 function download(file) {
   const link = document.createElement(file.id ? "a" : "span");
   link.className = "file";
@@ -72,7 +72,7 @@ async function copy(pressed) {
   pressed.textContent = said.copy;
 }
 
-/** Buttons for what waits for an approval; each says a command, so that whoever presses is judged like whoever writes. */
+/** Return the buttons of a question. Each button sends a command, so the same permissions apply as to a typed command. */
 function choices(name, allowed) {
   const row = document.createElement("div");
   row.className = "choices";
@@ -102,7 +102,7 @@ function shown(id) {
   return list.querySelector(`[data-id="${CSS.escape(id)}"]`);
 }
 
-/** Put a message in its place: messages have numbers, those not yet confirmed stand last. */
+/** Insert or replace a message in the list. Messages are in the order of their numbers; unconfirmed messages are last. */
 function place(message) {
   const item = bubble(message);
   const old = shown(message.id);
@@ -123,7 +123,7 @@ function place(message) {
   return item;
 }
 
-/** Say above the first message of each day which one it is. */
+/** Show the date above the first message of each day. */
 function days() {
   let before = "";
   for (const item of [...list.children]) {
@@ -148,7 +148,7 @@ function dayOf(name) {
 
 const isNear = () => scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < 120;
 
-/** Change what is shown; whoever reads at the end goes on with it, others are told that there is more. */
+/** Change the list. Scroll to the end if the end was visible; otherwise show that there are newer messages. */
 function follow(change) {
   const near = isNear();
   const count = list.childElementCount;
@@ -162,7 +162,7 @@ function toEnd() {
   $("newer").hidden = true;
 }
 
-/** Have a finished answer read out, once; what changes in the conversation itself is not read. */
+/** Let the screen reader read a finished answer once. Other changes of the conversation are not read. */
 function announce(message) {
   if (!finished(message) || announced.has(message.id)) return;
   announced.add(message.id);
@@ -192,7 +192,7 @@ function mark(item, state, again) {
   meta.replaceChildren(`${said.not_sent} `, retry);
 }
 
-/** Show which model answers here, and for the demo model what can be asked of it. */
+/** Show the name of the model that answers here; for the demo model, also show example questions. */
 function showModel({ model, demo }) {
   $("model").textContent = demo ? said.demo : model;
   $("model").title = model;
@@ -205,7 +205,7 @@ function connection(state, words) {
   $("connection").textContent = words;
 }
 
-// -- what is said --------------------------------------------------------------------------------------------
+// -- sending -------------------------------------------------------------------------------------------------
 
 function newId() {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
@@ -219,7 +219,7 @@ function post(path, body) {
 
 const say = (words, came = []) => send({ id: newId(), role: "user", kind: "message", text: words, files: came, ts: Date.now() });
 
-/** Send a message until it is confirmed; the same id makes a repeated one count once. */
+/** Send a message until it is confirmed. A repeated message has the same id, so it counts only once. */
 async function send(message) {
   pending.set(message.id, message);
   follow(() => mark(place(message), "pending"));
@@ -274,7 +274,7 @@ list.addEventListener("click", (event) => { if (event.target.matches(".copy")) c
 scroll.addEventListener("scroll", () => { if (isNear()) $("newer").hidden = true; });
 text.addEventListener("input", grow);
 text.addEventListener("keydown", (event) => {
-  // While an input method is choosing characters, Enter belongs to it.
+  // While an input method is choosing characters, Enter confirms the choice and sends nothing.
   if (event.key !== "Enter" || event.shiftKey || event.isComposing || event.keyCode === 229) return;
   event.preventDefault();
   $("compose").requestSubmit();
@@ -309,7 +309,7 @@ document.addEventListener("drop", (event) => {
   text.focus();
 });
 
-// -- what is heard -------------------------------------------------------------------------------------------
+// -- receiving -----------------------------------------------------------------------------------------------
 
 let stream;
 
@@ -333,7 +333,7 @@ function listen() {
   stream.addEventListener("error", () => {
     connection("lost", said.lost);
     $("working").hidden = true;
-    // A browser tries again by itself unless the server answered with an error.
+    // A browser reconnects by itself unless the server answered with an error.
     if (stream.readyState === EventSource.CLOSED) wait(3).then(begin);
   });
 }

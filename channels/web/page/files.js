@@ -1,4 +1,4 @@
-// Files of the next message. Each goes to the server as soon as it is chosen, in pieces, one file after another.
+// Files of the next message. Each file is sent to the server as soon as it is chosen, in pieces, one file after another.
 
 import { words as said } from "/words.js";
 
@@ -8,7 +8,7 @@ const PAUSES = [1, 2, 4, 8, 0];
 
 const wait = (seconds) => new Promise((done) => setTimeout(done, seconds * 1000));
 
-/** The files of the next message, shown in `list`; `changed` is called after each change, `loggedOut` where a token is asked for. */
+/** Manage the files of the next message, shown in `list`. Calls `changed` after each change, and `loggedOut` if the server asks for a token. */
 export function nextFiles(list, changed, loggedOut) {
   const items = [];
   let last = Promise.resolve();
@@ -78,9 +78,9 @@ export function nextFiles(list, changed, loggedOut) {
         headers: { "Content-Type": "application/octet-stream" },
         body: piece,
       });
-      // A piece whose answer was lost has come: the server says how much it has.
+      // Status 409: the piece arrived earlier but its response was lost. The server says how many bytes it has.
       if (answer?.status !== 409 && !answer?.ok) { fail(item, why); return; }
-      if (answer.status === 409 && answer.told.have === at) await wait(1); // it is being written
+      if (answer.status === 409 && answer.told.have === at) await wait(1); // the server is still writing the piece
       at = answer.told.have ?? at + piece.byteLength;
       show(item, `${Math.floor((at / (file.size || 1)) * 100)} %`);
     } while (at < file.size);
@@ -91,9 +91,9 @@ export function nextFiles(list, changed, loggedOut) {
     changed();
   }
 
-  /** The answer of the server, with what it tells, and the sentence of a refusal; asked again while it cannot be reached. */
+  /** Return the server's response with its JSON, and the sentence of a refusal. Retries while the server cannot be reached. */
   async function asked(path, how) {
-    let sentence = ""; // of the first refusal: asked again, the server may only know that the file is given up
+    let sentence = ""; // of the first refusal, since a retry may only report that the upload was dropped
     for (const pause of PAUSES) {
       const answer = await fetch(path, how).catch(() => null);
       const told = (await answer?.json().catch(() => null)) ?? {};
@@ -107,10 +107,10 @@ export function nextFiles(list, changed, loggedOut) {
 
   return {
     add,
-    /** True where a message with them can be sent: none is on its way, none has failed. */
+    /** Return true if all files are uploaded, so that the message can be sent. */
     ready: () => items.every((item) => item.state === "whole"),
     any: () => items.length > 0,
-    /** Those of the message that is sent now. */
+    /** Return the files for the message that is sent now, and clear the list. */
     take() {
       const taken = items.map(({ id, file }) => ({ id, name: file.name, size: file.size }));
       items.length = 0;

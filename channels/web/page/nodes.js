@@ -1,10 +1,10 @@
-// Messages as DOM nodes. The server has parsed the Markdown; text only ever becomes a text node, tags and links are
-// those named here.
+// Builds DOM nodes of messages. The server has parsed the Markdown. Text only becomes a text node, and only the tags
+// and links named here are created.
 
 const BLOCKS = new Set(["p", "h3", "h4", "h5", "h6", "li", "blockquote", "th", "td"]);
 const TAGS = new Set([...BLOCKS, "ul", "ol", "pre", "code", "hr", "br", "table", "thead", "tbody", "tr", "em", "strong", "s"]);
 
-/** The nodes of a message, each a text or [tag, facts, ...children]. */
+/** Return the DOM nodes of a message. Each given node is a text or [tag, facts, ...children]. */
 export function build(nodes) {
   const out = document.createDocumentFragment();
   out.append(...nodes.map(made));
@@ -17,7 +17,7 @@ function made(node) {
   if (tag === "a") return link(facts.href, children);
   if (!TAGS.has(tag)) return build(children);
   const element = document.createElement(tag);
-  // Each block finds its own direction: an Arabic paragraph may follow an English one.
+  // The browser finds the direction of each block, since an Arabic paragraph may follow an English one.
   if (BLOCKS.has(tag)) element.dir = "auto";
   if (facts.title) element.title = facts.title;
   if (facts.side) element.className = facts.side;
@@ -41,7 +41,7 @@ function link(address, children) {
   return node;
 }
 
-/** Make one element like another of its kind and leave in place what is the same: with it a selection and the focus stay. */
+/** Change an element to equal another one. Equal parts stay in place, so that a selection and the focus are kept. */
 export function patch(old, fresh) {
   const before = [...old.childNodes];
   const after = [...fresh.childNodes];
@@ -59,7 +59,7 @@ export function patch(old, fresh) {
   for (const node of before.slice(after.length)) node.remove();
 }
 
-/** Give a text node another text; what is selected in the part that both begin with stays selected. */
+/** Change the text of a text node. A selection in the common beginning of both texts is kept. */
 function retype(node, words) {
   let same = 0;
   while (same < words.length && words[same] === node.data[same]) same += 1;
