@@ -49,8 +49,8 @@ class ArchiveLine(Frozen):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveFilter:
     """Selects archive lines and a page of them. `keyword` is literal text, compared without case. `before`
-    is exclusive and `after` inclusive, both in milliseconds. Lines for which `skip` returns True do not
-    count; `offset` is a number of matches.
+    is exclusive and `after` inclusive, both in milliseconds. Lines for which `skip` returns True are no
+    matches. The page begins after `offset` matches.
     """
 
     limit: int = 30

@@ -76,9 +76,7 @@ CHANNEL_MESSAGES = 30
 CHANNEL_POSTS = 100
 """Max messages that are requested from Slack to find the context of a mention outside threads."""
 CHANNEL_SECONDS = 86_400
-"""Max age in seconds of the earlier messages that are added to a mention outside threads. Deletions of
-messages up to this age are looked for too.
-"""
+"""Max age in seconds of the earlier messages that are added to a mention outside threads."""
 PAGE = 200
 PAGES = 10
 """Max pages of a thread or channel that are read."""
