@@ -1,4 +1,4 @@
-"""ship.json: one strict value, or every finding at once."""
+"""Reads ship.json and returns either a valid configuration or the list of all its mistakes."""
 
 from __future__ import annotations
 

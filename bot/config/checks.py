@@ -1,4 +1,6 @@
-"""Rules that no single model can check: between settings, and ids of people as the platforms write them."""
+"""Rules that a single pydantic model cannot check: relations between settings, and the platform-specific
+form of people's ids.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ STABLE = "names can be changed by anyone, so only stable ids count; `shipmate pe
 
 
 def token_keys(manifest: Manifest, *, webhook: bool = False) -> dict[str, str]:
-    """The tokens that a channel needs, with or without its `webhook`: field name → key in ship.json."""
+    """Return the tokens that a channel needs, as field name → key in ship.json. `webhook` tells whether the
+    channel uses its webhook.
+    """
     needed = manifest.webhook_tokens if webhook and manifest.webhook_tokens else manifest.tokens
     return {
         name: field.alias or to_camel(name)
@@ -32,14 +36,14 @@ def token_keys(manifest: Manifest, *, webhook: bool = False) -> dict[str, str]:
 
 
 def keys_in_use(settings: ChannelSettings, manifest: Manifest) -> dict[str, str]:
-    """The tokens that a channel with these settings needs."""
+    """Return the tokens that a channel with these settings needs."""
     return token_keys(manifest, webhook=getattr(settings, "webhook", None) is not None)
 
 
 def tokens_in_use(
     channels: Mapping[str, ChannelSettings], manifests: Mapping[str, Manifest], names: Iterable[str]
 ) -> dict[str, tuple[str, str]]:
-    """The tokens of some channels: key in ship.json → (token, address of its service)."""
+    """Return the tokens of the named channels, as key in ship.json → (token, address of the service)."""
     return {
         f"channels.{name}.{key}": (getattr(channels[name], token), getattr(channels[name], "base_url", name))
         for name in names
@@ -49,17 +53,17 @@ def tokens_in_use(
 
 
 def variable(channel: str, token: str) -> str:
-    """The environment variable of a token, by default: `SLACK_BOT_TOKEN`."""
+    """Return the default name of the environment variable for a token, such as `SLACK_BOT_TOKEN`."""
     return f"{channel}_{token}".upper().replace("-", "_")
 
 
 def allowed(settings: ChannelSettings) -> tuple[str, ...]:
-    """The allow list of a channel; () if it has none."""
+    """Return the allow list of a channel; () if the channel has no allow list."""
     return tuple(entry for entry in getattr(settings, "allow", ()) if isinstance(entry, str))
 
 
 def file_rules(file: ShipFile, filled: FilledDocument) -> Iterator[str]:
-    """Yield the findings of all sections but the channels."""
+    """Yield the findings for all sections of ship.json except the channels."""
     yield from _engine(file, filled)
     yield from bind("dashboard", file.dashboard.host, file.dashboard.token)
     yield from _model(file.llm, filled)
@@ -107,7 +111,7 @@ def _model(llm: Llm, filled: FilledDocument) -> Iterator[str]:
 
 
 def _servers(filled: FilledDocument) -> Iterator[str]:
-    """Each MCP server has either a command or a url."""
+    """Yield a finding for each MCP server that does not have exactly one of `command` and `url`."""
     section = filled.document.get("mcp")
     found = section.get("servers") if isinstance(section, dict) else None
     for name, server in found.items() if isinstance(found, dict) else ():
@@ -128,14 +132,14 @@ def _servers(filled: FilledDocument) -> Iterator[str]:
 
 
 def credential(key: str, value: str) -> Iterator[str]:
-    """A token has no white space, line ends, or letters that no header can carry."""
+    """Yield a finding for a token with white space, line breaks or letters that an HTTP header cannot contain."""
     if not value.isascii() or not value.isprintable() or " " in value:
         found = "[hidden] with white space or odd characters in it"
         yield finding(key, found, "a token", "copy it again, without spaces")
 
 
 def bind(key: str, host: str, token: str | None) -> Iterator[str]:
-    """An address that others can reach needs a token."""
+    """Yield a finding if the server listens on an address that other machines can reach, but has no token."""
     if not is_loopback(host) and not token:
         expected = "127.0.0.1, or a token with any other address"
         mend = f"set {key}.token to a long random text, or host to 127.0.0.1"
@@ -143,7 +147,7 @@ def bind(key: str, host: str, token: str | None) -> Iterator[str]:
 
 
 def ports(file: ShipFile, channels: Mapping[str, ChannelSettings]) -> Iterator[str]:
-    """No two servers share a port."""
+    """Yield a finding for each port that two servers share."""
     dashboard = file.dashboard
     taken = {dashboard.port: "dashboard.port"} if dashboard.enabled and dashboard.port else {}
     for name, settings in channels.items():
@@ -159,7 +163,7 @@ def ports(file: ShipFile, channels: Mapping[str, ChannelSettings]) -> Iterator[s
 def channel(
     name: str, settings: ChannelSettings, manifest: Manifest, filled: FilledDocument
 ) -> Iterator[str]:
-    """Ids, address and tokens of a channel. Those of a disabled channel need not be complete."""
+    """Yield the findings for a channel's ids, address and tokens. A disabled channel may lack ids and tokens."""
     for index, entry in enumerate(_entries(filled, "channels", name, "allow")):
         loc: Loc = ("channels", name, "allow", index)
         if isinstance(entry, str) and entry != "*":
@@ -182,7 +186,7 @@ def channel(
 
 
 def _misshapen(name: str, settings: ChannelSettings, manifest: Manifest) -> Iterator[str]:
-    """Yield findings for tokens of another form than their platform's, such as two that were swapped."""
+    """Yield a finding for each token that does not have its platform's form. Two swapped tokens are a typical cause."""
     keys = keys_in_use(settings, manifest)
     forms = {token: form for token, form in manifest.token_forms.items() if token in keys}
     for token, form in forms.items():
@@ -195,13 +199,15 @@ def _misshapen(name: str, settings: ChannelSettings, manifest: Manifest) -> Iter
 
 
 def _has_own_service(settings: ChannelSettings) -> bool:
-    """True if a channel uses another address than its platform's, where tokens may have any form."""
+    """Return True if a channel uses an address other than its platform's. The tokens for such an address may
+    have any form.
+    """
     address = type(settings).model_fields.get("base_url")
     return address is not None and getattr(settings, "base_url", None) != address.default
 
 
 def _entries(filled: FilledDocument, *loc: str) -> list[Any]:
-    """A list as it is in the file, even if another entry of it is invalid."""
+    """Return a list as the file has it, even if another entry of the list is invalid."""
     value: Any = filled.document
     for key in loc:
         value = value.get(key) if isinstance(value, dict) else None
@@ -211,7 +217,7 @@ def _entries(filled: FilledDocument, *loc: str) -> list[Any]:
 def identity(
     key: str, entry: str, manifest: Manifest, *, prefix: str = "", hidden: bool = False
 ) -> Iterator[str]:
-    """An id is a stable one of its platform, and of one person or channel."""
+    """Yield a finding for an id that is not a stable id of one person or channel on its platform."""
     found = shown(prefix + entry, hidden=hidden)
     if "@" in entry or not manifest.valid_id(entry):
         yield finding(key, found, f"a stable id of {manifest.name}", STABLE)
@@ -230,7 +236,7 @@ def operators(manifests: Mapping[str, Manifest], filled: FilledDocument) -> Iter
 def operator(
     key: str, entry: str, manifests: Mapping[str, Manifest], *, hidden: bool = False
 ) -> Iterator[str]:
-    """An operator is `channel:ID`."""
+    """Yield a finding for an operator that is not written as `channel:ID`."""
     name, colon, person = entry.partition(":")
     if not colon or name not in manifests:
         expected = f"channel:ID with one of {', '.join(sorted(manifests))}"
@@ -240,7 +246,7 @@ def operator(
 
 
 def prompt_files(root: Path, file: ShipFile) -> Iterator[str]:
-    """Files of prompts exist."""
+    """Yield a finding for each prompt file that does not exist."""
     for name, source in file.prompt.sources(root).items():
         if isinstance(source, Path) and not source.is_file():
             found, expected = shown(str(source.relative_to(root))), "a file in the project, or a text"
@@ -256,7 +262,7 @@ def warnings(
     enabled: Iterable[str],
     manifests: Mapping[str, Manifest],
 ) -> Iterator[str]:
-    """Yield warnings about settings that work and deserve a look."""
+    """Yield warnings about settings that are valid but risky or surprising."""
     yield from _file_warnings(root)
     if filled.document.get("engine", {}).get("kind") == POSTGRESQL_BEFORE:
         yield f'engine.kind: "{POSTGRESQL_BEFORE}" is the former name of "postgresql"; write the new one'

@@ -1,4 +1,4 @@
-"""Formats an error in the configuration as one line: key, value found, value expected, remedy."""
+"""Formats a mistake in the configuration as one line: key, value found, value expected, remedy."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MOVED = {
     "start": 'write {"host": …, "port": …} into channels.web',
     "permissions.exec_shell": "write a rule such as run_shell(git status) into permissions.allow",
 }
-"""Advice for keys of ShipMyAgent."""
+"""Advice for keys of ShipMyAgent, the predecessor, which ship.json does not have."""
 _BOUNDS = {
     "greater_than_equal": ("at least {}", "ge"),
     "greater_than": ("more than {}", "gt"),
@@ -48,7 +48,7 @@ _BOUNDS = {
 
 
 def finding(key: str, found: str, expected: str, mend: str) -> str:
-    """Format a finding; line breaks in its parts are removed."""
+    """Return a finding as one line; line breaks in its parts are removed."""
     return " ".join(f"{key}: found {found}; expected {expected}; {mend}".split())
 
 
@@ -57,13 +57,13 @@ def is_secret_key(key: str | int) -> bool:
 
 
 def dotted(loc: Sequence[str | int]) -> str:
-    """The path of a value in ship.json: `channels.telegram.allow[0]`."""
+    """Return the path of a value in ship.json, such as `channels.telegram.allow[0]`."""
     parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc]
     return "".join(parts).lstrip(".") or "ship.json"
 
 
 def shown(value: Any, *, hidden: bool = False) -> str:
-    """A value as it is shown: short, with its type, never a secret."""
+    """Return a value as a finding shows it: shortened, with its type, and never a secret."""
     if isinstance(value, Mapping | list | tuple):
         kind = "object" if isinstance(value, Mapping) else "list"
         return f"{'an empty' if not value else 'an' if kind == 'object' else 'a'} {kind}"
@@ -75,7 +75,7 @@ def shown(value: Any, *, hidden: bool = False) -> str:
 
 
 def from_error(error: Mapping[str, Any], *, known: Collection[str], hidden: bool) -> str:
-    """Format an error of pydantic. `known` are the keys that its object may have."""
+    """Return the finding for an error of pydantic. `known` are the keys that the object with the error may have."""
     loc: Loc = tuple(error["loc"])
     key, kind, value = dotted(loc), str(error["type"]), error["input"]
     hidden = hidden or any(is_secret_key(part) for part in loc)

@@ -1,4 +1,4 @@
-"""Loads ship.json, `.env` and the environment into `Settings`, or reports everything that is wrong."""
+"""Loads ship.json, `.env` and the environment into `Settings`, or reports all mistakes at once."""
 
 from __future__ import annotations
 
@@ -31,9 +31,11 @@ from bot.invocation import command
 FILE = "ship.json"
 HOME = ".ship"
 OPERATORS = "SHIPMATE_OPERATORS"
-"""The variable that names operators if there is no ship.json: `telegram:123, slack:U012`."""
+"""Name of the environment variable that lists operators if there is no ship.json, such as `telegram:123,
+slack:U012`.
+"""
 MIN_SECRET = 8
-"""Min characters of a secret: a shorter one would hide ordinary words."""
+"""Min characters of a secret. Redacting a shorter secret would hide ordinary words."""
 SWITCHES = ("SMA_LOG_LLM_MESSAGES", "SMA_LOG_LLM_PAYLOAD")
 
 _OFF = frozenset({"0", "false", "no", "off"})
@@ -41,7 +43,7 @@ _ON = frozenset({"1", "true", "yes", "on"})
 
 
 class Llm(ship_file.Llm):
-    """`llm` of ship.json with the provider chosen and the environment's switches applied."""
+    """The section `llm` of ship.json, after the provider is chosen and the environment's switches are applied."""
 
     provider: Literal["anthropic", "demo"] = "demo"
     provider_reason: str = ""
@@ -67,8 +69,9 @@ class Llm(ship_file.Llm):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """A valid configuration. `channels` has every known channel, `enabled` the names of those that are on, `reasons` why each is on or
-    off. `secrets` is everything to redact.
+    """A valid configuration. `channels` has every known channel, `enabled` has the names of the enabled
+    channels, and `reasons` says why each channel is enabled or disabled. `secrets` has everything that
+    must be redacted.
     """
 
     root: Path
@@ -98,19 +101,19 @@ class Settings:
     engine: ship_file.Engine
     secrets: frozenset[str] = field(repr=False)
     fingerprint: str = ""
-    """Hash of the document, with the environment's values and without secrets."""
+    """Hash of ship.json, with the values from the environment and without secrets."""
     warnings: tuple[str, ...] = ()
 
     @property
     def web_search(self) -> ship_file.WebSearch | None:
-        """The engine of `web_search`; None for no search."""
+        """Return the search engine of `web_search`; None if web search is off."""
         engine = self.tools.web_search
         on = self.llm.provider == "anthropic" if engine.kind == "auto" else engine.kind != "off"
         return engine if on else None
 
     @property
     def home(self) -> Path:
-        """The `.ship` folder."""
+        """Return the path of the `.ship` folder."""
         return self.root / HOME
 
 
@@ -128,10 +131,11 @@ def load(
     *,
     defaults: bool = False,
 ) -> Settings:
-    """Read the configuration of `root`. Raises `errors.ConfigError` with all findings.
+    """Return the configuration of the folder `root`. Raises `errors.ConfigError` with all findings.
 
-    `also` yields findings of higher layers. With `defaults` ship.json may be missing: the environment suffices. Files that a command
-    created in the place of ours, in a run that was killed, are moved aside first.
+    `also` yields findings of higher layers. With `defaults` ship.json may be missing, because the environment
+    suffices. A command of a killed run may have replaced files such as ship.json; these replacements are
+    first renamed.
     """
     root = root.absolute()
     must_be_folder(root / HOME)
@@ -188,7 +192,7 @@ def load(
 
 
 def _read(path: Path, without: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the document, or `without` if there is no file."""
+    """Return the parsed ship.json; return `without` if the file does not exist."""
     try:
         document = json.loads(read_text(path), object_pairs_hook=_pairs, parse_constant=_constant)
     except FileNotFoundError:
@@ -207,7 +211,7 @@ def _read(path: Path, without: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def _broken(error: json.JSONDecodeError) -> str:
-    """The finding for a file that is not JSON, with its most frequent causes."""
+    """Return the finding for a file that is not JSON. The finding names the most frequent causes."""
     if not error.doc.strip():
         return finding(FILE, "an empty file", "an object in { }", "write {} into it: all else has a default")
     at = error.pos
@@ -240,7 +244,9 @@ def _constant(name: str) -> Any:
 
 
 def _with_defaults(document: dict[str, Any], manifests: Mapping[str, Manifest]) -> dict[str, Any]:
-    """Add a section for every channel, and the usual placeholder for every credential."""
+    """Return the document with a section for every channel, and with the default placeholder for every
+    missing credential.
+    """
     document = dict(document)
     llm = document.setdefault("llm", {})
     if isinstance(llm, dict):
@@ -265,7 +271,7 @@ def _model(manifests: Mapping[str, Manifest]) -> Any:
 def _missing(
     filled: FilledDocument, manifests: Mapping[str, Manifest], variables: Mapping[str, str]
 ) -> Iterator[str]:
-    """Yield findings for unset variables of features that are on."""
+    """Yield a finding for each unset variable that an enabled feature needs."""
     for loc, name in filled.missing.items():
         if _is_on(loc, filled, manifests):
             yield finding(
@@ -297,7 +303,9 @@ def _is_on(loc: Loc, filled: FilledDocument, manifests: Mapping[str, Manifest]) 
 
 
 def _validated(filled: FilledDocument, manifests: Mapping[str, Manifest], found: list[str]) -> Any:
-    """Return the file as a model. Invalid values are reported and left out, so that the rest is checked too."""
+    """Return the file as a model. Invalid values are reported and removed first, so that the other values
+    are checked too.
+    """
     model = _model(manifests)
     document, gone = filled.document, set[Loc]()
     for _ in range(5):
@@ -317,7 +325,7 @@ def _validated(filled: FilledDocument, manifests: Mapping[str, Manifest], found:
 
 
 def _pruned(document: dict[str, Any], loc: Loc) -> dict[str, Any]:
-    """Copy a document without the value at `loc`; a list is removed whole."""
+    """Return a copy of a document without the value at `loc`. If the value is in a list, the whole list is removed."""
     key, *rest = loc or ("",)
     inner = document.get(str(key))
     if rest and isinstance(inner, dict):
@@ -326,7 +334,7 @@ def _pruned(document: dict[str, Any], loc: Loc) -> dict[str, Any]:
 
 
 def _keys_at(loc: Loc, manifests: Mapping[str, Manifest]) -> list[str]:
-    """The keys that the object at `loc` may have."""
+    """Return the keys that the object at `loc` may have."""
     model: Any = _model(manifests)
     for part in loc:
         fields = {field.alias: field.annotation for field in model.model_fields.values()}
@@ -364,11 +372,11 @@ def _without(line: str, secrets: Iterable[str]) -> str:
 
 
 _DERIVED = frozenset({"root", "enabled", "reasons", "secrets", "fingerprint", "warnings"})
-"""Fields of `Settings` that are not in ship.json."""
+"""Fields of `Settings` that do not come from ship.json."""
 
 
 def leaves(settings: Settings) -> dict[str, Any]:
-    """Values by their keys in ship.json (`llm.model`), in full."""
+    """Return all values by their full key in ship.json, such as `llm.model`."""
     found: dict[str, Any] = {}
 
     def add(loc: tuple[str, ...], value: Any) -> None:
@@ -389,7 +397,9 @@ def leaves(settings: Settings) -> dict[str, Any]:
 
 
 def shown_leaves(settings: Settings) -> dict[str, str]:
-    """The same as JSON, with secrets hidden, and values where secrets usually are."""
+    """Return all values as JSON by their full key in ship.json. Secrets are hidden, and so are the values of
+    keys that usually contain secrets.
+    """
     return {key: _shown(key, value, settings.secrets) for key, value in leaves(settings).items()}
 
 

@@ -1,4 +1,4 @@
-"""Replaces `${NAME}` in ship.json by the value of NAME in the environment or `.env`."""
+"""Replaces `${NAME}` in ship.json by the value of NAME from the environment or `.env`."""
 
 from __future__ import annotations
 
@@ -20,14 +20,16 @@ _PLAIN_KEYS = frozenset(
     {"name", "provider", "model", "fastModel", "baseUrl", "host", "mode", "kind", "timezone", "isolation"}
     | {"allow", "operators", "paths", "$schema"}
 )
-"""Keys whose values are not secret, wherever they come from. Passwords inside addresses are."""
+"""Keys whose values are not secret, wherever the value comes from. A password inside an address is still secret."""
 _MISSING = object()
 MAX_BYTES = 10_000_000
-"""Max size of a settings file."""
+"""Max bytes of a settings file."""
 
 
 def read_text(path: Path) -> str:
-    """Read a settings file. Raises FileNotFoundError, and `errors.ConfigError` for anything but UTF-8 text."""
+    """Return the text of a settings file. Raises FileNotFoundError, and `errors.ConfigError` if the file is
+    not UTF-8 text.
+    """
     try:
         data = regular_files.read(path, MAX_BYTES + 1)
         if len(data) > MAX_BYTES:
@@ -47,7 +49,9 @@ def read_text(path: Path) -> str:
 
 
 def read_env_file(path: Path, findings: list[str]) -> dict[str, str]:
-    """The values of a `.env` file; {} where there is none. Nothing in it is expanded."""
+    """Return the variables of a `.env` file; {} if the file does not exist. Values are used literally,
+    without expansion.
+    """
     from dotenv.parser import parse_stream
 
     try:
@@ -68,33 +72,33 @@ def read_env_file(path: Path, findings: list[str]) -> dict[str, str]:
 
 
 def similar_variable(name: str, unread: Iterable[str]) -> str:
-    """A hint that a variable may be misspelt in `.env`, among the names that nothing reads; "" if none is similar."""
+    """Return a hint that a variable is probably misspelt in `.env`; "" if no unused name in `.env` is similar."""
     near = difflib.get_close_matches(name, unread, n=1, cutoff=0.85)
     return f"did you mean it by {near[0]} in .env?" if near else ""
 
 
 @dataclass
 class FilledDocument:
-    """ship.json with its placeholders replaced. Values with a missing variable are left out."""
+    """ship.json with its placeholders replaced. Values that refer to a missing variable are removed."""
 
     document: dict[str, Any]
     hidden: set[Loc] = field(default_factory=set)
     """Values that came from a variable."""
     missing: dict[Loc, str] = field(default_factory=dict)
-    """Values that are left out, with their missing variable."""
+    """Removed values, with the variable that is missing for each."""
     read: set[str] = field(default_factory=set)
-    """The variables that the document names."""
+    """Names of the variables that the document refers to."""
     secrets: set[str] = field(default_factory=set)
     malformed: list[Loc] = field(default_factory=list)
     literal: list[Loc] = field(default_factory=list)
-    """Secrets that are in ship.json itself."""
+    """Secrets that are written in ship.json itself."""
 
     def is_hidden(self, loc: Loc) -> bool:
         return any(loc[: len(place)] == place for place in self.hidden)
 
 
 def fill(document: dict[str, Any], lookup: Callable[[str], str | None]) -> FilledDocument:
-    """Replace the placeholders of a document."""
+    """Return a document with its placeholders replaced."""
     filled = FilledDocument({})
     filled.document = _fill(document, (), lookup, filled)
     return filled
@@ -137,7 +141,7 @@ def _fill_text(value: str, loc: Loc, lookup: Callable[[str], str | None], filled
 
 
 def _plain(loc: Loc, names: list[str]) -> bool:
-    """True if the value of a key is not secret, wherever it comes from."""
+    """Return True if the value of a key is never secret."""
     if loc[:2] == ("mcp", "servers"):
         # Paths and addresses come from variables too; environment and headers of a server are for secrets.
         return len(loc) > 3 and loc[3] not in {"env", "headers"} and not any(map(is_secret_key, names))
@@ -145,7 +149,7 @@ def _plain(loc: Loc, names: list[str]) -> bool:
 
 
 def _passwords(value: str) -> set[str]:
-    """The password inside an address, percent-encoded and decoded."""
+    """Return the password inside an address, both percent-encoded and decoded."""
     if "://" not in value or "@" not in value:
         return set()
     try:
@@ -156,7 +160,7 @@ def _passwords(value: str) -> set[str]:
 
 
 def lookup_in(*sources: Mapping[str, str]) -> Callable[[str], str | None]:
-    """Look a name up in several sources; empty values are ignored."""
+    """Return a function that looks a name up in several sources, in order. Empty values count as missing."""
 
     def lookup(name: str) -> str | None:
         return next((text.clean(source[name]) for source in sources if source.get(name)), None)

@@ -1,4 +1,4 @@
-"""Generates the JSON Schemas of ship.json, of a log line and of an archive line."""
+"""Generates the JSON Schemas of ship.json, of a line in the operator's log, and of a line in a chat's archive."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from bot.contracts.identity import ChatKey
 
 
 class LogLine(Frozen):
-    """One line of `.ship/logs/<YYYY-MM-DD>.jsonl`. `id` is a ULID, `timestamp` ISO 8601 in UTC, `duration` in
-    milliseconds; `type` and `level` are the same.
+    """One line of `.ship/logs/<YYYY-MM-DD>.jsonl`. `id` is a ULID, `timestamp` is ISO 8601 in UTC, and
+    `duration` is in milliseconds. `type` and `level` have the same value.
     """
 
     id: str
@@ -47,7 +47,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def schemas(manifests: Mapping[str, Manifest]) -> dict[str, str]:
-    """JSON Schemas by file name."""
+    """Return the JSON Schemas by file name."""
     return _made(tuple((name, manifests[name].settings) for name in sorted(manifests)))
 
 
@@ -69,7 +69,7 @@ def _made(channels: tuple[tuple[str, type[BaseModel]], ...]) -> dict[str, str]:
 
 
 def write_schema(folder: Path, manifests: Mapping[str, Manifest], disk: Disk) -> None:
-    """Write the schemas whose file is missing or out of date."""
+    """Write each schema whose file is missing or out of date."""
     for name, content in schemas(manifests).items():
         data = content.encode()
         if disk.read(folder / name) != data:
@@ -77,8 +77,8 @@ def write_schema(folder: Path, manifests: Mapping[str, Manifest], disk: Disk) ->
 
 
 class _Described(GenerateJsonSchema):
-    """Describes each field of a model by the docstring below it. pydantic could do that as it builds each model, but it took a third of
-    the import time.
+    """Describes each field of a model by the docstring below the field. pydantic's own support for such
+    docstrings took a third of the import time.
     """
 
     def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
@@ -93,7 +93,7 @@ class _Described(GenerateJsonSchema):
 
 @functools.lru_cache(maxsize=32)
 def _words(module: str) -> dict[str, dict[str, str]]:
-    """The docstrings of the fields of a module's classes; {} if its source is missing."""
+    """Return the docstrings of the fields of a module's classes; {} if the module's source is missing."""
     try:
         tree = ast.parse(inspect.getsource(sys.modules[module]))
     except (OSError, TypeError):

@@ -1,1 +1,1 @@
-"""The language model behind its provider: the only room that knows one. Importing this is cheap."""
+"""The client of the language model. No other package knows the model's provider. Importing this package is cheap."""

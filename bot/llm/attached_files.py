@@ -1,8 +1,9 @@
-"""`AttachedFiles`: puts the bytes of attached files into requests.
+"""`AttachedFiles`: puts the bytes of attached files into requests to the model.
 
-Everywhere else a request has a block of type `attached` for each file; it is replaced just before the request is sent. A file that the
-provider refuses is replaced by a sentence from then on. All files are, if the provider says that the model has no vision, or refuses
-the only files of several chats.
+Before that, a request has a block of type `attached` for each file. `AttachedFiles` replaces the block just
+before the request is sent. If the provider refuses a file, every later request has a sentence instead of that
+file. If the provider says that the model has no vision, or refuses the only files of several chats, every
+file is replaced by that sentence.
 """
 
 from __future__ import annotations
@@ -23,22 +24,22 @@ from bot.telemetry import context
 GONE = "[this file is not kept any more]"
 UNSEEN = "[a file was sent here that you cannot be shown: the provider refuses it]"
 MAX_REFUSING_CHATS = 3
-"""Chats with refused files after which a model that never accepted one is treated as having no vision."""
+"""Max chats with refused files before a model that never accepted a file is treated as having no vision."""
 _WHOLE = 100_000_000
-"""Max characters of an artifact."""
+"""Max characters of an artifact that are read."""
 
 
 class AttachedFiles(ModelWrapper):
-    """A model that sees the attached files of the running chat."""
+    """Wraps a model so that the model sees the attached files of the running chat."""
 
     def __init__(self, model: Model, artifacts: ArtifactStore, log: Log) -> None:
         super().__init__(model)
         self._artifacts = artifacts
         self._log = log
         self._sees: dict[str, bool] = {}
-        """Whether a model has vision, if known."""
+        """Whether each model has vision, by the model's name. A model whose vision is unknown has no entry."""
         self._refused: dict[tuple[str, str], ChatKey | None] = {}
-        """Refused files: (model, artifact) → chat."""
+        """Files that the provider refused: maps (model, artifact) to the chat."""
 
     def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
         # Most requests have no files; their answers do not pass through here.
@@ -88,7 +89,9 @@ class AttachedFiles(ModelWrapper):
                 return
 
     def _learn(self, model: str, refused: set[str], *, shown: bool) -> None:
-        """Remember an answer that came without the `refused` files. `shown`: the model was shown others."""
+        """Remember that the model answered without the `refused` files. `shown` is True if the request
+        contained other files.
+        """
         if shown:
             self._sees[model] = True
         chat_key = context.current().chat_key
@@ -98,7 +101,7 @@ class AttachedFiles(ModelWrapper):
             self._sees.setdefault(model, False)
 
     async def _filled(self, request: ModelRequest, left_out: set[str]) -> ModelRequest:
-        """Return the request with the bytes of its files; those `left_out` become a sentence."""
+        """Return the request with the bytes of its files. A sentence replaces each file in `left_out`."""
         chat_key = context.current().chat_key
         messages: list[Message] = []
         for message in request.messages:
@@ -134,7 +137,7 @@ def _has_files(message: Message) -> bool:
 
 
 def _files(messages: Sequence[Message]) -> Iterator[tuple[tuple[int, int], str]]:
-    """Yield (message, block) index and artifact of each attached file."""
+    """Yield the position (index of the message, index of the block) and the artifact of each attached file."""
     for at, message in enumerate(messages):
         for number, block in enumerate(message["content"] if _has_files(message) else ()):
             if block.get("type") == ATTACHED:

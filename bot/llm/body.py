@@ -1,4 +1,4 @@
-"""The body of a request to the Messages API, byte for byte."""
+"""Builds the exact bytes of a request body for the Messages API."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from bot.identity_cache import IdentityCache, MessageFact
 from bot.sizes import size_of
 
 COMPACTION = "compact-2026-09-04"
-"""The beta for summaries made by the provider."""
+"""Name of the beta in which the provider summarises conversations."""
 FALLBACKS = "server-side-fallback-2026-07-01"
-"""The beta that lets another model of the provider answer where one refuses."""
+"""Name of the beta in which the provider lets another of its models answer if the requested model refuses."""
 SMALL_BYTES = 32 * 1024
-"""Max size in memory of a value that is encoded in one piece."""
+"""Max bytes in memory of a value that is encoded in one piece."""
 LONG = 256 * 1024
-"""Max characters of a text that are encoded in one piece: a megabyte takes 15 ms."""
+"""Max characters of a text that are encoded in one piece. Encoding a megabyte takes 15 ms."""
 
 ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
 def body_of(request: ModelRequest) -> Json:
-    """The body as an object. Equal requests make equal bytes."""
+    """Return the request body as an object. Equal requests give equal bytes."""
     body: Json = {"model": request.model, "max_tokens": request.max_tokens}
     if request.system:
         body["system"] = list(request.system)
@@ -45,7 +45,7 @@ def body_of(request: ModelRequest) -> Json:
 
 
 def headers_of(request: ModelRequest) -> dict[str, str]:
-    """The headers for the betas that a request needs."""
+    """Return the headers that enable the betas a request needs."""
     content = request.messages[0]["content"] if request.messages else ()
     summarized = bool(content) and isinstance(content, list) and content[0].get("type") == "compaction"
     betas = [COMPACTION] if summarized or request.summarize is not None else []
@@ -54,14 +54,16 @@ def headers_of(request: ModelRequest) -> dict[str, str]:
 
 
 def wire(request: ModelRequest) -> bytes:
-    """Return the bytes of a request, encoded once. Raises ValueError or TypeError for what JSON cannot hold."""
+    """Return the encoded bytes of a request; each request is encoded once. Raises ValueError or TypeError if
+    JSON cannot represent a value.
+    """
     if not request.wire:
         request.wire.append(b"".join(pieces(request)))
     return request.wire[0]
 
 
 def pieces(request: ModelRequest) -> Iterator[bytes]:
-    """Encode a request piece by piece, so that other tasks can run in between: a body may have 25 MB."""
+    """Yield the encoded request in pieces, so that other tasks can run in between. A body can be 25 MB long."""
     opening = b"{"
     for key, value in body_of(request).items():
         yield opening + _encoded(key) + b":"
@@ -110,13 +112,17 @@ def _encoded(value: object) -> bytes:
 
 
 _TOOLS = IdentityCache[Sequence[Json], bytes](_encoded)
-"""Tools are the same object in each request, and the larger part of most."""
+"""Cache of encoded tools. All requests share the same tool objects, which are the larger part of most requests."""
 _SMALL = MessageFact[Json, bool](lambda message: size_of(message) < SMALL_BYTES)
-"""True if a message is encoded in one piece. Remembered: measuring takes half as long as encoding."""
+"""Cache that tells whether a message is small enough to be encoded in one piece. The result is cached
+because measuring a message takes half as long as encoding it.
+"""
 
 
 def prefix_digest(system: Sequence[Json], tools: Sequence[Json]) -> str:
-    """Digest of what precedes the messages of a request. It is recorded, and shows whether that has changed."""
+    """Return a digest of everything that precedes the messages of a request. The digest is recorded and
+    shows whether that prefix has changed.
+    """
     # Surrogates, which a request cannot have, are replaced.
     dumped = json.dumps(list(system), ensure_ascii=False).encode("utf-8", "replace")
     return hashlib.sha256(dumped + _TOOLS(tools)).hexdigest()[:16]

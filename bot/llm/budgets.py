@@ -1,4 +1,6 @@
-"""Budgets: max cost of a chat and of a person per day (UTC). Checked before each call of the model, for any purpose."""
+"""Daily budgets (UTC): the max cost of a chat and of a person. A budget is checked before each model call,
+whatever the call's purpose.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,13 @@ from bot.telemetry.context import Running
 from bot.words import sentence
 
 WARN_AT = 0.8
-"""Share of a budget at which operators are warned."""
+"""Share of a budget above which operators are warned."""
 UNANSWERED_SECONDS = 3_600.0
-"""Interval before operators are asked again after they did not answer."""
+"""Interval in seconds before operators who did not answer are asked again."""
 ASKS = frozenset({"turn", "subagent", "synthesis"})
-"""Purposes for which a person is waiting, so operators are asked. Others are refused for the rest of the day."""
+"""Purposes of model calls for which a person is waiting, so operators are asked about a spent budget. Calls
+for other purposes are refused for the rest of the day.
+"""
 
 Scope = Literal["chat", "person"]
 _RULES: Mapping[Scope, str] = {
@@ -38,7 +42,7 @@ _RULES: Mapping[Scope, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A chat with its threads, or a person, on one day (UTC)."""
+    """A chat (threads included) or a person, on one day (UTC)."""
 
     day: str
     scope: Scope
@@ -46,7 +50,7 @@ class Account:
 
     @classmethod
     def of(cls, day: str, chat_key: str | None, person: str | None) -> Iterator[Account]:
-        """Yield the accounts that a call is charged to."""
+        """Yield the accounts to which a call is charged."""
         if chat_key:
             with contextlib.suppress(errors.IdentityInvalid):
                 yield cls(day, "chat", str(ChatKey.parse(chat_key).chat))
@@ -55,8 +59,8 @@ class Account:
 
 
 class Spending:
-    """The cost of each account on the newest day in US dollars: the sums of `load`, and the log lines after that. A call of unknown price
-    counts as in `PriceTable.at_most`.
+    """The cost in US dollars of each account on the newest day: the sums given to `load` plus the log lines
+    observed after that. A call of unknown price costs what `PriceTable.at_most` returns.
     """
 
     def __init__(self, prices: PriceTable) -> None:
@@ -65,12 +69,16 @@ class Spending:
         self._usd: defaultdict[Account, float] = defaultdict(float)
 
     def load(self, day: str, spent: Iterable[tuple[str, str, float]]) -> None:
-        """Add the cost before this process started, by chatKey and person; "" is none."""
+        """Add costs from before this process started. Each item is (chatKey, person, US dollars); "" means
+        no chat or no person.
+        """
         for chat_key, person, usd in spent:
             self._add(day, chat_key, person, usd)
 
     def observe(self, line: Mapping[str, Any]) -> None:
-        """Count a line of the log (an observer of `bot.telemetry.JsonlLog`)."""
+        """Add the cost of a log line if the line is a model response. This method is an observer of
+        `bot.telemetry.JsonlLog`.
+        """
         if line["kind"] != "llm_response":
             return
         details = line["details"]
@@ -84,7 +92,7 @@ class Spending:
         return self._usd.get(account, 0.0)
 
     def above(self, limits: Mapping[Scope, float]) -> set[Account]:
-        """The accounts at or above their limit."""
+        """Return the accounts whose cost has reached their limit."""
         return {one for one, usd in self._usd.items() if usd >= limits.get(one.scope, float("inf"))}
 
     def _add(self, day: str, chat_key: str | None, person: str | None, usd: float) -> None:
@@ -96,10 +104,10 @@ class Spending:
 
 
 class BudgetedModel(ModelWrapper):
-    """A model that is not asked for an account whose budget is spent, unless operators allow it: once for a turn, for the chat or always
-    until the day ends. Raises `errors.BudgetSpent`.
+    """A model that refuses calls for an account whose budget is spent, unless operators allow them.
+    Operators can allow one turn, the chat, or everything until the day ends. Raises `errors.BudgetSpent`.
 
-    A call may exceed the budget by its own cost and by that of concurrent calls.
+    The cost can exceed a budget by one call and the calls that run at the same time.
     """
 
     def __init__(
@@ -123,9 +131,11 @@ class BudgetedModel(ModelWrapper):
         # An earlier process has warned about these.
         self._warned = spending.above(self._warn_at)
         self._allowed: set[tuple[Account, ChatKey | str | None]] = set()
-        """Accounts allowed for a request id, for a chat, or (None) for all."""
+        """Accounts that operators have allowed, as (account, key). The key is a request id, a chat, or None
+        for all calls.
+        """
         self._ask_again: dict[Account, float] = {}
-        """When operators may be asked again, in epoch seconds."""
+        """Earliest time (epoch seconds) at which operators may be asked again about an account."""
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
         running = context.current()
@@ -154,7 +164,9 @@ class BudgetedModel(ModelWrapper):
         return [one for one in Account.of(day, chat_key, context.person()) if one.scope in self._limits]
 
     async def _admit(self, account: Account, running: Running, purpose: str) -> None:
-        """Return if the call is allowed although the budget is spent; ask operators if necessary."""
+        """Return if the call is allowed although the budget is spent. Asks operators if necessary. Raises
+        `errors.BudgetSpent` if the call is not allowed.
+        """
         keys = (None, running.chat_key, running.request_id)
         if any((account, key) in self._allowed for key in keys):
             return
@@ -214,5 +226,5 @@ class BudgetedModel(ModelWrapper):
 
 
 def day_of(seconds: float) -> str:
-    """The day of a time, as in the log."""
+    """Return the UTC day of a time in epoch seconds, in the format of the log."""
     return datetime.fromtimestamp(seconds, UTC).date().isoformat()

@@ -1,10 +1,12 @@
-"""Classifies failures of the provider as `errors.ModelError`s.
+"""Converts failures of the provider into `errors.ModelError`s.
 
-The status decides where it is certain, then the words: no provider has a code for "the prompt does not fit", so its known sentences are
-listed here. Throttling, timeouts and spent budgets are recognised first: mistaken for an overflow, they would cost a conversation its
-history.
+The HTTP status decides if it is unambiguous; otherwise the error text decides. No provider has an error code
+for "the prompt does not fit", so this module lists the known sentences. Throttling, timeouts and spent
+budgets are tested first: if one of these failures were mistaken for an overflow, the conversation would lose
+its history.
 
-A provider's sentence may quote the request. Where logging of messages is off no error may contain them, so quotes are withheld.
+The provider's error text may quote the request. If logging of messages is off, no error may contain such
+quotes, so quotes are removed.
 """
 
 from __future__ import annotations
@@ -22,15 +24,15 @@ from bot import errors, text
 from bot.contracts.model import ModelRequest
 
 MAX_READ = 4_000
-"""Max characters of a provider's words that are examined."""
+"""Max characters of the provider's error text that are examined."""
 MAX_SHOWN = 300
-"""Max characters of them in an error."""
+"""Max characters of the provider's error text that an error contains."""
 MAX_WAIT = 7 * 86_400.0
-"""Max seconds of a `retry-after` that are believed."""
+"""Max seconds of a `retry-after` header that are believed."""
 
 
 def _re(pattern: str) -> re.Pattern[str]:
-    """Compile a pattern in which `<name>` stands for a number, in brackets or not."""
+    """Compile a pattern. `<name>` in the pattern stands for a number, with or without brackets."""
     named = re.sub(r"<(\w+)>", lambda found: f"\\(?(?P<{found[1]}>\\d[\\d,]{{0,15}})\\)?", pattern)
     return re.compile(named, re.IGNORECASE | re.DOTALL)
 
@@ -51,13 +53,13 @@ UNKNOWN = _re(
     r"|(?:not have access to|access denied to|no access to) (?:the )?model"
 )
 FILES = _re(r"image|picture|pdf|document|media|vision|multimodal|content.type")
-"""The request is refused because of files."""
+"""Error texts which say that the request is refused because of its files."""
 BLIND = _re(
     r"(?:not|n't) (?:support|accept|take) (?:the |any )?(?:image|picture|pdf|document|media|vision|multimodal)(?! (?:format|type))"
     r"|(?:image|picture|pdf|document|vision|multimodal)s?(?: inputs?| content| blocks?)? (?:is|are) not (?:supported|enabled)"
     r"|not a (?:vision|multimodal)|at most 0 image|does not match any of the expected tags|unknown variant"
 )
-"""The model takes no files at all."""
+"""Error texts which say that the model accepts no files at all."""
 _PLACE = re.compile(r"messages\.(\d+)\.content\.(\d+)")
 OUTPUT = _re(
     r"max_tokens: \d+ > <limit>|maximum allowed number of output tokens"
@@ -123,16 +125,20 @@ STATUS_OF_TYPE = {
     "invalid_request_error": 400,
 }
 REFUSED_REQUEST = frozenset({200, 400, 409, 422})
-"""Statuses with which an endpoint for messages refuses a request. Unknown ones below 500 mean that there is no such endpoint."""
+"""Statuses with which a Messages API endpoint refuses a request. Any other status below 500 that is not
+handled elsewhere means that the address is not such an endpoint.
+"""
 _CERTAIN = frozenset(STATUS_OF_TYPE) - {"api_error", "invalid_request_error", "not_found_error"}
 
 
 @dataclass(slots=True)
 class _Failure:
-    """A failed answer, as read from an error body in any form: Anthropic's, OpenAI's, Google's, Bedrock's, JSON in JSON."""
+    """A failed answer, parsed from an error body of Anthropic, OpenAI, Google or Bedrock, including JSON
+    nested in JSON.
+    """
 
     http_status: int | None
-    """None without an answer; 200 if the stream failed."""
+    """HTTP status. None if there was no answer; 200 if the stream failed after it began."""
     type: str = ""
     code: str = ""
     request_id: str | None = None
@@ -174,7 +180,9 @@ class _Failure:
 
     @property
     def status(self) -> int:
-        """The most specific status: a certain type counts more than the status of the proxy that passed it on. 0 if unknown."""
+        """Return the most specific status, or 0 if it is unknown. A known error type overrides the HTTP
+        status, which may come from a proxy.
+        """
         if self.type in _CERTAIN:
             return STATUS_OF_TYPE[self.type]
         if self.http_status is not None and self.http_status >= 300:
@@ -208,7 +216,9 @@ _AFTER_OVERFLOW: tuple[_Rule, ...] = (
 def classify(
     status: int | None, body: object, headers: Mapping[str, str] | None = None, *, now: float = 0.0
 ) -> errors.ModelError:
-    """Return the error for a response whose body is parsed JSON or text. Its message is for operators, and bounded."""
+    """Return the error for a failed response. `body` is parsed JSON or text. The error's message is written
+    for operators and has a limited length.
+    """
     headers = headers or {}
     failure = _Failure(status)
     failure.read(body)
@@ -240,7 +250,9 @@ def classify(
 
 
 def _retry_after(headers: Mapping[str, str], now: float) -> float | None:
-    """Seconds of `retry-after-ms` or `retry-after` (a number or a date); None if unreadable."""
+    """Return the seconds in the header `retry-after-ms` or `retry-after` (a number or a date). Return None
+    if the header is unreadable.
+    """
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         raw = headers.get(name)
         if raw is None:
@@ -286,19 +298,19 @@ def _invalid(failure: _Failure, line: str, where: Mapping[str, Any]) -> errors.R
 
 WITHHELD = "(the provider's words repeat the conversation and are withheld)"
 WINDOW = 16
-"""Characters: a run of this length in both texts is a quote."""
+"""Min characters that the error text and the request must share before the shared text counts as a quote."""
 STRIDE = 4
 SHORT = 4
 MAX_SEARCHED = 2_000_000
-"""Max characters of a conversation that are searched."""
+"""Max characters of a conversation that are searched for quotes."""
 _NOT_SAID = frozenset(
     {"type", "role", "id", "tool_use_id", "name", "signature", "data", "cache_control", "media_type"}
 )
-"""Keys of a request whose values are nobody's words."""
+"""Keys of a request whose values were written by nobody, so they cannot be quotes."""
 
 
 def withhold_quotes(line: str, request: ModelRequest, secrets: Iterable[str] = ()) -> str:
-    """Remove secrets, and the words of a line if they repeat the request's messages."""
+    """Return a line without secrets, and without its quotes if the line repeats the request's messages."""
     for secret in secrets:
         if len(secret) >= 8:
             line = line.replace(secret, "…")
@@ -321,7 +333,9 @@ def withhold_quotes(line: str, request: ModelRequest, secrets: Iterable[str] = (
 
 
 def _texts(request: ModelRequest) -> Iterator[str]:
-    """Texts of people, the model and tools, newest first. System messages are the gateway's own."""
+    """Yield the texts of people, of the model and of tools, newest first. System messages are skipped
+    because the gateway writes them.
+    """
     for message in reversed(request.messages):
         if message.get("role") != "system":
             yield from _strings(message.get("content"))

@@ -1,6 +1,8 @@
-"""Client of Anthropic's Messages API and of endpoints compatible with it. The only module that imports the provider's library.
+"""Client for Anthropic's Messages API and compatible endpoints. No other module imports the provider's
+library.
 
-The import takes more than a second: do it before the event loop runs (`bot.llm.factory`).
+Importing the library takes more than a second, so the import must happen before the event loop runs
+(`bot.llm.factory`).
 """
 
 from __future__ import annotations
@@ -33,12 +35,14 @@ from bot.llm.windows import TAKES
 DEFAULT_BASE_URL = "https://api.anthropic.com"
 MESSAGES = "/v1/messages"
 DRAIN_SECONDS = 0.25
-"""Timeout for reading the end of a body after the answer is complete."""
+"""Timeout in seconds for reading the end of a body after the answer is complete."""
 SLICE_SECONDS = 0.01
-"""Max time spent on encoding one request before other tasks run."""
+"""Max seconds that encoding a request may take before other tasks run."""
 NO_SUCH_PAGE = frozenset({404, 405, 501})
 CONNECTIONS = httpx2.Limits(max_connections=1_000, max_keepalive_connections=20, keepalive_expiry=30.0)
-"""Idle connections are kept for 30 s instead of the library's 5 s, so that a conversation reuses one."""
+"""Limits of the connection pool. Idle connections are kept for 30 s instead of the library's 5 s, so that a
+conversation reuses its connection.
+"""
 
 _NO_REQUEST = ModelRequest(model="", max_tokens=0, system=(), messages=())
 _TRANSPORT = (httpx2.HTTPError, httpx2.StreamError, aiohttp.ClientError)
@@ -55,7 +59,9 @@ _FAILURES = (
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Timeouts in seconds: of a whole answer, of connecting, and between two pieces of data (pings count)."""
+    """Timeouts in seconds: for a whole answer, for connecting, and for the gap between two pieces of data (a
+    ping ends the gap).
+    """
 
     total: float = 600.0
     connect: float = 5.0
@@ -63,10 +69,11 @@ class Timeouts:
 
 
 class AnthropicModel:
-    """`contracts.model.Model` over the Messages API. One call sends one request; every failure is an `errors.ModelError`.
+    """Implements `contracts.model.Model` with the Messages API. Each call sends one request, and every
+    failure is an `errors.ModelError`.
 
-    `base_url` is the root of a compatible endpoint. The library's environment variables are ignored. `pace` is as in
-    `contracts.channel.ChannelDeps`.
+    `base_url` is the root of a compatible endpoint. The environment variables of the provider's library are
+    ignored. `pace` has the meaning given in `contracts.channel.ChannelDeps`.
     """
 
     def __init__(
@@ -179,7 +186,7 @@ class AnthropicModel:
         return response
 
     async def _body(self, request: ModelRequest) -> bytes:
-        """Return the bytes of a request; other tasks run while a large one is encoded."""
+        """Return the bytes of a request. Other tasks run while a large request is encoded."""
         if not request.wire:
             encoded: list[bytes] = []
             pause = self._clock.monotonic() + SLICE_SECONDS
@@ -192,7 +199,9 @@ class AnthropicModel:
         return request.wire[0]
 
     async def _events(self, response: httpx2.Response, started: float) -> AsyncIterator[list[Json]]:
-        """Yield the events of an answer, those of one read together. A JSON body without a stream is one event."""
+        """Yield lists of events of an answer; each list has the events that were read together. A JSON body
+        without a stream gives one event.
+        """
         events, is_json = EventStream(), _is_json(response)
         events.feed(b"data:" if is_json else b"")
         chunks = response.aiter_bytes()
@@ -210,7 +219,9 @@ class AnthropicModel:
     def _deltas(
         self, batch: Sequence[Json], response: httpx2.Response, answer: Accumulator
     ) -> list[TextDelta | ToolInputDelta]:
-        """Feed the answer with events, up to its end. Raises the error that an event reports."""
+        """Pass a batch of events to the answer until the answer is complete, and yield the deltas. Raises
+        the error that an event reports.
+        """
         deltas = list[TextDelta | ToolInputDelta]()
         for event in batch:
             untyped = "type" not in event and _is_json(response)
@@ -248,7 +259,7 @@ class AnthropicModel:
     def _discreet(
         self, failure: errors.ModelError, request: ModelRequest, response: httpx2.Response | None
     ) -> errors.ModelError:
-        """Remove the key, words of the conversation and earlier errors from a failure."""
+        """Return the failure without the API key, without text of the conversation and without earlier errors."""
         failure.__context__ = None
         words = classify.withhold_quotes(str(failure), request, (self._key,))
         failure.reword(words, None if response is None else _request_id(response.headers))
@@ -284,7 +295,9 @@ class AnthropicModel:
     async def _get(
         self, path: str, params: Json | None = None, *, headers: Mapping[str, str] | None = None
     ) -> Json:
-        """Return an object of the provider; {} if it has no such page, as compatible endpoints may not."""
+        """Return a JSON object from the provider. Return {} if the provider does not have that page, which
+        is normal for compatible endpoints.
+        """
         failure: errors.ModelError = errors.ModelUnreachable(
             "A web page answers where the provider should: see baseUrl."
         )
@@ -322,12 +335,12 @@ async def _drain(batches: AsyncIterator[list[Json]]) -> None:
 
 
 def _count(value: object) -> int | None:
-    """Return a number of tokens; None for anything else."""
+    """Return a number of tokens; None if the value is not a number."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
 def _supported(capabilities: object, *path: str) -> bool:
-    """True if the provider lists this capability of the model as supported."""
+    """Return True if the provider lists this capability of the model as supported."""
     found = capabilities
     for name in (*path, "supported"):
         found = found.get(name) if isinstance(found, dict) else None
@@ -335,7 +348,7 @@ def _supported(capabilities: object, *path: str) -> bool:
 
 
 def _not_connected(error: BaseException | None) -> bool:
-    """True if nothing can have been sent."""
+    """Return True if the request was certainly not sent."""
     below = error.__cause__ if error is not None else None
     if isinstance(error, httpx2.ConnectError) and isinstance(below, aiohttp.ClientConnectionError):
         # The library reports every broken connection of aiohttp as one that was not made.

@@ -1,6 +1,7 @@
-"""Demo model: offline, deterministic, with the real tools. It shows a new user that everything works without a key.
+"""The demo model: works offline, gives the same answer each time, and uses the real tools. A new user can
+see that everything works before entering an API key.
 
-The answer is a pure function of the request. The model understands a few plain requests in English and Chinese.
+The answer depends only on the request. The model understands a few simple requests in English and Chinese.
 """
 
 from __future__ import annotations
@@ -20,17 +21,19 @@ from bot.contracts.model import DEMO, ModelFacts, ModelReply, ModelRequest, Text
 from bot.words import say, speaking
 
 MAX_QUOTED = 200
-"""Max characters of a message that are repeated."""
+"""Max characters of a message that the demo repeats."""
 MAX_EARLIER = 10
-"""Max earlier messages that are listed."""
+"""Max earlier messages that the demo lists."""
 MAX_STEPS = 5
-"""A turn of the demo has at most four steps; more means that its tools go in circles."""
+"""Max steps of a turn. A turn of the demo needs at most four steps, so a fifth means that its tool calls
+repeat themselves.
+"""
 PIECE = 12
-"""Characters of a delta."""
+"""Number of characters in a delta."""
 PIECE_SECONDS = 0.02
-"""Interval between two deltas, so that an answer is seen to grow."""
+"""Interval in seconds between two deltas, so that people see the answer grow."""
 REMINDER = "⏰ "
-"""Prefix of a reminder's prompt, which is repeated unchanged."""
+"""Prefix of a reminder's prompt. The demo repeats such a prompt unchanged."""
 
 _Q = r"[`'\"“”「」]*"
 _PATTERNS: Mapping[str, tuple[str, ...]] = {
@@ -64,7 +67,7 @@ _REQUESTS = [
     for name, patterns in _PATTERNS.items()
     for pattern in patterns
 ]
-"""The requests that the demo understands; the first that matches counts."""
+"""Requests that the demo understands. The first pattern that matches is used."""
 _HAN = re.compile(r"[\u3400-\u9fff\uf900-\ufaff]")
 _KANA = re.compile(r"[\u3040-\u30ff]")
 
@@ -78,19 +81,19 @@ class _Turn:
 
     words: str = ""
     time: str = ""
-    """ISO 8601; "" in a task, which has none."""
+    """Time of the message in ISO 8601. A task has no time, so the value is ""."""
     files: list[str] = field(default_factory=list)
     earlier: list[tuple[str, str]] = field(default_factory=list)
-    """Earlier messages in view, as (who, text); the bot's own are by ""."""
+    """Earlier messages in the model's context, as (author, text). The bot's author name is ""."""
     loaded: list[tuple[str, str]] = field(default_factory=list)
-    """Earlier messages that were loaded from the history."""
+    """Earlier messages that were loaded from the chat's history."""
     steps: int = 0
     results: list[tuple[str, str, bool]] = field(default_factory=list)
-    """Tool, result, whether it failed."""
+    """Results of tool calls, as (tool, result, whether the call failed)."""
     request: str = ""
-    """The key of `_PATTERNS`; "" if the demo does not understand the words."""
+    """Key in `_PATTERNS` of the request that the person made; "" if the demo does not understand the request."""
     found: dict[str, str] = field(default_factory=dict)
-    """Named groups of the pattern."""
+    """Named groups that the pattern matched."""
 
     def called(self, name: str) -> bool:
         return any(tool == name for tool, _, _ in self.results)
@@ -106,7 +109,7 @@ class _Turn:
 
 
 def _read(messages: Sequence[Message]) -> _Turn:
-    """The turn begins at the newest message with text of a person."""
+    """Return the running turn. The turn begins at the newest message that contains a person's text."""
     turn = _Turn()
     begin = max((at for at, one in enumerate(messages) if _begins_turn(one)), default=len(messages))
     for message in messages[:begin]:
@@ -171,14 +174,14 @@ def _texts(message: Message) -> list[str]:
 
 
 def _untagged(message: Message) -> list[str]:
-    """The texts of a message that are a person's words."""
+    """Return the texts in a message that a person wrote."""
     blocks = _blocks(message)
     pairs = zip(blocks, tags.of({**message, "content": blocks}), strict=True)
     return [str(one.get("text", "")) for one, tag in pairs if one.get("type") == "text" and tag is None]
 
 
 class DemoModel:
-    """`contracts.model.Model` without a provider. Without a clock it answers at once."""
+    """Implements `contracts.model.Model` without a provider. Without a clock the demo answers at once."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock
@@ -238,7 +241,9 @@ def _answer(request: ModelRequest) -> list[Json]:
 
 
 def _run(turn: _Turn) -> list[Call]:
-    """Without a sandbox a file is written instead, so that an approval is seen there too."""
+    """Return the calls that run a command. If there is no sandbox, the demo writes a file instead, so that
+    the user still sees an approval.
+    """
     return _write(turn) if turn.lacks_sandbox else [("run_shell", {"command": turn.found["command"]})]
 
 
@@ -258,7 +263,7 @@ def _remind(turn: _Turn) -> list[Call]:
 
 
 def _look(turn: _Turn) -> list[Call]:
-    """List the folder, then read the file whose name fits with or without its suffix."""
+    """Return the calls that list the folder and then read the file whose name matches, with or without its suffix."""
     wanted = PurePosixPath(turn.found["path"])
     if not turn.called("list_dir"):
         return [("list_dir", {"path": str(wanted.parent)})]
@@ -284,7 +289,9 @@ _CALLS: Mapping[str, Callable[[_Turn], list[Call]]] = {
     "history": lambda _: [("chat_load_history", {"limit": MAX_EARLIER})],
     "skills": lambda _: [("skills_list", {})],
 }
-"""The next tool calls for a request, or those that follow from the results so far."""
+"""Functions that return the next tool calls, by the kind of request. The results received so far decide
+which calls are next.
+"""
 
 
 def _reply(turn: _Turn, tools: set[str]) -> str:
@@ -304,7 +311,7 @@ def _reply(turn: _Turn, tools: set[str]) -> str:
 
 
 def _outcome(turn: _Turn) -> str:
-    """The results of the calls of a request."""
+    """Return a text with the results of the calls that a request made."""
     parts = [say("demo.no_sandbox")] if turn.lacks_sandbox else []
     if turn.request == "look" and not turn.called("read_file"):
         parts.append(say("demo.no_file", name=turn.found["path"]))
@@ -317,7 +324,7 @@ def _outcome(turn: _Turn) -> str:
 
 
 def _notes(said: Iterable[str]) -> str:
-    """Memory notes: the newest words of people."""
+    """Return memory notes that consist of the newest texts of people."""
     rows = [f"- {' '.join(words.split())[:200]}" for words in said if words.strip()]
     facts = "\n".join(rows[-20:]) or "- nothing was said yet"
     return f"## Facts\n{facts}\n\n## Decisions\n(none)\n\n## Preferences\n(none)\n\n## Open tasks\n(none)"

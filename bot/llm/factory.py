@@ -30,9 +30,11 @@ def build_model(
     pace: float = 1.0,
     artifacts: ArtifactStore | None = None,
 ) -> Model:
-    """Build the model of `llm` in ship.json with logging and retries. `artifacts` has its attached files.
+    """Build the model that `llm` in ship.json names, with logging and retries. `artifacts` stores the
+    attached files.
 
-    Anthropic's imports its library, which takes seconds: not on a running event loop.
+    Anthropic's client imports a library, which takes seconds: do not call this function on a running event
+    loop.
     """
     model = model_of(provider, api_key, base_url, clock=clock, prices=prices, pace=pace)
     if artifacts is not None:

@@ -1,6 +1,6 @@
-"""Stores learned facts of models in a small JSON file, so that they survive a restart.
+"""Stores facts that were learned about models in a small JSON file, so that the facts survive a restart.
 
-The file is a cache: one that cannot be read is ignored, one that cannot be written is written later.
+The file is a cache: an unreadable file is ignored, and a failed write is repeated later.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ MAX_MODELS = 200
 class _Document(BaseModel):
     v: Literal[1] = 1
     models: dict[str, dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]]]
-    """Figures by provider and model."""
+    """Learned numbers by provider and model."""
 
 
 class LearnedFile:
-    """`contracts.model.Learned` of one provider, in a file shared by all providers. `save` writes changes."""
+    """Implements `contracts.model.Learned` for one provider. All providers share the file. `save` writes the
+    changes.
+    """
 
     def __init__(self, path: Path, provider: str, *, disk: Disk, log: Log) -> None:
         self._path = path
@@ -64,7 +66,7 @@ class LearnedFile:
         self._changed = True
 
     async def save(self) -> None:
-        """Write the changes since the last time. Raises nothing."""
+        """Write the changes made since the last `save`. Raises nothing."""
         if not self._changed:
             return
         self._changed = False

@@ -1,4 +1,4 @@
-"""Logs each request to the model, and its answer or failure."""
+"""Logs each request to the model and the answer or failure that follows."""
 
 from __future__ import annotations
 
@@ -16,19 +16,21 @@ from bot.llm.wrapper import ModelWrapper, aclosing
 from bot.telemetry import context
 
 MESSAGE_PREVIEW = 4_000
-"""Max characters of one message."""
+"""Max characters that are logged of one message."""
 TOTAL_PREVIEW = 12_000
-"""Max characters of all messages of one line; the newest come first."""
+"""Max characters that are logged of all messages in one log line. The newest messages are logged first."""
 MIN_PREVIEW = 40
-"""Min characters left for a message to be shown."""
+"""Min characters that must be left in `TOTAL_PREVIEW` for another message to be logged."""
 _CONVERSATIONS = 1_000
 """Max conversations whose last request is remembered."""
 
 
 class LoggedModel(ModelWrapper):
-    """A model whose calls are logged, each attempt separately; `callId` links a request and its response.
+    """A model whose calls are logged. Each attempt has its own log lines; `callId` connects a request with
+    its response.
 
-    A request shows the messages that the previous one of its conversation did not have. With `payload` it is logged whole.
+    The log line of a request has only the messages that the conversation's previous request did not have.
+    With `payload` the whole request is logged.
     """
 
     def __init__(
@@ -101,7 +103,7 @@ class LoggedModel(ModelWrapper):
         self._log.write("llm_request", f"Asking {request.model}.", **details)
 
     def _shared_messages(self, request: ModelRequest) -> int:
-        """The number of leading messages that the conversation's last request had too."""
+        """Return how many leading messages the request shares with the conversation's last request."""
         running = context.current()
         conversation = (running.chat_key, running.task, request.purpose)
         before, now = self._sent.pop(conversation, []), _HASHES.each(request.messages)
@@ -155,14 +157,14 @@ class LoggedModel(ModelWrapper):
 
 
 def usage_of(logged: Mapping[str, int]) -> Usage:
-    """The inverse of `usage_object`."""
+    """Return the `Usage` of a logged object; the inverse of `usage_object`."""
     return Usage(
         logged["inputTokens"], logged["outputTokens"], logged["cacheReadTokens"], logged["cacheWriteTokens"]
     )
 
 
 def usage_object(usage: Usage) -> Json:
-    """Usage in the names of the log."""
+    """Return a `Usage` as an object with the log's field names."""
     return {
         "inputTokens": usage.input_tokens,
         "outputTokens": usage.output_tokens,
@@ -172,12 +174,12 @@ def usage_object(usage: Usage) -> Json:
 
 
 def spent(reply: ModelReply) -> Json:
-    """The tokens of an answer, and its cost in US dollars if the price is known."""
+    """Return the tokens of an answer, and the cost in US dollars if the price is known."""
     return {"usage": usage_object(reply.usage), "costUsd": reply.cost_usd}
 
 
 def previews(messages: Sequence[Message], known: int = 0) -> list[Json]:
-    """The newest messages after the first `known` as shortened text, in order."""
+    """Return the newest messages after the first `known` as shortened texts, in order."""
     shown: list[Json] = []
     left = TOTAL_PREVIEW
     for at in range(len(messages) - 1, known - 1, -1):
@@ -192,7 +194,9 @@ def previews(messages: Sequence[Message], known: int = 0) -> list[Json]:
 
 
 def _words(content: Any) -> str:
-    """The content of a message as text: the beginning alone, but one character more than is shown."""
+    """Return the beginning of a message's content as text. The text has one character more than is logged,
+    to show that it was cut.
+    """
     if isinstance(content, str):
         return content[: MESSAGE_PREVIEW + 1]
     parts: list[str] = []
@@ -218,7 +222,7 @@ def _block_words(block: Json) -> str:
 
 
 def _hash(value: Any) -> int:
-    """Hash of a JSON value, equal for equal values of this process."""
+    """Return a hash of a JSON value. Equal values have equal hashes within this process."""
     if isinstance(value, dict):
         return hash(tuple(map(_hash, value.values())))
     return hash(tuple(map(_hash, value))) if isinstance(value, list | tuple) else hash(value)

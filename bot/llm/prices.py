@@ -1,4 +1,4 @@
-"""Prices of models, and the cost of a call in US dollars. `llm.prices` of ship.json overrides the table."""
+"""Prices of models, and the cost of a model call in US dollars. `llm.prices` in ship.json overrides the table."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from bot.contracts.model import Usage
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """US dollars per million tokens."""
+    """Prices in US dollars per million tokens."""
 
     input: float
     output: float
     read: float
     above: int | None = None
-    """For a prompt above this many tokens `higher` applies to the whole request."""
+    """Number of prompt tokens above which the price `higher` applies to the whole request."""
     higher: Price | None = None
     write: float | None = None
-    """Cache write for five minutes. None: 1.25 × input."""
+    """Price of a cache write for five minutes. None means 1.25 × the input price."""
     hour: float | None = None
-    """Cache write for an hour. None: 2 × input."""
+    """Price of a cache write for an hour. None means 2 × the input price."""
 
     def of(self, usage: Usage) -> float:
         write = self.input * 1.25 if self.write is None else self.write
@@ -38,7 +38,7 @@ class Price:
 
 
 AS_OF = "2026-11-28"
-"""Date of the prices."""
+"""Date of the prices in this table."""
 PRICES: Mapping[str, Price] = {
     # Cache reads: assumed as for earlier models; not published.
     **dict.fromkeys(("claude-fable-5-2", "claude-mythos-5-2"), Price(8, 40, 0.80)),
@@ -55,33 +55,37 @@ PRICES: Mapping[str, Price] = {
 }
 
 IN_AN_HOUR = 0.42
-"""Share of the pauses longer than five minutes that end within an hour, in the trace of the bench."""
+"""Share of pauses that end within an hour, among the pauses longer than five minutes, measured in the
+benchmark's trace.
+"""
 _DATED = re.compile(r"(?:-latest|[-@]\d{8})?")
 
 
 @dataclass(frozen=True, slots=True)
 class PriceTable:
-    """Prices by name of the model; `own` overrides the table.
+    """Prices by model name. `own` overrides the built-in table.
 
-    A name may have a date: `claude-opus-5-20260101` is `claude-opus-5`, but `claude-opus-5-7` is another model.
+    A name with a date has the price of the name without it: `claude-opus-5-20260101` costs the same as
+    `claude-opus-5`. `claude-opus-5-7` is another model.
     """
 
     own: Mapping[str, Price] = field(default_factory=dict)
 
     @property
     def names(self) -> list[str]:
-        """The models with a price, without the demo."""
+        """Return the names of all models with a price, except the demo model."""
         return sorted({*PRICES, *self.own} - {"demo"})
 
     def cost_usd(self, model: str, usage: Usage) -> float | None:
-        """The cost of one call; None if the model's price is unknown."""
+        """Return the cost of one call in US dollars; None if the model's price is unknown."""
         prompt = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
         price = self._price(model, prompt)
         return None if price is None else price.of(usage)
 
     def at_most(self, model: str, usage: Usage, known_usd: float | None = None) -> float:
-        """The cost of one call for budgets and limits: `known_usd`, else the model's price, else the highest known price, so that limits
-        hold for any model.
+        """Return the cost of one call in US dollars, for budgets and limits. The cost is `known_usd`, else
+        computed from the model's price, else from the highest known price, so that limits work for any
+        model.
         """
         cost = self.cost_usd(model, usage) if known_usd is None else known_usd
         known = (
@@ -90,8 +94,9 @@ class PriceTable:
         return max(one.of(usage) for one in known if one is not None) if cost is None else cost
 
     def hour_pays(self, model: str) -> bool:
-        """True if caching the prefix that all chats share for an hour is cheaper than for five minutes, even if no more than
-        `IN_AN_HOUR` of the longer pauses end within the hour, as in a single chat. False if the price is unknown.
+        """Return True if caching the prefix that all chats share is cheaper for an hour than for five
+        minutes. The comparison assumes that only a share of `IN_AN_HOUR` of the longer pauses ends within
+        the hour, as in a single chat. Return False if the price is unknown.
         """
         if (price := self._price(model, 1)) is None:
             return False
@@ -99,7 +104,7 @@ class PriceTable:
         return IN_AN_HOUR * price.of(Usage(cache_read_tokens=1)) + (1 - IN_AN_HOUR) * long < short
 
     def million(self, model: str) -> tuple[float, float] | None:
-        """US dollars per million tokens of input and of output; None if unknown."""
+        """Return the prices in US dollars per million tokens of input and of output; None if the price is unknown."""
         price = self._price(model, 0)
         return None if price is None else (price.input, price.output)
 

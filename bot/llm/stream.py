@@ -1,9 +1,11 @@
 """Assembles the server-sent events of one streamed answer into content blocks.
 
-Blocks are plain objects that can be sent back unchanged: unknown types stay as they are, thinking keeps its signature; fields without a
-value and blank text blocks, which the provider refuses in a request, are removed. A tool's input is parsed once, when its block ends.
+Blocks are plain objects that can be sent back to the provider. Unknown block types are kept unchanged, and
+thinking blocks keep their signature. Fields without a value and blank text blocks are removed, because the
+provider refuses them in a request. The input of a tool call is parsed once, when its block ends.
 
-The provider's library has a decoder too, but it drops frames without an `event:` line, which proxies send, and has no size limit.
+The decoder in the provider's library is not used: it drops frames without an `event:` line, which proxies
+send, and has no size limit.
 """
 
 from __future__ import annotations
@@ -21,16 +23,18 @@ from bot.contracts.model import TextDelta, ToolInputDelta, Usage
 from bot.contracts.tools import fitting_id
 
 MAX_BYTES = 64 * 1024 * 1024
-"""Max bytes of one stream, framing included: some hundred bytes for each token of the longest answers."""
+"""Max bytes of one stream, framing included. This allows some hundred bytes for each token of the longest answers."""
 MAX_DEPTH = 100
-"""Max nesting of a tool's input: deeper than any schema, and far from where encoding it again would fail."""
+"""Max nesting depth of a tool's input. The limit is deeper than any schema and far below the depth at which
+encoding the input again would fail.
+"""
 CUTTING = frozenset({"max_tokens", "model_context_window_exceeded", "refusal"})
-"""Stop reasons after which the last block may be incomplete, even if it parses."""
+"""Stop reasons after which the last block may be incomplete even if it parses."""
 _KNOWN = frozenset({"text", "thinking", "redacted_thinking", "tool_use"})
 
 
 class EventStream:
-    """Decoder of server-sent events: is fed with chunks of bytes, returns the JSON objects that are complete."""
+    """Decodes server-sent events. `feed` takes a chunk of bytes and returns the JSON objects that are complete."""
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self._left = max_bytes
@@ -39,7 +43,9 @@ class EventStream:
         self._name = ""
 
     def feed(self, chunk: bytes) -> list[Json]:
-        """Raises `errors.StreamBroken` for an event that is not a JSON object, and for a stream that is too long."""
+        """Return the JSON objects that a chunk completes. Raises `errors.StreamBroken` for an event that is
+        not a JSON object, and for a stream that is too long.
+        """
         self._left -= len(chunk)
         if self._left < 0:
             raise endless("The answer is longer than any model's: given up.")
@@ -81,7 +87,9 @@ class EventStream:
 
 
 def endless(message: str) -> errors.StreamBroken:
-    """Build the error for a stream without an end. It is not retried: that would cost as much again."""
+    """Return the error for a stream without an end. The request is not retried, because a retry would cost
+    as much again.
+    """
     error = errors.StreamBroken(message)
     error.retryable = False
     return error
@@ -90,15 +98,16 @@ def endless(message: str) -> errors.StreamBroken:
 class Accumulator:
     """Builds one answer from its events, in order. `done` is True once the answer is complete.
 
-    Raises `errors.StreamBroken` for a stream that breaks the protocol. Unknown events and deltas are ignored. Tool calls get ids other
-    than those in `taken`: some providers start counting in each answer.
+    Raises `errors.StreamBroken` if the stream breaks the protocol. Unknown events and deltas are ignored.
+    Some providers restart the numbering of tool calls in each answer, so tool calls get ids that are not in
+    `taken`.
     """
 
     def __init__(self, taken: Collection[str] = ()) -> None:
         self.done = False
         self.started = False
         self.begun = False
-        """True after the first delta of a block."""
+        """True once the first delta of a block has arrived."""
         self.stop_reason: str | None = None
         self.stop_details: Json | None = None
         self.model = ""
@@ -176,7 +185,7 @@ class Accumulator:
         self.done = True
 
     def _count(self, usage: Json) -> None:
-        """Update the usage. It is cumulative: a figure replaces the one before."""
+        """Update the token usage. Usage is cumulative, so each number replaces the previous number."""
         further = _object(usage.get("cache_creation")) | _object(usage.get("server_tool_use"))
         self._usage |= {name: value for name, value in (usage | further).items() if _is_count(value)}
         iterations = usage.get("iterations")
@@ -190,7 +199,7 @@ class Accumulator:
 
     @property
     def cut(self) -> frozenset[str]:
-        """Ids of the tool calls that are incomplete. Their input is `{}`."""
+        """Return the ids of the incomplete tool calls. An incomplete call has the input `{}`."""
         return frozenset(one.value["id"] for one in self._blocks.values() if one.is_call and not one.whole)
 
     @property
@@ -211,7 +220,9 @@ class Accumulator:
 
 
 def joined(deltas: Sequence[TextDelta | ToolInputDelta]) -> Iterator[TextDelta | ToolInputDelta]:
-    """Join neighbouring deltas of one text or one tool's input: each delta costs every layer that it passes."""
+    """Return the deltas with neighbouring deltas of the same text or tool input joined. Fewer deltas are
+    cheaper, because each delta passes through every layer.
+    """
     keys = ("" if isinstance(delta, TextDelta) else delta.tool_use_id for delta in deltas)
     for _, pairs in itertools.groupby(zip(keys, deltas, strict=True), key=lambda pair: pair[0]):
         group = [delta for _, delta in pairs]
@@ -224,7 +235,7 @@ def joined(deltas: Sequence[TextDelta | ToolInputDelta]) -> Iterator[TextDelta |
 
 
 class _Block:
-    """One content block under construction."""
+    """One content block while it is being built."""
 
     def __init__(self, start: Any) -> None:
         if not isinstance(start, dict) or not isinstance(start.get("type"), str):
@@ -291,7 +302,7 @@ class _Block:
 
 
 def _parse(raw: str, given: Any) -> Json | None:
-    """Parse the input of a tool call strictly; None if it is not a complete JSON object."""
+    """Return the parsed input of a tool call; None if the text is not a complete JSON object."""
     if not raw.strip():
         return given if isinstance(given, dict) else None
     try:
@@ -309,7 +320,7 @@ def _finite(number: str) -> float:
 
 
 def _clean(value: Any, depth: int) -> Any:
-    """Copy a value, with surrogates replaced that UTF-8 cannot carry."""
+    """Return a copy of a value in which surrogates that UTF-8 cannot encode are replaced."""
     if depth < 0:
         raise ValueError("nested too deeply")
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""`HttpTranscriber`: transcribes recordings with an endpoint compatible with OpenAI's transcriptions."""
+"""`HttpTranscriber`: transcribes recordings with an endpoint compatible with OpenAI's transcription API."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _SUFFIXES = {
     "audio/webm": "webm",
     "audio/flac": "flac",
 }
-"""Endpoints recognise the format by the file name."""
+"""File name suffixes by MIME type. Endpoints recognise the format of a recording by its file name."""
 MAX_ANSWER = 1_000_000
-"""Max bytes of an answer."""
+"""Max bytes of an endpoint's answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """`url` is the address before `/audio/transcriptions`."""
+    """Address and credentials of an endpoint. `url` is the part of the address before `/audio/transcriptions`."""
 
     url: str
     model: str
@@ -33,7 +33,9 @@ class Endpoint:
 
 
 class HttpTranscriber:
-    """`contracts.model.Transcriber` over HTTP: one request per recording, with a timeout in seconds."""
+    """Implements `contracts.model.Transcriber` over HTTP. Each recording takes one request, with a timeout
+    in seconds.
+    """
 
     def __init__(self, endpoint: Endpoint, *, seconds: float = 60.0) -> None:
         self._endpoint = endpoint

@@ -1,5 +1,6 @@
-"""Context windows and output limits of models: from ship.json, from the provider's list of models, and from its refusals. There is no
-table of models here: it would be outdated within a month.
+"""Context windows and output limits of models. The limits come from ship.json, from the provider's list of
+models, and from refused requests. This module has no table of models, because a table would be outdated
+within a month.
 """
 
 from __future__ import annotations
@@ -22,14 +23,16 @@ TAKES = (
 )
 """Settings that a model may support."""
 SYSTEM_ROLE = re.compile(r"claude-(?:opus-(?:4-8|5)|(?:sonnet|haiku)-5-5|(?:fable|mythos)-5)(?:-.*)?")
-"""Models that accept system messages in a conversation; no provider's list says so."""
+"""Names of the models that accept system messages in a conversation. No provider's list contains this fact."""
 MIN_WINDOW = 500
 MAX_WINDOW = 100_000_000
-"""A window outside of these bounds was misread."""
+"""Max plausible context window in tokens. A value outside of `MIN_WINDOW` and `MAX_WINDOW` was misread."""
 
 
 class ContextWindows:
-    """The limits of one provider's models. Of two figures the smaller is used; one that a successful call disproves is forgotten."""
+    """The limits of one provider's models. If two limits are known, the smaller limit is used. A limit is
+    forgotten once a successful call exceeds it.
+    """
 
     def __init__(
         self,
@@ -48,8 +51,9 @@ class ContextWindows:
         self._asked: set[str] = set()
 
     def window(self, model: str) -> int | None:
-        """Max tokens of a request; None if unknown. The value of ship.json is for its own model. It overrides the provider's list, but
-        not a refusal.
+        """Return the max tokens of a request; None if unknown. The value in ship.json applies only to the
+        model named there. That value overrides the provider's list, but not a limit learned from a
+        refusal.
         """
         listed, refused = self._figure(model, "window"), self._figure(model, "refusedAbove")
         if self._configured is not None and model == self._model:
@@ -58,32 +62,34 @@ class ContextWindows:
         return min(known, default=None)
 
     def max_output(self, model: str) -> int | None:
-        """Max tokens of an answer; None if unknown."""
+        """Return the max tokens of an answer; None if unknown."""
         return self._figure(model, "maxOutput")
 
     def compacts(self, model: str) -> bool:
-        """True if the provider can summarize a conversation with this model."""
+        """Return True if the provider can summarise a conversation with this model."""
         return bool(self._figure(model, "compacts"))
 
     def compacts_not(self, model: str) -> None:
-        """Remember that the provider refused to summarize, whatever it lists."""
+        """Remember that the provider refused to summarise with this model, whatever the provider's list says."""
         self._learned.set(model, "compacts", None)
 
     def takes(self, model: str, what: str) -> bool:
-        """True if the provider lists this setting for the model (`ModelFacts.takes`)."""
+        """Return True if the provider lists this setting for the model (`ModelFacts.takes`)."""
         return bool(self._figure(model, what))
 
     def takes_system(self, model: str) -> bool:
-        """True if the model accepts system messages in a conversation, as far as is known."""
+        """Return True if the model is believed to accept system messages in a conversation."""
         return SYSTEM_ROLE.fullmatch(model) is not None and not self._figure(model, "systemRefused")
 
     def takes_no_system(self, model: str) -> None:
-        """Remember that it refused a system message, as another provider of the model may."""
+        """Remember that the model refused a system message. A model that accepts system messages at one
+        provider may refuse them at another.
+        """
         self._learned.set(model, "systemRefused", 1)
 
     def max_tokens(self, model: str, thinking: int = 0) -> int:
-        """The output tokens to ask for: `llm.maxTokens` plus `thinking`, limited by the model; a quarter of the window if that is larger
-        than the window.
+        """Return the output tokens to request: `llm.maxTokens` plus `thinking`, limited to the model's max
+        output. If that is larger than the context window, return a quarter of the window.
         """
         most, window = self.max_output(model), self.window(model)
         asked = self._max_tokens + thinking
@@ -91,9 +97,9 @@ class ContextWindows:
         return asked if window is None or asked < window else window // 4
 
     async def ask(self, provider: Model, model: str) -> str | None:
-        """Ask the provider for a model's limits, once. Returns a warning if ship.json exceeds them.
+        """Ask the provider once for a model's limits. Return a warning if ship.json exceeds the limits.
 
-        Raises `errors.ModelError` if it does not answer; call again then.
+        Raises `errors.ModelError` if the provider does not answer; call again then.
         """
         if model in self._asked:
             return None
@@ -120,7 +126,7 @@ class ContextWindows:
         return None
 
     def refused(self, model: str, error: errors.ContextOverflow) -> None:
-        """Learn the limits that a refusal names."""
+        """Store the limits that a refusal names."""
         before = self.window(model), self.max_output(model)
         if error.window is not None and MIN_WINDOW <= error.window <= MAX_WINDOW:
             self._learned.set(model, "refusedAbove", error.window)
@@ -130,7 +136,7 @@ class ContextWindows:
             self._write("a limit of the model was learned from its refusal", model, level="warn")
 
     def fitted(self, model: str, tokens: int) -> None:
-        """Forget figures below the tokens of a prompt that was accepted."""
+        """Forget each limit that is smaller than the tokens of an accepted prompt."""
         for name in ("refusedAbove", "window"):
             figure = self._figure(model, name)
             if figure is not None and tokens > figure:

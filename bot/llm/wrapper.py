@@ -1,5 +1,6 @@
-"""Wrappers of a model: retries (`RetryingModel`), health (`WatchedModel`), system messages (`SystemRoleModel`). Others build on
-`ModelWrapper`: `bot.llm.log`, `bot.llm.budgets`, `bot.features.replay`.
+"""Wrappers of a model: retries (`RetryingModel`), health (`WatchedModel`), system messages
+(`SystemRoleModel`). `bot.llm.log`, `bot.llm.budgets` and `bot.features.replay` derive further wrappers
+from `ModelWrapper`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ T = TypeVar("T")
 
 
 class ModelWrapper:
-    """Base of wrappers: delegates to the wrapped model."""
+    """Base class of wrappers: passes every call to the wrapped model."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -41,7 +42,9 @@ class ModelWrapper:
 async def reply_of(
     stream: AsyncIterator[TextDelta | ToolInputDelta | ModelReply], heard: Callable[[], object] = lambda: None
 ) -> ModelReply:
-    """Return the reply at the end of a stream; `heard` is called for each event. Raises `errors.ModelError`."""
+    """Return the reply at the end of a stream, and call `heard` for each event before it. Raises
+    `errors.ModelError`.
+    """
     reply: ModelReply | None = None
     async for event in stream:
         heard()
@@ -53,7 +56,9 @@ async def reply_of(
 
 
 class aclosing(Generic[T]):  # noqa: N801 - like contextlib's, which needs an `aclose`
-    """Context manager that closes a model's stream, if it can be closed, so that its connection does not outlive its reader."""
+    """Context manager that closes a model's stream if the stream can be closed. Otherwise the connection
+    would stay open after the reader is done.
+    """
 
     def __init__(self, stream: AsyncIterator[T]) -> None:
         self._stream = stream
@@ -71,7 +76,9 @@ NO_SYSTEM = re.compile(r"role .?system.? is not supported|\.role: input should b
 
 
 class SystemRoleModel(ModelWrapper):
-    """A model that gets the gateway's words as system messages, unless `windows` says that it takes none."""
+    """A model that receives the gateway's texts as system messages, unless `windows` says that the model
+    does not accept system messages.
+    """
 
     def __init__(self, model: Model, windows: ContextWindows) -> None:
         super().__init__(model)
@@ -99,25 +106,28 @@ AWAY = (
     errors.SpendLimit,
     errors.StreamBroken,
 )
-"""Failures after which no turn can be answered. The others concern one request, or pass by themselves."""
+"""Failures after which no turn can be answered. All other failures concern one request, or pass by themselves."""
 _OF_ACCOUNT = (errors.ModelMisconfigured, errors.ModelRefused, errors.SpendLimit)
-"""Failures that only an answer disproves: a provider lists its models even to an account that it refuses."""
+"""Failures that only a successful answer disproves. A successful request for the list of models does not,
+because a provider lists its models even for an account that it refuses.
+"""
 PROBE_SECONDS = 300.0
-"""Interval between requests that only find out whether the account is accepted again."""
+"""Interval in seconds between requests that only test whether the provider accepts the account again."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelTrouble:
-    """Why no turn can be answered. `of_account`: the provider is up, but refuses this account."""
+    """Reason why no turn can be answered. `of_account` is True if the provider works but refuses this account."""
 
     cause: str
     of_account: bool
 
 
 class WatchedModel(ModelWrapper):
-    """A model that remembers how its last call ended. `trouble` is None while it answers, and before the first call.
+    """A model that remembers how its last call ended. `trouble` is None before the first call and while the
+    model answers.
 
-    `alone` is False if others answer while it does not (`llm.fallback`).
+    `alone` is False if other models answer when this model fails (`llm.fallback`).
     """
 
     def __init__(self, model: Model, *, clock: Clock, alone: bool = True) -> None:
@@ -125,15 +135,17 @@ class WatchedModel(ModelWrapper):
         self._clock = clock
         self.alone = alone
         self.asked: float | None = None
-        """End of the last call in epoch seconds."""
+        """Time at which the last call ended, in epoch seconds."""
         self._last: ModelTrouble | None = None
-        """Trouble of the last call or check."""
+        """Trouble that the last call or check found."""
         self._refused: ModelTrouble | None = None
-        """Refusal of the account, until a model answers."""
+        """Refusal of the account. It is kept until a model answers."""
         self._answered = ""
-        """The model that answered last."""
+        """Name of the model that answered last."""
         self._probed = ""
-        """The model that a probe asks. One that has answered is preferred: a refusal may concern the other model alone."""
+        """Name of the model that a probe calls. A model that has answered before is preferred, because the
+        refusal may concern only the other model.
+        """
         self._next_probe = 0.0
 
     @property
@@ -165,7 +177,7 @@ class WatchedModel(ModelWrapper):
         self._note(None)
 
     async def poll(self) -> None:
-        """Check whether a model in trouble is back. Raises nothing."""
+        """Check whether a model in trouble works again. Raises nothing."""
         if self.trouble is None:
             return
         with contextlib.suppress(errors.ModelError):
@@ -184,22 +196,25 @@ class WatchedModel(ModelWrapper):
 
 
 MIN_ATTEMPTS = 3
-"""Min attempts, however long each takes, unless retries are off."""
+"""Min attempts, however long each attempt takes, unless retries are off."""
 FIRST_BACKOFF = 0.5
 MAX_BACKOFF = 8.0
 RETRY_SECONDS = 30.0
-"""Seconds after the first failure within which attempts are repeated. A longer `retry_after` of the provider ends them at once, and the
-person is told.
+"""Seconds after the first failure during which a request is retried. If the provider demands a longer wait
+with `retry_after`, the retries end at once and the person is notified.
 """
 FALLBACK_RETRY_SECONDS = 5.0
-"""The same where another model can be asked instead; one attempt may do then."""
+"""Seconds after the first failure during which a request is retried if a fallback model can be asked. A
+single attempt may use up this time.
+"""
 
 
 class RetryingModel(ModelWrapper):
-    """A model that is asked again after transient failures: overload, rate limits, broken streams, no connection.
+    """A model that repeats a call after a transient failure: overload, rate limit, broken stream, no
+    connection.
 
-    Deltas are a preview. If a failed attempt has yielded some, the next ones yield only the `ModelReply`. `last` is False if another
-    model can be asked instead.
+    Deltas are a preview. If a failed attempt has yielded deltas, the later attempts yield only the
+    `ModelReply`. `last` is False if a fallback model can be asked.
     """
 
     def __init__(
@@ -258,7 +273,9 @@ class RetryingModel(ModelWrapper):
                 await self._clock.sleep(wait)
 
     def _wait(self, failure: errors.ModelError, attempt: int, left: float) -> float | None:
-        """Seconds until the next attempt; None for no further attempt. `left`: of the time for retries."""
+        """Return the seconds to wait before the next attempt; None if there is no further attempt. `left` is
+        the number of seconds that remain for retries.
+        """
         if not failure.retryable or not self._seconds or (left <= 0 and attempt >= self._min_attempts):
             return None
         # Jitter, so that chats that failed together do not come back together.
