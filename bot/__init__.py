@@ -1,1 +1,3 @@
-"""Shipmate: a gateway between chat services and a model, with its agent; `ARCHITECTURE.md` has the map of its rooms."""
+"""Shipmate: a gateway that connects chat services with a language model and runs its agent.
+`ARCHITECTURE.md` describes the packages.
+"""

@@ -1,4 +1,4 @@
-"""`python -m bot` is `shipmate`, with this very `bot`."""
+"""Makes `python -m bot` the same command as `shipmate`, using the `bot` package that was started."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ LOCK_SECONDS = 10.0
 
 
 class ChannelLists(BaseModel):
-    """The lists of one channel."""
+    """Access lists of one channel."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
@@ -49,7 +49,7 @@ class _File(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class PendingUser:
-    """A person who wrote to the bot and is not let in. `ts` in milliseconds; `name` is "" if unknown."""
+    """A person who wrote to the bot and has no access. `ts` is in milliseconds; `name` is "" if unknown."""
 
     channel: str
     user_id: str
@@ -58,10 +58,10 @@ class PendingUser:
 
 
 class AccessList:
-    """The access lists. Changes by other processes take effect within two seconds.
+    """The access lists of all channels. Changes by other processes take effect within two seconds.
 
-    An unreadable file raises `errors.ConfigError` at construction. Later the last good state stays in force, so that a damaged or
-    truncated file lets no blocked person in.
+    If the file is unreadable at construction, `errors.ConfigError` is raised. If the file becomes unreadable
+    later, the last readable lists stay in force, so that a damaged file gives no blocked person access.
     """
 
     def __init__(self, path: Path, disk: Disk, clock: Clock) -> None:
@@ -76,7 +76,7 @@ class AccessList:
 
     @property
     def problem(self) -> str | None:
-        """Why the file cannot be read, or None."""
+        """Return the reason why the file cannot be read; None if the file is readable."""
         self._look()
         return self._problem
 
@@ -87,11 +87,11 @@ class AccessList:
         return frozenset(self._of(channel).block)
 
     def open_channels(self) -> list[str]:
-        """The channels that let everybody in."""
+        """Return the channels that give everybody access."""
         return [channel for channel, lists in self._file.channels.items() if "*" in lists.allow]
 
     def operators(self) -> frozenset[UserRef]:
-        """People who became operators by the link."""
+        """Return the people who became operators by opening the link."""
         self._look()
         channels = self._file.channels.items()
         return frozenset(
@@ -99,7 +99,7 @@ class AccessList:
         )
 
     def pending(self) -> list[PendingUser]:
-        """People who wrote and are not let in, newest first."""
+        """Return the people who wrote and have no access, newest first."""
         self._look()
         asked = [
             PendingUser(channel, user_id, ts, lists.names.get(user_id, ""))
@@ -109,7 +109,9 @@ class AccessList:
         return sorted(asked, key=lambda item: (-item.ts, item.channel, item.user_id))
 
     def allow(self, channel: str, user_id: str) -> None:
-        """Let an id in. Blocking, as are `block`, `dismiss`, `appoint` and `note`; all raise `errors.StorageError`."""
+        """Give a person access. Blocking, as are `block`, `dismiss`, `appoint` and `note`. All five methods
+        raise `errors.StorageError`.
+        """
 
         def change(lists: ChannelLists) -> None:
             _forget(lists, user_id)
@@ -118,7 +120,7 @@ class AccessList:
         self._change(channel, change)
 
     def block(self, channel: str, user_id: str) -> None:
-        """Keep an id out, whatever the other lists say."""
+        """Block a person, whatever the other lists say."""
 
         def change(lists: ChannelLists) -> None:
             _forget(lists, user_id)
@@ -129,7 +131,7 @@ class AccessList:
         self._change(channel, change)
 
     def dismiss(self, channel: str, user_id: str) -> None:
-        """Remove a person from the pending ones, until they write again."""
+        """Remove a person from the pending people until that person writes again."""
 
         def change(lists: ChannelLists) -> None:
             lists.pending.pop(user_id, None)
@@ -138,7 +140,9 @@ class AccessList:
         self._change(channel, change)
 
     def appoint(self, person: UserRef) -> None:
-        """Make a person an operator, unless they are blocked; beyond `MOST_OPERATORS` the oldest is removed."""
+        """Make a person an operator unless that person is blocked. If there are more than `MOST_OPERATORS`,
+        the oldest operator is removed.
+        """
 
         def change(lists: ChannelLists) -> None:
             if person.user_id not in lists.block and person.user_id not in lists.operators:
@@ -147,12 +151,12 @@ class AccessList:
         self._change(person.channel, change)
 
     def lists_with(self, channel: str, user_id: str) -> list[str]:
-        """The names of the lists that contain an id."""
+        """Return the names of the lists that contain an id."""
         lists = self._of(channel)
         return [name for name in ChannelLists.model_fields if user_id in getattr(lists, name)]
 
     def erase(self, channel: str, user_id: str) -> int:
-        """Remove an id from every list except `block`; returns how many contained it."""
+        """Remove an id from every list except `block`. Return how many lists the id was removed from."""
         before = self.lists_with(channel, user_id)
 
         def change(lists: ChannelLists) -> None:
@@ -167,7 +171,7 @@ class AccessList:
         return len(before) - len(self.lists_with(channel, user_id))
 
     def note(self, channel: str, user_id: str, name: str | None = None) -> None:
-        """Record that a stranger wrote."""
+        """Record that a person without access wrote to the bot."""
         now = int(self._clock.now() * 1000)
 
         def change(lists: ChannelLists) -> None:
@@ -248,8 +252,8 @@ class AccessList:
 
 
 class Operators(Collection[UserRef]):
-    """The people who may approve and use operators' commands: the `named` ones of ship.json, the user
-    who started Shipmate, and people who became one while it runs.
+    """The people who may approve tool calls and use operators' commands: the people `named` in ship.json,
+    the user who started Shipmate, and people who became operators while Shipmate runs.
     """
 
     def __init__(self, named: frozenset[UserRef], lists: AccessList) -> None:

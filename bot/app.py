@@ -1,4 +1,4 @@
-"""Starts a gateway on a folder: `shipmate run`, `shipmate chat`, `shipmate link`."""
+"""Starts a gateway in a folder, for `shipmate run`, `shipmate chat` and `shipmate link`."""
 
 from __future__ import annotations
 
@@ -40,12 +40,14 @@ from bot.telemetry import JsonlLog, LogRedactor, bridged
 from bot.words import DEFAULT, language_of, speaking
 
 CONSOLE = "console"
-"""The channel of `shipmate chat`."""
+"""Name of the channel that `shipmate chat` uses."""
 Signals = Callable[[asyncio.Event, Callable[[], object]], contextlib.AbstractContextManager[None]]
 
 
 def preload(settings: config.Settings, channels: Iterable[Manifest]) -> None:
-    """Import the libraries of platforms and provider. It takes seconds: never call it on the event loop."""
+    """Import the libraries of the platforms and of the model's provider. The imports take seconds: never
+    call this function on the event loop.
+    """
     for manifest in channels:
         package = manifest.build.__module__.rpartition(".")[0]
         if package and importlib.util.find_spec(f"{package}.adapter") is not None:
@@ -65,8 +67,10 @@ async def started(
     defaults: bool = False,
     signals: Signals = lambda *_: contextlib.nullcontext(),
 ) -> AsyncIterator[Gateway]:
-    """Run the gateway of a folder for the block: configuration, locks, log, leadership, then all parts. `signals` handles signals as
-    soon as something may have to be drained. `only` limits the channels, and the gateway then has no dashboard.
+    """Run the gateway of a folder while the context is open. The start reads the configuration, takes the
+    locks, opens the log, waits for leadership and then starts all parts. `signals` handles signals once
+    there may be running turns to drain. With `only`, the gateway has only these channels and no
+    dashboard.
     """
     load = functools.partial(configuration.load, root, defaults=defaults)
     settings, environment, manifests = load(), environment or Environment(), discovery.manifests()
@@ -138,7 +142,7 @@ async def started(
 
 
 class _StoppedAsStandby(errors.ShipmateError):
-    """A standby was stopped: there is nothing to drain."""
+    """Raised when a standby is stopped. A standby has no running turns to drain."""
 
 
 @contextlib.asynccontextmanager
@@ -151,7 +155,9 @@ async def _leading(
     say: Say,
     stop: asyncio.Event,
 ) -> AsyncIterator[Environment]:
-    """Wait until this process leads, and yield its environment. Raises `errors.Unavailable` when another process takes over."""
+    """Wait until this process is the leader, then yield its environment. Raises `errors.Unavailable` when
+    another process takes over.
+    """
     url = settings.engine.database_url
     if settings.engine.kind != "postgresql" or url is None:
         yield environment
@@ -188,7 +194,7 @@ async def _stop_when(deposed: asyncio.Event, stop: asyncio.Event) -> None:
 
 @contextlib.asynccontextmanager
 async def _running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Run a task for the block."""
+    """Run a task while the context is open."""
     task = asyncio.create_task(work)
     try:
         yield
@@ -198,13 +204,15 @@ async def _running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
 
 
 def settle_memory() -> None:
-    """Exclude imported modules from garbage collection: scanning them would stop everything for 80 ms each time."""
+    """Exclude imported modules from garbage collection. Each scan of these modules would stop the whole
+    process for 80 ms.
+    """
     gc.freeze()
 
 
 async def run(root: Path, environment: Environment | None = None, *, defaults: bool = False) -> int:
-    """`shipmate run`: the gateway in the foreground until SIGTERM or SIGINT. With `defaults`, ship.json may be missing. Raises
-    `errors.ShipmateError`.
+    """Run the gateway in the foreground until SIGTERM or SIGINT (`shipmate run`). With `defaults`, ship.json
+    may be missing. Raises `errors.ShipmateError`.
     """
     stop = asyncio.Event()
     with shutdown_signals.at_once(), contextlib.suppress(_StoppedAsStandby):
@@ -230,7 +238,9 @@ async def _show(gateway: Gateway) -> None:
 
 
 def ready_line(gateway: Gateway) -> str:
-    """The line that `shipmate run` prints once all channels are connected: their names, then addresses."""
+    """Return the line that `shipmate run` prints once all channels are connected. The line has the names of
+    the channels, then the addresses.
+    """
     addresses = [address for channel in gateway.channels.values() for address in channel.addresses]
     if gateway.dashboard is not None:
         addresses.append(gateway.dashboard.address)
@@ -238,8 +248,8 @@ def ready_line(gateway: Gateway) -> str:
 
 
 async def chat(root: Path, **how: Any) -> int:
-    """`shipmate chat`: talk in the terminal, with the running gateway or one started for it. `how` is passed to
-    `channels.console.client.converse`. Raises `errors.ShipmateError`.
+    """Open a chat in the terminal (`shipmate chat`). The chat uses the running gateway, or starts one for
+    itself. `how` is passed to `channels.console.client.converse`. Raises `errors.ShipmateError`.
     """
     client = importlib.import_module(f"{discovery.PACKAGE}.{CONSOLE}.client")
     home = root / config.HOME
@@ -258,13 +268,15 @@ async def chat(root: Path, **how: Any) -> int:
 
 
 def terminal_language(environment: Mapping[str, str]) -> str:
-    """The language of a terminal, from its locale variables."""
+    """Return the language of a terminal, read from the locale variables."""
     found = (environment.get(name) for name in ("LC_ALL", "LC_MESSAGES", "LANG"))
     return language_of(next(filter(None, found), None)) or DEFAULT
 
 
 def link(root: Path) -> str:
-    """`shipmate link`: a new operator's link to the web chat of this folder. Raises `errors.ShipmateError`."""
+    """Return a new link with which an operator opens this folder's web chat (`shipmate link`). Raises
+    `errors.ShipmateError`.
+    """
     state = importlib.import_module(f"{discovery.PACKAGE}.web.state")
     home = root / config.HOME
     if not instance.is_held(home):

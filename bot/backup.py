@@ -37,10 +37,10 @@ from bot.system import SystemClock
 
 VERSION = 1
 ABOUT = "backup.json"
-"""The first file of a backup: its version, time and origin."""
+"""Name of the first file in a backup. The file has the backup's version, time and origin."""
 _DATABASES = (LOG, "requests.db", JOURNAL, "usage.db")
 _CONVERSATIONS = (LOG, JOURNAL, "chats", "memory", "artifacts")
-"""A file below one of these means that the folder has conversations."""
+"""Paths in `.ship`. If one of them contains a file, the folder has conversations."""
 _LEFT_OUT = frozenset(
     {
         instance.LOCK,
@@ -59,13 +59,13 @@ _LEFT_OUT = frozenset(
         RESTORED,
     }
 )
-"""Files of a process, and files that are made again."""
+"""Names of files that a backup leaves out: files of the running process, and files that Shipmate can create again."""
 _MADE_BY_INIT = frozenset({".gitignore", "schema", instance.LOCK})
 
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """Number of files, their total bytes, and whether a gateway was running."""
+    """A finished backup: the number of files, the total bytes, and whether a gateway was running."""
 
     files: int
     size: int
@@ -73,10 +73,12 @@ class Backup:
 
 
 def write(home: Path, target: Path, *, disk: Disk, clock: Clock, database: str | None = None) -> Backup:
-    """Write a backup of `home` atomically; no gateway can start meanwhile. With a `database`, log and shared files are a snapshot
-    of it, and the rest comes from this host.
+    """Write a backup of `home` atomically; no gateway can start during the backup. With a `database`, the
+    log and the shared files come from a snapshot of that database, and all other files come from this
+    host.
 
-    Raises `errors.StorageError`, `errors.ConfigError` if a restore was interrupted here, and OSError.
+    Raises `errors.StorageError`, `errors.ConfigError` if an interrupted restore left `home` incomplete, and
+    OSError.
     """
     instance.must_be_whole(home)
     with contextlib.ExitStack() as stack:
@@ -118,7 +120,7 @@ def write(home: Path, target: Path, *, disk: Disk, clock: Clock, database: str |
 
 
 class _Member(tarfile.TarInfo):
-    """A private file without an owner."""
+    """A private file without an owner, as an entry of the tar file."""
 
     def __init__(self, name: str, size: int, mtime: int) -> None:
         super().__init__(name)
@@ -126,7 +128,9 @@ class _Member(tarfile.TarInfo):
 
 
 class _Writer:
-    """Writes the files of `.ship` into a tar file; of a second `.ship` only what the first one does not have."""
+    """Writes the files of `.ship` into a tar file. When a second `.ship` is added, files whose names the tar
+    file already has are skipped.
+    """
 
     def __init__(self, tar: tarfile.TarFile, disk: Disk, scratch: Path, now: int) -> None:
         self._tar = tar
@@ -160,7 +164,7 @@ class _Writer:
         self._tar.addfile(_Member(name, len(data), self._now), io.BytesIO(data))
 
     def _add(self, name: str, file: OpenFile) -> None:
-        """Add a file as it was when it was opened, and close it. A torn last line is left out."""
+        """Add a file as it was when it was opened, and close it. An incomplete last line is left out."""
         with closing(file):
             size = file.size
             if name.endswith(".jsonl"):
@@ -199,7 +203,7 @@ class _Writer:
 
 
 def _copy(path: Path, target: Path) -> None:
-    """Write a snapshot of a database to a new file; writers are not blocked."""
+    """Write a snapshot of a database to a new file. Writers are not blocked."""
     os.close(os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     with (
         errors.as_storage_error(f"{path.name} cannot be copied", sqlite3.Error),
@@ -213,7 +217,7 @@ def _copy(path: Path, target: Path) -> None:
 
 
 def _is_temporary(name: str) -> bool:
-    """True for locks, and for what a killed write left behind."""
+    """Return True for locks, and for temporary files of a write that was killed."""
     return name == jsonl.LOCK or (name.startswith(".") and name.endswith(".tmp"))
 
 
@@ -247,11 +251,13 @@ def restore(
     database: str | None = None,
     confirm: Callable[[list[str]], object] = lambda _: None,
 ) -> Backup:
-    """Restore a backup into an empty `.ship`, and an empty `database`, atomically.
+    """Restore a backup into an empty `.ship` and, if given, an empty `database`, atomically.
 
-    `confirm` gets the rights and instructions that the backup contains, and raises to refuse them. The first start closes what was open in
-    the backup, since it may have ended after it; with `moved` (the gateway has not run since) it continues. Raises `errors.Unavailable`,
-    `errors.ConfigError` if the folder is not empty, `errors.StorageError` if the backup is damaged or newer, and OSError.
+    `confirm` gets a list of the rights and instruction files in the backup, and raises to refuse the restore.
+    After a normal restore, the first start closes turns and questions that are open in the backup, because
+    they may have ended after the backup. `moved` says that the gateway has not run since the backup; open
+    work then continues. Raises `errors.Unavailable`, `errors.ConfigError` if the folder is not empty,
+    `errors.StorageError` if the backup is damaged or newer than this version, and OSError.
     """
     instance.prepare_home(home)
     scratch = home / instance.RESTORING
@@ -284,7 +290,9 @@ def restore(
 
 
 def _prepare_log(source: Path, scratch: Path, disk: Disk, *, moved: bool, database: str | None) -> None:
-    """Reset the cursors of the exports, mark open work to be closed unless `moved`, and move the log to the `database`."""
+    """Prepare a restored log: reset the cursors of the exports, mark open work to be closed unless `moved`
+    is set, and move the log to the `database` if one is given.
+    """
     log = scratch / LOG
     if disk.size(log):
         with (
@@ -316,7 +324,7 @@ def _prepare_log(source: Path, scratch: Path, disk: Disk, *, moved: bool, databa
 
 
 def _rights(folder: Path, disk: Disk) -> list[str]:
-    """A line for each right that a backup gives, and for each instruction file."""
+    """Return a line for each right that a backup contains, and for each instruction file."""
     lists = AccessList(folder / ACCESS, disk, SystemClock())
     found = [f"operator: {one}" for one in sorted(lists.operators())]
     found += [f"everybody on {channel} may talk to it: *" for channel in lists.open_channels()]
@@ -386,7 +394,7 @@ def _about(source: Path, name: str, data: bytes) -> Json:
 
 
 def _created(folder: Path, name: str) -> io.BufferedWriter:
-    """Create a file of a backup. Refuses names that lead out of the folder."""
+    """Create a file of a backup and return it. Refuses names that lead out of the folder."""
     parts = PurePosixPath(name).parts
     bad = not parts or name.startswith("/") or not all(part.strip(".") for part in parts)
     if bad or parts[0] in _LEFT_OUT:

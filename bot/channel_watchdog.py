@@ -1,4 +1,4 @@
-"""Reconnects channels that fall silent, and alerts operators."""
+"""Reconnects channels whose platform has fallen silent, and alerts operators."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from bot.core.operators import OperatorAlerts
 from bot.words import Sentence, sentence
 
 LOOK_EVERY = 3.0
-"""Interval between two checks of the channels."""
+"""Interval in seconds between two checks of the channels."""
 PATIENCE = 30.0
-"""Seconds that a channel gets to reconnect by itself; most interruptions are short."""
+"""Seconds for which a channel may try to reconnect by itself. Most interruptions are short."""
 FIRST_PAUSE = 30.0
 LONGEST_PAUSE = 300.0
-"""Interval between two reconnects: doubled each time, up to the longest."""
+"""Max interval in seconds between two reconnects. The interval doubles after each reconnect."""
 HEAL_SECONDS = 60.0
-"""Timeout of one reconnect."""
+"""Timeout in seconds of one reconnect."""
 
 
 @dataclass(slots=True)
 class _Seen:
-    """The state of one channel. Times are monotonic, so that setting the clock has no effect."""
+    """State of one channel. Times are monotonic, so that changing the system clock has no effect."""
 
     heard: float
     sign: float | None = None
@@ -39,7 +39,7 @@ class _Seen:
 
 
 class ChannelWatchdog:
-    """Checks each channel's `health` every few seconds while `run` runs."""
+    """Checks the `health` of each channel every few seconds while `run` is running."""
 
     def __init__(
         self,
@@ -60,18 +60,20 @@ class ChannelWatchdog:
         self.seen = {name: _Seen(now) for name in channels}
 
     def opened(self, channel: str) -> None:
-        """The channel has connected for the first time: from now on it may be reconnected."""
+        """Record that the channel has connected for the first time. Only then may the watchdog reconnect it."""
         seen = self.seen[channel]
         seen.open, seen.heard = True, self._clock.monotonic()
 
     def silent(self, channel: str) -> float | None:
-        """Seconds for which the platform has been silent, if that is longer than `Manifest.silence`."""
+        """Return how many seconds the platform has been silent, if that is longer than `Manifest.silence`;
+        None otherwise.
+        """
         seen, longest = self.seen[channel], self._manifests[channel].silence
         silence = self._clock.monotonic() - seen.heard
         return silence if seen.open and longest is not None and silence > longest else None
 
     async def run(self) -> None:
-        """Check until cancelled."""
+        """Check the channels until cancelled."""
         try:
             while True:
                 self.look()
@@ -148,7 +150,7 @@ class ChannelWatchdog:
 
 
 def _trouble(health: Health, silence: float | None) -> Sentence | None:
-    """The trouble of a channel, for operators."""
+    """Return a description of the channel's trouble, for operators."""
     why = f" ({health.detail})" if health.detail else ""
     if not health.connected:
         return sentence("operators.disconnected", why=why)

@@ -1,4 +1,6 @@
-"""Wires the process together, from the settings up: services, core, features, agent, dashboard. Nothing is started here."""
+"""Builds all parts of the process from the settings: services, core, features, agent, dashboard. This module
+starts nothing.
+"""
 
 from __future__ import annotations
 
@@ -101,12 +103,12 @@ from bot.tools.skills import SkillFolder
 from bot.vetting import Vetting
 
 FILE_TOOLS = frozenset({"read_file", "write_file", "edit_file", "list_dir", "search_files"})
-"""If one of these exists, the prompt describes the project's folder."""
+"""Names of the file tools. If one of these tools exists, the prompt describes the project's folder."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Gateway:
-    """All parts of the process, wired and not yet started."""
+    """All parts of the process, connected but not yet started."""
 
     services: Services
     channels: Mapping[str, Channel]
@@ -128,9 +130,9 @@ class Gateway:
     reload: ConfigurationReload
     maintenance: Maintenance
     import_ship: Callable[[], object | None]
-    """Imports a `.ship` of 0.1; None if there is none. Blocking."""
+    """Function that imports a `.ship` of version 0.1. It returns None if there is none. Blocking."""
     close_open: Callable[[], Awaitable[None]]
-    """Closes turns and questions that a restored log has open."""
+    """Function that closes turns and questions that are still open in a restored log."""
     counted: LogMetrics | None
     dashboard: Dashboard | None
 
@@ -144,8 +146,8 @@ def assemble(
     counted: LogMetrics | None,
     spending: Spending,
 ) -> Gateway:
-    """Wire a gateway for these channels, whose libraries must have been imported. It has a dashboard if it has `counted` figures.
-    `spending` observes the log.
+    """Build a gateway for the channels `names`, whose libraries must have been imported. The gateway has a
+    dashboard if `counted` is given. `spending` observes the log.
     """
     clock, ids, boot, codec = environment.clock, environment.ids, environment.ids.ulid(), Codec()
     services = build_services(settings, environment, log)
@@ -380,7 +382,7 @@ def assemble(
 
 
 def build_services(settings: config.Settings, environment: Environment, log: JsonlLog) -> Services:
-    """Build what the core stands on."""
+    """Build the services on which the core depends."""
     home, llm, clock, disk = settings.home, settings.llm, environment.clock, environment.disk
     # What was learnt at one address need not hold at another.
     provider = llm.provider if llm.base_url is None else urlsplit(llm.base_url).netloc.rpartition("@")[2]
@@ -422,7 +424,7 @@ def build_services(settings: config.Settings, environment: Environment, log: Jso
 
 
 def build_log(services: Services, codec: Codec, alert: Alert) -> EventLog:
-    """The log of all chats."""
+    """Build the log of all chats."""
     settings, environment, log = services.settings, services.environment, services.log
     if (url := settings.engine.database_url) is not None:
         from bot.core.postgres_log import PostgresLog  # its library is there where it is wanted
@@ -452,7 +454,7 @@ def build_windows(llm: config.Llm, learned: LearnedFile, log: JsonlLog) -> Conte
 def build_models(
     settings: config.Settings, environment: Environment, log: JsonlLog, artifacts: ArtifactStore
 ) -> tuple[WatchedModel, list[Fallback]]:
-    """The model, and its fallbacks."""
+    """Build the model and its fallbacks."""
     llm = settings.llm
     build = functools.partial(
         factory.build_model,
@@ -539,7 +541,7 @@ def build_agent(
     memberships: Memberships,
     spending: Spending,
 ) -> AgentDeps:
-    """Build the agent of all chats."""
+    """Build the agent that all chats share."""
     settings, environment, log = services.settings, services.environment, services.log
     clock = environment.clock
     model = build_model(services, alerts, door, spending)
@@ -593,7 +595,7 @@ def build_agent(
 
 
 def build_model(services: Services, alerts: OperatorAlerts, door: Door, spending: Spending) -> Model:
-    """Wrap the model: records, fallbacks, budgets."""
+    """Return the model wrapped for records, fallbacks and budgets."""
     settings, environment, log = services.settings, services.environment, services.log
     first: Model = door.model(services.model)
     if settings.llm.provider_fallbacks:
@@ -615,7 +617,7 @@ def build_model(services: Services, alerts: OperatorAlerts, door: Door, spending
 
 
 def model_choice(llm: config.Llm) -> dict[str, Any]:
-    """The fields of `ModelDeps` that ship.json sets."""
+    """Return the fields of `ModelDeps` that ship.json sets."""
     return {
         "default_model": "demo" if llm.provider == "demo" else llm.model,
         "fast_model": "" if llm.provider == "demo" else llm.fast_model,
@@ -625,7 +627,9 @@ def model_choice(llm: config.Llm) -> dict[str, Any]:
 
 
 def with_settings(deps: AgentDeps, services: Services, door: Door, settings: config.Settings) -> AgentDeps:
-    """The agent with changed settings of turns (`bot.reload.OF_TURNS`); everything else is shared."""
+    """Return the agent's dependencies with changed settings for new turns (`bot.reload.OF_TURNS`).
+    Everything else is shared with the old dependencies.
+    """
     changed = dataclasses.replace(
         services, settings=settings, windows=build_windows(settings.llm, services.learned, services.log)
     )
@@ -646,7 +650,7 @@ def build_tool_ports(
     archive: ChatStore,
     memberships: Memberships,
 ) -> ToolPorts:
-    """Build what tools ask of other rooms."""
+    """Build the interfaces through which tools use other packages."""
     engine = services.settings.web_search
     root, shell = services.settings.root, services.settings.shell
     project = Project(root)
@@ -684,7 +688,7 @@ def build_tool_ports(
 
 
 def build_dispatcher(services: Services, registry: Registry, door: Door) -> Dispatcher:
-    """Build the dispatcher of tool calls, with permissions and what features wrap around each call."""
+    """Build the dispatcher of tool calls, including permissions and the wrappers that features add to each call."""
     settings, environment = services.settings, services.environment
     paths, zone = Paths(str(settings.root), read_link), settings.schedule.timezone
     policy = ToolPolicy(
@@ -714,7 +718,7 @@ def build_dispatcher(services: Services, registry: Registry, door: Door) -> Disp
 
 
 def view_limits(settings: config.Settings) -> Limits:
-    """The limits of the model's view and of tasks."""
+    """Return the limits of the model's context and of tasks."""
     sizes, compaction, tasks = settings.context, settings.context.compaction, settings.subagents
     return Limits(
         max_messages=sizes.max_messages,
@@ -748,7 +752,7 @@ def build_dashboard(
     metrics: MetricsPage,
     reload: ConfigurationReload,
 ) -> Dashboard:
-    """Build the dashboard of a process that leads."""
+    """Build the dashboard of a process that is the leader."""
     home, clock = services.settings.home, services.environment.clock
     console = Console(
         ConsoleSources(
@@ -801,7 +805,7 @@ async def standing_by(
     leadership: Leadership,
     counted: LogMetrics,
 ) -> AsyncIterator[None]:
-    """Serve health at the dashboard's address for the block, while another process leads."""
+    """Serve the health pages at the dashboard's address while another process is the leader."""
 
     def parts() -> dict[str, PartHealth]:
         return {"cluster": PartHealth(ok=True, detail=leadership.role())}
@@ -821,7 +825,7 @@ async def standing_by(
 
 
 def load_spending(spending: Spending, settings: config.Settings, environment: Environment, log: Log) -> None:
-    """Load today's costs if there are budgets, before the first model call. Blocking; raises nothing."""
+    """Load today's costs if there are budgets. Call this before the first model call. Blocking; raises nothing."""
     if not settings.budgets.limits:
         return
     day = day_of(environment.clock.now())

@@ -1,4 +1,4 @@
-"""Loads the configuration of a folder, with the mistakes and warnings of all rooms."""
+"""Loads the configuration of a folder, including the mistakes and warnings that other packages find."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from bot.tools import findings
 
 
 def load(root: Path, *, defaults: bool = False) -> config.Settings:
-    """Load ship.json with this process's environment and the known channels. Raises `errors.ConfigError`."""
+    """Return the settings from ship.json, this process's environment and the known channels. Raises
+    `errors.ConfigError`.
+    """
     manifests = discovery.manifests()
     settings = config.load(root, manifests, os.environ, findings.mistakes, defaults=defaults)
     also = (*findings.warnings(root, settings.skills), *empty(settings, manifests), *unpriced(settings.llm))
@@ -28,7 +30,7 @@ def load(root: Path, *, defaults: bool = False) -> config.Settings:
 
 
 def empty(settings: config.Settings, manifests: Mapping[str, Manifest]) -> Iterator[str]:
-    """Yield a warning for each channel in which nobody may talk."""
+    """Yield a warning for each channel in which nobody has access."""
     try:
         lists = AccessList(settings.home / FILE, SystemDisk(), SystemClock())
     except errors.ConfigError:
@@ -60,7 +62,7 @@ def too_large(settings: config.Settings) -> Iterator[str]:
 
 
 def prices_of(llm: config.Llm) -> PriceTable:
-    """The prices of models; ship.json overrides the built-in table."""
+    """Return the prices of models. ship.json overrides the built-in table."""
     return PriceTable(
         {
             name: Price(

@@ -1,4 +1,6 @@
-"""HTTP servers of the process: one cap of connections, and time limits for a request's head and body."""
+"""HTTP servers of the process. They share a limit of open connections, and limit the time for the head and
+the body of a request.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +15,20 @@ from aiohttp.http import HttpProcessingError
 from bot.contracts.environment import Clock, Log
 
 HEAD_SECONDS = 10.0
-"""Timeout for a request's head, also of the next request on a connection."""
+"""Timeout in seconds for a request's head, including the next request on an open connection."""
 BODY_SECONDS = 15.0
-"""Timeout for a request's body."""
+"""Timeout in seconds for a request's body."""
 LAST_PORT = 65_535
 _LOG_SECONDS = 60.0
-"""Interval of the warning on refused connections, which anybody can cause."""
+"""Min interval in seconds between two warnings about refused connections. Anybody can cause such a warning."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Connections:
-    """The cap of connections: `most` over all servers. Half of them may be long-lived answers (`streams`)."""
+    """Limits the open connections of all servers together to `most`. Half of the connections may be long-
+    lived answers (`streams`).
+    """
 
     def __init__(self, most: int, *, clock: Clock, log: Log) -> None:
         self.most = most
@@ -35,16 +39,18 @@ class Connections:
         self._logged_at: float | None = None
 
     def server(self) -> HttpServer:
-        """A server, not yet started."""
+        """Return a new server that is not started yet."""
         return HttpServer(self)
 
     @property
     def count(self) -> int:
-        """Number of open connections."""
+        """Return the number of open connections."""
         return sum(len(server.connections) for server in self.servers)
 
     def accept(self, server: web.Server) -> asyncio.Protocol:
-        """The protocol of a new connection; one that closes it at once if there are too many."""
+        """Return the protocol for a new connection. If there are too many connections, the protocol closes
+        the connection at once.
+        """
         if (count := self.count) < self.most:
             return server()
         now = self._clock.monotonic()
@@ -66,7 +72,7 @@ class _Refused(asyncio.Protocol):
 
 
 class HttpServer:
-    """`contracts.channel.HttpServer` on aiohttp."""
+    """Implements `contracts.channel.HttpServer` with aiohttp."""
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
@@ -75,13 +81,13 @@ class HttpServer:
 
     @property
     def streams(self) -> int:
-        """Max long-lived answers at once, over all servers."""
+        """Return the max number of simultaneous long-lived answers, over all servers."""
         return self._connections.streams
 
     async def start(
         self, app: web.Application, host: str, port: int, *, grace: float, nearby: bool = False
     ) -> int:
-        """As `contracts.channel.HttpServer.start`."""
+        """See `contracts.channel.HttpServer.start`."""
         app.middlewares.append(_read_body)
         logging.getLogger("aiohttp.server").addFilter(_worth_a_line)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=grace, keepalive_timeout=HEAD_SECONDS)
@@ -108,7 +114,7 @@ class HttpServer:
         return int(self._server.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
-        """Safe to call twice and without `start`."""
+        """Stop the server. Can be called twice, and without `start`."""
         server, self._server = self._server, None
         runner, self._runner = self._runner, None
         if server is not None:
@@ -121,7 +127,7 @@ class HttpServer:
 
 @web.middleware
 async def _read_body(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Hand a request on once it has arrived whole."""
+    """Pass a request on once its whole body has arrived."""
     if not request.can_read_body:
         return await handler(request)
     try:
@@ -138,6 +144,8 @@ async def _read_body(request: web.Request, handler: Handler) -> web.StreamRespon
 
 
 def _worth_a_line(record: logging.LogRecord) -> bool:
-    """False for a malformed request: anybody can send any number of them."""
+    """Return False if the log record is about a malformed request. Anybody can send any number of malformed
+    requests.
+    """
     error = record.exc_info[1] if record.exc_info else None
     return not isinstance(error, (HttpProcessingError, web.RequestPayloadError))

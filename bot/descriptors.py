@@ -1,4 +1,4 @@
-"""Limit of file descriptors of the process."""
+"""The process's limit of open file descriptors."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import contextlib
 import resource
 
 MOST = 65_536
-"""Max limit that is set: some programs that the process starts loop over all possible descriptors."""
+"""Max limit that is set. Some programs that the process starts loop over all possible descriptors, which
+takes long if the limit is high.
+"""
 _RESERVED = 256
-"""Descriptors for channels, tools and files."""
+"""Number of descriptors reserved for channels, tools and files."""
 _MOST_CONNECTIONS = 2_048
 
 
 def raise_limit() -> None:
-    """Raise the soft limit to the hard one, as far as the system permits."""
+    """Raise the soft limit to the hard limit, as far as the system permits."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST if hard == resource.RLIM_INFINITY else min(hard, MOST)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -22,11 +24,11 @@ def raise_limit() -> None:
 
 
 def limit() -> int:
-    """The soft limit."""
+    """Return the soft limit."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return MOST if soft == resource.RLIM_INFINITY else soft
 
 
 def connections(limit: int) -> int:
-    """Max connections to the HTTP servers for a limit of descriptors: half of what is not reserved."""
+    """Return the max number of connections to the HTTP servers: half of the descriptors that are not reserved."""
     return max(8, min(_MOST_CONNECTIONS, (limit - _RESERVED) // 2))

@@ -1,5 +1,6 @@
-"""Finds channels: folders of `channels` with a `manifest.py`, and entry points `shipmate.channels`. Imports them without optional
-dependencies that nothing here uses.
+"""Finds channels: folders of the package `channels` with a `manifest.py`, and entry points of the group
+`shipmate.channels`. Imports channels as if optional dependencies that no enabled channel needs were not
+installed.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ from bot.contracts.channel import Manifest
 
 PACKAGE = "channels"
 GROUP = "shipmate.channels"
-"""The entry points of channels that others ship: the name of the channel, and its `MANIFEST`."""
+"""Group of the entry points with which other packages provide channels. The entry point's name is the
+channel's name, and its value is the `MANIFEST`.
+"""
 
 
 def manifests(package: str = PACKAGE) -> dict[str, Manifest]:
-    """The manifest of every channel, by name. Raises `errors.ConfigError` where one cannot be used."""
+    """Return the manifest of every channel, by name. Raises `errors.ConfigError` if a manifest cannot be used."""
     found: dict[str, Manifest] = {}
     findings: list[str] = []
     folder = importlib.import_module(package)
@@ -49,7 +52,9 @@ def manifests(package: str = PACKAGE) -> dict[str, Manifest]:
 
 
 def _added(found: dict[str, Manifest], name: str, place: str, manifest: Any) -> Iterator[str]:
-    """Add the manifest of a channel; a finding where it is none, or has the name of another one."""
+    """Add a channel's manifest to `found`. Yield a finding if the object is not a manifest or if its name is
+    already taken.
+    """
     if not isinstance(manifest, Manifest) or manifest.name != name:
         yield (
             f"{place}: found no MANIFEST for a channel of this name; expected a contracts.channel.Manifest "
@@ -60,8 +65,8 @@ def _added(found: dict[str, Manifest], name: str, place: str, manifest: Any) -> 
 
 
 def import_without(module: str, unused: Iterable[str]) -> None:
-    """Import a module as if the packages `unused` were not installed; normally if it needs one of them. No other thread may import them
-    meanwhile.
+    """Import a module as if the packages `unused` were not installed. If the module needs one of these
+    packages, import it normally. No other thread may import these packages during the call.
     """
     with _absent(unused), contextlib.suppress(ImportError):
         importlib.import_module(module)

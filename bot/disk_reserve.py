@@ -1,4 +1,4 @@
-"""Disk space kept in reserve, so that running work can finish on a full disk."""
+"""Keeps disk space in reserve, so that running work can finish on a full disk."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from bot.contracts.environment import Disk, Log
 from bot.sizes import in_words
 
 MOST = 16 * 1024 * 1024
-"""Max bytes of the reserve; a disk below 256 MB reserves 1/`SHARE` of itself."""
+"""Max bytes of the reserve. On a disk smaller than 256 MB the reserve is 1/`SHARE` of the disk."""
 SHARE = 16
 PIECE = 256 * 1024
-"""Bytes that are released at once: few, since whoever fills the disk may get them instead."""
+"""Number of bytes that are released at once. The number is small, because the process that fills the disk
+may use the released bytes.
+"""
 LARGEST = 4 * PIECE
 """Max bytes of a write that may use the reserve."""
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -28,14 +30,16 @@ _R = TypeVar("_R")
 
 @dataclass(frozen=True, slots=True)
 class DiskSpace:
-    """Bytes of a file system that this user may use. `total` is 0 if it does not tell."""
+    """Free and total bytes of a file system, as far as this user may use them. `total` is 0 if the file
+    system does not report it.
+    """
 
     free: int
     total: int
 
     @property
     def share(self) -> float:
-        """The free fraction, from 0 to 1."""
+        """Return the free fraction, from 0 to 1."""
         return self.free / self.total if self.total else 1.0
 
     def __str__(self) -> str:
@@ -45,16 +49,17 @@ class DiskSpace:
 
 
 def space_of(folder: Path) -> DiskSpace:
-    """The space of the file system that holds a folder. Blocking; raises OSError."""
+    """Return the space of the file system that contains a folder. Blocking; raises OSError."""
     space = os.statvfs(folder)
     free = space.f_bfree if os.geteuid() == 0 else space.f_bavail
     return DiskSpace(space.f_frsize * free, space.f_frsize * space.f_blocks)
 
 
 class DiskReserve:
-    """An allocated file without content. It is released in pieces as the disk refuses writes, and allocated again once the disk has
-    room for one and a half times its size. While a part of it is missing, nothing new should begin. Thread-safe. `path` None: there
-    is no reserve, and no trouble.
+    """A file that reserves disk space and has no content. When the disk refuses a write, the file is
+    released in pieces. Once the free space is one and a half times the reserve's size, the file is
+    allocated again. While part of the reserve is missing, no new work should begin. Thread-safe. If
+    `path` is None, there is no reserve and `trouble` stays empty.
     """
 
     def __init__(self, path: Path | None, log: Log, *, most: int = MOST) -> None:
@@ -64,17 +69,19 @@ class DiskReserve:
         self._lock = threading.Lock()
         self._left = 0
         self.space: DiskSpace | None = None
-        """The space of the disk at the last check."""
+        """Space of the disk at the last check."""
         self.trouble = ""
-        """Why nothing new should begin; "" while the disk has room."""
+        """Reason why no new work should begin; "" while the disk has room."""
 
     @property
     def left(self) -> int:
-        """Bytes that can still be released."""
+        """Return the number of bytes that can still be released."""
         return self._left
 
     def look(self) -> bool:
-        """Check the disk and restore the reserve if there is room; True if trouble has ended. Blocking; raises nothing."""
+        """Check the disk and restore the reserve if there is room. Return True if the trouble has ended.
+        Blocking; raises nothing.
+        """
         if self._path is None:
             return False
         with self._lock:
@@ -90,7 +97,7 @@ class DiskReserve:
             return bool(before and not trouble)
 
     def give(self, size: int = 0) -> bool:
-        """Release a piece plus `size` bytes. True if a refused write may be retried."""
+        """Release a piece plus `size` bytes. Return True if a refused write may be retried."""
         if self._path is None or size > LARGEST:
             return False
         with self._lock:
@@ -136,7 +143,7 @@ class DiskReserve:
 
 
 class ReservedDisk:
-    """A `contracts.environment.Disk` whose small writes may use the reserve."""
+    """A `contracts.environment.Disk` that uses the reserve for small writes."""
 
     def __init__(self, inner: Disk, reserve: DiskReserve) -> None:
         self._inner = inner
@@ -174,7 +181,7 @@ class ReservedDisk:
 
 
 def _allocate(handle: int, begin: int, end: int) -> None:
-    """Allocate blocks, all or none. Raises OSError."""
+    """Allocate the blocks of a file from `begin` to `end`: all of them, or none. Raises OSError."""
     try:
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(handle, begin, end - begin)

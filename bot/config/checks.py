@@ -111,7 +111,9 @@ def _model(llm: Llm, filled: FilledDocument) -> Iterator[str]:
 
 
 def _servers(filled: FilledDocument) -> Iterator[str]:
-    """Yield a finding for each MCP server that does not have exactly one of `command` and `url`."""
+    """Yield a finding for each MCP server that lacks the setting of its type (`command` or `url`) or has
+    both settings.
+    """
     section = filled.document.get("mcp")
     found = section.get("servers") if isinstance(section, dict) else None
     for name, server in found.items() if isinstance(found, dict) else ():

@@ -204,8 +204,8 @@ RETRY_SECONDS = 30.0
 with `retry_after`, the retries end at once and the person is notified.
 """
 FALLBACK_RETRY_SECONDS = 5.0
-"""Seconds after the first failure during which a request is retried if a fallback model can be asked. A
-single attempt may use up this time.
+"""Seconds after the first failure during which a request is retried if a fallback model can be asked. In
+this case `MIN_ATTEMPTS` does not apply: a single attempt is enough.
 """
 
 

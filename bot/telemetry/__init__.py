@@ -1,4 +1,4 @@
-"""The operator's log, its redaction, and the turn that a line belongs to."""
+"""The operator's log, its redaction, and the context variables that connect a log line with a turn."""
 
 from __future__ import annotations
 

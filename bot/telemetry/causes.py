@@ -1,4 +1,6 @@
-"""Counts errors and warnings of the operator's log by cause, on request; the counts stay in memory."""
+"""Counts the errors and warnings in the operator's log by cause. Counting happens on request, and the counts
+are kept in memory.
+"""
 
 from __future__ import annotations
 
@@ -17,18 +19,18 @@ from bot.telemetry.usage import details_of
 
 Level = Literal["error", "warn"]
 MAX_WORDS = 400
-"""Max characters that are kept of a message."""
+"""Max characters of a log message that are kept."""
 MAX_COUNTS = 20_000
-"""Max counts, one for each cause and hour; the oldest are removed first."""
+"""Max number of counts. There is one count for each cause and hour, and the oldest counts are removed first."""
 _VARIABLE = re.compile(r"\b[0-9A-HJKMNP-TV-Z]{26}\b|\b[0-9a-f]{8,}\b|\d+(?:[.,]\d+)*")
-"""Ids and numbers, which differ between lines of one cause."""
+"""Ids and numbers, which can differ between log lines with the same cause."""
 
 Line = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Lines of one cause: their number, the number of their chats, and the newest line."""
+    """Log lines with the same cause: the number of lines, the number of affected chats, and the newest line."""
 
     count: int
     chats: int
@@ -37,7 +39,7 @@ class Cause:
 
 @dataclass(slots=True)
 class _Count:
-    """The lines of one cause within an hour."""
+    """Number of log lines with one cause in one hour."""
 
     lines: int = 0
     chats: set[str] = field(default_factory=set)
@@ -45,19 +47,19 @@ class _Count:
 
 
 class CauseCounts:
-    """Counts the lines of the log; each further call reads only new lines. Thread-safe."""
+    """Counts the log lines by cause. After the first call, each call reads only the new lines. Thread-safe."""
 
     def __init__(self, folder: Path, disk: Disk) -> None:
         self._reader = LogReader(folder, disk, LineFilter(level=LEVELS["warn"]))
         self._counts: dict[tuple[str, str, str, str], _Count] = defaultdict(_Count)
-        """By hour, level, kind and cause."""
+        """Counts by (hour, level, kind, cause)."""
         self._lock = threading.Lock()
 
     def newest(
         self, level: Level, since: float, *, offset: int, limit: int
     ) -> tuple[list[Cause], int] | None:
-        """Return the causes of at least a level since the hour of `since`, newest first, and their total number. None while another call
-        is counting. Blocking.
+        """Return the causes with at least the given level since the hour of `since`, newest first, and the
+        total number of causes. Return None while another call is counting. Blocking.
         """
         if not self._lock.acquire(blocking=False):
             return None

@@ -16,21 +16,21 @@ class Running:
     request_id: str | None = None
     step: int | None = None
     task: str | None = None
-    """Id of the running subagent's task."""
+    """Id of the task that a subagent is running."""
     person: UserRef | None = None
-    """The person who caused the turn."""
+    """Person whose message started the turn."""
 
 
 _running: ContextVar[Running] = ContextVar("running", default=Running())  # noqa: B039 (frozen)
 
 
 def current() -> Running:
-    """The running turn and step."""
+    """Return the running turn with its step and task."""
     return _running.get()
 
 
 def person() -> str | None:
-    """The person who caused the running turn, as `channel:id`."""
+    """Return the person whose message started the running turn, as `channel:id`."""
     found = _running.get().person
     return None if found is None else str(found)
 
@@ -40,12 +40,14 @@ _waiting: ContextVar[_Waiting] = ContextVar("waiting", default=nullcontext)
 
 
 def waiting_for_model(seconds: float) -> AbstractContextManager[object]:
-    """Context of waiting for a model that has not answered for so many seconds. The person may be told."""
+    """Return a context manager to be entered while waiting for the model. `seconds` is how long the model
+    has already not answered. Whether the person is notified is decided in `on_waiting_for_model`.
+    """
     return _waiting.get()(seconds)
 
 
 def on_waiting_for_model(told: _Waiting) -> None:
-    """Enter `told` whenever this task, or one that it starts, waits for the model."""
+    """Set the context manager that is entered whenever this task, or a task started by it, waits for the model."""
     _waiting.set(told)
 
 
@@ -55,17 +57,19 @@ def turn_scope(
     request_id: str | None = None,
     person: UserRef | None = None,
 ) -> AbstractContextManager[None]:
-    """Attribute everything logged inside to this turn; tasks started inside inherit it."""
+    """Add the turn's ids to everything that is logged inside the context. Tasks started inside the context
+    inherit the ids.
+    """
     return _scope(Running(chat_key, request_id, person=person))
 
 
 def step_scope(step: int) -> AbstractContextManager[None]:
-    """Attribute everything logged inside to this step of the running turn."""
+    """Add the step's number to everything that is logged inside the context."""
     return _scope(replace(_running.get(), step=step))
 
 
 def task_scope(task: str) -> AbstractContextManager[None]:
-    """Attribute everything logged inside to this task of the running turn."""
+    """Add the task's id to everything that is logged inside the context."""
     return _scope(replace(_running.get(), task=task))
 
 

@@ -1,4 +1,4 @@
-"""Redirects `logging` and `warnings` of libraries to the operator's log."""
+"""Redirects the `logging` and `warnings` output of libraries to the operator's log."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ class LogHandler(logging.Handler):
 
 @contextmanager
 def bridged(log: Log, *, messages: bool = True) -> Iterator[None]:
-    """Log warnings and errors of libraries as lines of kind `library`. `messages=False` leaves out their words."""
+    """Write the warnings and errors of libraries as log lines of kind `library`. `messages=False` leaves out
+    the message text.
+    """
     root = logging.getLogger()
     handler = LogHandler(log, messages=messages)
     before = {name: logging.getLogger(name).level for name in TALKATIVE}

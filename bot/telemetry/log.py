@@ -1,4 +1,6 @@
-"""The operator's log, `.ship/logs/<YYYY-MM-DD>.jsonl`, written by its own thread so that no caller waits."""
+"""The operator's log, `.ship/logs/<YYYY-MM-DD>.jsonl`. A separate thread writes the log, so that callers do
+not wait for the disk.
+"""
 
 from __future__ import annotations
 
@@ -27,25 +29,29 @@ from bot.telemetry import context
 from bot.telemetry.redaction import LogRedactor
 
 LOGGED = Bounds(depth=21, items=5_000, properties=5_000, values=5_000, null=None)
-"""Strings stay whole: secrets in them must be replaced before they may be cut."""
+"""Limits for the values of a log line. Strings are not shortened here, because secrets in them must be
+replaced before anything is cut.
+"""
 MAX_LINE_BYTES = 64 * 1024
 MAX_PAYLOAD_BYTES = 32 * 1024 * 1024
-"""Max size of a line with a whole payload (`SMA_LOG_LLM_PAYLOAD`): as large as a request."""
+"""Max bytes of a log line that contains a whole payload (`SMA_LOG_LLM_PAYLOAD`). The limit equals the max
+size of a request.
+"""
 KEEP_DAYS = 30
 MAX_BYTES = 1_000 * 2**20
-"""Max size of all files together."""
+"""Max bytes of all log files together."""
 SETTLE_TIME = timedelta(hours=1)
-"""Time after midnight until the day before has all its lines."""
+"""Time after midnight by which all lines of the previous day have been written."""
 PIECE = 256 * 1024
-"""Bytes that are compressed at once; other threads run in between."""
+"""Number of bytes that are compressed at once. Other threads run between two such pieces."""
 PART_BYTES = 64 * 1024 * 1024
-"""Size above which a day continues in `<day>.2.jsonl`, `<day>.3.jsonl`, …"""
+"""Max bytes of a log file. After that the day's log continues in `<day>.2.jsonl`, `<day>.3.jsonl`, …"""
 MAX_PENDING = 10_000
-"""Max lines that wait for the disk."""
+"""Max log lines that wait to be written."""
 MAX_PENDING_BYTES = 48 * 1024 * 1024
 LINGER = 0.03
-"""Seconds for which the first line waits for more. A turn writes many at once, and each wake-up of the writer's thread delays the one
-that answers people.
+"""Seconds that the first waiting line is delayed so that more lines can join it. A turn writes many lines at
+once, and each wake-up of the writer thread delays the thread that answers people.
 """
 PACKED = ".gz"
 
@@ -53,10 +59,12 @@ Line = dict[str, Any]
 
 
 class JsonlLog:
-    """`contracts.environment.Log` on disk. `write` only copies and queues; lines that do not fit into the queue are dropped and counted.
+    """Implements `contracts.environment.Log` on disk. `write` only copies and queues a line. If the queue is
+    full, lines are dropped and counted.
 
-    A failing disk is reported once on stderr, never to the caller. `observers` get every line at once, unredacted, in the thread that
-    writes it, even if it is dropped; they must be quick and raise nothing.
+    A failing disk is reported once on stderr, never to the caller. `observers` receive every line at once,
+    even a dropped line. The line is not redacted yet. Observers run in the thread that writes the line, so
+    they must be quick and raise nothing.
     """
 
     def __init__(
@@ -88,9 +96,9 @@ class JsonlLog:
         self._pending: deque[Line] = deque()
         self._pending_bytes = 0
         self._dropped = 0
-        """Lost lines that the log does not mention yet."""
+        """Number of lost lines that no log line has reported yet."""
         self.lost = 0
-        """Lines that were dropped, or refused by the disk, since the start."""
+        """Number of lines since the start that were dropped or could not be written to the disk."""
         self._queued = 0
         self._written = 0
         self._asleep = False
@@ -189,7 +197,9 @@ class JsonlLog:
                 return
 
     def _rendered(self, line: Line) -> tuple[str, bytes]:
-        """Return the day of a line, and the line as bytes. One that cannot be rendered is replaced by its kind and the error."""
+        """Return the day of a line, and the line as bytes. If the line cannot be rendered, return a line
+        with only its kind and the error.
+        """
         day = str(line["timestamp"])[:10]
         try:
             return day, render(line, self._redact)
@@ -199,7 +209,7 @@ class JsonlLog:
             return day, _dump(kept | told | {"details": {"cause": type(error).__name__}})
 
     def flush(self, seconds: float = 5.0) -> bool:
-        """Wait until all lines so far are on disk or lost. False after a timeout."""
+        """Wait until all lines written so far are on disk or lost. Return False after a timeout."""
         with self._wake:
             target = self._queued
             self._flushing = True
@@ -209,15 +219,15 @@ class JsonlLog:
             )
 
     def close(self) -> None:
-        """Write the pending lines and stop. Later lines are ignored. Safe to call twice."""
+        """Write the pending lines and stop the writer thread. Later lines are ignored. Can be called twice."""
         with self._wake:
             self._closed = True
             self._wake.notify_all()
         self._thread.join(timeout=5.0)
 
     def sweep(self) -> int:
-        """Compress the files of past days, then delete those that are too old, and the oldest above the size limit. Returns the number
-        of deleted files. Blocking; raises nothing.
+        """Compress the files of past days, delete files that are too old, then delete the oldest files until
+        the size limit is met. Return the number of deleted files. Blocking; raises nothing.
         """
         now = datetime.fromtimestamp(self._clock.now(), UTC)
         for day, _, path in day_files(self._folder, self._disk):
@@ -249,7 +259,7 @@ class JsonlLog:
         self._disk.remove(path)
 
     def _pack(self, path: Path) -> None:
-        """Compress a file. While both forms exist, the uncompressed one is read."""
+        """Compress a file. Readers use the uncompressed file while both files exist."""
         packer = zlib.compressobj(wbits=zlib.MAX_WBITS + 16)
         with closing(self._disk.open(path)) as file:
             pieces = [packer.compress(file.read(at, PIECE)) for at in range(0, file.size, PIECE)]
@@ -258,7 +268,7 @@ class JsonlLog:
 
 
 class _Writer:
-    """Appends lines to the file of their day, in the log's thread."""
+    """Appends lines to the file of the lines' day, in the log's own thread."""
 
     def __init__(self, folder: Path, disk: Disk, part_bytes: int, complain: Callable[[str], object]) -> None:
         self._folder = folder
@@ -271,17 +281,17 @@ class _Writer:
         self._lock = threading.Lock()
 
     def writes(self, path: Path) -> bool:
-        """True if this is the current file."""
+        """Return True if this is the file that lines are appended to now."""
         return path == self._path
 
     def delete_if_unchanged(self, path: Path, size: int) -> None:
-        """Delete a file whose first `size` bytes are compressed, unless it has grown."""
+        """Delete a file whose first `size` bytes have been compressed, unless the file has grown since."""
         with self._lock:
             if path != self._path and self._disk.size(path) == size:
                 self._disk.remove(path)
 
     def append(self, lines: Sequence[tuple[str, bytes]]) -> int:
-        """Write lines of (day, bytes). Returns the number of lost lines."""
+        """Write lines given as (day, bytes). Return the number of lost lines."""
         with self._lock:
             days = itertools.groupby(lines, key=lambda line: line[0])
             return sum(self._append(day, [data for _, data in group]) for day, group in days)
@@ -323,7 +333,9 @@ class _Writer:
 
 
 def render(line: Line, redact: LogRedactor) -> bytes:
-    """Render a line as bytes: redacted first, then cut to size, the longest strings first."""
+    """Return a line as bytes. The line is first redacted and then shortened to the size limit, starting with
+    its longest strings.
+    """
     # A hit is rare: all strings are searched at once, and one by one only after a hit.
     clean: Line = text.deep(line, redact) if redact.finds(text.strings(line)) else line
     data = _dump(clean)
@@ -344,7 +356,9 @@ def _dump(line: Line) -> bytes:
 
 
 def day_files(folder: Path, disk: Disk) -> list[tuple[date, int, Path]]:
-    """The log files of a folder by time: day, part (from 1), path. The uncompressed form is preferred if both exist."""
+    """Return the log files of a folder in order of time, as (day, part, path); the first part is 1. If both
+    forms of a file exist, the uncompressed file is listed.
+    """
     try:
         names = sorted(disk.names(folder), reverse=True)
     except OSError:
@@ -354,7 +368,7 @@ def day_files(folder: Path, disk: Disk) -> list[tuple[date, int, Path]]:
 
 
 def packed(path: Path) -> Path:
-    """The path of a file's compressed form."""
+    """Return the path of a file's compressed form."""
     return path.with_name(path.name + PACKED)
 
 

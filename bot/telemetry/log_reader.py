@@ -1,4 +1,4 @@
-"""Reads the operator's log, compressed days included."""
+"""Reads the operator's log, including compressed days."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Line = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class LineFilter:
-    """Selects lines by chat, request, level and time."""
+    """Selects log lines by chat, request, level and time."""
 
     chat: str | None = None
     request: str | None = None
@@ -42,12 +42,14 @@ class LineFilter:
 
     @property
     def holds(self) -> bytes:
-        """Bytes that every selected line contains: lines without them are not parsed."""
+        """Return the byte strings that every selected line contains. Lines without these byte strings need
+        not be parsed.
+        """
         named = self.request or self.chat or ""
         return named.encode() if named.isascii() and named.isprintable() and '"' not in named else b""
 
     def may_hold(self, raw: bytes) -> bool:
-        """False if these bytes have no selected line."""
+        """Return False if these bytes certainly contain no selected line."""
         return self.holds in raw and (
             self.level < LEVELS["warn"]
             or b'"error"' in raw
@@ -57,7 +59,7 @@ class LineFilter:
 
 @dataclass
 class LogReader:
-    """Reads the existing lines, and at each further call the new ones."""
+    """Reads the existing log lines at the first call, and the new log lines at each further call."""
 
     folder: Path
     disk: Disk
@@ -65,17 +67,17 @@ class LogReader:
     unreadable: int = 0
     _places: dict[str, int] = field(default_factory=dict)
     _whole: set[str] = field(default_factory=set)
-    """Compressed files that were read, which never grow."""
+    """Names of compressed files that were read completely. A compressed file never grows."""
 
     def lines(self) -> Iterator[tuple[str, Line]]:
-        """Yield the selected lines as text and object, oldest first."""
+        """Yield the selected lines as (text, object), oldest first."""
         first = (self.wanted.since or "")[:10]
         for day, path in self._files():
             if day.isoformat() >= first:
                 yield from self._of(path)
 
     def newest(self, count: int) -> list[tuple[str, Line]]:
-        """Return the newest selected lines, oldest first; `lines` continues after them."""
+        """Return the newest selected lines, oldest first. A later call of `lines` continues after these lines."""
         files = self._files()
         for _, path in files:
             self._skip(path)
@@ -89,8 +91,8 @@ class LogReader:
         return found[::-1]
 
     def of_request(self, request_id: str, *, everywhere: bool = True) -> Iterator[tuple[str, Line]]:
-        """Yield the lines of the selected request, from the day in its id to the day after its end. With `everywhere` the other days are
-        read if these have none.
+        """Yield the selected lines of a request, from the day in the request's id until a day after the
+        request's end. With `everywhere` all other days are read if these days have no such line.
         """
         files, begun = self._files(), day_of(request_id)
         near = [one for one in files if begun is not None and one[0] >= begun]
@@ -133,7 +135,7 @@ class LogReader:
             self._whole.add(name)
 
     def _parsed(self, raw: bytes) -> tuple[str, Line] | None:
-        """Parse a line; None if it is not selected."""
+        """Return a parsed line; None if the line is not selected."""
         if not self.wanted.may_hold(raw):
             return None
         text = raw.decode("utf-8", "replace").strip()
@@ -168,7 +170,9 @@ def _opened(path: Path) -> Any:
 
 
 def _backwards(path: Path, end: int) -> Iterator[bytes]:
-    """Yield the lines of a file, last one first; of an uncompressed file those before `end`."""
+    """Yield the lines of a file from the last line to the first. In an uncompressed file, start with the
+    last line before the position `end`.
+    """
     if path.suffix == PACKED:
         blocks = list[bytes]()
         with (
@@ -191,7 +195,7 @@ def _backwards(path: Path, end: int) -> Iterator[bytes]:
 
 
 def day_of(request_id: str) -> date | None:
-    """The UTC day of a ULID; None if it is not one."""
+    """Return the UTC day of a ULID; None if the text is not a ULID."""
     if not ulids.FORM.fullmatch(request_id.upper()):
         return None
     try:

@@ -1,4 +1,6 @@
-"""Replaces secrets before anything is written, in every form in which they may appear."""
+"""Replaces secrets in every text before the text is written. Secrets are found in each encoding in which
+they may appear.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,13 @@ from bot import text
 
 MARK = "[redacted]"
 MIN_SECRET = 8
-"""Min characters of a secret: a shorter one would hit ordinary words."""
+"""Min characters of a secret. Redacting a shorter secret would hide ordinary words."""
 LONG = 16_000
-"""Characters of a text above which it is searched on another thread: a hundred thousand unusual ones take a tenth of a second."""
+"""Max characters of a text that is searched on the calling thread; a longer text is searched on another
+thread. Searching a hundred thousand unusual characters takes a tenth of a second.
+"""
 PIECE = 256 * 1024
-"""Characters of a text with several lines that are searched at once."""
+"""Max characters that are searched at once in a text with several lines."""
 
 _PERCENT = re.compile(r"%[0-9A-F]{2}")
 _TOKENS = re.compile(
@@ -38,8 +42,9 @@ _TOKENS = re.compile(
 
 
 def _marked(found: re.Match[str]) -> str:
-    """Replace a token. The beginning of a JWT without the rest stays: it is matched so that each further beginning within it is not
-    searched to the end again.
+    """Return the replacement of a token. The pattern also matches the beginning of a JWT without the rest;
+    such a beginning is returned unchanged. Otherwise the search would start again at each further
+    beginning inside the text and take quadratic time.
     """
     return MARK if found["head"] is None or found["rest"] is not None else found[0]
 
@@ -48,11 +53,11 @@ _IN_TOKENS = (
     *("xox", "xapp-", "sk-ant-", "AKIA", "ASIA", "eyJ", "PRIVATE KEY-----"),
     *("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
 )
-"""Each of these tokens has one of these parts, but Telegram's."""
+"""Texts of which every token contains at least one, except the tokens of Telegram."""
 _TELEGRAM = re.compile(r":[A-Za-z0-9_-]{30}")
 
 _SIGNS = "*_~`\\\\[]()<>|!"
-"""Characters that Markdown removes when it is rendered."""
+"""Characters that disappear when Markdown is rendered."""
 _UNFORMED = str.maketrans("", "", _SIGNS)
 _CONTROLS = "".join(map(chr, (*range(0x09), 0x0B, 0x0C, *range(0x0E, 0x20), 0x7F)))
 _UNSHOWN = (_SIGNS + _CONTROLS).encode()
@@ -62,14 +67,16 @@ _ENTITY = re.compile(r"&(?:#[0-9xX]|[A-Za-z][A-Za-z0-9]{1,31};)")
 _USUAL = (("&amp;", "&"), ("&lt;", "<"), ("&gt;", ">"), ("&quot;", '"'), ("&#39;", "'"), ("&nbsp;", "\xa0"))
 _ENCODED = re.compile("%[0-9A-Fa-f]{2}")
 _PACKINGS = 3
-"""Levels of nested encoding that are decoded."""
+"""Max levels of nested encoding that are decoded."""
 _ONE_ALPHABET = bytes.maketrans(b"-_", b"+/")
 _TARGET = re.compile(
     r"\]\(\s{0,9}(?:<[^<>\n]{0,2000}>|[^()\s]{0,2000}(?:\([^()\s]{0,200}\)[^()\s]{0,2000})?)"
     r"(?:\s{1,9}(?:\"[^\"\n]{0,500}\"|'[^'\n]{0,500}'|\([^()\n]{0,500}\)))?\s{0,9}\)"
     r"|\]\[[^\[\]\n]{0,200}\]|<https?://[^<>|\s]{0,2000}\||<!--[^<>]{0,500}-->"
 )
-"""Targets and titles of links, and comments: rendered, the text of a link is next to what follows it."""
+"""Targets and titles of links, and comments. They disappear when Markdown is rendered, so the text of a link
+then stands directly before the text that follows the link.
+"""
 _RENDERED = re.compile(
     r"(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c\x9d\x90\x98\x9e\x9f]{0,4096}+(?:\x07|\x1b\\|\x9c)"
     f"|{text.ESCAPES.pattern}|{_TARGET.pattern}"
@@ -77,21 +84,24 @@ _RENDERED = re.compile(
     f"|[{re.escape(_SIGNS + _CONTROLS)}{text.INVISIBLE}\x80-\x9f]"
 )
 _AROUND = " \t\r\n!\"#$%&'()*,.:;<=>?@[\\]^`{|}~"
-"""Characters around the lines of wrapped text: white space, quotes, bars of tables, bullets."""
+"""Characters that may surround the lines of wrapped text: white space, quotes, bars of tables, bullets."""
 _WRAPS = re.compile(
     rf"(?:\\[nrt]|[{re.escape(_AROUND)}{text.INVISIBLE}]|(?<![^\n ])[-+](?=[ \r\n]))+",
 )
-"""Separators between the lines of wrapped text, also quoted or listed, also in JSON and in code."""
+"""Separators between the lines of wrapped text, including quoted text, lists, JSON and code."""
 _BREAK = "\x1b>(\n"
-"""Separator of texts that are searched together. It ends every terminal sequence, link and comment: one that began in a text and ended
-in another would hide what is between them.
+"""Separator between texts that are searched together. The separator ends every terminal sequence, link and
+comment. Without it, a link that begins in one text and ends in another would hide the characters between
+them.
 """
 _LISTED = ("- ", "-\n", "-\r", "+ ", "+\n", "+\r")
 _BULLETS = re.compile(r"(?<![^\n ])[-+](?=[ \r\n])")
 
 
 def forms(secret: str) -> set[str]:
-    """The forms of a secret: plain, URL-encoded in either case, base64, hex, escaped as in JSON."""
+    """Return the forms in which a secret can appear: plain, URL-encoded (upper or lower case), base64, hex,
+    escaped as in JSON.
+    """
     found = text.encodings(text.clean(secret))
     found |= {_PERCENT.sub(lambda match: match.group().lower(), form) for form in found}
     found |= {json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]}
@@ -99,7 +109,9 @@ def forms(secret: str) -> set[str]:
 
 
 class _View:
-    """A text as a reader sees it. Secrets are found in that view and replaced in the original."""
+    """A text as a reader sees it after rendering or decoding. Secrets are searched in the rendered text and
+    replaced in the original text.
+    """
 
     def __init__(
         self,
@@ -126,7 +138,7 @@ class _View:
         return seen is not None and any(form in seen for form in self._wanted)
 
     def _replaced(self, value: str) -> str:
-        """Replace the secrets of a text. Slow, but rarely called."""
+        """Return a text with its secrets replaced. Slow, but rarely called."""
         seen: list[str] = []
         places: list[tuple[int, int]] = []
         at = 0
@@ -149,7 +161,7 @@ class _View:
 
 
 def _views(secrets: set[str]) -> list[_View]:
-    """Views of a text: rendered and decoded, and with its lines joined."""
+    """Return views of a text: one after rendering and decoding, one with the lines joined."""
     if not secrets:
         return []
     # Also escaped as in JSON: rendering a text that is escaped twice leaves one escape.
@@ -166,7 +178,9 @@ _PACKED = re.compile(r"[A-Za-z0-9+/_-]+")
 
 
 def _as_rendered(value: str) -> bytes | None:
-    """The rendered text; None if it is the same. Cheap, since it is called for everything that is written."""
+    """Return the rendered text; None if rendering changes nothing. The function is fast, because it is
+    called for everything that is written.
+    """
     shown = value
     for _ in range(_PACKINGS):
         packed = shown
@@ -196,7 +210,7 @@ def _as_joined(value: str) -> bytes | None:
 
 
 def _pieces(value: str) -> Iterator[str]:
-    """Split a long text after lines, so that other threads run between the searches."""
+    """Split a long text after line breaks, so that other threads can run between the searches."""
     begin = 0
     while len(value) - begin > PIECE and (end := value.find("\n", begin + PIECE)) >= 0:
         yield value[begin : end + 1]
@@ -222,7 +236,7 @@ def _read(unit: str) -> str:
 
 
 class Redactor:
-    """`contracts.environment.Redact`: replaces known secrets by `[redacted]`."""
+    """Implements `contracts.environment.Redact`: replaces known secrets by `[redacted]`."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         secrets = frozenset(secrets)
@@ -247,7 +261,7 @@ class Redactor:
         return value
 
     def settled(self, value: str) -> str:
-        """The redacted beginning of an incomplete text, up to where a secret may have begun."""
+        """Return the redacted beginning of an incomplete text. The returned text ends where a secret may have begun."""
         pieces: list[str] = []
         at = 0
         while True:
@@ -260,20 +274,22 @@ class Redactor:
             at = found.end()
 
     def _held_from(self, value: str, start: int) -> int:
-        """Index, not before `start`, of the first tail that is the beginning of a secret."""
+        """Return the first index from `start` on at which the rest of the text is the beginning of a secret;
+        the length of the text if there is none.
+        """
         for at in range(max(start, len(value) - self._longest + 1), len(value)):
             if value[at] in self._firsts and self._begins_secret(value[at:]):
                 return at
         return len(value)
 
     def _begins_secret(self, tail: str) -> bool:
-        """True if a secret begins with these characters."""
+        """Return True if a secret begins with these characters."""
         next_one = bisect.bisect_right(self._sorted, tail)
         return next_one < len(self._sorted) and self._sorted[next_one].startswith(tail)
 
 
 class LogRedactor(Redactor):
-    """For the log alone: also replaces unknown texts that look like tokens."""
+    """Redactor for the operator's log. In addition to known secrets, it replaces texts that look like tokens."""
 
     def __call__(self, value: str) -> str:
         value = super().__call__(value)
@@ -283,6 +299,9 @@ class LogRedactor(Redactor):
         return value
 
     def finds(self, strings: Sequence[str]) -> bool:
-        """True if one of them has a secret, rarely also if none has. One search for all costs a fraction of one for each."""
+        """Return True if at least one of the strings contains a secret. The result is occasionally True
+        although none does. One search over all strings is many times cheaper than one search for each
+        string.
+        """
         words = _BREAK.join(strings)
         return self(words) != words

@@ -1,4 +1,4 @@
-"""The steps of a turn, from the lines of the operator's log."""
+"""Reconstructs the steps of a turn from the lines of the operator's log."""
 
 from __future__ import annotations
 
@@ -24,12 +24,14 @@ TOLD = (
     "error",
     "cause",
 )
-"""The details of a log line that are shown."""
+"""Names of the details of a log line that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class TraceStep:
-    """One logged event: an answer of the model, a tool result, … `offset` is in seconds since the first line, `duration` in milliseconds."""
+    """One logged event, such as an answer of the model or the result of a tool. `offset` is in seconds since
+    the first line, `duration` in milliseconds.
+    """
 
     offset: float
     duration: float | None
@@ -47,7 +49,9 @@ class TraceStep:
 
 
 def steps_of(lines: Sequence[Line]) -> list[TraceStep]:
-    """The steps in the order of the lines. Requests and calls are represented by their results."""
+    """Return the steps in the order of the log lines. A request or tool call has no step of its own; only
+    its result has one.
+    """
     began = min((str(line.get("timestamp")) for line in lines), default="")
     found = []
     for line in lines:
@@ -71,7 +75,7 @@ def steps_of(lines: Sequence[Line]) -> list[TraceStep]:
 
 
 def total_of(lines: Sequence[Line]) -> UsageTotals:
-    """The usage of a turn, without later requests of `shipmate replay`."""
+    """Return the usage totals of a turn, without requests that `shipmate replay` sent later."""
     sums = UsageTotals()
     for line in lines:
         if details_of(line).get("purpose") != "replay":

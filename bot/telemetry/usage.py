@@ -1,4 +1,6 @@
-"""Totals of the model's usage and cost, from lines of the operator's log or from rows of the `usage` table."""
+"""Totals of the model's token usage and cost, computed from lines of the operator's log or from rows of the
+`usage` table.
+"""
 
 from __future__ import annotations
 
@@ -13,24 +15,24 @@ TOKENS = ("inputTokens", "cacheReadTokens", "cacheWriteTokens", "outputTokens")
 
 @dataclass
 class UsageTotals:
-    """Totals. Failures that the provider bills add tokens and cost, but no call."""
+    """Usage totals. A failure that the provider bills adds tokens and cost, but does not count as a call."""
 
     turns: int = 0
     failed: int = 0
     calls: int = 0
     errors: Counter[str] = field(default_factory=Counter)
     models: Counter[str] = field(default_factory=Counter)
-    """Answers by model."""
+    """Number of answers by model."""
     tokens: Counter[str] = field(default_factory=Counter)
     cost: float = 0.0
     unpriced: int = 0
     latencies: Counter[int] = field(default_factory=Counter)
-    """Answers by milliseconds, rounded to two digits."""
+    """Number of answers by latency in milliseconds, rounded to two digits."""
     ratings: Counter[str] = field(default_factory=Counter)
-    """Ratings of answers; a changed rating counts again."""
+    """Number of ratings of answers, by rating. A changed rating counts again."""
 
     def take(self, line: Mapping[str, Any]) -> None:
-        """Count one line of the log, if it is a response of the model."""
+        """Count a log line if the line is a response of the model."""
         details = details_of(line)
         if line.get("kind") != "llm_response":
             return
@@ -52,16 +54,16 @@ class UsageTotals:
 
     @property
     def prompt(self) -> int:
-        """Input tokens, cached ones included."""
+        """Return the number of input tokens, including cached tokens."""
         return sum(self.tokens[name] for name in TOKENS[:3])
 
     @property
     def cached(self) -> float | None:
-        """The cached share of the input tokens; None without input."""
+        """Return the cached share of the input tokens; None without input."""
         return self.tokens["cacheReadTokens"] / self.prompt if self.prompt else None
 
     def latency(self, share: float) -> int | None:
-        """Quantile of the latency in milliseconds; None without answers."""
+        """Return the latency in milliseconds at a quantile such as 0.95; None without answers."""
         left = max(1, math.ceil(share * self.latencies.total()))
         for ms, count in sorted(self.latencies.items()):
             left -= count
@@ -71,13 +73,13 @@ class UsageTotals:
 
 
 def details_of(line: Mapping[str, Any]) -> dict[str, Any]:
-    """The details of a log line."""
+    """Return the details of a log line."""
     details = line.get("details")
     return details if isinstance(details, dict) else {}
 
 
 def two_digits(value: int) -> int:
-    """Round a number to two digits."""
+    """Return a number rounded to two significant digits."""
     return value if value < 100 else round(value, 2 - len(str(value)))
 
 
