@@ -1,7 +1,8 @@
-"""Every error that Shipmate raises on purpose.
+"""All errors that Shipmate raises on purpose.
 
-The text of an error is for operators. What people read is `person`: a sentence in their language (`bot.words`), without ids, paths
-or secrets. `ConfigError`, `ChannelRefused` and `ModelRefused` end a start with 78, `Unavailable` with 75.
+The text of an error is written for operators. `person` is the sentence for people: it is in the person's
+language (`bot.words`) and has no ids, paths or secrets. If `ConfigError`, `ChannelRefused` or `ModelRefused`
+ends a start, the exit code is 78; for `Unavailable` it is 75.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ DeliveryCode = Literal[
     "gone",
     "unfounded",
 ]
-"""Why a message was not delivered, as the outbox stores it."""
+"""Reason why a message was not delivered, as the outbox stores it."""
 
 FileCode = Literal[
     "blind",
@@ -47,14 +48,14 @@ FileCode = Literal[
     "unseen",
     "unreachable",
 ]
-"""Why an attachment was not read (`files.why_…` in `bot/words`)."""
+"""Reason why an attachment was not read (`files.why_…` in `bot/words`)."""
 
 
 class ShipmateError(Exception):
-    """An error that Shipmate expects."""
+    """Base class of all errors that Shipmate raises on purpose."""
 
     sentence: ClassVar[str] = "any"
-    """Key of `person` in the section `errors` of `bot/words`."""
+    """Key of the sentence for people, in the section `errors` of `bot/words`."""
     exit_code = 1
 
     def __init__(self, message: str | None = None) -> None:
@@ -62,18 +63,18 @@ class ShipmateError(Exception):
 
     @property
     def person(self) -> str:
-        """The sentence for people, in the language of the running task."""
+        """Return the sentence for people, in the language of the running task."""
         return say(f"errors.{self.sentence}")
 
     @property
     def for_model(self) -> str:
-        """The same in English, so that requests to the model do not depend on the person's language."""
+        """Return the sentence for people in English. Requests to the model must not depend on the person's language."""
         with speaking(DEFAULT):
             return self.person
 
 
 class ConfigError(ShipmateError):
-    """Bad ship.json or environment. `findings` has a line for each mistake."""
+    """The configuration in ship.json or the environment is invalid. `findings` has a line for each mistake."""
 
     exit_code = 78
 
@@ -83,17 +84,17 @@ class ConfigError(ShipmateError):
 
 
 class Unavailable(ShipmateError):
-    """A port, `.ship` or a token is in use by another process."""
+    """Another process uses the port, the `.ship` folder or the token."""
 
     exit_code = 75
 
 
 class NotFound(ShipmateError):
-    """Nothing on disk has the requested name."""
+    """No file or record on disk has the requested name."""
 
 
 class IdentityInvalid(ShipmateError, ValueError):
-    """A text is no chatKey, or no reference to a person."""
+    """The text is not a valid chatKey, or not a valid reference to a person."""
 
 
 class ChannelError(ShipmateError):
@@ -101,7 +102,7 @@ class ChannelError(ShipmateError):
 
 
 class ChannelRefused(ChannelError):
-    """The platform refuses the token."""
+    """The platform refuses the channel's token."""
 
     exit_code = 78
 
@@ -111,18 +112,18 @@ class RightMissing(ChannelRefused):
 
 
 class ChannelUnreachable(ChannelError):
-    """The platform cannot be reached now (network, 5xx); the caller retries."""
+    """The platform cannot be reached now (network failure or status 5xx). The caller retries."""
 
 
 class FileFailed(ChannelError):
-    """An attachment was not downloaded. `why` is the reason for the model, `code` that for people."""
+    """An attachment was not downloaded. `why` is the reason for the model, and `code` selects the reason for people."""
 
     why = "it could not be fetched"
     code: ClassVar[FileCode] = "failed"
 
 
 class FileGone(FileFailed):
-    """The file does not exist (any more), or not for this bot."""
+    """The file does not exist, no longer exists, or may not be seen by this bot."""
 
     why = "it is not there any more"
     code = "gone"
@@ -136,14 +137,14 @@ class FileForbidden(FileFailed):
 
 
 class FileTooLarge(FileFailed):
-    """The file is larger than requested, or than the platform gives to bots."""
+    """The file is larger than requested, or larger than the platform lets bots download."""
 
     why = "it is too large"
     code = "large"
 
 
 class FileUnreachable(FileFailed):
-    """The download failed for now."""
+    """The download failed for a reason that may pass."""
 
     why = "it could not be fetched just now"
     code = "unreachable"
@@ -164,7 +165,9 @@ class DeliveryFailed(ChannelError):
 
 
 class DeliveryThrottled(DeliveryFailed):
-    """The platform asks to wait `retry_after` seconds; certainly not sent. `everywhere`: the limit holds for all chats, not for this one only."""
+    """The platform demands a wait of `retry_after` seconds. The message was certainly not sent. If
+    `everywhere` is True, the limit applies to all chats; otherwise it applies only to this chat.
+    """
 
     code = "throttled"
 
@@ -175,19 +178,21 @@ class DeliveryThrottled(DeliveryFailed):
 
 
 class DeliveryUncertain(DeliveryFailed):
-    """The message may or may not be in the chat: the response was lost."""
+    """The message may have reached the chat, but the platform's response was lost."""
 
     code = "uncertain"
 
 
 class EditRefused(DeliveryFailed):
-    """A message cannot be edited (any more): it is unchanged or gone."""
+    """A message cannot be edited: the message is unchanged, deleted or no longer editable."""
 
     code = "edit refused"
 
 
 class FileRefused(DeliveryFailed):
-    """A file cannot be sent to a chat, and certainly was not. `forbidden`: the bot lacks a permission."""
+    """A file cannot be sent to a chat, and certainly was not sent. `forbidden` is True if the bot lacks a
+    permission.
+    """
 
     code = "file refused"
 
@@ -197,7 +202,7 @@ class FileRefused(DeliveryFailed):
 
 
 class FilesMissing(DeliveryFailed):
-    """A message was delivered without the files of these `names`; the chat was told."""
+    """A message was delivered without the files in `names`. The chat has been notified."""
 
     code = "file refused"
 
@@ -207,7 +212,7 @@ class FilesMissing(DeliveryFailed):
 
 
 class DeliveryPartial(DeliveryFailed):
-    """The first `sent` of `parts` of a long message were delivered, the others certainly not."""
+    """Only the first `sent` of `parts` parts of a long message were delivered. The other parts certainly were not."""
 
     sentence = "partial"
     code = "partial"
@@ -219,7 +224,7 @@ class DeliveryPartial(DeliveryFailed):
 
 
 class DeliveryDeferred(DeliveryFailed):
-    """Rate-limited for `wait` seconds: the message stays in the outbox and is sent later."""
+    """Sending is limited for `wait` seconds. The message stays in the outbox and is sent later."""
 
     sentence = "deferred"
     code = "deferred"
@@ -230,13 +235,13 @@ class DeliveryDeferred(DeliveryFailed):
 
 
 class TargetGone(DeliveryFailed):
-    """The chat can no longer be written to: bot blocked or removed, channel archived."""
+    """The bot can no longer write to the chat, because the bot was blocked or removed, or the channel was archived."""
 
     code = "gone"
 
 
 class ClaimUnfounded(DeliveryFailed):
-    """Not sent: the sentence `claim` says that something was done which no tool did."""
+    """The message was not sent: its sentence `claim` says that something was done, but no tool did it."""
 
     code = "unfounded"
 
@@ -256,8 +261,9 @@ class _Prompt(_Where, total=False):
 
 
 class ModelError(ShipmateError):
-    """A model call failed. `status` is the HTTP status, `request_id` the provider's id. `stop_reason`, `usage` (keys as in the log)
-    and `cost_usd` are set if an answer had begun and the provider told them.
+    """A model call failed. `status` is the HTTP status, `request_id` is the provider's id. If an answer had
+    begun and the provider reported them, `stop_reason`, `usage` (keys as in the log) and `cost_usd` are
+    set.
     """
 
     sentence = "model"
@@ -274,42 +280,44 @@ class ModelError(ShipmateError):
         self.cost_usd: float | None = None
 
     def add_bill(self, stop_reason: str | None, usage: dict[str, int], cost_usd: float | None) -> None:
-        """Set what the provider bills for an answer that had begun."""
+        """Store the usage and cost that the provider bills for an answer that had begun."""
         self.stop_reason, self.usage, self.cost_usd = stop_reason, usage, cost_usd
 
     def reword(self, message: str, request_id: str | None) -> None:
-        """Replace the text, and set the provider's id if it is unknown."""
+        """Replace the text of the error. Set the provider's id if it is unknown."""
         self.args = (message,)
         self.request_id = self.request_id or request_id
 
 
 class ModelRefused(ModelError):
-    """The provider refuses the key, or the account may not pay."""
+    """The provider refuses the API key, or the account may not pay."""
 
     sentence = "model_refused"
     exit_code = 78
 
 
 class ModelUnknown(ModelError):
-    """The provider has no such model, or not for this account."""
+    """The provider does not have this model, or does not give this account access to it."""
 
     sentence = "model_unknown"
 
 
 class ModelMisconfigured(ModelError):
-    """`llm.baseUrl` is no endpoint for messages."""
+    """`llm.baseUrl` is not an endpoint of the Messages API."""
 
     sentence = "model_setup"
 
 
 class OneModel(ModelUnknown):
-    """The built-in demo model has no other models."""
+    """Another model was requested, but the built-in demo model is the only model."""
 
     sentence = "one_model"
 
 
 class ContextOverflow(ModelError):
-    """The prompt does not fit the model's window. `tokens` and `window` are the provider's numbers, if given."""
+    """The prompt does not fit into the model's context window. `tokens` and `window` are the numbers that
+    the provider reported, if any.
+    """
 
     sentence = "overflow"
 
@@ -327,7 +335,9 @@ class ContextOverflow(ModelError):
 
 
 class OutputOverflow(ContextOverflow):
-    """Prompt plus `max_tokens` do not fit, or `max_tokens` is above the model's `limit` (if told): retry with less."""
+    """The prompt plus `max_tokens` do not fit into the context window, or `max_tokens` exceeds the model's
+    output `limit` (if the provider reported it). Retry with a smaller `max_tokens`.
+    """
 
     def __init__(
         self, message: str | None = None, *, limit: int | None = None, **prompt: Unpack[_Prompt]
@@ -337,12 +347,13 @@ class OutputOverflow(ContextOverflow):
 
 
 class RequestTooLarge(ContextOverflow):
-    """The request has too many bytes."""
+    """The request has too many bytes for the provider."""
 
 
 class RequestInvalid(ModelError):
-    """The provider calls the request malformed. `about_files`: it refuses files of the request; `blind`: it accepts no files at all;
-    `place`: index of the message and block that it names.
+    """The provider calls the request malformed. `about_files` is True if the provider refuses files in the
+    request, and `blind` is True if the model accepts no files at all. `place` is (index of the message,
+    index of the block) that the provider names.
     """
 
     sentence = "request_invalid"
@@ -363,15 +374,17 @@ class RequestInvalid(ModelError):
 
 
 class ThinkingUnbound(RequestInvalid):
-    """A thinking block follows a changed message: retry once without thinking blocks."""
+    """A thinking block follows a message that has changed. Retry once without thinking blocks."""
 
 
 class SummaryRefused(RequestInvalid):
-    """The provider refuses its own summary, or to summarise this conversation: use our summary."""
+    """The provider refuses a summary that it wrote itself, or refuses to summarise this conversation. Use
+    Shipmate's own summary instead.
+    """
 
 
 class ProviderBusy(ModelError):
-    """The provider cannot answer now; retry after `retry_after` seconds, if told."""
+    """The provider cannot answer now. Retry after `retry_after` seconds, if the provider named a time."""
 
     retryable = True
 
@@ -383,7 +396,7 @@ class ProviderBusy(ModelError):
 
 
 class RateLimited(ProviderBusy):
-    """Too many requests (429)."""
+    """The provider received too many requests (status 429)."""
 
     sentence = "busy"
 
@@ -395,17 +408,17 @@ class Overloaded(ProviderBusy):
 
 
 class ProviderFailing(Overloaded):
-    """The provider fails or is too slow (5xx except 503 and 529, time-outs)."""
+    """The provider fails or is too slow (timeouts, and statuses 5xx except 503 and 529)."""
 
     sentence = "failing"
 
 
 class SummaryUnavailable(Overloaded):
-    """Only reading and writing the provider's own summaries fails."""
+    """Only the provider's own summaries fail; other requests still work."""
 
 
 class SpendLimit(ModelError):
-    """A spending limit is reached (429 or 402); waiting does not help."""
+    """A spending limit at the provider is reached (status 429 or 402). Waiting does not help."""
 
     sentence = "spend_limit"
 
@@ -416,7 +429,7 @@ class BudgetSpent(ModelError):
     sentence = "budget_spent"
 
     def __init__(self, message: str, until: float) -> None:
-        """`until`: when the next day begins (epoch seconds)."""
+        """`until` is the time at which the next day begins, in epoch seconds."""
         super().__init__(message)
         self.until = until
 
@@ -426,7 +439,7 @@ class BudgetSpent(ModelError):
 
 
 class StreamBroken(ModelError):
-    """The answer was cut off, stalled or garbled; nothing of it was executed."""
+    """The answer was cut off, stalled or garbled. No part of the answer was executed."""
 
     sentence = "broken"
     retryable = True
@@ -448,8 +461,9 @@ class ToolInputInvalid(ToolError):
 
 
 class CommandFailed(ToolError):
-    """A command ended with a non-zero exit code, negative for a signal. `limit`: it was stopped after so many seconds; `over`: it was
-    stopped for using too much of this resource.
+    """A command ended with a non-zero exit code; the code is negative if a signal ended the command. `limit`
+    is set if the command was stopped after `limit` seconds. `over` is set if the command was stopped
+    because it used too much of this resource.
     """
 
     sentence = "command"
@@ -473,7 +487,9 @@ class CommandFailed(ToolError):
 
 
 class NoReadableText(ShipmateError):
-    """A file contains no readable text. `why` tells the model more, `code` and `limit` people (`SeenFile`)."""
+    """A file contains no readable text. `why` gives the model details; `code` and `limit` select the
+    sentence for people (`SeenFile`).
+    """
 
     def __init__(self, why: str = "", code: FileCode | Literal[""] = "", limit: int = 0) -> None:
         super().__init__(why)
@@ -483,14 +499,14 @@ class NoReadableText(ShipmateError):
 
 
 class StorageError(ShipmateError):
-    """The disk or the database refuses."""
+    """The disk or the database refuses an operation."""
 
     sentence = "storage"
 
 
 @contextlib.contextmanager
 def as_storage_error(words: str, *kinds: type[Exception]) -> Iterator[None]:
-    """Convert errors of these kinds (default: OSError) into a `StorageError` that begins with `words`."""
+    """Convert errors of these kinds (default: OSError) into a `StorageError` whose text begins with `words`."""
     caught = kinds or (OSError,)
     try:
         yield
@@ -499,7 +515,7 @@ def as_storage_error(words: str, *kinds: type[Exception]) -> Iterator[None]:
 
 
 def connection_reason(error: BaseException) -> str:
-    """Why a connection failed, in the system's words; without class names, addresses and tokens."""
+    """Return the reason why a connection failed, in the system's words, without class names, addresses and tokens."""
     if isinstance(error, TimeoutError):
         return "no answer in time"
     if (certificate := getattr(error, "certificate_error", None)) is not None:
@@ -516,4 +532,4 @@ def connection_reason(error: BaseException) -> str:
 
 
 class TurnStopped(ShipmateError):
-    """The person stopped the turn."""
+    """A person stopped the turn."""

@@ -1,5 +1,5 @@
-"""Paths of a project that are hidden from the model: from tools, attachments and includes. Files that a command creates under such
-names are renamed.
+"""Decides which paths of a project are hidden from the model: from tools, attachments and includes. Files
+that a command creates under hidden names are renamed.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ _NOT_SEEN = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f"
     "\ufeff\uffa0\ufff0-\ufff8\U000e0000-\U000e0fff]"
 )
-"""Characters that some file systems ignore in names."""
+"""Characters that some file systems ignore in file names."""
 
 
 def is_hidden(part: str) -> bool:
-    """True for `.ship`, `.git`, `ship.json` and `.env*`, in any case and Unicode form, also with ignored characters."""
+    """Return True for `.ship`, `.git`, `ship.json` and `.env*`. The comparison ignores case, Unicode form
+    and characters that file systems ignore.
+    """
     name = part if part.isascii() else _folded(part)
     name = name.casefold()
     return name in _HIDDEN or name.startswith(".env")
@@ -35,21 +37,21 @@ def _folded(part: str) -> str:
 
 
 def any_hidden(parts: Iterable[str]) -> bool:
-    """True if one of these parts of a path is hidden."""
+    """Return True if one of these parts of a path is hidden."""
     return any(map(is_hidden, parts))
 
 
 def hidden(root: Path, path: Path) -> bool:
-    """True if a resolved path is outside of the resolved root, or hidden by one of its parts."""
+    """Return True if a resolved path is outside of the resolved root or has a hidden part."""
     return not path.is_relative_to(root) or any_hidden(path.relative_to(root).parts)
 
 
 HiddenNames = Mapping[str, str | None]
-"""Hidden names in a folder, with the target of each link; None if it is no link."""
+"""Hidden names in a folder. Each name maps to its target if it is a link, and to None otherwise."""
 
 
 def hidden_names(root: Path) -> HiddenNames:
-    """The hidden names in the project's folder itself."""
+    """Return the hidden names that are directly in the project's folder."""
     return {path.name: _leads(path) for path in root.iterdir() if is_hidden(path.name)}
 
 
@@ -61,8 +63,9 @@ def _leads(path: Path) -> str | None:
 
 
 def set_aside(root: Path, known: HiddenNames) -> dict[str, str]:
-    """Rename hidden names that a command created or replaced, or it could give us settings or secrets of its own. Our links, which no
-    mask can cover, are restored. Returns the new names by the old ones.
+    """Rename hidden files that a command created or replaced; otherwise a command could plant settings or
+    secrets. Hidden links of ours, which the sandbox cannot mask, are restored. Return the new names by
+    the old names.
     """
     moved: dict[str, str] = {}
     for name, leads in sorted(hidden_names(root).items()):
@@ -81,7 +84,7 @@ def set_aside(root: Path, known: HiddenNames) -> dict[str, str]:
 
 
 def save_names(root: Path, known: HiddenNames) -> None:
-    """Save our names while commands run, for a start after a kill. Raises OSError."""
+    """Save the hidden names before a command runs. A start after a kill reads them. Raises OSError."""
     place = root / _HOME / _NOTE
     if not place.parent.is_dir():
         return
@@ -95,12 +98,14 @@ def save_names(root: Path, known: HiddenNames) -> None:
 
 
 def remove_saved_names(root: Path) -> None:
-    """Remove the file of `save_names`: no command runs any more."""
+    """Remove the file that `save_names` wrote. Call this when no command is running any more."""
     (root / _HOME / _NOTE).unlink(missing_ok=True)
 
 
 def sweep(root: Path) -> dict[str, str]:
-    """`set_aside` for commands that ran when Shipmate was killed; to be called before settings and secrets are read."""
+    """Run `set_aside` for commands that were running when Shipmate was killed. Call this before settings and
+    secrets are read.
+    """
     try:
         known = dict(json.loads((root / _HOME / _NOTE).read_bytes())["known"])
         if not all(leads is None or isinstance(leads, str) for leads in known.values()):

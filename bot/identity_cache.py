@@ -1,4 +1,4 @@
-"""Caches what is computed of an object, by the object's identity."""
+"""Caches results that are computed from an object, using the object's identity as the key."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ Of = TypeVar("Of")
 Made = TypeVar("Made")
 
 MESSAGES = 16_384
-"""Max messages with cached facts. Messages in the view of a chat are the same objects in each request."""
+"""Max number of messages with cached facts. The messages of a chat are the same objects in each request to
+the model.
+"""
 
 
 class IdentityCache(Generic[Of, Made]):
-    """Caches `make` for the last `most` objects, by identity. Objects must not change. Exceptions are not cached."""
+    """Caches the results of `make` for the last `most` objects, by identity. The objects must not change.
+    Exceptions are not cached.
+    """
 
     def __init__(self, make: Callable[[Of], Made], *, most: int = 8) -> None:
         self._make = make
@@ -33,15 +37,17 @@ class IdentityCache(Generic[Of, Made]):
 
 
 _Record = list[Any]
-"""The object itself, then the result of each `MessageFact`, at its place."""
+"""A list whose first item is the object. The other items are the results of the `MessageFact`s, each at a
+fixed index.
+"""
 _UNKNOWN: Any = object()
 _EMPTY: _Record = [_UNKNOWN]
 _records: OrderedDict[int, _Record] = OrderedDict()
 
 
 class MessageFact(Generic[Of, Made]):
-    """An `IdentityCache` for messages and other parts of requests. All facts of an object share one record, so that `MESSAGES` objects are
-    cached however many facts there are.
+    """An `IdentityCache` for messages and other parts of requests. All facts about an object share one
+    record, so that `MESSAGES` objects are cached however many facts there are.
     """
 
     def __init__(self, make: Callable[[Of], Made]) -> None:
@@ -54,7 +60,7 @@ class MessageFact(Generic[Of, Made]):
         return self.each((of,))[0]
 
     def each(self, objects: Iterable[Of]) -> list[Made]:
-        """The facts of several objects, in order."""
+        """Return the facts of several objects, in order."""
         place, found = self._place, []
         for of in objects:
             record = _records.get(id(of))

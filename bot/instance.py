@@ -1,4 +1,6 @@
-"""Locks that allow one process per `.ship` and per token. They end with the process and contain its pid."""
+"""Locks that allow one process per `.ship` folder and one process per token. A lock ends with its process;
+the lock file contains the process's pid.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +21,16 @@ from bot.invocation import command
 LOCK = "lock"
 PID = "pid"
 SERVICE = Path("/run/shipmate")
-"""The runtime folder of the systemd unit, whose `/tmp` is private."""
+"""Runtime folder of the systemd unit. The unit's `/tmp` is private and cannot be shared with other processes."""
 RESTORING = ".restoring"
-"""A folder in `.ship` with files that a restore still has to move: while it exists, `.ship` is incomplete."""
+"""Name of a folder in `.ship`. The folder has the files that a restore still has to move. While the folder
+exists, `.ship` is incomplete.
+"""
 _NOTE = 4_096  # max bytes read of a lock file
 
 
 def prepare_home(home: Path) -> None:
-    """Create `.ship`, private and ignored by git. Raises `errors.ConfigError`."""
+    """Create the folder `.ship`, private and ignored by git. Raises `errors.ConfigError`."""
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -49,10 +53,11 @@ def _write(path: Path, words: str) -> None:
 
 @contextlib.contextmanager
 def held(home: Path) -> Iterator[str]:
-    """Lock `.ship` for the block; yields how the last run ended: `ended`, `killed`, or `none` if there was none. Raises
-    `errors.Unavailable` with the pid of another holder, `errors.ConfigError` after an incomplete restore.
+    """Lock `.ship` while the context is open. Yield how the last run ended: `ended`, `killed`, or `none` if
+    there was no run. Raises `errors.Unavailable` with the pid of the process that has the lock, and
+    `errors.ConfigError` after an incomplete restore.
 
-    The lock ends with its process, however that dies; a frozen process keeps it.
+    The lock ends with its process, even if the process is killed. A frozen process keeps the lock.
     """
     known = (home / LOCK).exists() or (home / "journal.db").exists()
     with locked(home):
@@ -69,7 +74,7 @@ def held(home: Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def locked(home: Path) -> Iterator[None]:
-    """Lock `.ship` for the block. Raises `errors.Unavailable` if another process holds it."""
+    """Lock `.ship` while the context is open. Raises `errors.Unavailable` if another process has the lock."""
     lock = filelock.FileLock(home / LOCK, mode=0o600)
     try:
         lock.acquire(blocking=False)
@@ -82,7 +87,7 @@ def locked(home: Path) -> Iterator[None]:
 
 
 def must_be_whole(home: Path) -> None:
-    """Raise `errors.ConfigError` after an incomplete restore."""
+    """Raise `errors.ConfigError` if a restore is incomplete."""
     if (home / RESTORING).exists():
         raise errors.ConfigError(
             f"{home}: found a restore that was cut off; expected one that has ended; run `{command('restore FILE', home.parent)}` again"
@@ -90,7 +95,7 @@ def must_be_whole(home: Path) -> None:
 
 
 def is_held(home: Path) -> bool:
-    """True if another process holds `.ship`. Does not create the folder."""
+    """Return True if another process has locked `.ship`. Does not create the folder."""
     if not (home / LOCK).exists():
         return False
     try:
@@ -101,7 +106,7 @@ def is_held(home: Path) -> bool:
 
 
 def holder(home: Path) -> str:
-    """The pid of the process that holds `.ship`, or ""."""
+    """Return the pid of the process that has locked `.ship`, or ""."""
     try:
         return (home / PID).read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError):
@@ -113,7 +118,9 @@ def _taken(home: Path) -> str:
 
 
 def _who(pid: str) -> str:
-    """Name a process by its pid, unless it is gone: then the file is from an earlier holder."""
+    """Return a description of a process by its pid. If no process has this pid, the lock file is from an
+    earlier process, so the description has no pid.
+    """
     if pid.isdecimal() and len(pid) < 10:
         try:
             os.kill(int(pid), 0)
@@ -129,11 +136,12 @@ def _who(pid: str) -> str:
 def tokens_held(
     tokens: Mapping[str, tuple[str, str]], root: Path, folder: Path | None = None
 ) -> Iterator[None]:
-    """Lock tokens for the block: key in ship.json → (token, address of its service). Two processes with one token would take each
-    other's messages, whatever their folders are.
+    """Lock tokens while the context is open. `tokens` maps the key in ship.json to (token, address of the
+    service). Without these locks, two processes with the same token would take messages from each other,
+    even from different `.ship` folders.
 
-    Lock files are named by a hash of the token, in a folder of this user. Raises `errors.Unavailable` with the pid of another holder,
-    `errors.ConfigError` if the folder cannot be trusted.
+    Lock files are named by a hash of the token and are in a folder of this user. Raises `errors.Unavailable`
+    with the pid of the process that has a lock, and `errors.ConfigError` if the folder cannot be trusted.
     """
     with contextlib.ExitStack() as held_too:
         if tokens:
@@ -146,7 +154,7 @@ def tokens_held(
 
 
 def _usual() -> Path:
-    """The user's runtime folder."""
+    """Return the user's runtime folder."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     if runtime.startswith("/") and Path(runtime).is_dir():
         return Path(runtime) / "shipmate"
@@ -157,7 +165,7 @@ def _usual() -> Path:
 
 
 def _private(folder: Path) -> Path:
-    """Create the folder if missing; it must belong to the user and be no link."""
+    """Create the folder if it is missing. Raises if the folder is a link or belongs to another user."""
     try:
         with contextlib.suppress(FileExistsError):
             folder.mkdir(mode=0o700)
@@ -202,6 +210,8 @@ def _token_lock(path: Path, key: str) -> int:
 
 
 def _note(handle: int, words: str) -> None:
-    """Write the holder into a lock file. The file is never removed: otherwise two processes could lock the same name."""
+    """Write the process that has the lock into a lock file. The file is never removed; otherwise two
+    processes could lock the same name.
+    """
     os.ftruncate(handle, 0)
     os.pwrite(handle, words.encode("utf-8", "replace"), 0)

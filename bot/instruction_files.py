@@ -1,7 +1,8 @@
-"""Finds the files of a project that instruct the model: by name, and by inclusion or link from such files,
-transitively.
+"""Finds the files in a project that contain instructions for the model. A file is an instruction file
+because of its name, or because another instruction file includes or links to it.
 
-Only names and text are read. Names are compared folded, so that case and form of letters open no door.
+Only names and text are read. Names are compared without regard to case and Unicode form, so that a
+differently written name cannot bypass the protection.
 """
 
 from __future__ import annotations
@@ -26,50 +27,54 @@ INCLUDE = re.compile(r"@include[ \t]+(\S.*?)[ \t]*")
 _LINK = re.compile(r"\]\(\s*(?:<([^<>\n]+)>|([^\s()]+(?:\([^\s()]*\)[^\s()]*)*))")
 _NAMED = re.compile(r"^ {0,3}\[[^\]\n]+\]:[ \t]*(?:<([^<>\n]+)>|(\S+))", re.MULTILINE)
 _HTML = re.compile(r"""\bhref\s*=\s*(?:"([^"]*)"|'([^']*)')""", re.IGNORECASE)
-"""In any tag: a search from each `<a` would take quadratic time."""
+"""Pattern of `href` in any HTML tag. A search that starts at each `<a` would take quadratic time."""
 _FILE = re.compile(r"^file:(?://(?:localhost)?(?=/))?", re.IGNORECASE)
-"""The start of a file URL of this machine (RFC 8089)."""
+"""Start of a file URL on this machine (RFC 8089)."""
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
 _NAMING = frozenset({"cite", "data", "href", "longdesc", "poster", "src"})
 """HTML attributes whose value is a URL."""
 _NAMES = frozenset({"agent.md", "skill.md"})
 _SKIPPED = frozenset({".git", ".ship"})
 LARGEST = 256 * 1024
-"""Max bytes of a file that are read."""
+"""Max bytes that are read of a file."""
 MOST = 2_000
-"""Max files that are followed."""
+"""Max number of files that are followed."""
 VISITS = 500_000
 """Max entries of the project that are searched."""
 
 Parts = tuple[str, ...]
 _READ: dict[bytes, Sequence[tuple[str, bool]]] = {}
-"""Cache of the names that texts include or link to, by hash: parsing 256 KB takes a second, and each command needs it."""
+"""Cache of the names that a text includes or links to, by the text's hash. Parsing 256 KB takes a second,
+and each command needs the result.
+"""
 
 
 Judge = Callable[[Path, int], bool]
-"""True if a file is followed, given the name under which it is read and when it was changed (`changed_at`)."""
+"""Function that returns True if a file is followed. Its arguments are the name under which the file is read,
+and the time at which the file was changed (`changed_at`).
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class InstructionFileSet:
-    """The folded paths of instruction files, in parts from `/` on, also of missing ones."""
+    """The normalised absolute paths of instruction files, as tuples of parts. Paths of missing files are included."""
 
     paths: frozenset[Parts] = frozenset()
     nodes: frozenset[tuple[int, int]] = frozenset()
     """Device and inode of each file."""
     linked: frozenset[tuple[int, int]] = frozenset()
-    """Those of followed files with several hard links."""
+    """Device and inode of each followed file that has several hard links."""
     files: tuple[str, ...] = ()
-    """Followed files in the project, links resolved."""
+    """Paths of the followed files in the project, with links resolved."""
     changed: Mapping[Path, int] = field(default_factory=dict)
-    """When each file was changed (`changed_at`), by the name under which it is read."""
+    """Time at which each file was changed (`changed_at`), by the name under which the file is read."""
     read: frozenset[Path] = frozenset()
-    """The names of those that are instructions by name or inclusion; to the others they only link."""
+    """Names of the files that are instructions by name or by inclusion. The other instruction files are only linked."""
     cut: bool = False
-    """The search was stopped by a limit."""
+    """True if a limit stopped the search."""
 
     def holds(self, path: Path) -> bool:
-        """True if a path is one of them, by any of its names. Blocking."""
+        """Return True if a path is an instruction file under any of its names. Blocking."""
         if not self.paths.isdisjoint({_parts(path), _parts(Path(os.path.realpath(path)))}):
             return True
         found = _stat(path)
@@ -82,8 +87,8 @@ def find_instruction_files(
     skills: Iterable[Path] = (),
     followed: Judge = lambda _path, _changed: True,
 ) -> InstructionFileSet:
-    """The instruction files of a project; `more` are instruction files elsewhere, `skills` folders of skills. What a file names
-    that is not followed does not count. Blocking.
+    """Return the instruction files of a project. `more` are instruction files elsewhere, and `skills` are
+    folders of skills. The links and inclusions of a file that is not followed are ignored. Blocking.
     """
     real = Path(os.path.realpath(root))
     begin, cut = _begin(real)
@@ -135,7 +140,9 @@ def find_instruction_files(
 
 
 def changed_at(path: Path, found: os.stat_result) -> int:
-    """When a file of this state, or the link that leads to it at a path, was changed last (ctime, ns)."""
+    """Return the time of the last change (ctime in ns), given the path and the state of a file. If the path
+    is a link, the later change of link and file counts.
+    """
     try:
         return max(found.st_ctime_ns, path.lstat().st_ctime_ns)
     except OSError:
@@ -143,7 +150,9 @@ def changed_at(path: Path, found: os.stat_result) -> int:
 
 
 def _named(root: Path, path: Path, raw: bytes) -> Iterator[tuple[Path, bool]]:
-    """Files in the project that a file names, each with True if included. Files outside cannot be written from a chat."""
+    """Yield the files in the project that a file names, each with True if the file is included. Files
+    outside of the project are skipped, because a chat cannot write them.
+    """
     folder = root if hidden(root, path.parent) else path.parent
     for named, included in _targets(raw):
         # A link that begins with a slash is relative to the project's folder, as on repository pages.
@@ -156,13 +165,13 @@ def _named(root: Path, path: Path, raw: bytes) -> Iterator[tuple[Path, bool]]:
 
 
 def prose(raw: bytes) -> str:
-    """The words of an instruction file."""
+    """Return the text of an instruction file."""
     return raw.decode("utf-8-sig", "replace").replace("\0", "").replace("\r\n", "\n").strip()
 
 
 def _begin(root: Path) -> tuple[list[Path], bool]:
-    """The files of a project that instruct by name, or as instructions of chats, nearest to the root first; and whether the search was
-    incomplete.
+    """Return the files of a project that are instructions by name or are instructions of chats, nearest to
+    the root first. The second value is True if the search was incomplete.
     """
     left, visits = collections.deque([root, root / ".ship" / "instructions"]), 0
     found: list[Path] = []
@@ -188,7 +197,7 @@ def _begin(root: Path) -> tuple[list[Path], bool]:
 
 
 def _ours(folder: Path) -> bool:
-    """True if entries of an unlistable folder can be read by name, now or after a command changes its mode."""
+    """Return True if a command can make the folder's entries readable by name although the folder cannot be listed."""
     try:
         if folder.stat().st_uid == os.geteuid():
             return True
@@ -199,7 +208,7 @@ def _ours(folder: Path) -> bool:
 
 
 def _skills(places: Iterable[Path]) -> Iterator[Path]:
-    """The files of skills in these folders; links are followed."""
+    """Return the files of the skills in these folders. Links are followed."""
     for place in places:
         try:
             with os.scandir(place) as entries:
@@ -209,7 +218,7 @@ def _skills(places: Iterable[Path]) -> Iterator[Path]:
 
 
 def _look(path: Path) -> tuple[os.stat_result, bytes] | None:
-    """The state and content of a regular file; None for anything else."""
+    """Return the state and the content of a regular file; None for anything else."""
     found = _stat(path)
     if found is None or not stat.S_ISREG(found.st_mode):
         return None
@@ -221,7 +230,7 @@ def _look(path: Path) -> tuple[os.stat_result, bytes] | None:
 
 
 def _targets(raw: bytes) -> Sequence[tuple[str, bool]]:
-    """The names that a text includes or links to, each with True if included."""
+    """Yield the names that a text includes or links to, each with True if the name is included."""
     key = hashlib.sha256(raw).digest()
     if key not in _READ:
         if len(_READ) >= MOST:
@@ -247,9 +256,10 @@ def _read(words: str) -> Sequence[tuple[str, bool]]:
 
 
 def _links(words: str) -> Iterator[str]:
-    """The targets of links and images in Markdown and embedded HTML, and of unused link definitions.
+    """Yield the targets of links and images in Markdown and embedded HTML, and of link definitions that are
+    not used.
 
-    The model reads the source, so links in blocks of code or HTML count too.
+    Links in code blocks and HTML blocks are included, because the model reads the source text.
     """
     if "[" not in words and "<" not in words:
         return
@@ -272,7 +282,7 @@ def _links(words: str) -> Iterator[str]:
 
 
 class _Html(HTMLParser):
-    """Collects the targets of links and images."""
+    """HTML parser that collects the targets of links and images."""
 
     def __init__(self) -> None:
         super().__init__()

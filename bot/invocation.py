@@ -1,4 +1,6 @@
-"""Commands of Shipmate as a person can type them here, and versions of installed packages."""
+"""Formats `shipmate` commands so that a person can type them on this machine, and reads versions of
+installed packages.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,8 @@ from pathlib import Path
 
 
 def command(words: str, root: Path) -> str:
-    """`shipmate WORDS` for the project in `root`: with the program's path if `shipmate` is not in PATH, and with `--dir` if `root` is
-    not the working directory.
+    """Return the command line `shipmate WORDS` for the project in `root`. The line has the program's path if
+    `shipmate` is not in PATH, and `--dir` if `root` is not the working directory.
     """
     name = sys.argv[0]
     known = Path(name).name != "shipmate" or shutil.which("shipmate") is not None
@@ -20,7 +22,7 @@ def command(words: str, root: Path) -> str:
 
 
 def installed_version(name: str) -> str | None:
-    """The version of a package; None if it is not installed."""
+    """Return the version of a package; None if the package is not installed."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
@@ -28,5 +30,5 @@ def installed_version(name: str) -> str | None:
 
 
 def version_of(name: str) -> str:
-    """The version of a package, for people."""
+    """Return the version of a package as text for people."""
     return installed_version(name) or "not installed"

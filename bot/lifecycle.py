@@ -1,4 +1,6 @@
-"""Runs a gateway: reads and connects at the start, drains and closes at the end."""
+"""Runs a gateway: reads the log and connects the channels at the start, finishes turns and closes all parts
+at the end.
+"""
 
 from __future__ import annotations
 
@@ -18,27 +20,28 @@ from bot.periodic_jobs import PeriodicJob, PeriodicJobs
 from bot.readiness import PartLines, Say
 
 PAUSE_SECONDS = 1.0
-"""Timeout for channels to stop accepting."""
+"""Timeout in seconds for channels to stop accepting messages."""
 DRAIN_SECONDS = 4.5
-"""Timeout for running turns to end at a stop, before they are cut off."""
+"""Timeout in seconds for running turns to end after a stop. Turns that still run are then cut off."""
 CLOSE_SECONDS = 1.5
-"""Timeout for closing a part. All timeouts of a stop together are nine seconds."""
+"""Timeout in seconds for closing a part. All timeouts of a stop add up to nine seconds."""
 LOG_SECONDS = 1.0
-"""Timeout for the log to write what is pending."""
+"""Timeout in seconds for the log to write its pending lines."""
 CHECK_SECONDS = 5.0
-"""Timeout for the check of the API key at a start."""
+"""Timeout in seconds for the check of the API key at a start."""
 LONGEST_RETRY = 30.0
-"""Max seconds between two attempts to connect a channel."""
+"""Max interval in seconds between two attempts to connect a channel."""
 PART_SECONDS = 2.0
-"""Interval between two checks of which parts work."""
+"""Interval in seconds between two checks of which parts work."""
 ASK_LIMITS_SECONDS = 600.0
-"""Interval between two questions for a model's limits to a provider that did not answer."""
+"""Interval in seconds between two requests for a model's limits, if the provider did not answer the first request."""
 
 
 @contextlib.asynccontextmanager
 async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncIterator[None]:
-    """Run a gateway for the block: connected at its start, drained and closed at its end. Raises `errors.ShipmateError` if it cannot
-    start. If `stop` is set before all channels are connected, the block still runs and should end at once.
+    """Run a gateway while the context is open: connect it at the start, finish its turns and close it at the
+    end. Raises `errors.ShipmateError` if the gateway cannot start. If `stop` is set before all channels
+    are connected, the context is still entered and should be left at once.
     """
     services, door, tasks = gateway.services, gateway.door, gateway.tasks
     environment, log, event_log = services.environment, services.log, gateway.event_log
@@ -112,7 +115,7 @@ def _ends(
     close: Callable[[], Awaitable[object]],
     seconds: float = CLOSE_SECONDS,
 ) -> None:
-    """Close a part at the end of the block."""
+    """Close a part when the context ends."""
 
     async def end() -> None:
         await _bounded(log, what, close(), seconds)
@@ -121,7 +124,7 @@ def _ends(
 
 
 async def _read(gateway: Gateway) -> None:
-    """Import a `.ship` of 0.1, then read the log. Raises `errors.StorageError`."""
+    """Import a `.ship` of version 0.1 if there is one, then read the log. Raises `errors.StorageError`."""
     services = gateway.services
     await asyncio.to_thread(services.reserve.look)
     await gateway.memory.look()
@@ -140,7 +143,9 @@ async def _read(gateway: Gateway) -> None:
 
 
 async def _stopped(gateway: Gateway) -> None:
-    """Stop accepting, let running turns end, close the channels. What does not end in time continues at the next start."""
+    """Stop accepting messages, let running turns end, and close the channels. Work that does not end in time
+    continues at the next start.
+    """
     log, channels = gateway.services.log, gateway.channels.items()
     await _together(log, {f"pause {name}": channel.pause() for name, channel in channels}, PAUSE_SECONDS)
     if not await gateway.runner.close(DRAIN_SECONDS):
@@ -156,7 +161,7 @@ async def _together(log: Log, steps: Mapping[str, Awaitable[object]], seconds: f
 
 
 async def _bounded(log: Log, what: str, work: Awaitable[object], seconds: float) -> None:
-    """Run a step of a stop. A failure or time-out is logged, so that the other steps follow."""
+    """Run one step of a stop. A failure or timeout is logged, so that the following steps still run."""
     task = asyncio.ensure_future(work)
     await asyncio.wait([task], timeout=seconds)
     if not task.done():
@@ -168,7 +173,9 @@ async def _bounded(log: Log, what: str, work: Awaitable[object], seconds: float)
 
 
 async def _check_model(gateway: Gateway, say: Say, lines: PartLines) -> None:
-    """Check the API key and say which model answers. A refused key ends the start, an unreachable provider does not."""
+    """Check the API key and print which model answers. A refused key ends the start; an unreachable provider
+    does not.
+    """
     services, llm = gateway.services, gateway.services.settings.llm
     try:
         await services.model.check()
@@ -193,7 +200,9 @@ async def _check_model(gateway: Gateway, say: Say, lines: PartLines) -> None:
 
 
 async def ask_limits(gateway: Gateway, say: Say) -> bool:
-    """Ask the provider for the limits of the models, unless known. False if it does not have the main one. Raises nothing."""
+    """Ask the provider for the limits of the models whose limits are unknown. Return False if the provider
+    does not have the main model. Raises nothing.
+    """
     services, model, there = gateway.services, gateway.turns.agent.models.name, True
     try:
         warning = await services.windows.ask(services.model, model)
@@ -214,7 +223,7 @@ async def ask_limits(gateway: Gateway, say: Say) -> bool:
 
 
 async def connect_all(gateway: Gateway, say: Say, stop: asyncio.Event) -> None:
-    """Start all channels concurrently; retry unreachable ones until `stop`."""
+    """Start all channels concurrently. Retry unreachable channels until `stop` is set."""
     stopped = asyncio.create_task(stop.wait())
     tasks = [
         asyncio.create_task(_connect(gateway, name, channel, say))

@@ -1,4 +1,6 @@
-"""Converts any object to a JSON value of bounded size. Placeholders replace what does not fit or cannot be shown."""
+"""Converts any object to a JSON value of limited size. Placeholders replace parts that are too large or
+cannot be converted.
+"""
 
 from __future__ import annotations
 
@@ -27,15 +29,15 @@ from bot.sizes import fair_cap
 
 NULL, CIRCULAR, UNREADABLE = "[null]", "[Circular]", "[Error accessing property]"
 MORE = "..."
-"""Key whose value says how many properties were omitted."""
+"""Key under which the number of omitted properties is stored."""
 KEY = 200
 """Max characters of a key."""
 LEAST = 120
-"""Min bytes to which strings are cut; below it the depth is lowered instead."""
+"""Min bytes that remain of a shortened string. If strings would have to be shorter, the depth is reduced instead."""
 _LARGEST = 64
-"""Max bits of an integer that stays a number."""
+"""Max bits of an integer that is converted to a number."""
 _SPELLED = 1_000
-"""Max bits of an integer that is written out."""
+"""Max bits of an integer whose digits are written out."""
 # Errors that reading an attribute of a foreign object may raise.
 _ODD = (AttributeError, LookupError, TypeError, ValueError, ArithmeticError, RuntimeError, OSError)
 
@@ -46,8 +48,9 @@ to_camel = lru_cache(maxsize=4_096)(
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Limits of the conversion. `values` is the total number of values. Strings longer than `characters` are cut; None: strings are
-    shared uncut. `null` replaces None.
+    """Limits of the conversion. `values` limits the total number of values. Strings longer than `characters`
+    are shortened; if `characters` is None, strings are not shortened and not copied. `null` replaces
+    None.
     """
 
     depth: int = 3
@@ -59,17 +62,17 @@ class Bounds:
 
 
 def plain_details(details: Mapping[str, Any], bounds: Bounds) -> dict[str, Any]:
-    """Copy named values as JSON, bounded together; no name is omitted. Field names become camelCase, keys of mappings stay. No method
-    of a foreign object is called.
+    """Return a JSON copy of named values. The limits apply to all values together, and no name is omitted.
+    Names of fields become camelCase; keys of mappings are kept. No method of a foreign object is called.
     """
     walk = _Walk(bounds)
     return {to_camel(name): walk.value(value, 1) for name, value in details.items()}
 
 
 def normalize_to_size(value: Any, max_bytes: int = 100_000, bounds: Bounds = Bounds()) -> Any:
-    """Copy as a JSON value of at most `max_bytes` (2 or more) as compact JSON in UTF-8.
+    """Return a copy of a value as JSON of at most `max_bytes` (2 or more) as compact UTF-8.
 
-    Long strings are cut first, the longest most; then the depth is lowered until the rest fits.
+    Long strings are shortened first, the longest most. Then the depth is reduced until the rest fits.
     """
     if max_bytes < 2:
         raise ValueError("no JSON value but a digit has less than two bytes")
@@ -84,12 +87,12 @@ def normalize_to_size(value: Any, max_bytes: int = 100_000, bounds: Bounds = Bou
 
 
 def size(value: Any) -> int:
-    """Bytes of a value as compact JSON in UTF-8."""
+    """Return the number of bytes of a value as compact JSON in UTF-8."""
     return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode())
 
 
 def describe(error: BaseException) -> str:
-    """Type and text of an error and of up to four of its causes."""
+    """Return the type and text of an error and of up to four of the error's causes."""
     parts: list[str] = []
     seen: set[int] = set()
     cause: BaseException | None = error
@@ -104,7 +107,9 @@ def describe(error: BaseException) -> str:
 
 
 class _Walk:
-    """One conversion: the containers above the current value, and how many values may still be visited."""
+    """State of one conversion: the containers around the current value, and the number of values that may
+    still be visited.
+    """
 
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
@@ -216,7 +221,7 @@ _LEAVES: tuple[tuple[tuple[type, ...], Callable[[Any], str]], ...] = (
 
 
 def _leaf(value: Any) -> str | None:
-    """A value without parts as text; None for a container."""
+    """Return a value without parts as text; None for a container."""
     if isinstance(value, dict | list | tuple):
         return None
     for kinds, words in _LEAVES:
@@ -235,7 +240,7 @@ def _placeholder(value: Any) -> str:
 
 
 def _free(key: str, taken: Mapping[str, Any]) -> str:
-    """A key that is not taken yet: several cut keys may begin alike."""
+    """Return a key that is not in `taken`. Several shortened keys may begin with the same characters."""
     number, free = 1, key
     while free in taken:
         number += 1
@@ -244,7 +249,9 @@ def _free(key: str, taken: Mapping[str, Any]) -> str:
 
 
 def _shrunk(made: Any, room: int) -> tuple[Any] | None:
-    """A JSON value with its strings cut to fit; None if that would cut them below `LEAST` bytes."""
+    """Return a JSON value whose strings are shortened until the value fits. Return None if a string would
+    become shorter than `LEAST` bytes.
+    """
     total = size(made)
     if total <= room:
         return (made,)
@@ -278,7 +285,7 @@ def _with_cut(made: Any, most: int) -> Any:
 
 
 def _cut(words: str, most: int) -> str:
-    """Cut the middle out of a string until it takes at most `most` bytes as JSON."""
+    """Remove the middle of a string so that the rest takes at most `most` bytes as JSON."""
     shown, characters = words, len(words)
     while (taken := size(shown)) > most:
         characters = min(characters * most // taken, characters - 1)

@@ -20,13 +20,15 @@ from apscheduler.triggers.interval import IntervalTrigger
 from bot.contracts.environment import Log
 
 LOOK_EVERY = 5.0
-"""Interval between two checks whether the clock was set back."""
+"""Interval in seconds between two checks whether the clock was set back."""
 _SLACK = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
 class PeriodicJob:
-    """A job that runs every `seconds`. An exception is logged and does not stop later runs."""
+    """A job that runs every `seconds` seconds. If a run raises an exception, the exception is logged and
+    later runs still happen.
+    """
 
     name: str
     seconds: float
@@ -34,7 +36,7 @@ class PeriodicJob:
 
 
 class _Trigger(IntervalTrigger):  # type: ignore[misc]
-    """Skips all missed runs but the last."""
+    """Trigger that skips all missed runs except the last."""
 
     def get_next_fire_time(self, previous_fire_time: datetime | None, now: datetime) -> datetime:
         following: datetime = super().get_next_fire_time(previous_fire_time, now)
@@ -63,12 +65,12 @@ class PeriodicJobs:
             )
 
     def start(self) -> None:
-        """Start; needs a running event loop."""
+        """Start the jobs. Needs a running event loop."""
         self._apscheduler.start()
         self._watch()
 
     def stop(self) -> None:
-        """Cancel running jobs and start no more. Safe to call without `start`."""
+        """Cancel running jobs and start no further jobs. Can be called without `start`."""
         self._stopped = True
         if self._look is not None:
             self._look.cancel()

@@ -1,8 +1,9 @@
-"""All data of one person: found wherever something is kept, exported, and erased.
+"""Finds, exports and erases all data of one person.
 
-Theirs are their messages, the answers to them, and the chats in which nobody else writes. In other chats their events become blank rows;
-what was derived from the whole chat for the model (prompts, summaries, memory, injected history) may mention them anywhere, so it is
-removed and derived again. Blocks, and is for a command.
+The person's data are the messages that the person wrote, the answers to these messages, and the chats in
+which nobody else writes. In other chats the person's events become blank rows. Data that was derived from a
+whole chat for the model (prompts, summaries, memory, injected history) may mention the person anywhere, so
+this data is removed and derived again. The functions block and are meant for commands.
 """
 
 from __future__ import annotations
@@ -41,18 +42,18 @@ from bot.storage.notes import SESSION, MemoryOwner, NoteStore
 
 SENT, RECEIVED, OUTGOING = "sent", "received", "outgoing"
 PARTS = Path("cache", "uploads")
-"""Unfinished uploads of the web page. Their owner is unknown, and nobody resumes them."""
+"""Folder of unfinished uploads to the web page. The owner of an upload is unknown, and nobody resumes these uploads."""
 CHATS, MEMORY, ARTIFACTS, LOGS, EVENTS = "chats", "memory", "artifacts", "logs", "events"
 INDEX = "index.db"
 ERASED = "erased"
-"""Kind of a blank row, unknown to readers; also the id that replaces the person's."""
+"""Kind of a blank row. Readers do not know this kind and skip the row. The same text replaces the person's id."""
 DERIVED = frozenset({"framed", "remembered", "injected"})
-"""Kinds of events with content derived from the whole chat for the model."""
+"""Kinds of events whose content was derived from the whole chat for the model."""
 _QUOTE = re.compile(r'[\\"]+')
 
 
 class Kept(Enum):
-    """What is kept of a person. The value is its name, singular and plural."""
+    """Kinds of data that are kept about a person. Each value is the name in singular and plural."""
 
     CHATS = "line of the archive", "lines of the archive"
     EVENTS = "event", "events"
@@ -68,26 +69,26 @@ class Kept(Enum):
 
 @dataclass(slots=True)
 class Found:
-    """What identifies a person's data. Chats and messages are keyed by chatKey."""
+    """Ids that identify a person's data. Ids of chats and messages are grouped by chatKey."""
 
     requests: set[str] = field(default_factory=set)
-    """requestIds of their messages."""
+    """requestIds of the person's messages."""
     own: set[str] = field(default_factory=set)
-    """Chats in which they alone write."""
+    """Chats in which only the person writes."""
     shared: set[str] = field(default_factory=set)
-    """Chats in which others write too."""
+    """Chats in which other people write too."""
     turns: set[str] = field(default_factory=set)
-    """Turns that answered them alone."""
+    """Turns that answered only the person."""
     mixed: set[str] = field(default_factory=set)
-    """Turns that answered others as well."""
+    """Turns that answered the person and other people."""
     joined: set[str] = field(default_factory=set)
-    """Their requests in mixed turns."""
+    """requestIds of the person's messages that joined mixed turns."""
     messages: dict[str, set[str]] = field(default_factory=dict)
-    """The platform's ids of their messages, and of those sent to them."""
+    """Platform ids of messages that the person wrote or received, by chat."""
 
 
 class PersonalData:
-    """The data of a person in a `.ship`; `database` is the address of the log if it is in PostgreSQL."""
+    """The data of a person in a `.ship` folder. `database` is the address of the log if the log is in PostgreSQL."""
 
     def __init__(
         self,
@@ -113,7 +114,9 @@ class PersonalData:
     # ------------------------------------------------------------ finding
 
     def find(self) -> Found:
-        """Search events, archive and the operator's log. Raises `errors.StorageError` and OSError."""
+        """Search the events, the archive and the operator's log for the person's data. Raises
+        `errors.StorageError` and OSError.
+        """
         found = Found()
         with self._database() as db:
             self._find_chats(db, found)
@@ -169,13 +172,15 @@ class PersonalData:
                 found.messages.setdefault(chat, set()).add(message)
 
     def _of_channel(self, db: Session, statement: str) -> Any:
-        """Run a statement on the chats of the person's channel, where their id means them."""
+        """Run a statement on the chats of the person's channel. In other channels the same id may belong to
+        another person.
+        """
         prefix = f"{self._person.channel}:"
         return db.execute(statement, (len(prefix), prefix))
 
     @contextlib.contextmanager
     def _database(self) -> Iterator[Session]:
-        """The log of the chats; an empty one if there is none. Raises `errors.StorageError`."""
+        """Open the log of the chats; an empty log if there is none. Raises `errors.StorageError`."""
         words, path = "the log of the chats cannot be used", self._home / sqlite_log.FILE
         if self._url is not None:
             from bot.core import postgres_log  # needs the optional PostgreSQL library
@@ -204,8 +209,8 @@ class PersonalData:
             yield recorded
 
     def _is_gone(self, chat: str, turn: str | None, name: str, raw: str, found: Found) -> bool:
-        """True for an event that is entirely theirs: of their chat, of their turn, their message outside of a mixed turn, a fact about
-        them.
+        """Return True if an event contains only the person's data. Such an event belongs to the person's own
+        chat or turn, is the person's message outside of a mixed turn, or is a fact about the person.
         """
         if chat in found.own or turn in found.turns or turn in found.requests - found.mixed:
             return True
@@ -218,7 +223,7 @@ class PersonalData:
         return "of" in data and self._mentions(chat, data.get("key"), raw)
 
     def _mentions(self, chat: str, key: object, raw: str) -> bool:
-        """True for a fact about the person, or set by them."""
+        """Return True for a fact about the person, and for a fact that the person set."""
         here = chat.startswith(f"{self._person.channel}:")
         return (
             key == str(self._person)
@@ -248,7 +253,7 @@ class PersonalData:
             return gzip.decompress(data)
 
     def _is_logged(self, line: Json, found: Found) -> bool:
-        """True for a line of the operator's log about the person."""
+        """Return True for a line of the operator's log about the person."""
         details = line.get("details") or {}
         # Other channels may use the same id for somebody else.
         here = details.get("channel") in {None, self._person.channel}
@@ -260,7 +265,7 @@ class PersonalData:
         )
 
     def _lines(self, name: str) -> Iterator[Json]:
-        """The lines of a chat's archive."""
+        """Yield the lines of a chat's archive."""
         for path in self._files(name):
             with closing(self._disk.open(path)) as file:
                 yield from filter(None, map(jsonl.loads, jsonl.lines(file)))
@@ -270,7 +275,9 @@ class PersonalData:
         return [*older, self._archives.main(name)]
 
     def _is_archived(self, line: Json, found: Found) -> bool:
-        """True for a line of the archive that they wrote, or that answers them. Other people's lines never are, whatever they say."""
+        """Return True for an archive line that the person wrote or that answers the person. Lines of other
+        people never count, whatever their text says.
+        """
         wrote = self._is_person(line)
         request = str((line.get("meta") or {}).get("requestId") or "")
         others = line.get("role") == "user" and not wrote
@@ -281,7 +288,9 @@ class PersonalData:
     # ------------------------------------------------------------ exporting
 
     async def export(self) -> AsyncIterator[Json]:
-        """Yield each item as an object: `from` is its place, `value` its content. Works while a gateway runs."""
+        """Yield each item of the person's data as an object: `from` is the item's place, `value` its
+        content. Works while a gateway runs.
+        """
         found = self.find()
         for name in self._archives.chats():
             for line in self._lines(name):
@@ -339,10 +348,12 @@ class PersonalData:
     # ------------------------------------------------------------ erasing
 
     async def erase(self) -> dict[Kept, int]:
-        """Erase everything while no gateway runs; returns the number of items of each kind. If interrupted, it can be run again: the events,
-        by which the rest is found, are erased last.
+        """Erase all data of the person while no gateway runs. Return the number of erased items of each
+        kind. An interrupted erasure can be run again: the events, which are needed to find the other
+        data, are erased last.
 
-        With a database the caller holds the lock of `.ship`. Raises `errors.Unavailable` if a gateway runs, `errors.StorageError`, OSError.
+        With a database the caller must have locked `.ship`. Raises `errors.Unavailable` if a gateway runs,
+        `errors.StorageError`, and OSError.
         """
         with contextlib.nullcontext() if self._url is not None else instance.locked(self._home):
             instance.must_be_whole(self._home)
@@ -412,7 +423,9 @@ class PersonalData:
         return count
 
     def _erase_exports(self, found: Found) -> int:
-        """Remove their lines of the archive, and the search index, which is rebuilt; returns the number of lines."""
+        """Remove the person's lines from the archive, and remove the search index, which is rebuilt later.
+        Return the number of removed lines.
+        """
         own, shared = ({_name(key) for key in keys} for keys in (found.own, found.shared))
         count = 0
         for name in self._archives.chats():
@@ -438,7 +451,9 @@ class PersonalData:
         return count
 
     def _is_erased(self, raw: bytes, is_shared: bool, found: Found) -> bool:  # noqa: FBT001
-        """True for their line, and in a chat of theirs for an unreadable one."""
+        """Return True for the person's archive line. An unreadable line counts as the person's if the chat
+        is shared.
+        """
         line = jsonl.loads(raw)
         return is_shared if line is None else self._is_archived(line, found)
 
@@ -469,7 +484,7 @@ class PersonalData:
         return {Kept.EVENTS: count, Kept.ROWS: rows}
 
     def _blanked_rows(self, db: Session, found: Found) -> tuple[int, list[tuple[Any, ...]]]:
-        """The number of their events, and the new values of all events that change."""
+        """Return the number of the person's events, and the new values of all events that change."""
         count, changed = 0, list[tuple[Any, ...]]()
         everything = "SELECT id, chat, turn, person, kind, at, data FROM events WHERE kind <> ?"
         for name, chat, turn, person, kind, at, raw in db.execute(everything, (ERASED,)):
@@ -491,7 +506,7 @@ class PersonalData:
         return count, changed
 
     def _without(self, event: Event, raw: str, found: Found) -> EventData:
-        """The data of an event in a shared chat without what is the person's."""
+        """Return the data of an event in a shared chat without the person's data."""
         messages = frozenset(found.messages.get(str(event.chat), ()))
         data = blanked(event, Gone(frozenset(found.requests), frozenset(found.mixed), messages))
         match data:
@@ -513,7 +528,7 @@ class PersonalData:
         return inbound.model_copy(update={"quoted": quoted})
 
     def _drop(self, room: str, chat_key: str, suffix: str) -> int:
-        """Remove the folder of a chat; returns its number of files with this suffix."""
+        """Remove the folder of a chat. Return the number of removed files with this suffix."""
         folder = self._home / room / _name(chat_key)
         count = sum(name.endswith(suffix) for name in self._disk.names(folder))
         self._remove(folder)

@@ -1,4 +1,6 @@
-"""Finds the process that listens on a port, and the user at the other end of a connection (Linux, by /proc and netlink)."""
+"""Finds the process that listens on a port, and the user at the other end of a connection (only Linux, using
+/proc and netlink).
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ Address = tuple[str, int]
 
 
 def port_owner(port: int, proc: Path = Path("/proc")) -> int | None:
-    """The pid of the process that listens on a TCP port; None if it cannot be seen."""
+    """Return the pid of the process that listens on a TCP port; None if the pid cannot be read."""
     listens = re.compile(rf" *\d+: [0-9A-F]+:{port:04X} [0-9A-F:]+ {LISTEN:02X} .*", re.ASCII)
     sockets = set[str]()
     for table in ("tcp", "tcp6"):
@@ -45,8 +47,9 @@ def _open_files(process: Path) -> list[str]:
 
 
 def user_of(near: Address, far: Address) -> int | None:
-    """The uid of the program at the far end of a local TCP connection; None if the kernel does not tell: on another machine, in
-    another name space, on a system other than Linux.
+    """Return the uid of the program at the far end of a local TCP connection. Return None if the kernel does
+    not report the uid: for a program on another machine or in another network namespace, or on a system
+    other than Linux.
     """
     if not hasattr(socket, "AF_NETLINK"):
         return None

@@ -1,4 +1,4 @@
-"""The health of each part for `/readyz`, figures for `/metrics`, and a line on the output for each change."""
+"""Reports the health of each part for `/readyz` and the figures for `/metrics`, and prints a line for each change."""
 
 from __future__ import annotations
 
@@ -20,16 +20,18 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """The health of each part, for `/readyz`."""
+    """Reports the health of each part, for `/readyz`."""
 
     services: Services
     channels: Mapping[str, Channel]
     memory: RssMonitor
     mcp: McpServers
     storage: Callable[[], str]
-    """Why the log cannot be written; "" if it can."""
+    """Function that returns the reason why the log cannot be written; "" if the log can be written."""
     silent: Callable[[str], float | None]
-    """Seconds for which a channel has been silent, if that is too long."""
+    """Function that returns for how many seconds a channel has been silent. It returns None unless the
+    silence is too long.
+    """
 
     def parts(self) -> dict[str, PartHealth]:
         services = self.services
@@ -75,7 +77,7 @@ class Readiness:
 
 
 class PartLines:
-    """Prints a line when a part fails and when it works again. Channels print lines of their own."""
+    """Prints a line when a part fails and when the part works again. Channels print their own lines."""
 
     def __init__(self, readiness: Readiness, say: Say) -> None:
         self._readiness = readiness
@@ -83,7 +85,7 @@ class PartLines:
         self._told = set[str]()
 
     def tell(self, name: str, words: str) -> None:
-        """Print once what is wrong with a part."""
+        """Print the trouble of a part once."""
         if name not in self._told:
             self._told.add(name)
             self._say(f"{name}: {words}")
@@ -100,14 +102,14 @@ class PartLines:
 
 @dataclass(frozen=True, slots=True)
 class GatewayFigures:
-    """The present state of the process, for `/metrics` and the console."""
+    """Reads the present state of the process, for `/metrics` and the console."""
 
     runner: Runner
     chats: Chats
     readiness: Readiness
 
     def active(self) -> list[ActiveChat]:
-        """The chats in which a turn runs or messages wait."""
+        """Return the chats in which a turn runs or messages wait."""
         found = []
         for chat in self.chats:
             turn, key, waiting = chat.turn, str(chat.key), len(chat.waiting)

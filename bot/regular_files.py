@@ -1,4 +1,4 @@
-"""Reads regular files only: pipes would block, devices might act."""
+"""Reads only regular files: opening a pipe would block, and opening a device might trigger an action."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 
 
 class NotRegular(OSError):
-    """A pipe, a socket or a device instead of a file."""
+    """The path leads to a pipe, a socket or a device instead of a file."""
 
     def __init__(self, path: str) -> None:
         super().__init__(errno.EINVAL, "a pipe, a socket or a device", path)
 
 
 def opener(path: str, flags: int) -> int:
-    """For `open`. Raises OSError, `NotRegular` among it."""
+    """Open a regular file; for the parameter `opener` of `open`. Raises OSError, including `NotRegular`."""
     # Checked before opening, since opening may already act or block, and again on the opened file.
     must_be_regular(os.stat(path), path)  # noqa: PTH116
     handle = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
@@ -29,13 +29,13 @@ def opener(path: str, flags: int) -> int:
 
 
 def read(path: Path, most: int) -> bytes:
-    """The first bytes of a file, `most` of them; links are followed. Blocking. Raises OSError, `NotRegular` among it."""
+    """Return the first `most` bytes of a file. Links are followed. Blocking. Raises OSError, including `NotRegular`."""
     with open(path, "rb", opener=opener) as file:
         return file.read(most)
 
 
 def must_be_regular(found: os.stat_result, path: str) -> None:
-    """Raise `NotRegular` for a pipe, a socket or a device, IsADirectoryError for a folder."""
+    """Raise `NotRegular` for a pipe, a socket or a device, and IsADirectoryError for a folder."""
     if stat.S_ISDIR(found.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     if not stat.S_ISREG(found.st_mode):

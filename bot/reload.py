@@ -1,4 +1,4 @@
-"""Applies a changed configuration to new turns, or reports why it was rejected."""
+"""Applies a changed configuration to new turns, or reports why the configuration was rejected."""
 
 from __future__ import annotations
 
@@ -24,13 +24,15 @@ OF_TURNS = (
     "subagents",
     "permissions",
 )
-"""Keys that a new turn reads; all others need a restart."""
+"""Keys whose changed values apply to new turns. All other keys need a restart."""
 ASK_SECONDS = 20.0
-"""Timeout for asking the provider whether it has a model."""
+"""Timeout in seconds for asking the provider whether it has a model."""
 
 
 class ConfigurationReload:
-    """The configuration of new turns. `deps_of` builds the agent for it, `use` applies it."""
+    """Keeps the configuration of new turns. `deps_of` builds the agent's dependencies for a configuration,
+    and `use` applies them.
+    """
 
     def __init__(
         self,
@@ -40,7 +42,7 @@ class ConfigurationReload:
         log: Log,
     ) -> None:
         self.settings = settings
-        """The settings of new turns."""
+        """Settings of new turns."""
         self._use = use
         self._deps_of = deps_of
         self._log = log
@@ -48,7 +50,9 @@ class ConfigurationReload:
     async def serve(
         self, asked: asyncio.Event, load: Callable[[], config.Settings], say: Callable[[str], None]
     ) -> None:
-        """Reload whenever `asked` is set and print the outcome. An unexpected error fails that reload only."""
+        """Reload the configuration whenever `asked` is set, and print the outcome. An unexpected error only
+        makes this reload fail.
+        """
         while True:
             await asked.wait()
             asked.clear()
@@ -66,7 +70,7 @@ class ConfigurationReload:
                 say(self._refused(f"{type(error).__name__}: {error}", held=self.settings is before))
 
     async def reload(self, load: Callable[[], config.Settings]) -> str:
-        """Load, check and apply the configuration; returns the outcome, which is logged too."""
+        """Load, check and apply the configuration. Return the outcome, which is also logged."""
         try:
             found = await asyncio.to_thread(load)
             settings = _with_turns_of(self.settings, found)
@@ -120,14 +124,14 @@ async def _must_be_there(deps: AgentDeps) -> None:
 
 
 def _with_turns_of(settings: config.Settings, found: config.Settings) -> config.Settings:
-    """`settings` with the `OF_TURNS` keys of `found`."""
+    """Return `settings` with the values that `found` has for the keys in `OF_TURNS`."""
     llm = {name: getattr(found.llm, name) for name in _names("llm")}
     rest = {name: getattr(found, name) for name in _names("")}
     return dataclasses.replace(settings, llm=settings.llm.model_copy(update=llm), **rest)
 
 
 def _names(section: str) -> Iterator[str]:
-    """The fields of a section of the settings, or of the settings themselves, that are in `OF_TURNS`."""
+    """Return the fields in `OF_TURNS` of a settings section, or of the settings as a whole."""
     fields = {to_camel(field.name): field.name for field in dataclasses.fields(config.Settings)}
     if section == "llm":
         fields = {f"llm.{to_camel(name)}": name for name in config.Llm.model_fields}
@@ -135,6 +139,6 @@ def _names(section: str) -> Iterator[str]:
 
 
 def _differing(one: config.Settings, other: config.Settings) -> set[str]:
-    """The full keys of ship.json whose values differ."""
+    """Return the full keys of ship.json whose values differ."""
     before, after = config.leaves(one), config.leaves(other)
     return {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}

@@ -1,4 +1,4 @@
-"""Keeps the process's memory under a limit: collects garbage near it, refuses files above it."""
+"""Keeps the process's memory below a limit. Close to the limit it frees memory; above the limit, files are refused."""
 
 from __future__ import annotations
 
@@ -18,21 +18,26 @@ from bot.words import Sentence, sentence
 SHRINK_ABOVE = 0.85
 """Share of the limit above which memory is freed."""
 LOOK_EVERY = 5.0
-"""Interval between two checks."""
+"""Interval in seconds between two checks."""
 LONGEST_PAUSE = 0.04
-"""Max seconds for which a full collection may block. If the last one took longer, only young objects are collected."""
+"""Max seconds for which a full garbage collection may block. If the last full collection took longer, only
+young objects are collected.
+"""
 LEFT_OUT_ABOVE = 0.01
-"""Seconds of a full collection above which its survivors are frozen, so that the next one scans only new objects."""
+"""Seconds that a full collection may take before the surviving objects are frozen. The next collection then
+scans only new objects.
+"""
 PAUSED_FOR = 300.0
-"""Interval after which a full collection that was too long is tried again."""
+"""Interval in seconds after which a full collection is tried again if the last full collection took too long."""
 THRESHOLDS = (20_000, 8, 1_000_000)
-"""Thresholds of the interpreter's own collections: young objects 30 times more rarely than by default, old ones only by `maintain`.
-By default they take a sixteenth of a message's CPU.
+"""Thresholds of the interpreter's automatic garbage collection. Young objects are collected 30 times less
+often than by default, and old objects only by `maintain`. With the default thresholds, garbage collection
+takes a sixteenth of the CPU time of a message.
 """
 FULL_EVERY = 60.0
-"""Interval between two full collections while there is room."""
+"""Interval in seconds between two full collections while memory is below the limit."""
 NEW = 60_000
-"""New objects above which a full collection (then some 10 ms) does not wait for `FULL_EVERY`."""
+"""Number of new objects above which a full collection (which then takes about 10 ms) does not wait for `FULL_EVERY`."""
 _MB = 1024 * 1024
 _STATM = Path("/proc/self/statm")
 _TASK_INFO = 4  # PROC_PIDTASKINFO of macOS
@@ -41,7 +46,7 @@ _M_ARENA_MAX = -8  # of mallopt(3)
 
 
 def resident(statm: Path = _STATM) -> int | None:
-    """Resident bytes of the process; None if the system does not tell."""
+    """Return the resident memory of the process in bytes; None if the system does not report it."""
     try:
         return int(statm.read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):
@@ -49,7 +54,7 @@ def resident(statm: Path = _STATM) -> int | None:
 
 
 def darwin_footprint(library: Any = None) -> int | None:
-    """Resident bytes on macOS. (`getrusage` has only the peak.)"""
+    """Return the resident memory of the process in bytes, on macOS. (`getrusage` reports only the peak.)"""
     buffer = ctypes.create_string_buffer(_TASK_INFO_SIZE)
     try:
         ask = (library or ctypes.CDLL(None)).proc_pidinfo
@@ -60,10 +65,10 @@ def darwin_footprint(library: Any = None) -> int | None:
 
 
 class GarbageCollector:
-    """Runs full garbage collections as long as they are short.
+    """Runs full garbage collections while they are short.
 
-    They run on the event loop, since finalisers belong there and a thread would block the interpreter too. The time of each
-    collection is measured, including the interpreter's own.
+    The collections run on the event loop, because finalisers must run there and a separate thread would block
+    the interpreter too. Each collection is timed, including the interpreter's automatic collections.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -75,7 +80,7 @@ class GarbageCollector:
         self._frozen = False
 
     def start(self) -> None:
-        """Measure collections, and make the interpreter's own ones rare."""
+        """Measure collections, and make the interpreter's automatic collections rare."""
         self._thresholds = gc.get_threshold()
         gc.set_threshold(*THRESHOLDS)
         gc.callbacks.append(self._timed)
@@ -86,7 +91,9 @@ class GarbageCollector:
             gc.set_threshold(*self._thresholds)
 
     def maintain(self) -> None:
-        """Collect everything once a minute, or earlier after many new objects. After a long collection, freeze the survivors."""
+        """Run a full collection once a minute, or earlier if there are many new objects. After a long
+        collection, freeze the surviving objects.
+        """
         if self._clock.monotonic() - self._ended < FULL_EVERY and new_objects() < NEW:
             return
         gc.collect()
@@ -95,7 +102,9 @@ class GarbageCollector:
             self._frozen = True
 
     def collect(self) -> bool:
-        """Collect everything, frozen objects too, if that is quick; otherwise only young objects. True for everything."""
+        """Run a full collection, including frozen objects, if that is quick; otherwise collect only young
+        objects. Return True for a full collection.
+        """
         quick = self._took <= LONGEST_PAUSE or self._clock.monotonic() - self._ended > PAUSED_FOR
         if quick and self._frozen:
             gc.unfreeze()
@@ -114,14 +123,14 @@ class GarbageCollector:
 
 
 def new_objects() -> int:
-    """Approximate number of new objects since the last full collection."""
+    """Return the approximate number of new objects since the last full collection."""
     young, some, many = gc.get_count()
     first, second, _ = gc.get_threshold()
     return young + first * (some + second * many)
 
 
 def trim() -> None:
-    """Return freed memory to the system (glibc). Blocks without the GIL."""
+    """Return freed memory to the system (glibc). Blocks without holding the GIL."""
     try:
         give_back = ctypes.CDLL(None).malloc_trim
     except (OSError, AttributeError):
@@ -130,8 +139,8 @@ def trim() -> None:
 
 
 def one_heap() -> bool:
-    """Make all threads that start later share one heap (glibc); True if that worked. Otherwise memory that one thread freed cannot be used
-    by another: 4 MB in 100,000 events.
+    """Make all threads that start later share one heap (glibc). Return True if that worked. Without this,
+    memory that one thread freed cannot be used by another thread, which wastes 4 MB in 100,000 events.
     """
     try:
         option = ctypes.CDLL(None).mallopt
@@ -141,14 +150,16 @@ def one_heap() -> bool:
 
 
 class TroubleReporter(Protocol):
-    """Receives spells of trouble (`bot.core.operators.OperatorAlerts`)."""
+    """Receives reports when trouble begins and ends (`bot.core.operators.OperatorAlerts`)."""
 
     def begin(self, subject: str, words: Sentence) -> bool: ...
     def end(self, subject: str, words: Sentence) -> bool: ...
 
 
 class RssMonitor:
-    """Above 85 % of the limit, garbage is collected and freed memory returned to the system; above it, `full` tells to refuse files."""
+    """Watches the memory limit. Above 85 % of the limit, garbage is collected and freed memory is returned
+    to the system. Above the limit, `full` is True and callers refuse files.
+    """
 
     def __init__(
         self,
@@ -168,9 +179,9 @@ class RssMonitor:
         self._collector = GarbageCollector(clock)
         self._tight = False
         self.full = False
-        """True while the process is over its limit."""
+        """True while the process uses more memory than the limit."""
         self.used: int | None = None
-        """Bytes at the last check."""
+        """Bytes of memory used at the last check."""
 
     def start(self) -> None:
         self._collector.start()
@@ -179,7 +190,7 @@ class RssMonitor:
         self._collector.stop()
 
     async def look(self) -> None:
-        """Measure memory, and free what can be freed."""
+        """Measure the memory in use, and free memory if necessary."""
         self.used = self._read()
         if self.used is not None and self.used > self.limit * SHRINK_ABOVE:
             before = self.used
@@ -193,7 +204,7 @@ class RssMonitor:
         self._judge()
 
     def _say_tight(self, before: int, *, everything: bool) -> None:
-        """Log once per shortage, not at each check."""
+        """Log a shortage once when it begins, not at each check."""
         if not self._tight:
             self._tight = True
             self._log.write(

@@ -1,4 +1,4 @@
-"""The environment of the process, and the services that everything else is built on."""
+"""The environment of the process, and the services that all other parts use."""
 
 from __future__ import annotations
 
@@ -28,24 +28,26 @@ from bot.vetting import Vetting
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The outside world: clock, disk, ids, randomness, and wrappers of the log and of channels, which tests use."""
+    """Access to the outside world: clock, disk, ids and randomness. Tests can also wrap the log and the
+    channels here.
+    """
 
     clock: Clock = field(default_factory=SystemClock)
     disk: Disk = field(default_factory=SystemDisk)
     ids: Ids = field(default_factory=UlidSource)
     rng: random.Random = field(default_factory=random.SystemRandom)
     event_log: Callable[[EventLog], EventLog] = lambda made: made
-    """Wraps the log that everything inside uses."""
+    """Function that wraps the log that all parts use."""
     channel: Callable[[Channel], Channel] = lambda made: made
-    """The same for each channel."""
+    """Function that wraps each channel."""
     pace: float = 1.0
-    """As `ChannelDeps.pace`."""
+    """Speed factor; see `ChannelDeps.pace`."""
     leadership: Leadership = field(default_factory=SoleLeader)
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """Services that everything else is built on."""
+    """Services that all other parts use."""
 
     settings: config.Settings
     environment: Environment

@@ -1,4 +1,6 @@
-"""Handles signals: after SIGTERM or SIGINT the process ends within ten seconds with 0; SIGHUP never ends it."""
+"""Handles signals: after SIGTERM or SIGINT the process ends within ten seconds with exit code 0. SIGHUP
+never ends the process.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from collections.abc import Callable, Iterator
 
 STOPS = (signal.SIGINT, signal.SIGTERM)
 LAST_RESORT = 9.6
-"""Timeout after a stop, at which the process exits whatever hangs; accepted messages are in the log."""
+"""Timeout in seconds after a stop. The process then exits even if a part hangs; accepted messages are
+already in the log.
+"""
 
 
 def _leave(*_: object) -> None:
@@ -19,12 +23,16 @@ def _leave(*_: object) -> None:
 
 
 def no_hangup(*_: object) -> None:
-    """Ignore SIGHUP. Unlike SIG_IGN, a function is not inherited by started programs."""
+    """Ignore SIGHUP by means of a handler function. Unlike SIG_IGN, a handler function is not inherited by
+    started programs.
+    """
 
 
 @contextlib.contextmanager
 def at_once() -> Iterator[None]:
-    """For the block, a stop ends the process at once: there is nothing to drain before `draining`."""
+    """End the process at once if it is stopped while the context is open. Before `draining` there are no
+    running turns to wait for.
+    """
     before = {number: signal.signal(number, _leave) for number in STOPS}
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         before[signal.SIGHUP] = signal.signal(signal.SIGHUP, no_hangup)
@@ -43,8 +51,9 @@ def draining(
     leave: Callable[[], object] = _leave,
     seconds: float = LAST_RESORT,
 ) -> Iterator[None]:
-    """For the block, a stop sets `stop`, and `leave` is called if the process still runs `seconds` later. Further stops, also after the
-    block, are ignored. SIGHUP calls `hung_up`.
+    """Handle signals while the context is open. A stop sets `stop`, and `leave` is called if the process
+    still runs `seconds` later. Further stops are ignored, even after the context has ended. SIGHUP calls
+    `hung_up`.
     """
     loop = asyncio.get_running_loop()
     last_resort = threading.Timer(seconds, leave)

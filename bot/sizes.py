@@ -1,4 +1,4 @@
-"""Estimates the memory of values, divides limited room, formats sizes."""
+"""Estimates the memory of values, divides a size limit between several values, and formats sizes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ _OBJECT = 64  # bytes of anything but text, before what it holds
 
 
 def size_of(value: Any) -> int:
-    """Approximate bytes of a JSON value in memory. The cost depends on the number of its parts, not on their length."""
+    """Return the approximate number of bytes that a JSON value takes in memory. The time depends on the
+    number of the value's parts, not on their length.
+    """
     total = 0
     found = [value]
     for item in found:  # which grows meanwhile
@@ -28,7 +30,7 @@ def size_of(value: Any) -> int:
 
 
 def in_words(size: float) -> str:
-    """Format a number of bytes: `12 MB`, `1.5 GB`. A kilobyte is 1,024 bytes."""
+    """Return a number of bytes as text: `12 MB`, `1.5 GB`. A kilobyte is 1,024 bytes."""
     if size < 1_000:
         return f"{size:.0f} {'byte' if round(size) == 1 else 'bytes'}"
     units = ["kB", "MB", "GB", "TB"]
@@ -38,7 +40,9 @@ def in_words(size: float) -> str:
 
 
 def fair_cap(loads: Sequence[int], room: int) -> int | None:
-    """The cap on each load with which all together fit into `room`, so that the largest are cut first. None if all fit."""
+    """Return the max size per load with which all loads together fit into `room`, so that the largest loads
+    are shortened first. Return None if all loads already fit.
+    """
     if sum(loads) <= room:
         return None
     left, ordered = room, sorted(loads)

@@ -1,4 +1,4 @@
-"""The real clock, disk and ids. Other modules get them injected."""
+"""The real clock, disk and ids. Other modules get these objects injected."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ from bot import regular_files, ulids
 from bot.contracts.environment import Clock
 
 _BOOTTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""Linux stops CLOCK_MONOTONIC while the machine is suspended; elsewhere it continues."""
+"""Id of a monotonic clock that continues while the machine is suspended. On Linux this is CLOCK_BOOTTIME,
+because CLOCK_MONOTONIC stops there.
+"""
 _DRAWN = 64
-"""Number of ids whose randomness is drawn with one system call."""
+"""Number of ids whose random bits are read with one system call."""
 
 
 class SystemClock:
-    """`contracts.environment.Clock` on the machine's own time."""
+    """Implements `contracts.environment.Clock` with the machine's own time."""
 
     def now(self) -> float:
         return time.time()
@@ -37,7 +39,7 @@ class SystemClock:
 
 
 class JumpSafeClock:
-    """The time of day without forward jumps of the clock, so that nothing expires early."""
+    """Returns the time of day without forward jumps of the system clock, so that nothing expires early."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -48,7 +50,7 @@ class JumpSafeClock:
 
 
 class UlidSource:
-    """`contracts.environment.Ids`: ULIDs that only grow."""
+    """Implements `contracts.environment.Ids` with ULIDs. Each ULID is greater than the previous one."""
 
     def __init__(self, clock: Clock | None = None, rng: random.Random | None = None) -> None:
         self._clock = clock or SystemClock()
@@ -79,7 +81,7 @@ class UlidSource:
 
 
 class SystemFile:
-    """`contracts.environment.OpenFile`; `handle` is None for a file that does not exist."""
+    """Implements `contracts.environment.OpenFile`. `handle` is None for a file that does not exist."""
 
     def __init__(self, handle: int | None) -> None:
         self._handle = handle
@@ -101,7 +103,7 @@ class SystemFile:
 
 
 def read_link(path: str) -> str | None:
-    """The target of a symbolic link; None if it is none."""
+    """Return the target of a symbolic link; None if the path is not a link."""
     try:
         return os.readlink(path)  # noqa: PTH115 - the text itself, which a Path would normalise
     except OSError:
@@ -109,7 +111,7 @@ def read_link(path: str) -> str | None:
 
 
 def _opened(path: Path, flags: int) -> int:
-    """Open a regular file only: a pipe would block, a device might act."""
+    """Open a regular file. Other kinds are refused, because a pipe would block and a device might trigger an action."""
     handle = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY, 0o600)
     try:
         regular_files.must_be_regular(os.fstat(handle), str(path))
@@ -120,7 +122,7 @@ def _opened(path: Path, flags: int) -> int:
 
 
 class SystemDisk:
-    """`contracts.environment.Disk` on the machine's own file system."""
+    """Implements `contracts.environment.Disk` with the machine's own file system."""
 
     def append(self, path: Path, data: bytes, *, sync: bool = False) -> None:
         new = sync and not path.exists()
@@ -215,7 +217,7 @@ class SystemDisk:
 
 
 def _fsync(path: Path) -> None:
-    """Fsync a file or folder; one that may not be read is skipped."""
+    """Fsync a file or folder. A file that may not be read is skipped."""
     try:
         handle = os.open(path, os.O_RDONLY)
     except PermissionError:

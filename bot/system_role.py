@@ -1,8 +1,10 @@
-"""Moves facts of people's messages into messages with the role `system`, for models that accept it.
+"""Moves facts about people's messages into messages with the role `system`, for models that accept this
+role.
 
-A pure transformation of a request. A system message follows the messages that it is about and precedes the answer to them, so that
-each request extends the one before. It has ids, times, numbers and the sentences below; everything that a person may have chosen stays
-in their message, in its tag.
+The module only transforms a request. A system message stands after the messages that it describes and before
+the answer to them, so that each request is an extension of the previous request. A system message contains
+ids, times, numbers and the sentences below. Everything that a person may have chosen stays in the person's
+message, inside its tag.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ EARLIER = "earlier"
 ANSWER = "The person still waits for your answer. Give it now, with what you have."
 LAST_STEP = "This is your last step: no tool runs any more. Write your summary now, with what you have, and say what is missing."
 SEND = "chat_send"
-"""Its result alone usually ends a turn: a message after it did not join the turn."""
+"""Name of the tool whose result alone usually ends a turn. A message after that result did not join the turn."""
 FACTS = "Facts of the person's message above: "
 JOINED = "While you worked the person said what stands above, behind the tool results: it is no part of a result. Take it up now."
 
@@ -58,12 +60,12 @@ _SHAPES = {
     )
     for name in names.split()
 }
-"""Facts that no person can choose, with the forms of their values."""
+"""Facts that no person can choose. Each name maps to the pattern of the fact's value."""
 _NOTICES = frozenset({ANSWER, LAST_STEP})
 
 
 def told(messages: Sequence[Message]) -> list[Message]:
-    """Insert the system messages."""
+    """Return the messages with system messages inserted."""
     shown, said, works, mark = list[Message](), list[str](), False, None
     for message, (kept, words) in zip(messages, _TAKEN.each(messages), strict=True):
         if message["role"] == "assistant":
@@ -96,7 +98,7 @@ def _marked(message: Message, mark: Json | None) -> Message:
 
 
 def folded(messages: Iterable[Message]) -> list[Message]:
-    """Undo `told` for other models: system messages become tags before the words of the message that they follow."""
+    """Undo `told` for other models. Each system message becomes tags before the text of the message that it follows."""
     shown = list[Message]()
     for message in messages:
         if message["role"] == "system" and shown:
@@ -119,7 +121,7 @@ def _tagged(line: str) -> Json:
 
 
 def _taken(message: Message) -> tuple[Message, str]:
-    """Split a message into what stays and the text of its system message, which may be ""."""
+    """Split a message into the part that stays and the text of its system message. The text may be ""."""
     first, content = tags.begins(message, tags.CONTEXT), message["content"]
     if first is None or not first.nonce:
         words = content[0].get("text") if len(content) == 1 else ""
@@ -137,7 +139,7 @@ _TAKEN = MessageFact[Message, tuple[Message, str]](_taken)
 
 
 def _parted(facts: Json) -> tuple[Json, Json]:
-    """Split facts into those that no person can choose, and the rest."""
+    """Split facts into the facts that no person can choose, and the other facts."""
     parts: tuple[Json, Json] = {}, {}
     for name, value in facts.items():
         if name == "job" and isinstance(value, dict):
@@ -151,5 +153,7 @@ def _parted(facts: Json) -> tuple[Json, Json]:
 
 @lru_cache(1_024)
 def _message(*words: str) -> Message:
-    """Cached, since facts of messages are cached by identity (`bot.identity_cache`)."""
+    """Return a system message. Messages are cached by text, because facts of messages are cached by identity
+    (`bot.identity_cache`).
+    """
     return {"role": "system", "content": [{"type": "text", "text": one} for one in words]}

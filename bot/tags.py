@@ -1,8 +1,8 @@
-"""Writes and reads the tags with which Shipmate marks its own text in requests to the model.
+"""Writes and reads the tags that mark Shipmate's own text in requests to the model.
 
-A message that Shipmate writes begins with a tag. All tags of the message have the same nonce, which is drawn after the quoted words
-were written, so their authors could not know it. A tag with another nonce, or none, is a person's text. Messages of earlier versions
-have no nonces.
+A message that Shipmate writes begins with a tag. All tags of a message have the same nonce. The nonce is
+chosen after people wrote the quoted text, so the authors of that text could not know the nonce. A tag with
+another nonce, or without a nonce, is text of a person. Messages from earlier versions have no nonces.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _IN_NOTES = str.maketrans({'"': "'", "<": "‹", ">": "›", "\r": " ", "\n": " 
 
 @dataclass(frozen=True, slots=True)
 class Tag:
-    """A tag with its content. Nonces do not count in comparisons."""
+    """A tag with its content. Comparisons ignore the nonce."""
 
     name: str
     words: str
@@ -57,7 +57,7 @@ class Tag:
 
     @property
     def json(self) -> Any:
-        """The content as JSON; None if it is invalid."""
+        """Return the content as JSON; None if the content is invalid."""
         try:
             return json.loads(self.words)
         except (ValueError, RecursionError):
@@ -65,7 +65,7 @@ class Tag:
 
     @property
     def rows(self) -> list[Json]:
-        """The content as JSON objects, one a line; [] if a line is invalid."""
+        """Return the content as JSON objects, one object per line; [] if a line is invalid."""
         try:
             found = [
                 json.loads(line) for line in self.words.removeprefix("\n").removesuffix("\n").split("\n")
@@ -76,27 +76,27 @@ class Tag:
 
 
 def nonce(unique: str) -> str:
-    """A nonce derived from an id that no author has seen."""
+    """Return a nonce derived from an id that no author has seen."""
     return hashlib.sha256(unique.encode()).hexdigest()[:8]
 
 
 def dumped(value: object) -> str:
-    """JSON that cannot contain a tag."""
+    """Return a value as JSON that cannot contain a tag."""
     return json.dumps(value, ensure_ascii=False).replace("<", "\\u003c")
 
 
 def lines(rows: list[Json]) -> str:
-    """The inverse of `Tag.rows`."""
+    """Return JSON objects as text, one object per line; the inverse of `Tag.rows`."""
     return "\n" + "\n".join(map(dumped, rows)) + "\n"
 
 
 def harmless(words: str) -> str:
-    """Text with its tags defused."""
+    """Return a text whose tags can no longer be mistaken for Shipmate's tags."""
     return _OURS.sub("‹", words)
 
 
 def read(text: object) -> Tag | None:
-    """Parse a text that is a tag, by any author; None if it is none."""
+    """Return the tag that a text consists of, whoever wrote the text; None if the text is not a tag."""
     if not isinstance(text, str) or not text.startswith("<"):
         return None
     found = _SHAPE.fullmatch(text)
@@ -104,7 +104,7 @@ def read(text: object) -> Tag | None:
 
 
 def of(message: Message) -> Sequence[Tag | None]:
-    """For each block of a message its tag, if Shipmate wrote it."""
+    """Return, for each block of a message, the block's tag if Shipmate wrote it."""
     return _OF(message)
 
 
@@ -124,13 +124,13 @@ _OF = MessageFact[Message, Sequence[Tag | None]](_read_all)
 
 
 def begins(message: Message, name: str) -> Tag | None:
-    """The first tag of a message, if it has this name and no note."""
+    """Return the first tag of a message if the tag has this name and no note."""
     first = next(iter(of(message)), None)
     return first if first is not None and first.name == name and not first.note else None
 
 
 def facts(message: Message) -> Json:
-    """The facts in the context tag of a person's message, or {}. Read-only."""
+    """Return the facts in the context tag of a person's message, or {}. The result is read-only."""
     return _FACTS(message)
 
 
@@ -144,9 +144,11 @@ _FACTS = MessageFact[Message, Json](_facts)
 
 
 SILENT = "[silent]"
-"""The whole answer to a message that does not address the bot and needs no answer. Never shown."""
+"""Text of an answer to a message that does not address the bot and needs no answer. The text is never shown
+to people.
+"""
 
 
 def is_silent(words: str) -> bool:
-    """True if an answer begins with `SILENT`, whatever follows."""
+    """Return True if an answer begins with `SILENT`, whatever follows."""
     return words.lstrip().startswith(SILENT)

@@ -1,4 +1,4 @@
-"""Text as people write it, in every script: graphemes, widths, sizes and safe cutting."""
+"""Functions for text in every script: graphemes, display width, size limits and safe cutting."""
 
 from __future__ import annotations
 
@@ -19,25 +19,31 @@ from urllib.parse import urlsplit
 import regex
 
 _GRAPHEME = regex.compile(r"[\U0001F1E6-\U0001F1FF]{2}(?![\p{GCB=Extend}\p{GCB=ZWJ}\p{GCB=SpacingMark}])|\X")
-"""A flag is matched first: `\\X` counts all flags before it, which is quadratic in a row of flags."""
+r"""Pattern of a grapheme. A flag is matched first, because `\X` counts all flags before the current flag,
+which takes quadratic time in a sequence of flags.
+"""
 _APART = regex.compile(r"(?![\p{M}\p{Cf}\p{Grapheme_Extend}])\X\X")
-"""Two characters with a grapheme border between them, whatever precedes: only after a mark or a format character that matters."""
+"""Pattern of two characters that always have a grapheme border between them. Earlier characters matter only
+after a mark or a format character.
+"""
 _FENCE = regex.compile(r"^ {0,3}(```+|~~~+)[ \t]*([^\s`]*)[^\n]*$", regex.MULTILINE)
 _SENTENCE_END = regex.compile(r"[.!?。！？؟।]['\"”’」』)]*(?:\s|(?<=[。！？」』]))")
 _HEADING = regex.compile(r"\n(?=#{1,6} \S)")
 
 REACH = 1_024
-"""Max characters searched backwards for a grapheme border."""
+"""Max characters that are searched backwards for a grapheme border."""
 NAME = 32
 """Max characters of a word that is compared with names."""
 ALIKE = 0.7
-"""Min similarity to a name (`difflib`): `hlep` is for `help`, `deploy` not for `deny`."""
+"""Min similarity to a known name (`difflib`). `hlep` counts as `help`; `deploy` does not count as `deny`."""
 FENCE_ROOM = 48
-"""Characters reserved in a part for closing a code fence and opening it in the next part."""
+"""Number of characters reserved in a part for closing a code fence, and for opening the fence again in the
+next part.
+"""
 
 
 def clean(text: str) -> str:
-    """Make a text encodable as UTF-8: join surrogate pairs, replace lone surrogates by U+FFFD."""
+    """Return a text that UTF-8 can encode: surrogate pairs are joined, and lone surrogates are replaced by U+FFFD."""
     if text.isascii():
         return text
     # Called for every string that is written. A regex search would release the interpreter and wait to get it back.
@@ -49,12 +55,12 @@ def clean(text: str) -> str:
 
 
 def literal(words: str) -> str:
-    """Escape Markdown."""
+    """Return a text with Markdown escaped."""
     return re.sub(r"([\\`*_\[\]<>~|#!])", r"\\\1", words)
 
 
 def deep(value: Any, change: Callable[[str], str]) -> Any:
-    """Apply `change` to every string and key of a JSON value."""
+    """Return a copy of a JSON value in which `change` is applied to every string and key."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):
@@ -65,7 +71,7 @@ def deep(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def strings(value: Any) -> list[str]:
-    """All strings and keys of a JSON value, unordered."""
+    """Return all strings and keys of a JSON value, in no particular order."""
     found: list[str] = []
     open_ = [value]
     while open_:
@@ -84,25 +90,27 @@ INVISIBLE = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f"
     "\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
-"""Invisible characters beyond ASCII as ranges for a regex class: default ignorable ones, direction marks, line separators,
-annotation marks.
+"""Invisible characters beyond ASCII, as ranges for a regex class: default ignorable characters, direction
+marks, line separators, annotation marks.
 """
 _VISIBLE = regex.compile(f"[^\\s{INVISIBLE}\u2800\ufffc]")
 _BIDI = regex.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _STRINGS = regex.compile(
     r"(?r)(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c]{0,4096}(?:\x07|\x1b\\|\x9c)"
 )
-"""Terminal control strings (OSC, DCS and the like). Searched backwards: any number of unterminated beginnings would make a forward
-search quadratic.
+"""Pattern of terminal control strings (OSC, DCS and similar). The search runs backwards, because many
+unterminated beginnings would make a forward search quadratic.
 """
 ESCAPES = regex.compile(r"(?:\x1b\[|\x9b)[0-?]{0,64}[ -/]{0,8}[@-~]|\x1b[ -/]{0,4}[0-~]")
-"""Other terminal escape sequences."""
+"""Pattern of all other terminal escape sequences."""
 _CONTROLS = regex.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _BREAKS = {"\u2028": "\\u2028", "\u2029": "\\u2029", "\x85": "\\u0085"}
 
 
 def strict_json(raw: str, parse_float: Callable[[str], float] | None = None) -> Any:
-    """Parse JSON, refusing `NaN` and duplicate keys. Raises ValueError, and RecursionError if it is nested too deeply."""
+    """Parse JSON and refuse `NaN` and duplicate keys. Raises ValueError, and RecursionError if the JSON is
+    nested too deeply.
+    """
     return json.loads(raw, object_pairs_hook=_unique, parse_constant=_refuse, parse_float=parse_float)
 
 
@@ -118,7 +126,7 @@ def _refuse(constant: str) -> Any:
 
 
 def without_escapes(words: str) -> str:
-    """Remove terminal escape sequences."""
+    """Return a text without terminal escape sequences."""
     # CAN (0x18) ends any sequence: what surrounds a removed one cannot form another.
     return ESCAPES.sub("", _STRINGS.sub("\x18", words)).replace("\x18", "")
 
@@ -127,13 +135,15 @@ _NUMBERED = re.compile("&#0*([0-9]+)")
 
 
 def unescaped(words: str) -> str:
-    """Decode HTML entities. Numbers are cut to 8 digits: the interpreter refuses to parse thousands."""
+    """Return a text with HTML entities decoded. A numeric entity is cut to 8 digits, because the interpreter
+    refuses to parse thousands of digits.
+    """
     return html.unescape(_NUMBERED.sub(lambda found: f"&#{found[1][:8]}", words))
 
 
 def for_terminal(words: str) -> str:
-    """Make foreign text safe to print: escape sequences and bidirectional marks are removed, other control characters replaced; tabs
-    and line breaks stay.
+    """Return foreign text that is safe to print on a terminal. Escape sequences and bidirectional marks are
+    removed, other control characters are replaced, tabs and line breaks stay.
     """
     if words.isascii() and words.isprintable():
         return words
@@ -143,7 +153,7 @@ def for_terminal(words: str) -> str:
 
 
 def one_line(dumped: str) -> str:
-    """Escape the characters in JSON that some readers take for line ends."""
+    """Return JSON with those characters escaped that some readers treat as line breaks."""
     if not dumped.isascii():
         for sign, escaped in _BREAKS.items():
             if sign in dumped:
@@ -160,22 +170,25 @@ _EXTENSION = re.compile(
     "c|cfg|conf|css|csv|cpp|dart|exe|gif|go|h|hpp|htm|html|ini|java|jpeg|jpg|js|json|jsonl|jsx|kt|"
     "lock|log|pdf|php|png|ts|tsx|txt|toml|tmp|svg|sql|wasm|xml|yaml|yml"
 )
-"""File name extensions, which are no top-level domains."""
+"""File name extensions that are not top-level domains."""
 _ALIKE = regex.compile(r"[\p{Cyrillic}\p{Greek}\p{Armenian}\p{Cherokee}]")
 _UNSEEN = regex.compile(f"[{INVISIBLE}]")
 _MARKS = r"[\p{M}\uff9e\uff9f]"
 _CROWDED = regex.compile(f"({_MARKS}{{32}}){_MARKS}+")
-"""More than 32 marks over one letter; no script has that many."""
+"""Pattern of more than 32 marks over one letter. No script uses that many marks."""
 
 
 def normalized(words: str) -> str:
-    """Apply NFKC, keeping 32 marks over one letter at most: sorting marks takes quadratic time."""
+    """Return a text in the Unicode form NFKC, with at most 32 marks over one letter. Sorting more marks
+    takes quadratic time.
+    """
     return words if words.isascii() else unicodedata.normalize("NFKC", _CROWDED.sub(r"\1", words))
 
 
 def real_host(label: str, url: str) -> str | None:
-    """The host of a link if its label hides it, to be shown beside the label; else None. A label hides the host if it names another
-    one; a host counts as hidden if it has a user name before it or is written in lookalike letters.
+    """Return the host of a link if the link's label hides the host; None otherwise. The host is then shown
+    beside the label. A label hides the host if the label names another host. A host also counts as hidden
+    if a user name precedes it or if it is written in lookalike letters.
     """
     try:
         parts = urlsplit(url)
@@ -204,13 +217,13 @@ def real_host(label: str, url: str) -> str | None:
 
 
 def _within(host: str, named: str) -> bool:
-    """True for the named host and its subdomains."""
+    """Return True for the named host and its subdomains."""
     named = named.removeprefix("www.")
     return host in {named, f"www.{named}"} or host.endswith(f".{named}")
 
 
 def _looks_alike(host: str) -> bool:
-    """True if a host can be mistaken for one in Latin letters."""
+    """Return True if a host can be mistaken for a host in Latin letters."""
     top = host.rpartition(".")[2]
     # A top-level domain in the same script gives it away.
     return top.isascii() and not top.startswith("xn--") and _ALIKE.search(_written(host)) is not None
@@ -223,33 +236,35 @@ def _written(host: str) -> str:
 
 
 def visible(words: str) -> bool:
-    """True if a text has a visible character."""
+    """Return True if a text has a visible character."""
     first = words[:1]
     return (first.isascii() and first.isalnum()) or _VISIBLE.search(words) is not None
 
 
 def without_direction(words: str) -> str:
-    """Remove bidirectional marks."""
+    """Return a text without bidirectional marks."""
     return words if words.isascii() else _BIDI.sub("", words)
 
 
 def name(words: str) -> str:
-    """Reduce a self-chosen name of a person, channel or group to at most four words and 30 characters, without symbols."""
+    """Return a self-chosen name of a person, channel or group, reduced to at most four words and 30
+    characters, without symbols.
+    """
     return head(" ".join(regex.sub(r"[^\p{L}\p{M}\p{N}.'’_-]+", " ", words).split()[:4]), 30)
 
 
 def utf16_len(text: str) -> int:
-    """Length in UTF-16 code units, the unit of Telegram's limits and offsets."""
+    """Return the length of a text in UTF-16 code units, the unit of Telegram's limits and offsets."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def graphemes(text: str) -> list[str]:
-    """Split into grapheme clusters."""
+    """Split a text into grapheme clusters."""
     return _GRAPHEME.findall(text)
 
 
 def width(text: str) -> int:
-    """Terminal cells of a text: wide characters take two."""
+    """Return the number of terminal cells that a text takes. A wide character takes two cells."""
     if text.isascii():
         return len(text)
     return sum(2 if _is_wide(shown) else 1 for shown in graphemes(text))
@@ -260,27 +275,29 @@ def _is_wide(shown: str) -> bool:
 
 
 def dollars(usd: float) -> str:
-    """Format US dollars with two significant digits at least: `$12.35`, `$0.012`."""
+    """Return US dollars as text with at least two significant digits: `$12.35`, `$0.012`."""
     decimals = 2 if usd >= 0.1 or usd <= 0 else 1 - math.floor(math.log10(usd))
     return f"${usd:,.{decimals}f}"
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known name most similar to a misspelt word; None if none is similar."""
+    """Return the known name that is most similar to a misspelt word; None if no name is similar."""
     if len(word) > NAME:
         return None
     return next(iter(difflib.get_close_matches(word, known, n=1, cutoff=ALIKE)), None)
 
 
 def head(text: str, limit: int) -> str:
-    """At most `limit` characters of the beginning, cut between graphemes."""
+    """Return the beginning of a text, at most `limit` characters, cut between graphemes."""
     if len(text) <= limit:
         return text
     return text[: border(text, limit) or limit]
 
 
 def border(text: str, at: int) -> int:
-    """The last grapheme border at or before `at`. Constant time: a grapheme of more than `REACH` characters is split."""
+    """Return the last grapheme border at or before `at`. The time is constant, because a grapheme of more
+    than `REACH` characters is split.
+    """
     if at >= len(text):
         return len(text)
     if at <= 0 or _APART.fullmatch(text, at - 1, at + 1):
@@ -293,14 +310,16 @@ def border(text: str, at: int) -> int:
 
 
 def border_after(text: str, at: int) -> int:
-    """The first grapheme border at or after `at`."""
+    """Return the first grapheme border at or after `at`."""
     while at < len(text) and border(text, at) != at:
         at += 1
     return min(at, len(text))
 
 
 def preview(text: str, limit: int = 200) -> str:
-    """One line of at most `limit` characters: white space folded, the rest replaced by `…`."""
+    """Return a text as one line of at most `limit` characters. Sequences of white space become one space,
+    and `…` replaces the part that does not fit.
+    """
     folded = " ".join(text[: limit * 4].split())
     if len(folded) <= limit and len(text) <= limit * 4:
         return folded
@@ -308,7 +327,7 @@ def preview(text: str, limit: int = 200) -> str:
 
 
 def shorten_middle(text: str, limit: int) -> str:
-    """Cut the middle out, with a note in its place; at most `limit` characters."""
+    """Return a text with its middle replaced by a note, at most `limit` characters long."""
     if len(text) <= limit:
         return text
     note = f"\n[… {len(text) - limit:,} characters left out …]\n"
@@ -320,8 +339,8 @@ def shorten_middle(text: str, limit: int) -> str:
 
 
 def _soft_border(text: str, start: int, end: int, prefix: str) -> int:
-    """The best cut in the second half of text[start:end]: before a heading, else after a paragraph, line, sentence or word. `prefix`
-    opens the code block that the text begins in.
+    """Return the best position for a cut in the second half of text[start:end]: before a heading, else after
+    a paragraph, line, sentence or word. `prefix` opens the code block in which the text begins.
     """
     floor = start + (end - start) // 2
     if headings := [m.end() for m in _HEADING.finditer(text, floor, end)]:
@@ -344,13 +363,13 @@ def _soft_border(text: str, start: int, end: int, prefix: str) -> int:
 
 
 def has_sentence(text: str, end: int) -> bool:
-    """True if a sentence ends before `end`."""
+    """Return True if a sentence ends before `end`."""
     found = _SENTENCE_END.search(text)
     return found is not None and found.end() <= end
 
 
 def _fit(prefix: str, text: str, start: int, limit: int, size: Callable[[str], int]) -> int:
-    """The largest end with size(prefix + text[start:end]) <= limit; at least start + 1."""
+    """Return the largest `end` for which size(prefix + text[start:end]) <= limit; at least start + 1."""
     end = min(len(text), start + limit)
     if size(prefix + text[start:end]) <= limit:
         return end
@@ -359,15 +378,16 @@ def _fit(prefix: str, text: str, start: int, limit: int, size: Callable[[str], i
 
 
 OF_WORD = r"[\p{Latin}\p{Greek}\p{Cyrillic}\p{N}]"
-"""Regex class: numbers, and letters of scripts that separate words by spaces."""
+"""Regex class of numbers, and of letters in scripts that separate words by spaces."""
 _OF_WORD = regex.compile(OF_WORD)
 _NAME_WITH_MARKS = re.compile(r"__[a-z][a-z0-9_]*__")
-"""`__init__` and the like, which Markdown would make bold."""
+"""Pattern of names such as `__init__`, which Markdown would show in bold."""
 
 
 def emphasis(source: str, start: int, end: int) -> tuple[bool, bool]:
-    """Whether the marks source[start:end] may open emphasis, and may close it. Differs from CommonMark in three cases: marks inside a
-    word or number and around a dunder name are plain text, and scripts that use no spaces need none around marks.
+    """Return whether the marks source[start:end] may open emphasis, and whether they may close it. The
+    result differs from CommonMark in three cases. Marks inside a word or number are plain text. Marks
+    around a dunder name are plain text. In scripts without spaces, marks need no spaces around them.
     """
     before, after = source[start - 1 : start] or " ", source[end : end + 1] or " "
     if _OF_WORD.fullmatch(before) and _OF_WORD.fullmatch(after):
@@ -392,15 +412,19 @@ _INLINE = re.compile(
     r"|(?P<mark>\*+|_+|~~|\|\|)",
     re.DOTALL,
 )
-"""Spans that must not be cut (escapes, inline code, links), and emphasis marks, which are closed at a cut and reopened."""
+"""Pattern of spans that must not be cut (escapes, inline code, links), and of emphasis marks. Emphasis marks
+are closed before a cut and reopened after it.
+"""
 _BLOCK = re.compile(r"\n(?=[ \t>]*(?:\n|[-+*][ \t]|\d{1,9}[.)][ \t]|#{1,6}[ \t]|\||```|~~~))")
 _AHEAD = 16_384
-"""Max characters searched for the end of an open mark."""
+"""Max characters that are searched for the end of an open mark."""
 _OPEN = 20
 
 
 def _cut(window: str, at: int) -> tuple[int, str]:
-    """Move a cut before a span that must not be cut, and find the emphasis marks that are open there and closed later."""
+    """Move a cut before a span that must not be cut. Return the new position and the emphasis marks that are
+    open there and closed later.
+    """
     begin = max((found.end() for found in _BLOCK.finditer(window, 0, at)), default=0)
     behind = _BLOCK.search(window, at - 1)
     opened: list[re.Match[str]] = []
@@ -420,10 +444,12 @@ def _cut(window: str, at: int) -> tuple[int, str]:
 
 
 def split(text: str, limit: int, size: Callable[[str], int] = len) -> list[str]:
-    """Split Markdown into parts of at most `limit`, measured by `size`, which is never less than the number of characters.
+    """Split Markdown into parts of at most `limit`, measured by `size`, which must never return less than
+    the number of characters.
 
-    Graphemes (unless one alone exceeds the limit), links and inline code are never cut. Code fences and emphasis are closed at the end
-    of a part and reopened, with the language, in the next. Parts without a visible character are dropped.
+    Graphemes (unless one grapheme exceeds the limit), links and inline code are never cut. Code fences and
+    emphasis are closed at the end of a part and reopened in the next part; a fence keeps its language. Parts
+    without a visible character are dropped.
     """
     parts: list[str] = []
     start, prefix = 0, ""
@@ -452,13 +478,13 @@ def split(text: str, limit: int, size: Callable[[str], int] = len) -> list[str]:
 
 
 def with_code_closed(text: str) -> str:
-    """Close a code fence that is open at the end of a text."""
+    """Return a text in which a code fence that is open at the end is closed."""
     fence = _open_fence(text)
     return text if fence is None else f"{text.rstrip()}\n{fence[0]}"
 
 
 def _open_fence(text: str) -> tuple[str, str] | None:
-    """Mark and language of the code fence that is open at the end of a text."""
+    """Return the mark and the language of the code fence that is open at the end of a text."""
     fence = None
     for _, fence in _fences(text):  # noqa: B007 - the last one counts
         pass
@@ -466,7 +492,7 @@ def _open_fence(text: str) -> tuple[str, str] | None:
 
 
 def _fences(text: str) -> Iterator[tuple[int, tuple[str, str] | None]]:
-    """Yield the position of each fence mark and the fence that is open after it."""
+    """Yield the position of each fence mark, and the fence that is open after that mark."""
     fence: tuple[str, str] | None = None
     for match in _FENCE.finditer(text):
         mark, language = match.group(1), match.group(2)
@@ -478,7 +504,9 @@ def _fences(text: str) -> Iterator[tuple[int, tuple[str, str] | None]]:
 
 
 def encodings(secret: str) -> set[str]:
-    """Forms in which a secret may appear: plain, URL-encoded, base64 (also inside longer text), hex."""
+    """Return the forms in which a secret may appear: plain, URL-encoded, base64 (also inside a longer
+    encoded text), hex.
+    """
     from urllib.parse import quote, quote_plus
 
     raw = secret.encode("utf-8", "replace")
@@ -495,5 +523,5 @@ def encodings(secret: str) -> set[str]:
 
 
 def folded(words: str) -> str:
-    """Normalise a name for comparisons that must not depend on case or Unicode form."""
+    """Return a name in a form for comparisons that must not depend on case or Unicode form."""
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", words).casefold())

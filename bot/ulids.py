@@ -1,4 +1,6 @@
-"""ULIDs (github.com/ulid/spec): 48 bits of milliseconds and 80 random bits, in 26 digits that sort by time."""
+"""Reads and writes ULIDs (github.com/ulid/spec): 48 bits of milliseconds and 80 random bits, in 26
+characters that sort by time.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +12,12 @@ _PAIRS = [high + low for high in DIGITS for low in DIGITS]
 
 
 def written(number: int) -> str:
-    """The ULID of a number."""
+    """Return the ULID of a number."""
     return "".join([_PAIRS[number >> shift & 1023] for shift in range(120, -1, -10)])
 
 
 def number_of(digits: str) -> int | None:
-    """The number of a ULID or of its beginning; None if it has other characters."""
+    """Return the number of a ULID or of a ULID's beginning; None if the text contains other characters."""
     number = 0
     for digit in digits:
         value = DIGITS.find(digit)
@@ -26,5 +28,5 @@ def number_of(digits: str) -> int | None:
 
 
 def made_at(ulid: str) -> float:
-    """The time of a ULID in seconds since the epoch; 0.0 if it is none."""
+    """Return the creation time of a ULID in epoch seconds; 0.0 if the text is not a ULID."""
     return (number_of(ulid[:10]) or 0) / 1000

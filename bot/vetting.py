@@ -1,9 +1,11 @@
-"""Decides which instruction files are followed: one that a command made or changed is not, until a person has accepted it.
+"""Decides which instruction files are followed. A file that a command created or changed is not followed
+until a person has accepted it.
 
-While commands run, only files that are as they were before the first of them are followed. Whatever else is found under an instructing
-name when a command ends, or at the start after a kill, waits until an operator has it written by a file tool, or a person
-saves it outside of Shipmate. A change is recognised by the file's ctime, which no command can set. Does not depend on isolation.
-Everything is blocking.
+While commands run, only files that have not changed since the first of these commands began are followed.
+When a command ends, every other file with an instructing name waits for acceptance; the same happens at the
+start after a kill. A file is accepted if an operator approves that a file tool writes it, or if a person
+saves it outside of Shipmate. Changes are detected by the file's ctime, which no command can set. Vetting
+works with and without a sandbox. All methods block.
 """
 
 from __future__ import annotations
@@ -27,16 +29,18 @@ NOT_VETTED = (
     "or somebody saves it on the machine"
 )
 _Times = dict[str, set[int]]
-"""The times (ctime, ns) of the files of a folded name: several where names differ in case alone."""
+"""Change times (ctime in ns) of files by normalised name. Several files can share a normalised name if the
+names differ only in case.
+"""
 
 
 class NotVetted(errors.ShipmateError):
-    """An instruction file was made or changed by a command, and no person has accepted it."""
+    """A command created or changed an instruction file, and no person has accepted the file."""
 
 
 class Vetting:
-    """The instruction files of one project. What waits is kept in `file`; without one, in memory alone. `more` are instruction
-    files elsewhere, `skills` folders of skills.
+    """Vets the instruction files of one project. The list of waiting files is stored in `file`, or only in
+    memory if `file` is None. `more` are instruction files elsewhere, and `skills` are folders of skills.
     """
 
     def __init__(
@@ -58,18 +62,21 @@ class Vetting:
         self._loaded = False
         self._running = False
         self._known: _Times | None = None
-        """While commands run: what was followed when they began. After a search that could not look at everything: the names
-        that it has met; no others are followed.
+        """Names and change times of the files that were followed when the running commands began. After a
+        search that a limit stopped, this has the names that the search found, and no other files are
+        followed.
         """
         self._waiting: _Times = {}
 
     def find_instruction_files(self) -> InstructionFileSet:
-        """The files that instruct, or would if they were accepted."""
+        """Return the files that are instructions, including the files that still wait for acceptance."""
         with self._ready():
             return find_instruction_files(self._root, self._more, self._skills, self._followed)
 
     def begin(self) -> InstructionFileSet:
-        """Record that a command begins; what instructs now. Raises OSError if that cannot be kept for a start after a kill."""
+        """Record that a command begins. Return the present instruction files. Raises OSError if their state
+        cannot be saved for a start after a kill.
+        """
         with self._ready():
             found = self.find_instruction_files()
             if not self._running:
@@ -80,13 +87,15 @@ class Vetting:
             return found
 
     def end(self, *, last: bool) -> list[str]:
-        """Record that a command has ended, the `last` of those that ran: the paths under which it would instruct."""
+        """Record that a command has ended. `last` is True if no other command still runs. Return the paths
+        of the new instruction files that now wait for acceptance.
+        """
         with self._ready():
             return self._compare(last=last) if self._running else []
 
     def read(self, path: Path, read: Callable[[], tuple[bytes, os.stat_result]]) -> bytes:
-        """The content of a file, read under this name by `read`, which gives its state too. Raises `NotVetted`, and what
-        `read` raises.
+        """Return the content of a file. `read` reads the file under this name and returns its content and
+        state. Raises `NotVetted`, and everything that `read` raises.
         """
         while True:
             changes = self.changes
@@ -96,8 +105,8 @@ class Vetting:
                 return raw
 
     def must_be_followed(self, path: Path, found: os.stat_result) -> None:
-        """Raises `NotVetted` unless the file of this state is followed under this name. Holds only if `changes` is the same
-        after as before the read.
+        """Raise `NotVetted` unless the file in this state is followed under this name. The result is valid
+        only if `changes` has the same value before and after the file was read.
         """
         with self._ready():
             if not self._followed(path, changed_at(path, found)):
@@ -105,8 +114,10 @@ class Vetting:
 
     @contextlib.contextmanager
     def writing(self, path: Path, *, whole: bool) -> Iterator[None]:
-        """A file tool writes a file in the block, `whole` or in part, and an operator was asked if it instructs. Raises
-        `errors.ToolError` for a part of a file that waits: they would not see the rest.
+        """Record that a file tool writes a file while the context is open, after an operator approved
+        instructions. `whole` is False if only part of the file is written. Raises `errors.ToolError` for
+        a partial write to a file that waits for acceptance, because the operator would not see the rest
+        of the file.
         """
         real = Path(os.path.realpath(path))
         with self._ready():
@@ -141,13 +152,17 @@ class Vetting:
         return changed in self._known.get(name, ()) if self._running else name in self._known
 
     def _writable(self, path: Path) -> bool:
-        """True if a command could have made this name, or a folder on the way to it: a link to where it cannot write."""
+        """Return True if a command could have created this name or a folder on the way to it, for example as
+        a link to a place where the command cannot write.
+        """
         path = Path(os.path.normpath(path))
         places = (Path(os.path.realpath(one.parent)) / one.name for one in (path, *path.parents) if one.name)
         return any(one != self._root and not hidden(self._root, one) for one in places)
 
     def _compare(self, *, last: bool) -> list[str]:
-        """Have everything wait that is not as it was known."""
+        """Let every file wait for acceptance that is not followed in its present state. Return the paths of
+        the files that are new in this list.
+        """
         found = self.find_instruction_files()
         unvetted = [(path, one) for path, one in found.changed.items() if not self._followed(path, one)]
         waiting = _times((self._name(path), changed) for path, changed in unvetted)
@@ -211,8 +226,8 @@ class Vetting:
             self._compare(last=True)  # a kill has cut a command off
 
     def _name(self, path: Path) -> str:
-        """The key of a path: from the project's folder on, folded. Its `..` stay, since behind a link they mean another
-        place.
+        """Return the key of a path: relative to the project's folder and normalised. `..` parts are kept,
+        because after a link they lead to a different folder.
         """
         if path.is_relative_to(self._given):
             path = self._root / path.relative_to(self._given)
