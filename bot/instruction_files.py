@@ -197,7 +197,9 @@ def _begin(root: Path) -> tuple[list[Path], bool]:
 
 
 def _ours(folder: Path) -> bool:
-    """Return True if a command can make the folder's entries readable by name although the folder cannot be listed."""
+    """Return True if the entries of a folder that cannot be listed can be read by name, either now or after a
+    command changes the folder's mode.
+    """
     try:
         if folder.stat().st_uid == os.geteuid():
             return True
@@ -208,7 +210,7 @@ def _ours(folder: Path) -> bool:
 
 
 def _skills(places: Iterable[Path]) -> Iterator[Path]:
-    """Return the files of the skills in these folders. Links are followed."""
+    """Yield the files of the skills in these folders. Links are followed."""
     for place in places:
         try:
             with os.scandir(place) as entries:

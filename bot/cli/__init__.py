@@ -1,4 +1,4 @@
-"""The command line: `shipmate`, also `python -m bot`."""
+"""The command line `shipmate`, which is also `python -m bot`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ _STOPS = (signal.SIGINT, signal.SIGTERM)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code. Prepares signals before `bot.cli.entry`, whose import takes time."""
+    """Run one command and return its exit code. Signals are prepared before `bot.cli.entry` is imported,
+    because that import takes time.
+    """
     if arguments is None and len(sys.argv) == 1:
         sys.argv += _first_look()
     gateway = arguments is None and sys.argv[1:2] == ["run"]
@@ -39,8 +41,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _first_look() -> list[str]:
-    """The arguments for a bare `shipmate` on a terminal (as with `uvx shipmate`): a gateway on its defaults in a data folder of the
-    user. [] without a terminal or in a project folder, where the help is shown.
+    """Return the arguments for `shipmate` without arguments on a terminal, such as `uvx shipmate`. The
+    arguments start a gateway with default settings in a data folder of the user. Return [] without a
+    terminal or in a project folder; the help is then shown.
     """
     terminals = all(stream and stream.isatty() for stream in (sys.stdin, sys.stdout))
     if not terminals or Path("ship.json").exists():

@@ -47,7 +47,7 @@ def pending(root: Dir = Here, as_json: AsJson = False) -> None:
 
 
 def _changeable(channel: str, user_id: str, root: Path) -> AccessList:
-    """The access list, for a change of this person's entry."""
+    """Return the access list if this person's entry may be changed."""
     for line in config.identity("ID", user_id, manifest_of(channel)):
         raise typer.BadParameter(line.removeprefix("ID: "))
     must_lead(root)

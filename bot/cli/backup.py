@@ -1,4 +1,4 @@
-"""`shipmate backup` and `shipmate restore`: all of `.ship` as one file, and back."""
+"""`shipmate backup` and `shipmate restore`: write `.ship` to one file, and restore `.ship` from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The commands of `shipmate`. A command's module is imported when the command is used: some of them import for seconds."""
+"""The commands of `shipmate`. A command's module is imported only when the command is used, because some
+modules take seconds to import.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,7 @@ COMMANDS = {
     "start": ("gateway:start", "As `run`, under its name in ShipMyAgent."),
     "version": ("versions:version", "Show the versions of Shipmate, Python and the dependencies."),
 }
-"""By name: module and function, or module and group of commands; the help."""
+"""Commands by name: the module with the command's function or group, and the help text."""
 HIDDEN = frozenset({"start"})
 _SETTINGS: dict[str, dict[str, Any]] = {
     # The id of a Telegram group begins with a minus, which is not an option.
@@ -75,7 +77,7 @@ _SETTINGS: dict[str, dict[str, Any]] = {
 
 
 class Commands(TyperGroup):
-    """Imports the module of a command when the command is asked for."""
+    """Command group that imports the module of a command when the command is used."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)

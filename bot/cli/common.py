@@ -1,4 +1,6 @@
-"""Options, output and times that commands share. Imported by every command, `--help` included, so it imports nothing heavy."""
+"""Options, output functions and time formats that the commands share. Every command imports this module,
+even for `--help`, so it imports nothing that is slow to import.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks
 
 
 def counted(number: int, thing: str) -> str:
-    """A number with its noun: `1 turn`, `2 turns`."""
+    """Return a number with its noun: `1 turn`, `2 turns`."""
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
@@ -50,7 +52,9 @@ def say_json(value: Any) -> None:
 
 
 def say_raw(line: str) -> None:
-    """Print a line of JSON: unchanged for a program, without control characters for a terminal, escaped where the output is not UTF-8."""
+    """Print a line of JSON. A program gets the line unchanged. On a terminal, control characters are
+    removed. If the output is not UTF-8, the line is escaped.
+    """
     line = text.one_line(line)
     try:
         line.encode(sys.stdout.encoding or "utf-8")
@@ -60,14 +64,14 @@ def say_raw(line: str) -> None:
 
 
 def complain(line: str) -> None:
-    """Print one line on stderr. Tokens are redacted."""
+    """Print one line on stderr, with tokens redacted."""
     from bot.telemetry.redaction import LogRedactor
 
     print(text.for_terminal(" ".join(LogRedactor()(line).split("\n"))), file=sys.stderr)
 
 
 class StderrLog:
-    """`contracts.environment.Log` of a command: prints warnings and errors on stderr."""
+    """Implements `contracts.environment.Log` for a command: prints warnings and errors on stderr."""
 
     def write(self, kind: str, message: str, *, level: Level = "info", **details: Any) -> None:
         del kind, details
@@ -76,7 +80,9 @@ class StderrLog:
 
 
 def must_confirm(what: str, *, yes: bool, warning: str = "This cannot be undone.") -> None:
-    """Ask for confirmation; `what` begins with a verb. Raises `typer.Abort` on no, `typer.BadParameter` without a terminal."""
+    """Ask the user for confirmation of `what`, a phrase that begins with a verb. Raises `typer.Abort` if the
+    user says no, and `typer.BadParameter` without a terminal.
+    """
     if yes:
         return
     if sys.stdin is None or not sys.stdin.isatty():
@@ -87,7 +93,7 @@ def must_confirm(what: str, *, yes: bool, warning: str = "This cannot be undone.
 
 
 def text_of(path: Path) -> str:
-    """The text of a file that the user names. Raises `typer.BadParameter`."""
+    """Return the text of a file that the user names. Raises `typer.BadParameter`."""
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -95,7 +101,7 @@ def text_of(path: Path) -> str:
 
 
 def moment(value: str) -> datetime:
-    """Parse a time: ISO 8601 (UTC without a zone), or an age (`90s`, `15m`, `2h`, `3d`)."""
+    """Return the time that the user means: ISO 8601 (UTC without a zone), or an age (`90s`, `15m`, `2h`, `3d`)."""
     from bot.system import SystemClock
 
     ago = _AGO.fullmatch(value.strip())
@@ -113,13 +119,13 @@ def moment(value: str) -> datetime:
 
 
 def timestamp(seconds: float) -> str:
-    """A time (epoch seconds) in the log's format: ISO 8601, UTC, milliseconds."""
+    """Return a time (epoch seconds) in the log's format: ISO 8601, UTC, milliseconds."""
     time = datetime.fromtimestamp(seconds, UTC)
     return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def when(milliseconds: float) -> str:
-    """A time (epoch milliseconds) in local time, for a person."""
+    """Return a time (epoch milliseconds) as local time for a person."""
     try:
         local = datetime.fromtimestamp(milliseconds / 1000, UTC).astimezone()
     except (ValueError, OverflowError, OSError):

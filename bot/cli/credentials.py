@@ -1,4 +1,4 @@
-"""Asks on a terminal for keys and tokens, tests each where it is used, and writes them to `.env`."""
+"""Asks for keys and tokens on a terminal, tests each key or token with its service, and writes them to `.env`."""
 
 from __future__ import annotations
 
@@ -31,13 +31,15 @@ from bot.system import SystemClock, SystemDisk
 
 KEY = "ANTHROPIC_API_KEY"
 CLAIM_SECONDS = 300.0
-"""Max seconds to wait for the code by which somebody shows who they are."""
+"""Max seconds to wait until the user sends a code to the bot. The code shows which platform account the user has."""
 _UNQUOTED = re.compile(r"[\w.:/@+=-]*", re.ASCII)
 
 
 @dataclass
 class Credentials:
-    """What the user has entered: values for `.env`, operators (`channel:id`), and the channels with new tokens."""
+    """Values that the user has entered: variables for `.env`, operators (`channel:id`), and the channels
+    with new tokens.
+    """
 
     values: dict[str, str] = field(default_factory=dict)
     operators: list[str] = field(default_factory=list)
@@ -45,7 +47,9 @@ class Credentials:
 
 
 class Folder:
-    """A project folder that may not be set up yet: its ship.json ({} if unreadable), and the variables that are set."""
+    """A project folder that may not be set up yet, with its ship.json ({} if unreadable) and the variables
+    that are set.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -59,12 +63,14 @@ class Folder:
 
     @property
     def name(self) -> str | None:
-        """The bot's name in ship.json; None if there is no ship.json."""
+        """Return the bot's name in ship.json; None if there is no ship.json."""
         return str(self.document.get("name") or "shipmate") if self.exists else None
 
     @property
     def operators(self) -> frozenset[str]:
-        """The operators of ship.json as written (may contain `${NAME}`), and those of the access list."""
+        """Return the operators in ship.json as written there (may contain `${NAME}`), and the operators in
+        the access list.
+        """
         named = self.document.get("operators")
         listed = named if isinstance(named, list) else ()
         return frozenset(map(str, (*access_list(self.root).operators(), *listed)))
@@ -78,18 +84,18 @@ class Folder:
         return dict(found)
 
     def token_keys(self, manifest: Manifest) -> dict[str, str]:
-        """The tokens that a channel needs, with their keys in ship.json."""
+        """Return the tokens that a channel needs, with their keys in ship.json."""
         webhook = self.section("channels", manifest.name).get("webhook") is not None
         return token_keys(manifest, webhook=webhook)
 
     def instructions(self, manifest: Manifest, name: str) -> str:
-        """How to get the tokens of a channel for a bot of this name."""
+        """Return the instructions for getting a channel's tokens for a bot with this name."""
         url = self.section("channels", manifest.name, "webhook").get("url")
         return manifest.connect(name, url if isinstance(url, str) else None)
 
 
 def ask(folder: Folder, name: str, known: Mapping[str, Manifest]) -> Credentials:
-    """Ask for what is not set yet. An empty answer skips a part."""
+    """Ask for the keys and tokens that are not set yet. An empty answer skips a key or channel."""
     found = Credentials()
     if folder.variables.get(KEY):
         say(f"{KEY} is set.")
@@ -134,7 +140,7 @@ def _ask_for_key(found: Credentials, base_url: str | None) -> None:
 
 
 async def _test_key(key: str, base_url: str | None) -> str:
-    """Returns what is wrong with a key, "" if the provider accepts it."""
+    """Return the reason why a key does not work; "" if the provider accepts the key."""
     asked = model("anthropic", key, base_url)
     try:
         await asked.check()
@@ -172,7 +178,9 @@ def _ask_for_tokens(folder: Folder, found: Credentials, manifest: Manifest) -> N
 
 
 def _ask_for_token(manifest: Manifest, token: str) -> str:
-    """A token in its platform's form, or one that the user keeps anyway; "" if the user skips it."""
+    """Ask for a token until it has its platform's form, or until the user insists on another form. Return
+    the token; "" if the user skips it.
+    """
     form, title = manifest.token_forms.get(token), f"{manifest.name.capitalize()} {token.replace('_', ' ')}"
     example = form.example if form else "empty: skip it"
     while value := _secret(f"{title}, {variable(manifest.name, token)} ({example})"):
@@ -189,7 +197,7 @@ def _secret(words: str) -> str:
 
 
 def _are_accepted(manifest: Manifest, settings: ChannelSettings) -> bool:
-    """Test tokens with the platform, and print the findings."""
+    """Test tokens with the platform and print the findings. Return True if the platform accepts them."""
     if manifest.examine is None:
         return True
     examined = asyncio.run(_awaited(manifest.examine(settings)))
@@ -203,7 +211,7 @@ async def _awaited(examination: Awaitable[Examination]) -> Examination:
 
 
 def _person(claim: Claim, channel: str, settings: ChannelSettings) -> str | None:
-    """The platform's id of the user at this terminal; None if they do not send the code."""
+    """Return the platform's id of the user at this terminal; None if the user does not send the code."""
     try:
         found = asyncio.run(_claimed(claim, settings))
     except errors.ChannelError as error:
@@ -231,7 +239,7 @@ async def _claimed(claim: Claim, settings: ChannelSettings) -> str | None:
 
 
 def save(folder: Folder, found: Credentials, known: Mapping[str, Manifest]) -> None:
-    """Write the values into `.env` beside its content, and new operators into the access list."""
+    """Add the values to `.env`, and add new operators to the access list."""
     disk, path = SystemDisk(), folder.root / ".env"
     if found.values:
         words = disk.read(path).decode("utf-8", "replace") or env_example(known)

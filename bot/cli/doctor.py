@@ -1,4 +1,6 @@
-"""`shipmate doctor`: connects, checks everything that a gateway needs, and names a remedy for each finding."""
+"""`shipmate doctor`: connects to all services, checks everything that a gateway needs, and prints a remedy
+for each finding.
+"""
 
 from __future__ import annotations
 
@@ -39,10 +41,10 @@ from bot.tools.mcp.servers import McpServers
 from bot.tools.ports import Answer, Question
 
 MAX_SKEW_SECONDS = 30.0
-"""Max difference between the clocks of this machine and a platform."""
+"""Max difference in seconds between the clocks of this machine and of a platform."""
 TURN_SECONDS = 180.0
 LOW, VERY_LOW = 0.10, 0.02
-"""Min free shares of the disk."""
+"""Min free shares of the disk: below `LOW` is a warning, below `VERY_LOW` is an error."""
 _MARKS = {"ok": "ok   ", "warn": "warn ", "later": "later", "wrong": "wrong"}
 
 Turn = Annotated[
@@ -73,7 +75,7 @@ async def _examine(root: Path, *, defaults: bool, as_json: bool, turn: bool) -> 
 
 
 async def _without_settings(root: Path, error: errors.ConfigError) -> AsyncIterator[Finding]:
-    """The checks that work although ship.json is not valid."""
+    """Run the checks that work although ship.json is not valid."""
     yield versions()
     for line in error.findings:
         yield _of_configuration("wrong", line)
@@ -112,7 +114,7 @@ def _of_configuration(verdict: Verdict, line: str) -> Finding:
 
 
 async def _test_turn(settings: Settings) -> Finding:
-    """Run one turn from the terminal's channel through gateway, model and MCP servers."""
+    """Run one turn from the terminal's channel through the gateway, the model and the MCP servers."""
     import bot.app  # imports every library of the gateway
 
     word, answer, began = secrets.token_hex(3), io.StringIO(), time.monotonic()
@@ -138,7 +140,7 @@ def versions() -> Finding:
 
 
 def permissions(root: Path) -> Iterator[Finding]:
-    """Checks that other users can neither read nor change the files, and that this user can write."""
+    """Check that other users can neither read nor change the files, and that this user can write them."""
     wanted = [(".env", 0o077, "600"), ("ship.json", 0o022, "go-w")]
     if (root / HOME / sqlite_log.FILE).exists():  # the first start sets the permissions of .ship
         wanted.insert(0, (HOME, 0o077, "700"))
@@ -175,7 +177,7 @@ def disk(root: Path) -> Finding:
 
 
 def database(settings: Settings) -> Iterator[Finding]:
-    """Checks the PostgreSQL server, and lists the processes of the cluster."""
+    """Check the PostgreSQL server, and list the processes of the cluster."""
     from bot.cluster.leadership import examine, hosts  # needs the optional PostgreSQL library
 
     url = settings.engine.database_url or ""
@@ -195,7 +197,7 @@ def database(settings: Settings) -> Iterator[Finding]:
 
 
 def stored(root: Path) -> Iterator[Finding]:
-    """Checks the log of the chats and the search index."""
+    """Check the log of the chats and the search index."""
     log, search = root / HOME / sqlite_log.FILE, root / HOME / index.FILE
     if not log.is_file():
         yield Finding("journal", "ok", "none yet")
@@ -226,7 +228,7 @@ async def isolation(settings: Settings) -> Finding:
 
 
 def in_use(settings: Settings) -> Iterator[Finding]:
-    """Checks whether another process uses the folder, a token or a port; a gateway in this folder may."""
+    """Check whether another process uses the folder, a token or a port. A gateway in this folder may use them."""
     if instance.is_held(settings.home):
         yield Finding("gateway", "ok", "running in this folder")
         return
@@ -309,7 +311,7 @@ async def _of_model(
 
 
 class _NobodyAsked:
-    """`tools.ports.Questions` without anybody to ask."""
+    """Implements `tools.ports.Questions` when no person can be asked."""
 
     async def ask(self, question: Question) -> Answer:
         del question
@@ -317,13 +319,13 @@ class _NobodyAsked:
 
 
 class _NoLog:
-    """`contracts.environment.Log` that drops everything: the findings say it."""
+    """Implements `contracts.environment.Log` by dropping everything, because the findings already report it."""
 
     def write(self, kind: str, message: str, *, level: Level = "info", **details: Any) -> None: ...
 
 
 async def servers(settings: Settings) -> AsyncIterator[Finding]:
-    """Starts or connects to each MCP server as the gateway does, and ends it."""
+    """Start or connect to each MCP server as the gateway does, then close it."""
     made = McpServers(
         settings.mcp,
         questions=_NobodyAsked(),
@@ -353,7 +355,7 @@ async def servers(settings: Settings) -> AsyncIterator[Finding]:
 
 
 async def channels(settings: Settings) -> AsyncIterator[Finding]:
-    """Lets each channel examine its platform, including everybody who is allowed there, and compares the clocks."""
+    """Let each channel examine its platform and the people with access, and compare the clocks."""
     known, clock, skew = discovery.manifests(), SystemClock(), None
     let_in: dict[str, list[str]] = {name: [] for name in known}
     with contextlib.suppress(errors.ConfigError):  # the finding "access list" reports it
@@ -377,7 +379,7 @@ async def channels(settings: Settings) -> AsyncIterator[Finding]:
 
 
 def compared(ahead: float | None) -> Finding:
-    """Checks the clock of this machine, which is `ahead` seconds before a platform's."""
+    """Check the clock of this machine, which is `ahead` seconds ahead of a platform's clock."""
     if ahead is None:
         return Finding("clock", "ok", "no platform was asked for the time")
     if abs(ahead) <= MAX_SKEW_SECONDS:

@@ -1,4 +1,4 @@
-"""Runs one command. An error becomes one line and an exit code, never a traceback."""
+"""Runs one command. An error becomes one line of output and an exit code, never a traceback."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ from bot.cli.common import HOME, complain
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command. Returns 0, 2 for wrong usage, 78 configuration, 75 try again later, 1 anything else."""
+    """Run one command. Return 0 for success, 2 for wrong usage, 78 for a configuration error, 75 for an
+    error that may pass, 1 for anything else.
+    """
     sys.excepthook = _unexpected
     # A core dump would contain tokens and messages.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -65,7 +67,9 @@ def _run(words: list[str]) -> int:
 
 
 def _unexpected(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Report an unexpected error: one line on stderr, the details in the log of the project, if there is one."""
+    """Report an unexpected error: print one line on stderr, and write the details to the project's log if
+    there is a project.
+    """
     frames = [
         f"{frame.name} ({frame.filename}:{frame.lineno})" for frame in traceback.extract_tb(trace)[-12:]
     ]
@@ -83,7 +87,7 @@ def _unexpected(kind: type[BaseException], error: BaseException, trace: Tracebac
 
 
 def folder_of(words: list[str]) -> Path:
-    """The value of `--dir`; the error may have come before typer read it."""
+    """Return the value of `--dir`. The error may have happened before typer parsed the option."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--dir", type=Path, default=Path())
     found: Path = parser.parse_known_args(words)[0].dir

@@ -1,4 +1,4 @@
-"""`shipmate chats`, `shipmate history` and `shipmate index`: archive, transcript and search index."""
+"""`shipmate chats`, `shipmate history` and `shipmate index`: show the archive, the transcript and the search index."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ async def _search(root: Path, key: ChatKey, query: RecallQuery) -> list[tuple[Ar
 
 @asynccontextmanager
 async def _opened_search(root: Path) -> AsyncIterator[Search | None]:
-    """The search, which updates its index first; None if there is no log. Works while the gateway runs."""
+    """Open the search, which first updates its index; yield None if there is no log. Works while the gateway runs."""
     from bot.features.search.index import FILE  # imports what a feature uses, half of the gateway
     from bot.features.search.service import Search
 
@@ -150,7 +150,7 @@ async def _opened_search(root: Path) -> AsyncIterator[Search | None]:
 
 
 def _show_matches(search: str, lines: list[ArchiveLine]) -> None:
-    """Show the lines with a word of the search, then the related ones without."""
+    """Show the lines that contain a word of the search query, then the related lines that contain none."""
     from bot.features.search import analysis
     from bot.features.search.finder import parse_query
 

@@ -1,4 +1,4 @@
-"""`shipmate logs`: the operator's log, filtered, and followed as it grows."""
+"""`shipmate logs`: shows the operator's log, filtered, and follows the log while it grows."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from bot.telemetry.log_reader import LEVELS, Line, LineFilter, LogReader
 from bot.telemetry.usage import details_of
 
 FOLLOW_FROM = 20
-"""Lines that --follow shows first."""
+"""Number of lines that --follow shows first."""
 POLL_SECONDS = 0.2
 COLOURS = {"debug": "2", "action": "36", "warn": "33", "error": "31"}
-"""SGR codes of levels, on a terminal."""
+"""SGR colour codes of the log levels, for terminals."""
 
 
 def logs(
@@ -104,7 +104,10 @@ def _show_json(raw: str, _line: Line) -> None:
 
 
 def _printer(*, full: bool) -> Callable[..., None]:
-    """Prints a line for a person; on a terminal coloured, and cut to its width unless `full`. `before` replaces time and ids."""
+    """Return a function that prints a log line for a person. On a terminal the line is coloured, and cut to
+    the terminal's width unless `full` is set. The function's parameter `before` is a text that replaces
+    time and ids.
+    """
     terminal = is_terminal()
     width = shutil.get_terminal_size().columns if terminal and not full else None
     colours = COLOURS if terminal and not os.environ.get("NO_COLOR") else {}
@@ -119,7 +122,9 @@ def _printer(*, full: bool) -> Callable[..., None]:
 
 
 def _rendered(line: Line, *, full: bool, place: bool) -> str:
-    """A log line for a person, without message texts unless `full`, with time and ids where `place` is set."""
+    """Return a log line as text for a person. The text has message texts only if `full` is set, and time and
+    ids only if `place` is set.
+    """
     where = [str(line[key]) for key in ("chatKey", "requestId") if place and line.get(key)]
     if line.get("step") is not None:
         where.append(f"step {line['step']}")
@@ -142,7 +147,7 @@ def _rendered(line: Line, *, full: bool, place: bool) -> str:
 
 
 def fitted(words: str, width: int) -> str:
-    """Cut a line to the columns of a terminal; wide characters take two."""
+    """Return a line cut to the number of columns of a terminal. A wide character takes two columns."""
     cut, used = "", 0
     for one in text.graphemes(words[: 8 * width]):
         used += text.width(one)
@@ -153,7 +158,9 @@ def fitted(words: str, width: int) -> str:
 
 
 def _show_tree(found: Iterable[tuple[str, Line]], show: Callable[..., None]) -> None:
-    """Show the lines of a turn with their offsets from the first one, those of steps and tasks indented."""
+    """Show the lines of a turn with their time offset from the first line. The lines of steps and tasks are
+    indented.
+    """
     began, step = None, None
     for raw, line in found:
         try:

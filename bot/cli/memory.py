@@ -1,4 +1,4 @@
-"""`shipmate memory`: reads, edits and deletes what is remembered of chats and people, with or without a gateway."""
+"""`shipmate memory`: reads, edits and deletes the memory of chats and people, with or without a running gateway."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def _as_json(written: Written) -> dict[str, Any]:
 
 
 def _source(by: tuple[Written, ...]) -> str:
-    """The newest source of a line, and the number of older ones."""
+    """Return the newest source of a memory line, and the number of older sources."""
     if not by:
         return "(unknown)"
     last, more = by[-1], f" +{len(by) - 1}" if len(by) > 1 else ""

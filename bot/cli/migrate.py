@@ -1,4 +1,4 @@
-"""`shipmate migrate`: log and shared files from `.ship` to PostgreSQL, and back."""
+"""`shipmate migrate`: moves the log and the shared files from `.ship` to PostgreSQL, and back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`shipmate export` and `shipmate erase`: all data of one person, exported or erased."""
+"""`shipmate export` and `shipmate erase`: export or erase all data of one person."""
 
 from __future__ import annotations
 

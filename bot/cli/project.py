@@ -1,6 +1,7 @@
-"""A project folder as commands use it: its settings, access list and event log, and the database of a cluster.
+"""Opens the parts of a project folder that commands use: settings, access list, event log, and the database
+of a cluster.
 
-Most commands use a part of it, so settings and core are imported where they are used.
+Most commands use only one part, so the settings and the core are imported inside the functions that use them.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def manifest_of(channel: str, known: Mapping[str, Manifest] | None = None) -> Manifest:
-    """The manifest of a channel that the user names. Raises `typer.BadParameter`."""
+    """Return the manifest of a channel that the user names. Raises `typer.BadParameter`."""
     from bot import discovery
 
     known = known or discovery.manifests()
@@ -46,7 +47,9 @@ def must_exist(root: Path) -> None:
 
 
 def hint_of_folder(root: Path) -> None:
-    """Print a hint if no gateway has run in the folder: it is probably the wrong one. Raises `errors.ConfigError` if `.ship` is a file."""
+    """Print a hint if no gateway has ever run in the folder, because it is probably the wrong folder. Raises
+    `errors.ConfigError` if `.ship` is a file.
+    """
     config.must_be_folder(root / HOME)
     if not (root / HOME / "logs").is_dir():
         complain(f"No gateway has run in {root.resolve()} yet; --dir names another folder.")
@@ -59,18 +62,20 @@ def archive(root: Path) -> ChatStore:
 
 
 def access_list(root: Path) -> AccessList:
-    """The access list of a folder. Raises `errors.ConfigError` if it cannot be read."""
+    """Return the access list of a folder. Raises `errors.ConfigError` if the list cannot be read."""
     config.must_be_folder(root / HOME)
     return AccessList(root / HOME / FILE, SystemDisk(), SystemClock())
 
 
 def named_operators(settings: Settings) -> list[UserRef]:
-    """The operators of ship.json and of the access list. Raises `errors.ConfigError` if the list cannot be read."""
+    """Return the operators in ship.json and in the access list. Raises `errors.ConfigError` if the list
+    cannot be read.
+    """
     return sorted(settings.operators | access_list(settings.root).operators())
 
 
 def model(provider: str, api_key: str | None, base_url: str | None, **options: Any) -> Model:
-    """A model, with further options of `build_model`. Reports to stderr unless `log` is given."""
+    """Return a model; further options are passed to `build_model`. The model logs to stderr unless `log` is given."""
     from bot.llm.factory import build_model  # imports the provider's library, which takes seconds
 
     defaults: dict[str, Any] = {"clock": SystemClock(), "ids": UlidSource(), "log": StderrLog()}
@@ -79,7 +84,7 @@ def model(provider: str, api_key: str | None, base_url: str | None, **options: A
 
 
 def is_clustered(root: Path) -> bool:
-    """True if ship.json puts the log into PostgreSQL. The rest of the file need not be valid."""
+    """Return True if ship.json puts the log into PostgreSQL. The other settings need not be valid."""
     try:
         return bool(json.loads((root / "ship.json").read_bytes())["engine"]["kind"] == "postgresql")
     except (OSError, ValueError, LookupError, TypeError):
@@ -87,7 +92,9 @@ def is_clustered(root: Path) -> bool:
 
 
 def database(root: Path) -> str | None:
-    """The address of the database that has the log, if any. Raises `errors.ConfigError`."""
+    """Return the address of the database that contains the log; None if the log is a file. Raises
+    `errors.ConfigError`.
+    """
     if not is_clustered(root):
         return None
     from bot import configuration
@@ -97,7 +104,7 @@ def database(root: Path) -> str | None:
 
 @contextlib.asynccontextmanager
 async def event_log(root: Path) -> AsyncIterator[SqlLog | None]:
-    """The event log, for reading; None if there is none."""
+    """Open the event log for reading; None if there is no log."""
     from bot.core import sqlite_log
     from bot.core.events import Codec
 
@@ -120,7 +127,9 @@ async def event_log(root: Path) -> AsyncIterator[SqlLog | None]:
 
 
 def must_lead(root: Path) -> None:
-    """Raise `errors.NotFound` if the leader of the cluster runs in another folder, whose files a change here would not reach."""
+    """Raise `errors.NotFound` if the leader of the cluster runs in another folder. A change in this folder
+    would not reach the leader's files.
+    """
     if (url := database(root)) is None:
         return
     from bot.cluster import leadership
@@ -134,8 +143,9 @@ def must_lead(root: Path) -> None:
 
 @contextlib.contextmanager
 def changing(root: Path, *, erasing: bool = False) -> Iterator[Disk]:
-    """The disk for a change of files that a cluster shares; no process of the cluster may run. `erasing` also purges deleted rows from
-    the database. Raises `errors.Unavailable`, `errors.StorageError` and OSError.
+    """Return the disk for changes to files that a cluster shares. No process of the cluster may run.
+    `erasing` also purges deleted rows from the database. Raises `errors.Unavailable`,
+    `errors.StorageError` and OSError.
     """
     if (url := database(root)) is None:
         yield SystemDisk()
@@ -153,7 +163,9 @@ def changing(root: Path, *, erasing: bool = False) -> Iterator[Disk]:
 
 
 def refresh(root: Path) -> None:
-    """Fetch the shared files of a cluster, unless a gateway in this folder does. Raises `errors.StorageError`."""
+    """Fetch the shared files of a cluster, unless a gateway in this folder already does. Raises
+    `errors.StorageError`.
+    """
     if (url := database(root)) is None:
         return
     from bot.cluster.shared_disk import SharedDisk

@@ -1,4 +1,4 @@
-"""A turn or a task as its chat's log has it, and its recorded requests. Reads only."""
+"""Reads a turn or a task from its chat's log, and the requests that were recorded for it. Changes nothing."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ UNKNOWN = (
 
 @dataclass(frozen=True, slots=True)
 class LoggedTurn:
-    """A turn in the log of its chat; `task` is set if the id asked for was a task of it."""
+    """A turn in the log of its chat. `task` is set if the requested id is the id of a task in this turn."""
 
     turn: str
     task: str | None
     events: Sequence[Event]
-    """The events of the turn, and those of the messages it answers."""
+    """Events of the turn, and of the messages that the turn answers."""
     lines: Sequence[Json]
-    """The turn's lines of the transcript."""
+    """Transcript lines of the turn."""
     tasks: Mapping[str, Json]
-    """Facts of its tasks by id: `callId`, `mode`, `label`."""
+    """Facts about the turn's tasks by task id: `callId`, `mode`, `label`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """The recorded requests of a turn, or of a `task` of it."""
+    """Recorded requests of a turn, or of a `task` in that turn."""
 
     request_id: str
     chat_key: str
@@ -57,13 +57,13 @@ class Recording:
     session: str | None = None
     task: str | None = None
     facts: Json = field(default_factory=dict)
-    """`callId`, `mode` and `label` of the task."""
+    """Facts about the task: `callId`, `mode` and `label`."""
     tasks: Sequence[Recording] = ()
     joined: Sequence[Message] = ()
 
     @property
     def turn(self) -> RecordedTurn:
-        """The requests that can be sent again. Raises `errors.NotFound`."""
+        """Return the requests that can be sent again. Raises `errors.NotFound`."""
         own = [call.record for call in self.calls if self.task is not None or call.record.purpose == "turn"]
         if not own:
             raise errors.NotFound(
@@ -75,7 +75,7 @@ class Recording:
 
 
 def find(root: Path, asked: str) -> Recording:
-    """The requests of the turn or task with this id. Raises `errors.NotFound` and `errors.StorageError`."""
+    """Return the requests of the turn or task with this id. Raises `errors.NotFound` and `errors.StorageError`."""
     wanted = asked.upper()
     if not ulids.FORM.fullmatch(wanted):
         raise errors.NotFound(UNKNOWN.format(asked))
@@ -126,7 +126,9 @@ def _records(path: Path, name: str) -> list[RecordedRequest]:
 
 
 async def find_logged(root: Path, name: str) -> LoggedTurn | None:
-    """The turn that has this id, that a message with it joined, or whose task it is. Raises `errors.StorageError`."""
+    """Return the turn for an id: the id of the turn, of a message that joined the turn, or of a task in the
+    turn. Raises `errors.StorageError`.
+    """
     async with event_log(root) as log:
         chat = await log.chat_of(name) if log is not None else None
         if log is None or chat is None:

@@ -1,4 +1,4 @@
-"""`shipmate replay`: the recorded requests of a turn or a task, and the same requests sent again."""
+"""`shipmate replay`: shows the recorded requests of a turn or a task, or sends these requests again."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def _show(facts: dict[str, Any], found: Recording) -> None:
 
 
 def _show_task(task: Recording, *, as_json: bool) -> None:
-    """One line for a task of a turn; `shipmate replay` of its own id shows its requests."""
+    """Print one line for a task of a turn. `shipmate replay` with the task's id shows the task's requests."""
     exact = sum(call.exact for call in task.calls)
     wrong = list(dict.fromkeys(call.record.wrong for call in task.calls if call.record.wrong is not None))
     if as_json:
@@ -169,7 +169,9 @@ def _title(task: Recording) -> str:
 
 
 async def _send_again(root: Path, found: Recording, name: str | None, prompt: Path | None) -> RerunResult:
-    """Ask the configured provider. The calls and their cost are in the operator's log, like all calls of the model."""
+    """Send the requests to the configured provider. The operator's log records these calls and their cost,
+    as for all model calls.
+    """
     settings, turn = configuration.load(root), found.turn
     clock, disk, ids, redact = SystemClock(), SystemDisk(), UlidSource(), Redactor(settings.secrets)
     static = None if prompt is None else redact(text_of(prompt).strip())

@@ -1,4 +1,6 @@
-"""`python -m bot.cli.schema` writes the schemas of this folder's `.ship/schema` and the tables of docs/logs.md anew."""
+"""`python -m bot.cli.schema` writes the schemas in this folder's `.ship/schema` and the tables in
+docs/logs.md again.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ BEGIN, END = "<!-- kinds: made by `make schema` -->\n", "<!-- end of kinds -->\n
 
 
 def with_tables(document: str) -> str:
-    """The document with the tables of kinds between the two marks made anew."""
+    """Return the document with new tables of log kinds between its two marks."""
     before, _, rest = document.partition(BEGIN)
     return before + BEGIN + "\n" + log_kinds.tables() + "\n" + END + rest.partition(END)[2]
 

@@ -64,7 +64,7 @@ def init(
 
 
 def _title(project: Folder, given: str | None, *, asks: bool) -> str:
-    """The bot's name: that of an existing ship.json, the one given, or the one typed."""
+    """Return the bot's name: the name in an existing ship.json, the given name, or the name that the user types."""
     if project.name and given and given != project.name:
         complain(f"The bot's name stays {project.name!r}: change it in ship.json.")
     name = project.name or given
@@ -81,7 +81,7 @@ def _mistakes(operators: Iterable[str], known: Mapping[str, Manifest]) -> list[s
 
 
 def _more_operators(project: Folder, found: Credentials, known: Mapping[str, Manifest]) -> list[str]:
-    """Ask for operators if there are none, or none on a channel that was connected now."""
+    """Ask for operators if there are none, or if a newly connected channel has none."""
     people = {*found.operators, *project.operators}
     without = [one for one in found.channels if not any(person.startswith(f"{one}:") for person in people)]
     if people and not without:
@@ -100,7 +100,7 @@ def _more_operators(project: Folder, found: Credentials, known: Mapping[str, Man
 
 
 def _write(root: Path, name: str, operators: list[str], known: Mapping[str, Manifest]) -> None:
-    """Write the files of a new project; existing ones are kept."""
+    """Write the files of a new project. Existing files are kept."""
     disk, home = SystemDisk(), root / HOME
     root.mkdir(parents=True, exist_ok=True)
     home.mkdir(mode=0o700, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The files of a new project."""
+"""Creates the files of a new project."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ ENV_TAIL = """
 
 
 def ship_json(name: str, operators: Sequence[str], known: Mapping[str, Manifest]) -> str:
-    """A ship.json for use with and without credentials: it sets neither `enabled` nor `provider`."""
+    """Return a ship.json that works with and without credentials. It sets neither `enabled` nor `provider`."""
     channels = dict[str, dict[str, Any]]()
     for channel, manifest in sorted(known.items()):
         section: dict[str, Any] = {
@@ -70,7 +70,7 @@ def ship_json(name: str, operators: Sequence[str], known: Mapping[str, Manifest]
 
 
 def env_example(known: Mapping[str, Manifest]) -> str:
-    """The variables that ship.json refers to, without values."""
+    """Return the text of a `.env` file with the variables that ship.json refers to, without values."""
     parts = [ENV_HEAD]
     for channel, manifest in sorted(known.items()):
         if tokens := [f"{variable(channel, token)}=\n" for token in token_keys(manifest)]:

@@ -1,4 +1,4 @@
-"""`shipmate stats`: turns, tokens, cost and latency, as the log of the chats sums them up."""
+"""`shipmate stats`: shows the totals of turns, tokens, cost and latency from the log of the chats."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bot.core.usage import By, UsageSums
 from bot.telemetry.usage import UsageTotals
 
 SHOWN = 10
-"""Max chats listed; also the limit of names that are looked up."""
+"""Max number of chats that are listed. Only the names of these chats are looked up."""
 
 
 def stats(
@@ -129,6 +129,6 @@ def _share(sums: UsageTotals) -> str:
 
 
 def cost_of(sums: UsageTotals, decimals: int = 2) -> str:
-    """The cost in US dollars, with the number of answers of unknown price."""
+    """Return the cost in US dollars as text, with the number of answers of unknown price."""
     unpriced = f", and {counted(sums.unpriced, 'answer')} of unknown price" if sums.unpriced else ""
     return f"${sums.cost:.{decimals}f}{unpriced}"

@@ -1,4 +1,4 @@
-"""`shipmate trace`: the path of one turn, from the log of its chat and the operator's log."""
+"""`shipmate trace`: shows the course of one turn, from the log of its chat and the operator's log."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from bot.telemetry.trace import detail_words, steps_of, total_of
 from bot.telemetry.usage import details_of
 
 Seen = tuple[str, str, str, dict[str, Any]]
-"""Time (ISO 8601, UTC), source (`chat` or `log`), what happened, details."""
+"""One entry of the trace: time (ISO 8601, UTC), source (`chat` or `log`), description, details."""
 
 
 def trace(
@@ -79,7 +79,9 @@ def _lines(root: Path, request_id: str) -> list[Line]:
 
 
 def _events(logged: LoggedTurn) -> Iterator[Seen]:
-    """The events of a turn without message texts, with ids that the operator's log and the platform use."""
+    """Yield the events of a turn without message texts. The entries have the ids that the operator's log and
+    the platform use.
+    """
     began, tools, rows = dict[str, float](), dict[str, str](), dict[str, str]()
     for event in logged.events:
         match data := event.data:
@@ -108,7 +110,9 @@ def _events(logged: LoggedTurn) -> Iterator[Seen]:
 
 
 def _delivery(data: events.EventData, rows: dict[str, str]) -> str:
-    """Words for an event of the outbox or of the turn's end, "" for others. `rows` maps row ids to kinds of messages."""
+    """Return a description of an event of the outbox or of the turn's end; "" for other events. `rows` maps
+    ids of outbox rows to kinds of messages.
+    """
     match data:
         case events.Queued():
             rows[data.row] = f"{data.form}, repeated" if data.repeat_of is not None else data.form
@@ -137,7 +141,7 @@ def _usage(usage: Mapping[str, int], cost: float | None) -> list[str]:
 
 
 def _show_steps(lines: list[Line]) -> None:
-    """One line a step: offset, duration, tokens read and written, cache share, cost, what it was."""
+    """Print one line per step: offset, duration, tokens read and written, cache share, cost, description."""
     say(f"{'offset':>11} {'ms':>9} {'tokens':>15} {'cache':>5} {'cost':>9}")
     for one in steps_of(lines):
         usage = one.usage

@@ -25,7 +25,9 @@ def version(root: Dir = Here, as_json: AsJson = False) -> None:
 
 
 def dependencies() -> list[str]:
-    """The packages that Shipmate requires, without extras; none where it is not installed."""
+    """Return the packages that Shipmate requires, without extras. Return an empty list if Shipmate is not
+    installed as a package.
+    """
     try:
         needed = [line for line in requires("shipmate") or () if "extra ==" not in line]
     except PackageNotFoundError:

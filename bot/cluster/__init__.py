@@ -1,1 +1,1 @@
-"""Several hosts on one PostgreSQL: leadership, shared files, migration."""
+"""Support for several hosts that share one PostgreSQL database: leadership, shared files, migration."""

@@ -1,9 +1,11 @@
-"""Leader election: a lease in the database that has the log.
+"""Leader election with a lease in the database that contains the log.
 
-The leader increments a counter, on its own thread and session. A standby that sees the same counter for `LEASE` seconds of its own clock,
-or a released lease, starts the next epoch. From then on the database refuses every transaction of the former leader; an open one has
-ended before. Clocks of different hosts are never compared. A process considers itself leader only while no other can have taken over, so
-a frozen leader that wakes up neither writes nor sends.
+The leader increments a counter, on its own thread and session. A standby takes over if the leader released
+the lease, or if the counter has not changed for `LEASE` seconds of the standby's own clock. Taking over
+begins a new epoch. The database then refuses every transaction of the former leader; a transaction that was
+still open has been ended before. Clocks of different hosts are never compared. A process considers itself the
+leader only while no other process can have taken over. So a frozen leader that wakes up neither writes nor
+sends.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ T = TypeVar("T")
 BEAT = 0.5
 LEASE = 3.0
 MARGIN = 0.5
-"""Min seconds between the moment a leader stops and a standby takes over."""
+"""Min seconds between the moment at which a leader stops and the moment at which a standby takes over."""
 _SEEN = """INSERT INTO cluster_hosts VALUES (?, clock_timestamp())
     ON CONFLICT (holder) DO UPDATE SET seen_at = excluded.seen_at"""
 _BEAT = "UPDATE cluster_leader SET beats = beats + 1 WHERE epoch = ? AND holder = ?"
@@ -44,7 +46,9 @@ _TAKE = """UPDATE cluster_leader SET epoch = epoch + 1, holder = ?, beats = beat
 _END_FROZEN = """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
     WHERE application_name = 'shipmate' AND datname = current_database() AND usename = current_user
     AND state <> 'idle' AND wait_event = 'ClientRead' AND state_change < clock_timestamp() - INTERVAL '2 s'"""
-"""Terminates sessions that are stuck inside a transaction. In a pipeline the server's timeouts do not end all of them."""
+"""SQL statement that terminates sessions that are stuck inside a transaction. In pipeline mode the server's
+timeouts do not end all such sessions.
+"""
 _RELEASE = "UPDATE cluster_leader SET holder = '' WHERE epoch = ? AND holder = ?"
 _FORGET = "DELETE FROM cluster_hosts WHERE holder = ? OR seen_at < clock_timestamp() - INTERVAL '1 day'"
 _HOSTS = """SELECT h.holder, l.holder IS NOT NULL FROM cluster_hosts h LEFT JOIN cluster_leader l ON l.holder = h.holder
@@ -52,7 +56,7 @@ _HOSTS = """SELECT h.holder, l.holder IS NOT NULL FROM cluster_hosts h LEFT JOIN
 
 
 class PostgresLeadership:
-    """`core.leadership.Leadership` by a row of the log's database."""
+    """Implements `core.leadership.Leadership` with a row in the log's database."""
 
     def __init__(self, url: str, *, clock: Clock, log: Log, holder: str = "") -> None:
         self._url = url
@@ -61,9 +65,9 @@ class PostgresLeadership:
         self.holder = holder or f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
         self.epoch = 0
         self.leader = ""
-        """The process that led at the last poll."""
+        """Process that was the leader at the last poll."""
         self.deposed = asyncio.Event()
-        """Set once another process has taken over; never cleared."""
+        """Event that is set once another process has taken over. It is never cleared."""
         self._leads = asyncio.Event()
         self._refusal: errors.StorageError | None = None
         self._until = 0.0
@@ -75,8 +79,9 @@ class PostgresLeadership:
         self._thread = threading.Thread(target=self._run, name="leadership", daemon=True)
 
     async def lead(self, stop: asyncio.Event, stands_by: Callable[[str], object]) -> bool:
-        """Wait until this process leads; False if `stop` is set first. `stands_by` is called with the leader meanwhile. Raises
-        `errors.StorageError` if the tables have an unsupported version.
+        """Wait until this process is the leader; return False if `stop` is set first. While waiting,
+        `stands_by` is called with the name of the leader. Raises `errors.StorageError` if this version
+        does not support the database's tables.
         """
         self._thread.start()
         waiting = [asyncio.create_task(one.wait()) for one in (self._leads, stop)]
@@ -116,7 +121,7 @@ class PostgresLeadership:
         return f"leader, epoch {self.epoch}" if self.epoch else f"standby; {self.leader or 'nobody'} leads"
 
     async def close(self) -> None:
-        """Release the lease; call once nothing is written any more."""
+        """Release the lease. Call this once nothing is written any more."""
         self._over.set()
         if self._thread.is_alive():
             await asyncio.to_thread(self._thread.join)
@@ -197,14 +202,14 @@ def _lease(db: PostgresSession) -> tuple[Any, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A process seen within the last seconds."""
+    """A process that has been active within the last seconds."""
 
     holder: str
     leads: bool
 
 
 def hosts(url: str) -> Sequence[Host]:
-    """The processes on a database, the leader first. Raises `errors.StorageError`."""
+    """Return the processes that use a database, the leader first. Raises `errors.StorageError`."""
     with (
         as_storage_error("the database cannot be used"),
         contextlib.closing(PostgresSession(url)) as db,
@@ -215,7 +220,9 @@ def hosts(url: str) -> Sequence[Host]:
 
 
 def examine(url: str) -> tuple[str, str]:
-    """The server's version, and what is wrong with it ("" if nothing). Raises `errors.StorageError`."""
+    """Return the server's version and a description of the server's problem ("" if there is none). Raises
+    `errors.StorageError`.
+    """
     with (
         as_storage_error("the database cannot be used"),
         contextlib.closing(PostgresSession(url)) as db,

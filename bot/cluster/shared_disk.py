@@ -1,8 +1,10 @@
-"""Files of `.ship` that are not in the log, shared by all hosts of a database: rows of `files`, with a copy on each host.
+"""Files of `.ship` that are not part of the log and that all hosts share. The files are rows of the table
+`files`; each host has a copy.
 
-The leader reads its copies. A change is committed to the database first, under the leader's epoch, and then to the copy. A standby fetches
-changes. A copy has the size and mtime of its row; one that differs is fetched again. Exports of the log (`chats`, the search index) are
-made on each host.
+The leader reads its own copies. A change is first committed to the database, under the leader's epoch, and
+then written to the copy. A standby fetches changes. A copy has the size and mtime of its row; a copy that
+differs is fetched again. Exports of the log (`chats`, the search index) are not shared: each host makes its
+own.
 """
 
 from __future__ import annotations
@@ -28,9 +30,11 @@ from bot.storage import jsonl
 FOLDERS = ("artifacts", "memory", "outgoing", "received", "sent")
 FILES = ("access.json", "telegram-groups.json")
 EXPORTS = ("chats", "exports.json", "index.db", "index.db-shm", "index.db-wal")
-"""Exports that each host makes from the log."""
+"""Names of exports that each host makes from the log."""
 NOTE = "shared.json"
-"""The file with the database's `store` id at the last fetch; the id changes when something is erased."""
+"""Name of the file that contains the `store` id of the database at the last fetch. The id changes when
+something is erased.
+"""
 FOLLOW_SECONDS = 1.0
 CHANGED = "SELECT path, size, at, changed FROM files WHERE changed > ? ORDER BY changed"
 CONTENT = "SELECT data, size, at FROM files WHERE path = ?"
@@ -43,14 +47,14 @@ ERASED = """UPDATE cluster_leader SET store = DEFAULT; DELETE FROM files WHERE d
 
 
 def is_name(name: str) -> bool:
-    """True for the name of a shared file, in canonical form."""
+    """Return True for the name of a shared file in canonical form."""
     parts = PurePosixPath(name).parts
     plain = "/".join(parts) == name and not any(part.startswith(".") for part in parts)
     return plain and (name in FILES or (len(parts) > 1 and parts[0] in FOLDERS))
 
 
 class SharedDisk:
-    """`contracts.environment.Disk` of a process in a cluster. Everything but `follow` blocks."""
+    """Implements `contracts.environment.Disk` for a process in a cluster. All methods except `follow` block."""
 
     def __init__(self, inner: Disk, home: Path, url: str, log: Log) -> None:
         self._inner = inner
@@ -72,7 +76,9 @@ class SharedDisk:
     # ------------------------------------------------------------ the copies
 
     async def follow(self, clock: Clock, *, leads: bool = False) -> None:
-        """Fetch changes of other processes until cancelled; as leader, store what commands change beside it."""
+        """Fetch changes of other processes until cancelled. The leader instead stores files that commands on
+        its host have changed.
+        """
         trouble = ""
         while True:
             try:
@@ -85,8 +91,8 @@ class SharedDisk:
             await clock.sleep(FOLLOW_SECONDS)
 
     def begin(self, epoch: int | None = None) -> None:
-        """Fetch all files, and store changes from now on, under this epoch. A database without files gets the local ones. Raises
-        `errors.StorageError`.
+        """Fetch all files. Later changes are stored in the database under this epoch. If the database has no
+        files, it gets the local files. Raises `errors.StorageError`.
         """
         with self._alone, errors.as_storage_error("the files of .ship cannot be fetched"):
             self._epoch = epoch
@@ -95,7 +101,7 @@ class SharedDisk:
                     self._put(path, self._inner.read(path))
 
     def fetch(self) -> None:
-        """Fetch what has changed. Raises `errors.StorageError`."""
+        """Fetch the files that have changed. Raises `errors.StorageError`."""
         with errors.as_storage_error("the files of .ship cannot be fetched"):
             self._catch_up()
 
@@ -112,7 +118,7 @@ class SharedDisk:
                 db.execute(statement)
 
     def _catch_up(self) -> bool:
-        """Fetch what has changed; False if the database has no file."""
+        """Fetch the files that have changed. Return False if the database has no files."""
         with self._alone, self._session() as db:
             rows = db.execute(CHANGED, (self._newest,)).fetchall()
             if not self._newest:
@@ -133,7 +139,9 @@ class SharedDisk:
             self._date(path, at)
 
     def _are_copies(self, db: PostgresSession, there: set[str]) -> None:
-        """After an erasure remove exports and files that are gone. Files of another database are moved aside."""
+        """Remove exports and copies that no longer exist in the database if something was erased there.
+        Files from another database are moved to another folder.
+        """
         (store,) = db.execute(STORE).fetchone() or ("",)
         known = (jsonl.loads(self._inner.read(self._home / NOTE)) or {}).get("store")
         if known == store:
@@ -151,7 +159,7 @@ class SharedDisk:
         self._inner.replace(self._home / NOTE, jsonl.dumps({"store": store}))
 
     def bring_files(self) -> None:
-        """Store what a command has changed beside this process."""
+        """Store the files that a command on this host has changed."""
         with self._alone:
             for name in FILES:
                 facts = _facts(self._home / name)
@@ -213,7 +221,7 @@ class SharedDisk:
 
     @contextlib.contextmanager
     def _session(self) -> Iterator[PostgresSession]:
-        """The session, reconnected if lost. Raises OSError."""
+        """Return the database session, reconnected if it was lost. Raises OSError."""
         with self._alone:
             try:
                 if self._db is None or self._db.lost:
@@ -230,7 +238,7 @@ class SharedDisk:
 
 
 def files(home: Path) -> Iterator[Path]:
-    """The shared files of a `.ship`."""
+    """Return the paths of the shared files in a `.ship`."""
     for folder in FOLDERS:
         for path in sorted((home / folder).rglob("*")):
             if path.is_file() and not path.is_symlink() and is_name(path.relative_to(home).as_posix()):
@@ -239,7 +247,7 @@ def files(home: Path) -> Iterator[Path]:
 
 
 def _facts(path: Path) -> tuple[int, int] | None:
-    """Size and mtime (ns) of a file; None if there is none."""
+    """Return size and mtime (ns) of a file; None if the file does not exist."""
     try:
         found = path.stat()
     except FileNotFoundError:

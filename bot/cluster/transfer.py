@@ -1,4 +1,6 @@
-"""Migrates a log between SQLite and PostgreSQL, with the shared files. All rows are copied in order and compared before the switch."""
+"""Moves a log between SQLite and PostgreSQL, together with the shared files. All rows are copied in order
+and compared before the new database is used.
+"""
 
 from __future__ import annotations
 
@@ -30,14 +32,16 @@ TABLES = {
     "counts": "SELECT * FROM counts ORDER BY chat, hour, what, name",
     "facts": f"SELECT * FROM facts WHERE kind <> '{CURSOR}' ORDER BY kind, key",
 }
-"""The tables of a log with their rows in order. Cursors are per host."""
+"""Tables of a log, with the query that returns the table's rows in order. Cursors are not copied, because
+each host has its own.
+"""
 _AT_ONCE = 1_000
 _Database = PostgresSession | sqlite3.Connection
 
 
 @dataclass(frozen=True, slots=True)
 class TransferredTable:
-    """Count and hash of a table's rows in order, equal on both sides."""
+    """Number and hash of a table's rows in order. Both values are equal in the source and the target."""
 
     table: str
     rows: int
@@ -45,7 +49,9 @@ class TransferredTable:
 
 
 def to_postgres(path: Path, url: str, aside: Path) -> list[TransferredTable]:
-    """Migrate a log file, which is renamed to `aside`, and the shared files beside it. Raises `errors.StorageError`."""
+    """Move a log file and the shared files beside it to PostgreSQL. The log file is then renamed to `aside`.
+    Raises `errors.StorageError`.
+    """
     home = path.parent
     with _as_storage_error("the log cannot be moved"), _source(url) as target:
         for table in (*TABLES, "files"):
@@ -68,7 +74,9 @@ def to_postgres(path: Path, url: str, aside: Path) -> list[TransferredTable]:
 
 
 def to_file(url: str, path: Path, aside: str) -> list[TransferredTable]:
-    """Migrate the log in PostgreSQL, whose tables move to the schema `aside`, and the files. Raises `errors.StorageError`."""
+    """Move the log and the shared files from PostgreSQL to files. The tables are then moved to the schema
+    `aside`. Raises `errors.StorageError`.
+    """
     scratch, home = path.with_name(f"{path.name}.new"), path.parent
     scratch.unlink(missing_ok=True)
     with _as_storage_error("the log cannot be moved"):
@@ -94,7 +102,9 @@ def to_file(url: str, path: Path, aside: str) -> list[TransferredTable]:
 
 
 def copy_out(url: str, folder: Path) -> None:
-    """Write a snapshot of the log and the shared files to an empty folder; writers are not blocked. Raises `errors.StorageError`."""
+    """Write a snapshot of the log and the shared files to an empty folder. Writers are not blocked. Raises
+    `errors.StorageError`.
+    """
     with (
         _as_storage_error("the log cannot be copied"),
         closing(_session(url)) as source,
@@ -117,7 +127,7 @@ def must_be_stopped(url: str) -> None:
 
 @contextmanager
 def _source(url: str) -> Iterator[PostgresSession]:
-    """A transaction on a database that no process uses."""
+    """Open a transaction on a database that no process uses."""
     with closing(_session(url)) as db, db.db.transaction():
         db.execute("UPDATE cluster_leader SET epoch = epoch + 1")  # so that none starts
         must_be_stopped(url)
@@ -137,7 +147,7 @@ def _file(path: Path) -> sqlite3.Connection:
 
 
 def _copied(source: _Database, target: _Database) -> list[TransferredTable]:
-    """Copy every table in a transaction of the target, and compare both sides."""
+    """Copy every table inside a transaction of the target database, and compare source and target."""
     moved = []
     for table, statement in TABLES.items():
         target.execute(f"DELETE FROM {table}")  # sums that triggers made of the copied events
@@ -172,14 +182,14 @@ def _hashed(db: _Database, table: str, statement: str) -> TransferredTable:
 
 
 def _files(db: PostgresSession) -> Iterator[tuple[str, bytes]]:
-    """The files, in order."""
+    """Return the files, in order."""
     for name, data in _rows(db, "SELECT path, data FROM files WHERE data IS NOT NULL ORDER BY path"):
         if shared_disk.is_name(name):
             yield name, data
 
 
 def _same_files(db: PostgresSession, home: Path) -> TransferredTable:
-    """Count and hash of the files, which must be equal on both sides."""
+    """Return the number and the hash of the files, which must be equal in source and target."""
     paths = sorted(shared_disk.files(home), key=lambda one: one.relative_to(home).as_posix())
     here, there = hashlib.sha256(), hashlib.sha256()
     for path in paths:
@@ -200,7 +210,7 @@ def _as_storage_error(words: str) -> Iterator[None]:
 
 
 class _Silent:
-    """`contracts.environment.Log` that drops everything."""
+    """Implements `contracts.environment.Log` by dropping everything."""
 
     def write(self, kind: str, message: str, **details: Any) -> None:
         pass

@@ -1,4 +1,4 @@
-"""The console: read-only pages for operators."""
+"""The console: read-only web pages for operators."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from bot.telemetry.usage import UsageTotals
 
 @dataclass(frozen=True, slots=True)
 class PartHealth:
-    """Health of one part of the gateway. `detail` is for operators; `heard` is the age of its last sign of life in seconds. A part that is
-    not `needed` does not affect readiness.
+    """Health of one part of the gateway. `detail` is for operators. `heard` is the number of seconds since
+    the part last gave a sign of life. If `needed` is False, the part does not affect readiness.
     """
 
     ok: bool
@@ -43,13 +43,13 @@ class PartHealth:
 
 PAGES = Path(__file__).with_name("pages")
 ROWS = 50
-"""Max rows of a page."""
+"""Max rows of a table on a page."""
 COUNT_SECONDS = 0.5
-"""Timeout of the errors page's wait for the count; reading the whole log takes longer."""
+"""Timeout in seconds for counting errors on the errors page. Reading the whole log takes longer."""
 STEPS = 500
-"""Max steps shown of a turn."""
+"""Max steps of a turn that are shown."""
 LONGEST = 4_000
-"""Max characters shown of a message."""
+"""Max characters of a message that are shown."""
 POLICY = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 _HEADERS = {
     "Content-Security-Policy": POLICY,
@@ -64,7 +64,9 @@ Found = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ActiveChat:
-    """A chat with a running or waiting turn. `since` (epoch seconds) is the time of the message that the turn answers."""
+    """A chat in which a turn runs or waits. `since` (epoch seconds) is the time of the message that the turn
+    answers.
+    """
 
     chat_key: str
     state: str
@@ -75,7 +77,7 @@ class ActiveChat:
 
 @dataclass(frozen=True, slots=True)
 class ConsoleSources:
-    """The data sources of the pages. `logs` is the folder of the operator's log."""
+    """Data sources of the pages. `logs` is the folder of the operator's log."""
 
     parts: Callable[[], Mapping[str, PartHealth]]
     figures: Callable[[], Figures]
@@ -90,7 +92,9 @@ class ConsoleSources:
 
 
 class Console:
-    """Renders one page at a time, in a thread, so that requests do not slow down turns."""
+    """Renders the pages. Pages are rendered one at a time in a separate thread, so that requests do not slow
+    down turns.
+    """
 
     def __init__(self, sources: ConsoleSources) -> None:
         self._of = sources
@@ -117,7 +121,9 @@ class Console:
     async def _page(
         self, name: str, find: Callable[[web.Request], Any], request: web.Request
     ) -> web.Response:
-        """Render the page `name` with the result of `find`; 404 for None, 503 for unreadable data."""
+        """Render the page `name` with the result of `find`. The status is 404 if the result is None, and 503
+        if data is unreadable.
+        """
         status = 200
         async with self._one:
             try:
@@ -155,7 +161,9 @@ class Console:
         return {"chats": chats, "names": names, "total": total, "at": page, "pages": _pages(total)}
 
     async def _conversation(self, request: web.Request) -> Found | None:
-        """The newest messages of a chat, or those `before` a time (ms), of which the first `from` in that millisecond were already shown."""
+        """Return the newest messages of a chat, or with `before` the messages up to that time (ms). `from`
+        is the number of messages at exactly that time that were already shown.
+        """
         try:
             key = ChatKey.parse(request.match_info["chat"])
         except errors.IdentityInvalid:
@@ -264,7 +272,7 @@ class Console:
 
 
 def _number(request: web.Request, name: str, least: int) -> int:
-    """A number of the query, at least `least`, which is also the default."""
+    """Return a number from the URL query. The number is at least `least`, which is also the default."""
     given = request.query.get(name, "")
     return max(least, int(given)) if given.isascii() and given.isdecimal() and len(given) < 10 else least
 
@@ -307,7 +315,7 @@ def _environment(clock: Clock) -> jinja2.Environment:
 
 
 def _finished(value: Any) -> Any:
-    """Remove control and direction characters from text; Jinja's own markup is left alone."""
+    """Return a text without control and direction characters. Markup that Jinja made is returned unchanged."""
     return text.for_terminal(value) if type(value) is str else value
 
 
@@ -319,7 +327,7 @@ def _time(milliseconds: float | None) -> str:
 
 
 def _ago(seconds: float) -> str:
-    """A duration in its largest unit."""
+    """Return a duration in the largest unit that fits."""
     for unit, size in (("d", _DAY), ("h", 3_600), ("min", 60)):
         if seconds >= size:
             return f"{seconds / size:.0f} {unit}"

@@ -1,4 +1,6 @@
-"""Metrics for Prometheus: counters fed by the operator's log, and gauges read at each scrape."""
+"""Metrics for Prometheus: counters that are updated from the operator's log, and gauges that are read at
+each scrape.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from prometheus_client.exposition import choose_encoder
 from bot.contracts.environment import Clock
 
 LOOP_SECONDS = 0.5
-"""Interval of the measurement of the event loop's lag."""
+"""Interval in seconds between two measurements of the event loop's lag."""
 _TURN = (0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900)
 _MODEL = (0.1, 0.25, 0.5, 1, 2, 4, 8, 16, 32, 64, 128)
 _LAG = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5)
@@ -25,7 +27,7 @@ _TOKENS = {
 }
 
 _SERIES = 1_000
-"""Max label combinations of one metric that are cached."""
+"""Max label combinations that are cached for one metric."""
 
 FIGURES: Mapping[str, tuple[str, str]] = {
     "shipmate_turns_running": ("Turns that run now.", ""),
@@ -38,14 +40,16 @@ FIGURES: Mapping[str, tuple[str, str]] = {
     "shipmate_part_ok": ("1 if a part of /readyz is well.", "part"),
     "shipmate_log_dropped_lines_total": ("Lines of the log that could not be written.", ""),
 }
-"""Description and label ("" without one) of each metric in `Figures`."""
+"""Description and label name ("" without a label) of each metric in `Figures`."""
 
 Figures = Mapping[str, float | Mapping[str, float] | None]
-"""Values by the names of `FIGURES`, by label value if there is a label; None is unknown."""
+"""Values by the metric names in `FIGURES`. If a metric has a label, its value is a mapping by label value.
+None means unknown.
+"""
 
 
 class LogMetrics:
-    """Counts lines of the log as `bot.telemetry.JsonlLog` writes them. Thread-safe."""
+    """Updates counters from log lines as `bot.telemetry.JsonlLog` writes them. Thread-safe."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -84,7 +88,9 @@ class LogMetrics:
         }
 
     def _counters(self, name: str, meaning: str, *labels: str) -> Callable[..., Counter]:
-        """A counter by label values; cached, since `labels` takes a lock."""
+        """Return a function that returns the counter for label values. The counters are cached, because
+        `labels` takes a lock.
+        """
         counter = Counter(f"shipmate_{name}", meaning, labels, registry=self.registry)
         return lru_cache(_SERIES)(counter.labels)
 
@@ -92,7 +98,7 @@ class LogMetrics:
         return Histogram(f"shipmate_{name}_seconds", meaning, buckets=buckets, registry=self.registry)
 
     def observe(self, line: Mapping[str, Any]) -> None:
-        """Count one line."""
+        """Update the counters from one log line."""
         self._lines(line["level"]).inc()
         if (count := self._of.get(line["kind"])) is not None:
             count(line, line["details"])
@@ -133,7 +139,7 @@ class LogMetrics:
 
 
 class MetricsPage:
-    """`GET /metrics`: the counters, and the current `figures`."""
+    """The page `GET /metrics`: the counters, and the current `figures`."""
 
     def __init__(self, counted: LogMetrics, figures: Callable[[], Figures]) -> None:
         self.counted = counted
@@ -142,12 +148,12 @@ class MetricsPage:
         ProcessCollector(registry=self._process)
 
     def render(self, accept: str) -> tuple[bytes, str]:
-        """The page in a format that the caller accepts, and its content type."""
+        """Return the page in a format that the caller accepts, and the page's content type."""
         encode, content_type = choose_encoder(accept)
         return encode(self), content_type
 
     def collect(self) -> Iterable[Metric]:
-        """All metrics, as `prometheus_client` reads them."""
+        """Yield all metrics, in the form that `prometheus_client` reads."""
         yield from self.counted.registry.collect()
         yield from self._process.collect()
         yield from self._now()

@@ -1,4 +1,4 @@
-"""The dashboard's HTTP server: console, `/healthz`, `/readyz` and `/metrics`."""
+"""The dashboard's HTTP server. It serves the console, `/healthz`, `/readyz` and `/metrics`."""
 
 from __future__ import annotations
 
@@ -23,20 +23,22 @@ from bot.dashboard.metrics import MetricsPage
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _KNOWN = web.RequestKey("known", bool)
 _STATUS = ("/healthz", "/readyz")
-"""Pages with the status for everybody, and details for authenticated callers."""
+"""Paths that show the status to everybody, and details to authenticated callers."""
 _PAGE = (
     '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
     '<meta name="color-scheme" content="light dark"><title>Shipmate</title><p>{}</p></html>'
 )
-"""For callers who may not load the stylesheet."""
+"""Page for callers who may not load the stylesheet."""
 _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class Dashboard:
     """Serves the console, `/healthz`, `/readyz` and `/metrics`.
 
-    Pages, metrics and details of `parts` are for callers with the token (a browser asks for it as a password); without a token, for the
-    user who started Shipmate, identified by `user_of`. Others see only alive and ready. `holder` returns the pid that listens on a port.
+    Only authenticated callers see the console, the metrics and the details of `parts`. With a token, a caller
+    must send the token; a browser asks for it as a password. Without a token, only the user who started
+    Shipmate has access, identified by `user_of`. Other callers only see whether the process is alive and
+    ready. `holder` returns the pid that listens on a port.
     """
 
     def __init__(
@@ -74,7 +76,7 @@ class Dashboard:
             )
 
     async def start(self) -> None:
-        """Listen. Raises `errors.Unavailable` where the port is taken."""
+        """Start to listen. Raises `errors.Unavailable` if the port is taken."""
         app = web.Application(middlewares=[self._guarded], client_max_size=64 * 1024)
         if self._console is not None:
             self._console.add_to(app)
@@ -143,7 +145,7 @@ class Dashboard:
         return await asyncio.to_thread(self._user_of, *(end[:2] for end in ends)) == os.getuid()
 
     async def _healthz(self, request: web.Request) -> web.Response:
-        """200 whenever the process answers, with the names of failing parts; their details are for operators."""
+        """Return 200 whenever the process answers, with the names of failing parts. Only operators see details."""
         trouble = {name: part.detail for name, part in self._parts().items() if not part.ok}
         if not trouble:
             return web.json_response({"status": "ok"})
@@ -169,7 +171,7 @@ class Dashboard:
 def _refusal(
     request: web.Request, status: int, words: str, headers: Mapping[str, str] | None = None
 ) -> web.Response:
-    """An error response: a page for a browser window, JSON for programs."""
+    """Return an error response: a page for a browser window, JSON for programs."""
     destination = request.headers.get("Sec-Fetch-Dest")
     is_page = destination == "document" if destination else "text/html" in request.headers.get("Accept", "")
     if not is_page:
@@ -187,13 +189,13 @@ def _host_of(request: web.Request) -> str:
 
 
 def _same_site(request: web.Request) -> bool:
-    """False if another site's page causes the request, unless a person follows a link."""
+    """Return False if a page of another site causes the request, unless a person follows a link."""
     site = request.headers.get("Sec-Fetch-Site", "none")
     return site in {"none", "same-origin"} or request.headers.get("Sec-Fetch-Dest") == "document"
 
 
 def _carries(request: web.Request, token: str) -> bool:
-    """True if the request has the token, as bearer token or as the password of any user."""
+    """Return True if the request has the token, either as bearer token or as the password of any user name."""
     scheme, _, given = request.headers.get("Authorization", "").partition(" ")
     if scheme not in {"Bearer", "Basic"}:
         return False

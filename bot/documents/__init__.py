@@ -1,1 +1,1 @@
-"""Documents, pictures and recordings: what their bytes are, and the text in them. Names are never looked at."""
+"""Recognises documents, pictures and recordings by their bytes, and reads their text. File names are ignored."""

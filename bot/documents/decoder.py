@@ -1,4 +1,4 @@
-"""Says what the bytes of a sent file are. Its name does not count."""
+"""Recognises the type of a sent file by its bytes. The file's name is ignored."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ OLD_OFFICE = "it is protected, or in an old Office format"
 
 
 class Decoder:
-    """Collects the bytes of one file. If it is `spoken` it has to be a recording; of other files recordings are not read."""
+    """Collects the bytes of one file. If `spoken` is True, the file must be a recording. If `spoken` is
+    False, a recording is refused.
+    """
 
     def __init__(self, *, spoken: bool = False) -> None:
         self._spoken = spoken
@@ -30,7 +32,9 @@ class Decoder:
 
     @property
     def kind(self) -> Kind:
-        """What the file is by its first bytes; `text` is a guess until `text` has decoded it."""
+        """Return the file's type, judged by its first bytes. `text` is a guess until the method `text` has
+        decoded the file.
+        """
         head = bytes(self._bytes[:16])
         if self._spoken:
             return "recording"
@@ -41,13 +45,13 @@ class Decoder:
         return "picture" if is_picture(head) else "text"
 
     def take(self, piece: bytes) -> None:
-        """Add the next bytes. Raises `NoReadableText` once they cannot be read."""
+        """Add the next bytes. Raises `NoReadableText` as soon as the bytes cannot be a readable file."""
         self._bytes += piece
         if not self._checked and len(self._bytes) >= encoding.SAMPLE:
             self._check()
 
     def text(self) -> str:
-        """Decode a text. Blocks for up to a second. Raises `NoReadableText`."""
+        """Return the decoded text. Blocks for up to a second. Raises `NoReadableText`."""
         self._check()
         words = encoding.decode(self.data)
         if words is None:
@@ -55,7 +59,7 @@ class Decoder:
         return words
 
     def recording_type(self) -> str:
-        """The MIME type of a recording. Raises `NoReadableText` if it is none."""
+        """Return the MIME type of a recording. Raises `NoReadableText` if the file is not a recording."""
         self._check()
         return _recording_type(self._bytes) or ""
 

@@ -1,4 +1,4 @@
-"""Tells text from other bytes and detects its encoding."""
+"""Distinguishes text from binary data and detects the text's encoding."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import contextlib
 import re
 
 SNIFF = 8_192
-"""First bytes of a file by which the tools tell text."""
+"""Number of bytes at the start of a file by which the tools recognise text."""
 SAMPLE = 65_536
-"""First bytes by which an encoding is detected."""
+"""Number of bytes at the start of a file by which an encoding is detected."""
 _CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -33,18 +33,21 @@ _MAGIC = {
     b"SQLite format 3\0": "SQLite database",
 }
 _LEGACY = ("gb18030", "big5", "cp932", "cp949", "cp1252")
-"""Cyrillic code pages are missing: short French texts would be taken for Russian ones."""
+"""Encodings from before Unicode that are tried. Cyrillic encodings are not tried, because short French texts
+would be mistaken for Russian.
+"""
 _WESTERN = re.compile(
     r"(?<![^\x00-\x7f])(?:[^\W\x00-\x7f]|[°µ§£€©®±²³¼½¾«»¿¡…–—‘’“”„•·×ªº´¨]){1,2}(?![^\x00-\x7f])"
 )
 _WESTERN_SHARE = 0.7
-"""Min share of the characters beyond ASCII that are letters with accents or signs, at most two in a row. Nearly all bytes decode as
-cp1252; in text of another encoding they follow each other.
+"""Min share of non-ASCII characters that must be accented letters or signs, at most two in a row. Nearly all
+bytes can be decoded as cp1252, but in text of another encoding non-ASCII characters usually follow each
+other.
 """
 
 
 def binary_kind(head: bytes) -> str | None:
-    """The kind of a file that begins with these bytes; None for text."""
+    """Return the type of a file that begins with these bytes; None for text."""
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
         return "WebP image"
     has_zero = bom_encoding(head) is None and b"\0" in head
@@ -55,12 +58,12 @@ def binary_kind(head: bytes) -> str | None:
 
 
 def bom_encoding(head: bytes) -> str | None:
-    """The encoding that a byte order mark names; None without one."""
+    """Return the encoding that a byte order mark names; None without a byte order mark."""
     return next((name for bom, name in _BOMS if head.startswith(bom)), None)
 
 
 def is_utf8(head: bytes) -> bool:
-    """True for UTF-8, which may end inside a character."""
+    """Return True for UTF-8, which may end inside a character."""
     try:
         codecs.getincrementaldecoder("utf-8")().decode(head)
     except UnicodeDecodeError:
@@ -69,7 +72,7 @@ def is_utf8(head: bytes) -> bool:
 
 
 def python_name(name: str) -> str | None:
-    """Python's name of a text encoding; None for an unknown one."""
+    """Return Python's name of a text encoding; None for an unknown encoding."""
     with contextlib.suppress(LookupError, ValueError):
         codec = codecs.lookup(name)
         if codec._is_text_encoding:  # noqa: SLF001 - as `open` does
@@ -78,7 +81,7 @@ def python_name(name: str) -> str | None:
 
 
 def may_be_text(head: bytes) -> bool:
-    """False if `decode` refuses every file that begins with these bytes. Fast."""
+    """Return False if `decode` refuses every file that begins with these bytes. Fast."""
     if bom_encoding(head) is not None:
         return True
     if binary_kind(head) not in {None, "binary file"}:
@@ -90,7 +93,9 @@ def may_be_text(head: bytes) -> bool:
 
 
 def decode(data: bytes) -> str | None:
-    """Decode UTF-8, UTF-16, UTF-32 or a common encoding from before Unicode; None for other bytes. Takes up to 0.3 s."""
+    """Return the text of bytes in UTF-8, UTF-16, UTF-32 or a common older encoding; None for other bytes.
+    Takes up to 0.3 s.
+    """
     head = data[:SAMPLE]
     name = bom_encoding(head)
     if name is None and may_be_text(head):

@@ -1,4 +1,4 @@
-"""Runs the parsers of PDFs, office files and pictures (`bot.documents.reader`) in a process of their own."""
+"""Runs the parsers of PDFs, office files and pictures (`bot.documents.reader`) in a separate process."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ from bot.errors import FileCode, NoReadableText
 SECONDS = 30.0
 READER = Path(__file__).with_name("reader.py")
 PDF_BYTES = 7_000_000
-"""Max bytes of a PDF that the model is shown: in base64 they fit into an artifact."""
+"""Max bytes of a PDF that is shown to the model. In base64 such a PDF fits into an artifact."""
 _WHY: dict[FileCode, str] = {
     "locked": "it is protected by a password",
     "too_much": "it is larger inside than what can be read",
 }
 _PAGE_TOKENS = 1_600
-"""The provider shows the model each page as a picture too."""
+"""Number of tokens of a PDF page as a picture. The provider shows the model a picture of each page in
+addition to the text.
+"""
 _CHARACTERS_PER_TOKEN = 3
 
 
@@ -32,18 +34,18 @@ class Pdf:
 
     @property
     def tokens(self) -> int:
-        """Size in a request that shows it."""
+        """Return the number of tokens of a request that the PDF takes when it is shown to the model."""
         return self.pages * _PAGE_TOKENS + len(self.text) // _CHARACTERS_PER_TOKEN
 
 
 async def read_pdf(data: bytes, most: int) -> Pdf:
-    """Pages and at most `most` characters of text. Raises `NoReadableText`."""
+    """Return the number of pages and at most `most` characters of text. Raises `NoReadableText`."""
     head, _, words = (await run(data, "pdf", str(most))).decode("utf-8", "replace").partition("\n")
     return Pdf(_facts(head)["pages"], words)
 
 
 async def read_office(data: bytes, most: int) -> str:
-    """The text of an office file, at most `most` characters. Raises `NoReadableText`."""
+    """Return at most `most` characters of an office file's text. Raises `NoReadableText`."""
     head, _, words = (await run(data, "office", str(most))).decode("utf-8", "replace").partition("\n")
     _facts(head)
     return words
@@ -57,7 +59,9 @@ def _facts(head: str) -> dict[str, int]:
 
 
 async def run(data: bytes, *what: str, reader: Path = READER, seconds: float = SECONDS) -> bytes:
-    """The output of the program `reader` for a file. Raises `NoReadableText` if there is none within `seconds`."""
+    """Return the output that the program `reader` gives for a file. Raises `NoReadableText` if there is no
+    output within `seconds`.
+    """
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-I", "-B", str(reader), *what, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env={}
     )

@@ -1,4 +1,6 @@
-"""Pictures that a model can be shown, told by their first bytes, with their size in pixels. Nothing is unpacked here."""
+"""Recognises pictures that can be shown to a model, by their first bytes, and reads their size in pixels.
+Pictures are not decompressed here.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +10,20 @@ from dataclasses import dataclass
 from bot.documents import parser_process
 
 MOST_BYTES = 3_750_000
-"""Bytes of one picture: in base64 they are 5 MB, which is what the provider takes."""
+"""Max bytes of a picture. In base64 this is 5 MB, the limit of the provider."""
 SIDE = 8_000
-"""Pixels of a side, at the most."""
+"""Max pixels of a picture's side."""
 LARGEST = 16_000_000
-"""Bytes of one that is made smaller."""
+"""Max bytes of a picture that is made smaller. A larger picture is refused."""
 _SHRUNK = 1_568
-"""The provider makes the longer side as small as this."""
+"""Max pixels of the longer side. The provider shrinks larger pictures to this size."""
 _PIXELS_PER_TOKEN = 750
 _MOST_TOKENS = 1_600
 _START_OF_FRAME = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _HEIF = frozenset({b"avif", b"heic", b"heim", b"heis", b"heix", b"hevc", b"hevx", b"mif1", b"msf1"})
-"""Forms that phones take pictures in: shown as a JPEG."""
+"""Picture formats that phones use. Such a picture is converted to JPEG before the model sees it."""
 _ALONE = frozenset({0x01, *range(0xD0, 0xD9)})
-"""Marks of a JPEG without a length behind them."""
+"""JPEG markers that are not followed by a length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,18 +34,20 @@ class Picture:
 
     @property
     def tokens(self) -> int:
-        """Its share of a request."""
+        """Return the number of tokens of a request that the picture takes."""
         scale = min(1.0, _SHRUNK / max(self.width, self.height))
         return min(_MOST_TOKENS, round(self.width * scale * self.height * scale / _PIXELS_PER_TOKEN) + 1)
 
 
 def is_picture(head: bytes) -> bool:
-    """True if bytes are the beginning of a picture that can be shown, or made into one that can."""
+    """Return True if the bytes are the beginning of a picture that can be shown, directly or after conversion."""
     return _kind(head) is not None or (head[4:8] == b"ftyp" and head[8:12] in _HEIF)
 
 
 async def fitting(data: bytes, most: int) -> bytes:
-    """The picture in a kind and size that the provider takes, in `most` bytes if it can be. Raises `NoReadableText`."""
+    """Return the picture in a format and size that the provider accepts, in `most` bytes if possible. Raises
+    `NoReadableText`.
+    """
     picture = picture_of(data)
     if picture and max(picture.width, picture.height) <= SIDE and len(data) <= min(most, MOST_BYTES):
         return data
@@ -51,7 +55,9 @@ async def fitting(data: bytes, most: int) -> bytes:
 
 
 def picture_of(data: bytes) -> Picture | None:
-    """The picture that these bytes are; None where they are none, or damaged at their beginning."""
+    """Return the picture in these bytes; None if the bytes are not a picture or if the picture's beginning
+    is damaged.
+    """
     kind = _kind(data)
     sides = _SIDES[kind](data) if kind is not None else None
     if kind is None or sides is None or min(sides) < 1:

@@ -23,9 +23,9 @@ PICTURES = ("AVIF", "GIF", "HEIF", "JPEG", "PNG", "WEBP")
 PAGES = 500
 """Max pages of a PDF whose text is read."""
 PART = 16_000_000
-"""Max bytes of one unpacked part of an office file."""
+"""Max bytes of one decompressed part of an office file."""
 GAP = 64
-"""Max empty cells shown in a row of a table."""
+"""Max empty cells that are shown in a row of a table."""
 CUT = "\n[the rest is left out: the file holds more text than is read of one]\n"
 _REFERENCES = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 _CPU_SECONDS = 20
@@ -33,7 +33,7 @@ _BYTES = 1_000_000_000
 
 
 def limit() -> None:
-    """Limit the CPU time and memory of this process, and writing files."""
+    """Limit this process's CPU time and memory, and forbid it to write files."""
     import resource
 
     for what, most in (
@@ -48,7 +48,7 @@ def limit() -> None:
 
 
 def read_pdf(data: bytes, most: int, out: TextIO) -> None:
-    """Write the number of pages of a PDF and its text. Raises what the parser raises."""
+    """Write the number of pages of a PDF and the PDF's text to `out`. Raises every error that the parser raises."""
     import pypdf.errors
 
     reader = pypdf.PdfReader(io.BytesIO(data))
@@ -73,7 +73,9 @@ def read_pdf(data: bytes, most: int, out: TextIO) -> None:
 
 
 def shrink_picture(data: bytes, side: int, out: BinaryIO) -> None:
-    """Write the first frame of a picture, upright and on white. Raises what the parser raises."""
+    """Write the first frame of a picture to `out`, upright and on a white background. Raises every error
+    that the parser raises.
+    """
     import pillow_heif
     from PIL import Image, ImageOps
 
@@ -90,7 +92,9 @@ def shrink_picture(data: bytes, side: int, out: BinaryIO) -> None:
 
 
 def read_office(data: bytes, most: int, out: TextIO) -> None:
-    """Write the text of an office file, or why it cannot be read. Raises what the parsers raise."""
+    """Write the text of an office file to `out`, or the reason why the file cannot be read. Raises every
+    error that the parsers raise.
+    """
     package = zipfile.ZipFile(io.BytesIO(data))
     if any(part.flag_bits & 1 for part in package.infolist()):
         out.write('{"code": "locked"}\n')
@@ -145,7 +149,7 @@ def _slides(package: zipfile.ZipFile) -> Iterator[str]:
 
 
 def _targets(package: zipfile.ZipFile, name: str) -> dict[str, tuple[str, str]]:
-    """The references of a part: kind and name of the other part by the reference's id."""
+    """Return the references of a part by reference id. Each reference has the kind and the name of the other part."""
     folder, file = posixpath.split(name)
     references = f"{folder}/_rels/{file}.rels"
     if references not in package.namelist():
@@ -192,7 +196,9 @@ def _prose(package: zipfile.ZipFile, name: str, text: frozenset[str] = frozenset
 
 
 class _Prose:
-    """Target of an XML parser: text of paragraphs and tables of Word, PowerPoint and OpenDocument. `text` are the elements that hold it."""
+    """XML parser target that collects the text of paragraphs and tables from Word, PowerPoint and
+    OpenDocument. `text` has the names of the elements that contain text.
+    """
 
     _BREAKS: Mapping[str, str] = {
         "tab": "\t",
@@ -203,7 +209,7 @@ class _Prose:
         "s": " ",
     }
     _SKIPPED = ("Fallback", "tabs", "delText", "tracked-changes")
-    """Repeats of the text for older programs, tab stops, deleted text."""
+    """Elements that are skipped: repeated text for older programs, tab stops, deleted text."""
 
     def __init__(self, text: frozenset[str]) -> None:
         self._text = text
@@ -233,7 +239,7 @@ class _Prose:
             self.found.append(words)
 
     def close(self) -> None:
-        """Required of a target."""
+        """Do nothing; XML parsers require this method."""
 
     def _inside(self, tags: Iterable[str]) -> bool:
         return any(self._open[tag] for tag in tags)

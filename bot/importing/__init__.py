@@ -1,1 +1,1 @@
-"""Import of a `.ship` of Shipmate 0.1: lines and rows become events, the files a backup."""
+"""Imports a `.ship` of Shipmate 0.1: its journal rows and file lines become events, and its files become a backup."""

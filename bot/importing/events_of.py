@@ -1,4 +1,4 @@
-"""Converts the journal, archive and transcripts of 0.1 into events."""
+"""Converts the journal, archive and transcripts of version 0.1 into events."""
 
 from __future__ import annotations
 
@@ -31,9 +31,11 @@ from bot.storage import file_names
 from bot.words import DEFAULT, say, speaking
 
 BOOT = "before-0.2"
-"""Boot id of everything that 0.1 began: no process has it, so open work counts as interrupted."""
+"""Boot id of all work that version 0.1 began. No process has this id, so open work counts as interrupted."""
 MOST_LINES = 5_000
-"""Max lines read of a transcript, the newest: more than any chat's view holds."""
+"""Max lines that are read of a transcript. The newest lines are read, which are more than any model context
+can contain.
+"""
 ENDS: Mapping[str, events.TurnEndState] = {
     "done": "answered",
     "failed": "failed",
@@ -47,14 +49,16 @@ _FILES: TypeAdapter[StoredFile] = TypeAdapter(StoredFile)
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The journal of 0.1, the files beside it, and what the settings say of a message."""
+    """The journal of version 0.1, the files beside it, and functions that answer questions about a message
+    from the settings.
+    """
 
     db: sqlite3.Connection
     home: Path
     needs_turn: Callable[[Inbound], bool]
     is_operator: Callable[[Inbound], bool]
     prefix: Callable[[Inbound], str]
-    """The prefix of commands in the chat of a message."""
+    """Function that returns the prefix of commands in the chat of a message."""
 
     def rows(self, table: str, more: str = "") -> list[dict[str, Any]]:
         cursor = self.db.execute(f"SELECT * FROM {table} {more}")  # noqa: S608 - names of this module alone
@@ -64,7 +68,7 @@ class Source:
 
 @dataclass(slots=True)
 class Found:
-    """Events by chat, in order, and keys of accepted platform events."""
+    """Converted events by chat, in order, and keys of accepted platform events."""
 
     chats: dict[ChatKey, list[Event]] = field(default_factory=dict)
     keys: list[tuple[str, str, int]] = field(default_factory=list)
@@ -72,7 +76,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class _Fact:
-    """A future event. `made_from` identifies its row or line."""
+    """An event that will be written. `made_from` identifies the row or line that the event comes from."""
 
     at: float
     data: EventData
@@ -82,7 +86,7 @@ class _Fact:
 
 
 def events_of(source: Source) -> Found:
-    """Convert everything. An unreadable row or line is skipped; the backup keeps it."""
+    """Convert everything into events. An unreadable row or line is skipped; the backup still contains it."""
     facts: dict[ChatKey, list[_Fact]] = defaultdict(list)
     inbox = _inbox(source)
     pending = _pending_lines(source)
@@ -112,7 +116,7 @@ def _event(chat: ChatKey, number: int, fact: _Fact) -> Event:
 
 
 def ulid_of(at: float, words: str) -> str:
-    """A deterministic id, so that a second import changes nothing."""
+    """Return an id that depends only on the arguments, so that a second import changes nothing."""
     digest = int.from_bytes(hashlib.sha256(words.encode("utf-8", "replace")).digest()[:10])
     return ulids.written(int(at * 1000) << 80 | digest)
 
@@ -147,7 +151,7 @@ def _inbox(source: Source) -> dict[ChatKey, list[_Row]]:
 def _life(
     source: Source, chat: ChatKey, rows: Sequence[_Row], pending: Mapping[str, list[bytes]]
 ) -> list[_Fact]:
-    """The facts of one chat: messages of people, turns, outbox rows."""
+    """Return the facts of one chat: messages of people, turns, outbox rows."""
     facts = list[_Fact]()
     turns = {row["id"]: row for row in source.rows("turns") if row["chat_key"] == str(chat)}
     lines, dropped = _transcript(source, chat, pending)
@@ -173,7 +177,9 @@ def _life(
 
 
 def _named(rows: Sequence[Json], asked: Mapping[str, Json]) -> list[Json]:
-    """Rows of the outbox with the ids they get in the log, by which a turn finds what it has already said."""
+    """Return outbox rows with the ids that they get in the log. A turn uses these ids to find the messages
+    that it has already sent.
+    """
     names, newest, counts = dict[str, str](), dict[str, str](), Counter[str]()
     for row in rows:
         name, of, said = row["id"], row["repeat_of"], f"{row['request_id']}/{row['step_id']}"
@@ -216,7 +222,7 @@ def _received(source: Source, row: _Row, turns: Mapping[str, Json]) -> Iterator[
 def _turn(
     source: Source, turn: Json, members: Sequence[_Row], lines: Sequence[Json], sent: Sequence[Json]
 ) -> list[_Fact]:
-    """The facts of one turn, in order."""
+    """Yield the facts of one turn, in order."""
     name, at = turn["id"], max(turn["begun_at"], *(one.at for one in members))
     requests = tuple(one.inbound.request_id for one in members)
     # Version 0.1 did not state whose words a message holds. With quotes or files they stay anybody's.
@@ -237,7 +243,9 @@ def _turn(
 
 
 def _cut_off(source: Source, turn: str, row: _Row) -> Iterator[_Fact]:
-    """The facts of a command whose outcome is unknown: it is not repeated, and its sender is told."""
+    """Yield the facts of a command whose outcome is unknown. The command is not repeated, and its sender is
+    notified.
+    """
     inbound = row.inbound
     languages = {UserRef(one["channel"], one["user_id"]): one["language"] for one in source.rows("locales")}
     language = languages.get(inbound.person) or DEFAULT
@@ -252,7 +260,7 @@ def _cut_off(source: Source, turn: str, row: _Row) -> Iterator[_Fact]:
 
 
 def _answer(line: Json, turn: Json, steps: Mapping[str, Json], sent: Sequence[Json]) -> Iterator[_Fact]:
-    """The facts of an answer of the model and of its tool calls."""
+    """Yield the facts of a model's answer and of the answer's tool calls."""
     name, when, uuid = turn["id"], line["ts"] / 1000, line["uuid"]
     message, data = line["message"], line.get("data") or {}
     content = message["content"]
@@ -280,7 +288,9 @@ def _told(
     *,
     first: bool,
 ) -> Iterator[_Fact]:
-    """The facts of a message to the model: text, or results of tools. The `first` one contains all `requests`."""
+    """Yield the facts of a message to the model, which contains text or results of tools. The `first`
+    message contains all `requests`.
+    """
     message, when = line["message"], line["ts"] / 1000
     results = [
         one for one in message["content"] if isinstance(one, dict) and one.get("type") == "tool_result"
@@ -297,7 +307,7 @@ def _told(
 
 
 def _out(row: Json, turns: Mapping[str, Json], asked: Mapping[str, Json]) -> Iterator[_Fact]:
-    """The facts of one row of the outbox."""
+    """Yield the facts of one outbox row."""
     name, at, request = row["name"], row["created_at"], row["request_id"]
     question = asked.get(row["question_id"] or "")
     turn = question["request_id"] if question is not None else request
@@ -356,7 +366,7 @@ def _asked(row: Json) -> Iterator[_Fact]:
 
 
 def _pending_lines(source: Source) -> dict[str, list[bytes]]:
-    """Lines in the journal that may not have reached their files, by the file's name."""
+    """Return the lines in the journal that may not have been written to their files, by file name."""
     found: dict[str, list[bytes]] = defaultdict(list)
     for row in source.rows("lines", "ORDER BY number"):
         found[row["file"]] += bytes(row["lines"]).splitlines()
@@ -380,7 +390,9 @@ def _read(raws: Sequence[bytes]) -> Iterator[tuple[bytes, Json]]:
 def _transcript(
     source: Source, chat: ChatKey, pending: Mapping[str, list[bytes]]
 ) -> tuple[list[Json], set[str]]:
-    """The lines of a chat's newest session that are still in its view, and the turns that were dropped from it."""
+    """Return the lines of a chat's newest session that are still in the model's context, and the turns that
+    were dropped from the context.
+    """
     folder = f"transcripts/{file_names.encode(chat)}"
     files = {one.name: one.read_bytes().splitlines() for one in (source.home / folder).glob("*.jsonl")}
     for name, raws in pending.items():
@@ -401,7 +413,7 @@ def _transcript(
 def _archived(
     source: Source, pending: Mapping[str, list[bytes]], taken: set[str]
 ) -> dict[ChatKey, list[_Fact]]:
-    """The facts of archive lines without a row in the journal, by chat. A deleted line has none."""
+    """Return the facts of archive lines that have no row in the journal, by chat. A deleted line has no facts."""
     raws = [
         raw
         for path in sorted((source.home / "chats").glob("*.jsonl"))
@@ -466,7 +478,7 @@ def _answered(line: Json, meta: Json, raw: bytes) -> Iterator[_Fact]:
 
 
 def _memory(source: Source, chat: ChatKey, at: float) -> Iterator[_Fact]:
-    """The memory of a chat; how far it covers the chat is unknown."""
+    """Return the facts of a chat's memory. It is unknown which messages the memory covers."""
     folder = source.home / "memory" / file_names.encode(chat)
     with contextlib.suppress(OSError, ValueError):  # missing or unreadable
         words = (folder / "session.md").read_text("utf-8")

@@ -1,7 +1,9 @@
-"""The first start on a `.ship` of 0.1 imports its journal and archive into a new `shipmate.db`.
+"""Imports the journal and archive of version 0.1 into a new `shipmate.db`, at the first start in such a
+`.ship`.
 
-The database is written under another name and renamed when complete; only then the old files move to `before-0.2`. A process that is killed
-leaves everything imported or nothing. Ids are hashes of their source.
+The database is written under a temporary name and renamed once it is complete. Only then are the old files
+moved to `before-0.2`. If the process is killed, either everything has been imported or nothing. Ids are
+hashes of the imported data.
 """
 
 from __future__ import annotations
@@ -25,11 +27,13 @@ from bot.importing.events_of import Found, Source, events_of
 
 LOG, NEW, JOURNAL = "shipmate.db", "shipmate.db.importing", "journal.db"
 BACKUP = "before-0.2"
-"""The folder below `.ship` with the files of 0.1."""
+"""Folder in `.ship` to which the files of version 0.1 are moved."""
 CLEAN = "clean"
-"""A file in it: a process has run on the import and exited cleanly."""
+"""Name of a file in the backup folder. The file exists once a process has used the imported data and exited cleanly."""
 MOVED = ("chats", "transcripts", "index.db", "usage.db", "cache", JOURNAL)
-"""Obsolete files of 0.1. The journal is last: while it exists there is something to move."""
+"""Names of obsolete files of version 0.1. The journal is moved last, because its existence shows that there
+are still files to move.
+"""
 SUFFIXES = ("", "-wal", "-shm")
 
 
@@ -42,7 +46,9 @@ def import_ship(
     is_operator: Callable[[Inbound], bool],
     prefix: Callable[[Inbound], str],
 ) -> int | None:
-    """Import `home`; returns the number of events, None without files of 0.1. Raises OSError, `sqlite3.Error`."""
+    """Import the folder `home`. Return the number of events; None if there are no files of version 0.1.
+    Raises OSError and `sqlite3.Error`.
+    """
     journal, log = home / JOURNAL, home / LOG
     if not journal.exists():
         return None
@@ -61,13 +67,15 @@ def import_ship(
 
 
 def end_cleanly(home: Path) -> None:
-    """Mark the clean exit of a process, so that the next start removes the backup. Raises OSError."""
+    """Record that a process has exited cleanly, so that the next start removes the backup. Raises OSError."""
     if (backup := home / BACKUP).exists():
         (backup / CLEAN).touch()
 
 
 def remove_backup(home: Path) -> bool:
-    """Remove the backup if a process has exited cleanly since; returns whether it did. Errors are ignored."""
+    """Remove the backup if a process has exited cleanly since the import. Return True if the backup was
+    removed. Errors are ignored.
+    """
     clean = (home / BACKUP / CLEAN).exists()
     if clean:
         shutil.rmtree(home / BACKUP, ignore_errors=True)
@@ -102,7 +110,7 @@ def _write_chat(db: sqlite3.Connection, chat: Chat, events: list[Event], codec: 
 
 
 def _move_away(home: Path) -> None:
-    """Move the files of 0.1 into the backup. A file that is there already, from a killed import, is kept."""
+    """Move the files of version 0.1 into the backup. A file that a killed import has already moved is kept."""
     backup = home / BACKUP
     backup.mkdir(exist_ok=True)
     for name in MOVED:

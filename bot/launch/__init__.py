@@ -1,7 +1,9 @@
-"""The installed package `shipmate`: runs its own `bot` and `channels`, even if other distributions use these names.
+"""The installed package `shipmate`. It runs its own `bot` and `channels`, even if other distributions
+install packages with these names.
 
-The build (`hatch_build.py`) installs this folder as the package `shipmate`, with `bot` and `channels` inside it: only the name `shipmate` is
-public. An editable install calls `find` with the source folder at each start of the interpreter.
+The build (`hatch_build.py`) installs this folder as the package `shipmate`, with `bot` and `channels` inside
+it, so that only the name `shipmate` is public. An editable install calls `find` with the source folder at
+each start of the interpreter.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ PACKAGES = ("bot", "channels")
 
 
 class Finder:
-    """Finds the two packages in one folder."""
+    """Import finder for the packages `bot` and `channels` in one folder."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -37,13 +39,13 @@ _found: list[Finder] = []
 
 
 def find(folder: str) -> None:
-    """Make `bot` and `channels` importable from a folder, after all other packages with these names."""
+    """Make `bot` and `channels` importable from a folder. Other packages with these names are found first."""
     _found.append(Finder(folder))
     sys.meta_path.append(_found[-1])
 
 
 def prefer(folder: str) -> None:
-    """Import `bot` and `channels` from this folder, before all other packages with these names."""
+    """Make Python import `bot` and `channels` from this folder, even if other packages have these names."""
     for name in list(sys.modules):
         module = sys.modules[name]
         if name.partition(".")[0] in PACKAGES and not _stands_in(module, folder):
@@ -57,7 +59,7 @@ def _stands_in(module: ModuleType, folder: str) -> bool:
 
 
 def leave_folder() -> None:
-    """Remove the current folder, where people and tools write, from Python's import path."""
+    """Remove the current folder from Python's import path, because people and tools can write files there."""
     if not sys.flags.safe_path and sys.path[:1] in ([""], [os.getcwd()]):  # noqa: PTH109
         del sys.path[0]
 

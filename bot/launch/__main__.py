@@ -1,4 +1,4 @@
-"""`python -m shipmate` is `shipmate`."""
+"""Makes `python -m shipmate` the same command as `shipmate`."""
 
 from __future__ import annotations
 

@@ -40,8 +40,8 @@ _waiting: ContextVar[_Waiting] = ContextVar("waiting", default=nullcontext)
 
 
 def waiting_for_model(seconds: float) -> AbstractContextManager[object]:
-    """Return a context manager to be entered while waiting for the model. `seconds` is how long the model
-    has already not answered. Whether the person is notified is decided in `on_waiting_for_model`.
+    """Return the context manager to enter while waiting for a model that has not answered for `seconds`
+    seconds. Entering it may notify the person.
     """
     return _waiting.get()(seconds)
 
