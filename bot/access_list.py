@@ -1,9 +1,10 @@
-"""Access lists that operators change while the bot runs: `.ship/access.json`, shared between processes.
+"""Access lists that operators can change while the bot runs: `.ship/access.json`, which several processes share.
 
     {"v": 1, "channels": {"telegram": {"allow": ["1"], "block": ["2"], "pending": {"3": 1800000000000}}}}
 
-`operators` are people who opened the link that Shipmate prints at the start. `pending` are people who wrote and are not let in, with
-the time (ms) of their last try and nothing of what they wrote; `names` are their names on the platform.
+`operators` are people who opened the link that Shipmate prints at the start. `pending` are people who wrote to the bot and have no
+access, each with the time (epoch ms) of the newest message. The text of their messages is not stored. `names` are the names of pending
+people on the platform.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""`.ship` as one file: written beside a running gateway, restored into an empty folder.
+"""Backup of `.ship` in one file. A backup is written while a gateway may run, and restored into an empty folder.
 
-The files are of slightly different times. Their order makes them consistent: first the log, a snapshot, then the rest, which contains all
-that the log names. Archive and search index are exports of the log and are left out. A file of lines is copied up to the last whole line
-it had when it was opened. Everything here blocks.
+The files of a backup are read at slightly different times. Their order makes the backup consistent: a snapshot of the log is read first,
+so that the files read later contain everything to which the log refers. The archive and the search index are left out, because they are
+exports of the log. A file of lines is copied up to the last complete line that the file had when it was opened. All functions here block.
 """
 
 from __future__ import annotations

@@ -232,7 +232,7 @@ def _look(path: Path) -> tuple[os.stat_result, bytes] | None:
 
 
 def _targets(raw: bytes) -> Sequence[tuple[str, bool]]:
-    """Yield the names that a text includes or links to, each with True if the name is included."""
+    """Return the names that a text includes or links to, each with True if the name is included."""
     key = hashlib.sha256(raw).digest()
     if key not in _READ:
         if len(_READ) >= MOST:

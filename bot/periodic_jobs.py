@@ -1,8 +1,8 @@
 """Runs periodic jobs with APScheduler.
 
-By default APScheduler 3 silently skips a job that is more than a second late; here it runs once, however late. APScheduler uses the
-time of day: without the corrections below, a clock set back would stop all jobs until it has caught up, and a clock set forward
-would block the event loop while each missed run is computed.
+By default APScheduler 3 silently skips a job that is more than a second late. Here such a job runs once, however late it is. APScheduler
+uses the system's time of day. If the clock were set back, all jobs would stop until the clock reaches the old time again. If the clock
+were set forward, computing each missed run would block the event loop. This module corrects both cases.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ def _with_turns_of(settings: config.Settings, found: config.Settings) -> config.
 
 
 def _names(section: str) -> Iterator[str]:
-    """Return the fields in `OF_TURNS` of a settings section, or of the settings as a whole."""
+    """Yield the fields in `OF_TURNS` of a settings section, or of the settings as a whole."""
     fields = {to_camel(field.name): field.name for field in dataclasses.fields(config.Settings)}
     if section == "llm":
         fields = {f"llm.{to_camel(name)}": name for name in config.Llm.model_fields}

@@ -1,4 +1,4 @@
-"""`shipmate allow`, `shipmate block`, `shipmate pending`."""
+"""`shipmate allow`, `shipmate block` and `shipmate pending`: change and show the access lists."""
 
 from __future__ import annotations
 

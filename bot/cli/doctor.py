@@ -44,7 +44,7 @@ MAX_SKEW_SECONDS = 30.0
 """Max difference in seconds between the clocks of this machine and of a platform."""
 TURN_SECONDS = 180.0
 LOW, VERY_LOW = 0.10, 0.02
-"""Min free shares of the disk: below `LOW` is a warning, below `VERY_LOW` is an error."""
+"""Min free shares of the disk. Below `LOW` the check warns; below `VERY_LOW` it fails."""
 _MARKS = {"ok": "ok   ", "warn": "warn ", "later": "later", "wrong": "wrong"}
 
 Turn = Annotated[

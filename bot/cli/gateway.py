@@ -1,4 +1,4 @@
-"""`shipmate run`, `shipmate chat` and `shipmate link`."""
+"""`shipmate run`, `shipmate chat` and `shipmate link`: run the gateway, chat in the terminal, open the web chat."""
 
 from __future__ import annotations
 

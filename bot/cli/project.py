@@ -143,7 +143,7 @@ def must_lead(root: Path) -> None:
 
 @contextlib.contextmanager
 def changing(root: Path, *, erasing: bool = False) -> Iterator[Disk]:
-    """Return the disk for changes to files that a cluster shares. No process of the cluster may run.
+    """Yield the disk for changes to files that a cluster shares. No process of the cluster may run.
     `erasing` also purges deleted rows from the database. Raises `errors.Unavailable`,
     `errors.StorageError` and OSError.
     """

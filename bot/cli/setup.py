@@ -1,4 +1,4 @@
-"""`shipmate init` and `shipmate check`."""
+"""`shipmate init` and `shipmate check`: set up a project, and check its configuration."""
 
 from __future__ import annotations
 

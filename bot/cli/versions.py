@@ -1,4 +1,4 @@
-"""`shipmate version`."""
+"""`shipmate version`: shows the versions of Shipmate, Python and the dependencies."""
 
 from __future__ import annotations
 

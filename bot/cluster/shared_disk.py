@@ -221,7 +221,7 @@ class SharedDisk:
 
     @contextlib.contextmanager
     def _session(self) -> Iterator[PostgresSession]:
-        """Return the database session, reconnected if it was lost. Raises OSError."""
+        """Yield the database session, reconnected if it was lost. Raises OSError."""
         with self._alone:
             try:
                 if self._db is None or self._db.lost:
@@ -238,7 +238,7 @@ class SharedDisk:
 
 
 def files(home: Path) -> Iterator[Path]:
-    """Return the paths of the shared files in a `.ship`."""
+    """Yield the paths of the shared files in a `.ship`."""
     for folder in FOLDERS:
         for path in sorted((home / folder).rglob("*")):
             if path.is_file() and not path.is_symlink() and is_name(path.relative_to(home).as_posix()):

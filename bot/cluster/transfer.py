@@ -182,7 +182,7 @@ def _hashed(db: _Database, table: str, statement: str) -> TransferredTable:
 
 
 def _files(db: PostgresSession) -> Iterator[tuple[str, bytes]]:
-    """Return the files, in order."""
+    """Yield the shared files as (path, content), in order of their paths."""
     for name, data in _rows(db, "SELECT path, data FROM files WHERE data IS NOT NULL ORDER BY path"):
         if shared_disk.is_name(name):
             yield name, data

@@ -1,6 +1,6 @@
-"""Models of ship.json. The settings of a channel are a model of its manifest.
+"""Models of the sections of ship.json. The settings of a channel are defined in the channel's manifest.
 
-The docstrings of fields make docs/settings.md (`make schema`).
+`make schema` writes the docstrings of fields into docs/settings.md.
 """
 
 from __future__ import annotations
@@ -76,7 +76,9 @@ Share = Annotated[float, Field(gt=0)]
 
 
 class StrictModel(BaseModel):
-    """Base of the models of ship.json. A docstring below a field is its description in the schema."""
+    """Base class of all models of ship.json. The docstring below a field becomes the field's description in
+    the schema.
+    """
 
     model_config = ConfigDict(extra="forbid", alias_generator=to_camel, frozen=True, strict=True)
 
@@ -85,45 +87,49 @@ Dollars = Annotated[float, Field(ge=0, le=100_000)]
 
 
 class ModelPrice(StrictModel):
-    """US dollars per million tokens of a model."""
+    """Prices of a model in US dollars per million tokens."""
 
     input: Dollars
-    """Input tokens."""
+    """Price of input tokens."""
     output: Dollars
-    """Output tokens."""
+    """Price of output tokens."""
     cache_read: Dollars | None = None
-    """Tokens read from the cache. null: the input price."""
+    """Price of tokens read from the cache. null: the input price."""
     cache_write: Dollars | None = None
-    """Tokens written to the cache for five minutes. null: 1.25 × the input price."""
+    """Price of tokens written to the cache for five minutes. null: 1.25 × the input price."""
     cache_write_hour: Dollars | None = None
-    """Tokens written to the cache for an hour. null: 2 × the input price."""
+    """Price of tokens written to the cache for an hour. null: 2 × the input price."""
 
 
 class ModelUse(StrictModel):
-    """The model for one purpose, and how it answers. Default: as in the chat."""
+    """Model, effort and thinking for one purpose. Default: the values used in the chat."""
 
     model: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     """Name of the model."""
     effort: Effort | None = None
-    """As `llm.effort`."""
+    """Effort of the model; the values are those of `llm.effort`."""
     thinking: Thinking | None = None
-    """As `llm.thinking`."""
+    """Thinking of the model; the values are those of `llm.thinking`."""
 
 
 class Fallback(StrictModel):
-    """A model that is asked if those before it fail: another model of the same provider, or one at another address."""
+    """A model that is asked if all models before it fail. It can be another model of the same provider, or a
+    model at another address.
+    """
 
     provider: Literal["anthropic"] | None = None
-    """`anthropic`: its own address. Default: `baseUrl`."""
+    """`anthropic`: the address of Anthropic. Default: the address in `baseUrl`."""
     model: Annotated[str, Field(min_length=1, max_length=200)] | None = None
-    """Name of the model there. Default: the model that was asked for."""
+    """Name of the model at that address. Default: the model that was asked for first."""
     base_url: ModelAddress | None = None
-    """Address of the provider. Default: that of `llm`."""
+    """Address of the provider. Default: the address of `llm`."""
     api_key: Annotated[str | None, Field(repr=False)] = None
-    """API key for that address. Default: that of `llm`, which is never sent to another address."""
+    """API key for that address. Default: the key of `llm`, which is never sent to another address."""
 
     def address(self, first: str | None) -> str | None:
-        """Its address, if the first model is at `first`. None: the provider's own."""
+        """Return the address of this model's provider; `first` is the address of the first model. None means
+        the provider's default address.
+        """
         return self.base_url or (None if self.provider else first)
 
 
@@ -133,77 +139,84 @@ class Llm(StrictModel):
     provider: Literal["anthropic", "demo"] | None = None
     """Provider of the model. Default: `anthropic` if a key is set, else `demo`."""
     model: Annotated[str, Field(min_length=1, max_length=200)] = "claude-sonnet-5-5"
-    """Model of the chats that have not chosen one with `/model`."""
+    """Model of all chats that have not chosen a model with `/model`."""
     api_key: Annotated[str | None, Field(repr=False)] = None
     """API key of the provider. Default: `${ANTHROPIC_API_KEY}`."""
     base_url: ModelAddress | None = None
-    """Address of the provider, or of a compatible endpoint. Default: the provider's own."""
+    """Address of the provider, or of a compatible endpoint. Default: the provider's default address."""
     max_tokens: Annotated[int, Field(ge=1, le=1_000_000)] = 8192
     """Max tokens of an answer."""
     context_window: Annotated[int, Field(ge=1_000, le=100_000_000)] | None = None
-    """Context window in tokens. null: as the provider lists it for the model."""
+    """Context window in tokens. null: the provider's value for the model."""
     fast_model: Annotated[str, Field(min_length=1, max_length=200)] = "claude-haiku-5-5"
     """Model that combines the results of several tasks."""
     effort: Effort = "medium"
-    """Effort of the model for an answer, if it supports efforts. `/effort` sets it for one chat."""
+    """Effort of the model for an answer, if the model supports this setting. `/effort` sets the effort of one chat."""
     thinking: Thinking = "adaptive"
-    """`adaptive`: the model thinks as much as it needs. `between_tools`: it only comments between tool calls. `off`: as little as it allows."""
+    """`adaptive`: the model thinks as much as it needs. `between_tools`: the model only comments between
+    tool calls. `off`: the model thinks as little as the provider allows.
+    """
     purposes: dict[Purpose, ModelUse] = {}
     """Model, effort and thinking for purposes other than answers to people: `memory` (notes), `compaction` (summaries of
     conversations), `task` (subagents), `overheard` (messages not addressed to the bot). `title` has no effect: titles need no model.
     """
     prices: dict[Annotated[str, Field(min_length=1, max_length=200)], ModelPrice] = {}
-    """Prices by model. They override the built-in ones, which `shipmate check` lists with their date."""
+    """Prices by model. They override the built-in prices, which `shipmate check` lists with their date."""
     retry_seconds: Annotated[float, Field(ge=0, le=3_600)] = 30
-    """Seconds within which a request is retried while the provider is overloaded, failing or unreachable. 0: no retries."""
+    """Seconds during which a request is retried while the provider is overloaded, failing or unreachable. 0:
+    no retries.
+    """
     fallback: tuple[Fallback, ...] = ()
-    """Models that are asked in turn if the first is overloaded for five seconds, refuses or is unreachable. The first is asked again after
-    five minutes.
+    """Models that are asked in turn if the first model is overloaded for five seconds, refuses or is
+    unreachable. The first model is asked again after five minutes.
     """
     provider_fallbacks: bool = False
-    """Let the provider answer with another of its models if this one refuses."""
+    """If this model refuses to answer, let the provider answer with another of its models."""
     log_messages: bool = True
-    """Log the words of people and of the model."""
+    """Log the text of people's messages and of the model's answers."""
 
 
 class Idle(StrictModel):
-    """Compaction of idle chats."""
+    """Compaction of chats in which nobody writes."""
 
     enabled: bool = True
-    """Compact an idle chat shortly before the provider's cache expires."""
+    """Compact an idle chat shortly before the provider's cache of the chat expires."""
     above_tokens: Annotated[int, Field(ge=0)] = 8_000
-    """Min tokens of the last request."""
+    """Min tokens of the chat's last request. Smaller chats are not compacted when idle."""
 
 
 class Compaction(StrictModel):
     """Replacement of the older part of a conversation by a summary or by the notes about the chat."""
 
     enabled: bool = True
-    """false: compact and take notes only on request."""
+    """false: compact conversations and take notes only when a person asks for it."""
     soft_tokens: Annotated[int, Field(ge=1)] = 40_000
-    """Tokens of a request above which the older part of the conversation is replaced by a summary."""
+    """Max tokens of a request before the older part of the conversation is replaced by a summary."""
     keep_tokens: Annotated[int, Field(ge=0)] = 10_000
-    """Tokens of the newest messages, which are never replaced."""
+    """Tokens of the newest messages that are always kept unchanged."""
     idle: Idle = Idle()
-    """Compaction of idle chats."""
+    """Compaction of chats in which nobody writes."""
     provider: Literal["auto", "never"] = "auto"
-    """`auto`: the provider summarises if the model supports it. Otherwise the model is asked with a built-in prompt."""
+    """`auto`: the provider summarises if the model supports it; otherwise the model gets a built-in prompt.
+    `never`: the model always gets the built-in prompt.
+    """
 
 
 class Context(StrictModel):
-    """The part of a conversation that the model sees."""
+    """The part of a conversation that is sent to the model."""
 
     max_messages: Annotated[int, Field(ge=2, le=100_000)] = 60
     """Max messages of one chat in the model's context."""
     max_injected_messages: Annotated[int, Field(ge=0, le=10_000)] = 120
-    """Max older messages that one turn may load into the context."""
+    """Max older messages that one turn may load into the model's context."""
     mask_threshold_tokens: Annotated[int, Field(ge=0)] = 8_000
-    """Tokens of context above which old tool results are masked if the provider's cache is cold (five minutes after the last request)
-    and masking hides at least 2,000 tokens, or if the cache is rewritten anyway. Above three times this value results are also masked
-    while the cache is warm, if that hides half of the context.
+    """Tokens of context above which old tool results may be masked. They are masked if the provider's cache
+    has expired (five minutes after the last request) and masking hides at least 2,000 tokens, or if the
+    cache is rewritten anyway. Above three times this value, tool results are also masked while the cache
+    is valid, if masking hides half of the context.
     """
     keep_recent_observations: Annotated[int, Field(ge=3, le=1_000)] = 4
-    """Number of the newest tool results, which are never masked."""
+    """Number of the newest tool results that are never masked."""
     compaction: Compaction = Compaction()
     """Replacement of the older part of a conversation by a summary or by the notes about the chat."""
 
@@ -212,12 +225,12 @@ class Prompt(StrictModel):
     """Instructions for the model: a text, or the path of a `.md` or `.txt` file in the project."""
 
     custom: Annotated[str, Field(min_length=1, max_length=100_000)] | None = None
-    """Replaces the built-in rules."""
+    """Instructions that replace the built-in rules."""
     append: Annotated[str, Field(min_length=1, max_length=100_000)] | None = None
-    """Appended to the system prompt."""
+    """Instructions that are appended to the system prompt."""
 
     def sources(self, root: Path) -> dict[str, str | Path]:
-        """The text or the file of each key; "" if it is not set."""
+        """Return the text or the file for each key; "" if the key is not set."""
         found: dict[str, str | Path] = {}
         for name, value in (("custom", self.custom or ""), ("append", self.append or "")):
             is_file = "\n" not in value and value.endswith((".md", ".txt"))
@@ -229,28 +242,30 @@ class History(StrictModel):
     """The archive of messages (`.ship/chats/`)."""
 
     archive_after_lines: Annotated[int, Field(ge=2, le=10_000_000)] = 1_000
-    """Lines of a chat's archive above which the older half moves to another file."""
+    """Max lines in the newest file of a chat's archive. Above it, the older half of the lines moves to another file."""
     keep_days: dict[Annotated[str, AfterValidator(_chat)], Annotated[int, Field(ge=1, le=36_500)]] = {}
-    """Days after which the data of a chat is deleted: its archive and search index, the model's context and actions, recorded requests,
-    files of the web page. By chatKey (threads and topics included), or `"*"` for all other chats. Chats without an entry are kept.
+    """Days after which the data of a chat is deleted: its archive and search index, the model's context and
+    actions, recorded requests, files of the web page. The keys are chatKeys (threads and topics
+    included), or `"*"` for all other chats. Chats without an entry are kept.
     """
 
     def days(self, chat: ChatKey) -> int | None:
-        """Days for which a chat is kept. None: for ever."""
+        """Return the number of days for which a chat is kept; None if it is kept forever."""
         named = (self.keep_days.get(str(key)) for key in (chat, chat.chat))
         return next((days for days in named if days is not None), self.keep_days.get("*"))
 
 
 class Queue(StrictModel):
-    """Messages that arrive while a turn of their chat runs."""
+    """Handling of messages that arrive while a turn of the same chat runs."""
 
     mode: Literal["steer", "followup", "collect", "interrupt"] = "steer"
-    """`steer`: a message joins the question and the model is asked again, if nothing of the answer was shown and no tool with effects has
-    run, at most twice a turn; later messages join the running turn at its next step. `followup`: each gets its own turn afterwards.
-    `collect`: all get one turn afterwards. `interrupt`: the running turn ends and a new one starts.
+    """`steer`: the message is added to the question and the model is asked again, at most twice a turn, as
+    long as no part of the answer was shown and no tool with effects has run. Later messages join the
+    running turn at its next step. `followup`: each message gets its own turn afterwards. `collect`: all
+    messages get one turn together afterwards. `interrupt`: the running turn ends and a new turn starts.
     """
     max_concurrent_turns: Annotated[int, Field(ge=1, le=100_000)] = 1_024
-    """Max turns that run at the same time, in all chats."""
+    """Max turns that run at the same time, over all chats."""
     debounce_ms: Annotated[int, Field(ge=0, le=60_000)] = 0
     """Milliseconds for which a turn waits for further messages of the same person before it starts."""
 
@@ -259,15 +274,15 @@ class Delivery(StrictModel):
     """Sending of messages to the platforms."""
 
     limits: bool = True
-    """Respect the platforms' rate limits. false: only for tests against your own servers."""
+    """Respect the platforms' rate limits. Use false only for tests against your own servers."""
     max_file_mb: int = Field(default=20, ge=1, le=50)
-    """Max size of a sent file in megabytes. The platform's own limit applies too."""
+    """Max size in megabytes of a file that the bot sends. The platform's own limit applies too."""
     long_as_files: bool = True
-    """In Slack and Telegram, send code of more than 60 lines and wide tables as files next to the answer."""
+    """In Slack and Telegram, send code of more than 60 lines and wide tables as files with the answer."""
 
 
 class Permissions(StrictModel):
-    """Rules such as `run_shell(git status)`. `deny` overrides `ask`, `ask` overrides `allow`."""
+    """Rules such as `run_shell(git status)`. `deny` overrides `ask`, and `ask` overrides `allow`."""
 
     allow: tuple[str, ...] = ()
     """Tool calls that need no approval."""
@@ -278,31 +293,37 @@ class Permissions(StrictModel):
 
 
 class ShellLimits(StrictModel):
-    """Limits of one command. null: the machine's own."""
+    """Limits of one command. null: the limit of the machine."""
 
     memory_mb: Annotated[int, Field(ge=16)] | None = 4_096
-    """Memory of each of its processes in MB."""
+    """Max memory in MB of each process of the command."""
     processes: Annotated[int, Field(ge=4)] | None = 512
-    """Concurrent processes, including those of root."""
+    """Max processes at the same time, including processes of root."""
     file_mb: Annotated[int, Field(ge=1)] | None = 1_024
-    """Size of each file that it writes, in MB."""
+    """Max size in MB of each file that the command writes."""
     cpu_seconds: Annotated[int, Field(ge=1)] | None = 600
-    """CPU seconds of each of its processes."""
+    """Max CPU seconds of each process of the command."""
     disk_mb: Annotated[int, Field(ge=1)] | None = 4_096
-    """Total MB that it writes. Never more than half of the free space of the project's disk."""
+    """Max MB that the command writes in total. The limit is never more than half of the free space on the
+    project's disk.
+    """
     tmp_mb: Annotated[int, Field(ge=1)] | None = 512
-    """Size of its `/tmp` in MB, and of its shared memory. Both are in memory and deleted when it ends."""
+    """Max size in MB of the command's `/tmp`, and of its shared memory. Both are in memory and are deleted
+    when the command ends.
+    """
 
 
 class WebSearch(StrictModel):
     """The search engine of `web_search`."""
 
     kind: Literal["auto", "off", "searxng", "brave"] = "auto"
-    """`auto`: the model provider's own, if there is one. `off`: no search. Otherwise the engine of this name."""
+    """`auto`: the search of the model's provider, if it has one. `off`: no search. Any other value is the
+    name of a search engine.
+    """
     base_url: Address | None = None
-    """Address of SearXNG, which must have JSON enabled; for Brave, an address other than its own."""
+    """Address of SearXNG, which must have JSON enabled. For Brave: an address that replaces the default."""
     api_key: str | None = None
-    """API key of Brave."""
+    """API key for Brave."""
 
 
 class Tools(StrictModel):
@@ -315,16 +336,18 @@ class Tools(StrictModel):
             json_schema_input_type=Literal["auto", "off"] | WebSearch,
         ),
     ] = WebSearch()
-    """`auto`, `off`, or an engine of your own."""
+    """Search engine: `auto`, `off`, or an engine of your own."""
 
 
 class Shell(StrictModel):
     """Commands that the model runs (`run_shell`)."""
 
     isolation: Literal["required", "off"] = "required"
-    """`required`: commands run only inside a sandbox (bubblewrap). `off`: commands run unsandboxed with the rights of Shipmate's user."""
+    """`required`: commands run only inside a sandbox (bubblewrap). `off`: commands run without a sandbox,
+    with the rights of Shipmate's user.
+    """
     network: bool = False
-    """Give commands network access."""
+    """Allow commands to use the network."""
     limits: ShellLimits = ShellLimits()
     """Limits of one command."""
 
@@ -333,30 +356,30 @@ class PerTurn(StrictModel):
     """Limits of all tasks of one turn together."""
 
     max_tokens: Annotated[int, Field(ge=1_000)] = 2_000_000
-    """Input and output tokens."""
+    """Max input and output tokens of all tasks of one turn."""
     max_usd: Share | None = 5.0
-    """US dollars."""
+    """Max cost in US dollars of all tasks of one turn."""
 
 
 class Subagents(StrictModel):
     """Limits of the model's tasks (subagents). null: no limit."""
 
     max_model_calls: Annotated[int, Field(ge=1, le=1_000)] = 30
-    """Calls of the model per task."""
+    """Max model calls per task."""
     max_tokens: Annotated[int, Field(ge=1_000)] = 500_000
-    """Input and output tokens per task, cached ones included."""
+    """Max input and output tokens per task, including cached tokens."""
     max_usd: Share | None = 1.0
-    """US dollars per task."""
+    """Max cost in US dollars per task."""
     max_seconds: Annotated[int, Field(ge=1, le=86_400)] = 900
-    """Seconds per task, without the time spent waiting for people."""
+    """Max seconds per task, without the time spent waiting for people."""
     max_concurrent: Annotated[int, Field(ge=1, le=1_000)] = 20
-    """Concurrent tasks of one turn."""
+    """Max tasks of one turn that run at the same time."""
     per_turn: PerTurn = PerTurn()
     """Limits of all tasks of one turn together."""
 
 
 class Skills(StrictModel):
-    """Skills: folders with a `SKILL.md`, which the model loads when it needs them."""
+    """Folders with a `SKILL.md`. The model loads a skill when it needs the skill."""
 
     paths: tuple[str, ...] = ()
     """Folders that contain skills, in addition to `.claude/skills`."""
@@ -374,13 +397,15 @@ class McpServer(StrictModel):
     """An MCP server: a program (`command`) or an address (`url`)."""
 
     type: Literal["stdio", "http"] | None = None
-    """Default: `stdio` with a `command`, `http` with a `url`."""
+    """Type of the connection. Default: `stdio` with a `command`, `http` with a `url`."""
     command: Annotated[str, Field(min_length=1)] | None = None
-    """The program."""
+    """Program that is started as the server."""
     args: tuple[str, ...] = ()
     """Arguments of the program. `.`, `./…` and `../…` are relative to the project's folder."""
     env: dict[str, str] = {}
-    """Environment variables of the program, in addition to `PATH`, `HOME` and the like. It gets no others of Shipmate's."""
+    """Environment variables of the program, in addition to `PATH`, `HOME` and similar variables. The program
+    gets no other variables of Shipmate.
+    """
     url: Address | None = None
     """Address of the server."""
     headers: dict[str, str] = {}
@@ -399,16 +424,18 @@ class Mcp(StrictModel):
 
 
 class Budgets(StrictModel):
-    """Max cost per day (UTC). Operators are warned at 80 %. When a budget is spent, they are asked whether to continue. null: no limit."""
+    """Max cost per day (UTC). Operators are warned at 80 % of a budget. When a budget is spent, operators
+    are asked whether to continue. null: no limit.
+    """
 
     per_chat_usd_per_day: Share | None = None
-    """US dollars per chat and day, threads included."""
+    """Max US dollars per chat and day, threads included."""
     per_user_usd_per_day: Share | None = None
-    """US dollars per person and day, in all chats."""
+    """Max US dollars per person and day, in all chats."""
 
     @property
     def limits(self) -> dict[Literal["chat", "person"], float]:
-        """The limits that are set."""
+        """Return the limits that are set."""
         found: dict[Literal["chat", "person"], float] = {}
         if self.per_chat_usd_per_day is not None:
             found["chat"] = self.per_chat_usd_per_day
@@ -423,20 +450,20 @@ class Log(StrictModel):
     keep_days: Annotated[int, Field(ge=1, le=36_500)] = 30
     """Days after which a log file is deleted."""
     max_mb: Annotated[int, Field(ge=1, le=16_777_216)] = 1_000
-    """Max megabytes on disk; past days are compressed. Above it the oldest files are deleted."""
+    """Max megabytes of the log on disk. Past days are compressed. Above this size the oldest files are deleted."""
 
 
 class Schedule(StrictModel):
     """Jobs that people ask for, such as “every weekday at 8:30”."""
 
     timezone: Annotated[str, Field(min_length=1, max_length=100), AfterValidator(_zone)] = "UTC"
-    """Time zone (a name of the tz database) of people who have set none and whose platform reports none."""
+    """Time zone (a name of the tz database) for people who have set no time zone and whose platform reports none."""
     max_per_chat: Annotated[int, Field(ge=0, le=1_000)] = 20
     """Max jobs per chat, threads included."""
     min_minutes: Annotated[int, Field(ge=1, le=10_080)] = 5
     """Min minutes between two runs of a job."""
     grace_minutes: Annotated[int, Field(ge=0, le=10_080)] = 120
-    """Max minutes by which a job may run late. After that the run is skipped and the chat is told."""
+    """Max minutes by which a job may run late. After that the run is skipped and a message in the chat says so."""
 
 
 class Dashboard(StrictModel):
@@ -447,44 +474,48 @@ class Dashboard(StrictModel):
     host: str = "127.0.0.1"
     """Address to listen on. Any but loopback requires a `token`."""
     port: Port = 3001
-    """Port; 0 chooses a free one."""
+    """Port to listen on; 0 chooses a free port."""
     token: str | None = None
-    """Token (`Authorization: Bearer …`) for the metrics and for the details of failures."""
+    """Token (`Authorization: Bearer …`) for the metrics and the details of failures."""
 
 
 class Transcription(StrictModel):
     """Endpoint that transcribes voice notes, compatible with OpenAI's transcriptions."""
 
     base_url: Address | None = None
-    """Address before `/audio/transcriptions`, such as `https://api.openai.com/v1`. Default: voice notes are not transcribed."""
+    """Address of the endpoint without `/audio/transcriptions`, such as `https://api.openai.com/v1`. Default:
+    voice notes are not transcribed.
+    """
     api_key: str | None = None
-    """API key of the endpoint, if it needs one."""
+    """API key of the endpoint, if the endpoint needs a key."""
     model: str = "whisper-1"
-    """Model of the endpoint."""
+    """Name of the endpoint's model."""
 
 
 class Files(StrictModel):
     """Files that people send. Text files, office files and PDFs are read."""
 
     max_bytes: Annotated[int, Field(ge=1, le=10_000_000)] = 1_000_000
-    """Max bytes of text in one file. A larger text file is not read; of an office file the beginning is."""
+    """Max bytes of text in one file. A larger text file is not read; of a larger office file only the
+    beginning is read.
+    """
     max_packed_bytes: Annotated[int, Field(ge=1, le=20_000_000)] = 5_000_000
-    """Max bytes of an office file or PDF; a larger one is not read."""
+    """Max bytes of an office file or PDF. A larger file is not read."""
     pictures: bool = True
     """Show pictures to the model. false: for models without vision."""
     pdf_pages: Annotated[int, Field(ge=0, le=100)] = 20
-    """Max pages of a PDF that is shown to the model as it is; of a longer one it gets only the text."""
+    """Max pages of a PDF that is sent to the model as a PDF. Of a longer PDF the model gets only the text."""
     per_message: Annotated[int, Field(ge=0, le=50)] = 5
-    """Max files of one message that are read."""
+    """Max files that are read of one message."""
     transcription: Transcription = Transcription()
     """Endpoint that transcribes voice notes."""
 
 
 class Memory(StrictModel):
-    """Memory of the process."""
+    """Limits of the process's memory."""
 
     limit_mb: Annotated[int, Field(ge=128, le=16_777_216)] = 1_024
-    """Megabytes of memory. Close to the limit caches are emptied; above it files are refused."""
+    """Max megabytes of memory. Close to the limit, caches are emptied; above it, files are refused."""
 
 
 POSTGRESQL_BEFORE = "dbos"
@@ -496,33 +527,37 @@ def _engine(value: object) -> object:
 
 
 class Engine(StrictModel):
-    """The database of the chats."""
+    """Database that stores the chats."""
 
     kind: Annotated[Literal["embedded", "postgresql"], BeforeValidator(_engine)] = "embedded"
-    """`embedded`: a file in `.ship`. `postgresql`: a database; needs `pip install 'psycopg[binary]>=3.3,<4'`."""
+    """`embedded`: a database file in `.ship`. `postgresql`: a PostgreSQL server; needs `pip install
+    'psycopg[binary]>=3.3,<4'`.
+    """
     database_url: str | None = None
-    """Address of the database, such as `postgresql://user:password@host/shipmate`. Use a variable: it contains a password."""
+    """Address of the database, such as `postgresql://user:password@host/shipmate`. Use a variable, because
+    the address contains a password.
+    """
 
 
 class ShipFile(StrictModel):
-    """The settings of one Shipmate."""
+    """All settings of one Shipmate."""
 
     schema_: Annotated[str, Field(alias="$schema")] = "./.ship/schema/ship.schema.json"
-    """Schema for editors."""
+    """Path of the JSON Schema that editors use."""
     name: Annotated[str, Field(max_length=80), AfterValidator(_title)] = "shipmate"
-    """Name by which the bot calls itself."""
+    """Name that the bot uses for itself."""
     llm: Llm = Llm()
     """The language model."""
     operators: tuple[str, ...] = ()
     """Ids of the operators, who may approve tool calls and use operators' commands: `telegram:123`, `slack:U…`."""
     context: Context = Context()
-    """The part of a conversation that the model sees."""
+    """The part of a conversation that is sent to the model."""
     prompt: Prompt = Prompt()
     """Instructions for the model."""
     history: History = History()
     """The archive of messages."""
     queue: Queue = Queue()
-    """Messages that arrive while a turn of their chat runs."""
+    """Handling of messages that arrive while a turn of the same chat runs."""
     delivery: Delivery = Delivery()
     """Sending of messages to the platforms."""
     permissions: Permissions = Permissions()
@@ -548,9 +583,9 @@ class ShipFile(StrictModel):
     files: Files = Files()
     """Files that people send."""
     memory: Memory = Memory()
-    """Memory of the process."""
+    """Limits of the process's memory."""
     engine: Engine = Engine()
-    """The database of the chats."""
+    """Database that stores the chats."""
 
 
 CHANNELS = (
@@ -560,7 +595,7 @@ CHANNELS = (
 
 @functools.lru_cache(maxsize=8)  # to make one takes longer than to read a file by it
 def with_channels(sections: tuple[tuple[str, type[BaseModel]], ...]) -> type[ShipFile]:
-    """Build the model of a ship.json with these channels."""
+    """Return the model of a ship.json with these channels."""
     fields: dict[str, Any] = {name: (settings, Field(alias=name)) for name, settings in sections}
     channels = create_model("Channels", __base__=StrictModel, **fields)
     return create_model(

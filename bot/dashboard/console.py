@@ -45,7 +45,7 @@ PAGES = Path(__file__).with_name("pages")
 ROWS = 50
 """Max rows of a table on a page."""
 COUNT_SECONDS = 0.5
-"""Timeout in seconds for counting errors on the errors page. Reading the whole log takes longer."""
+"""Max seconds that the errors page waits for the count of errors. The first count reads the whole log and takes longer."""
 STEPS = 500
 """Max steps of a turn that are shown."""
 LONGEST = 4_000

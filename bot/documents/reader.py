@@ -1,8 +1,8 @@
-"""Reads PDFs, office files and pictures in a process with limits, since a parser may need any time and memory. Run as a program.
+"""Program that reads PDFs, office files and pictures. It runs in a process with limits, because a parser may need any time and memory.
 
-Standard input is the file. `picture SIDE` writes it as a JPEG of at most SIDE pixels a side. `pdf MOST` and `office MOST` write
-one line of JSON (`pages` of a PDF; `code` of what cannot be read) and at most MOST characters of text.
-No output: the file is damaged or exceeds the limits.
+Standard input is the file. The arguments `picture SIDE` write the picture as a JPEG whose sides have at most SIDE pixels. The arguments
+`pdf MOST` and `office MOST` write one line of JSON and then at most MOST characters of text. The line has `pages` for a PDF, and `code`
+if the file cannot be read. If there is no output, the file is damaged or exceeds the limits.
 """
 
 from __future__ import annotations

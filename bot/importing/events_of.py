@@ -222,7 +222,7 @@ def _received(source: Source, row: _Row, turns: Mapping[str, Json]) -> Iterator[
 def _turn(
     source: Source, turn: Json, members: Sequence[_Row], lines: Sequence[Json], sent: Sequence[Json]
 ) -> list[_Fact]:
-    """Yield the facts of one turn, in order."""
+    """Return the facts of one turn, in order."""
     name, at = turn["id"], max(turn["begun_at"], *(one.at for one in members))
     requests = tuple(one.inbound.request_id for one in members)
     # Version 0.1 did not state whose words a message holds. With quotes or files they stay anybody's.
@@ -478,7 +478,7 @@ def _answered(line: Json, meta: Json, raw: bytes) -> Iterator[_Fact]:
 
 
 def _memory(source: Source, chat: ChatKey, at: float) -> Iterator[_Fact]:
-    """Return the facts of a chat's memory. It is unknown which messages the memory covers."""
+    """Yield the facts of a chat's memory. It is unknown which messages the memory covers."""
     folder = source.home / "memory" / file_names.encode(chat)
     with contextlib.suppress(OSError, ValueError):  # missing or unreadable
         words = (folder / "session.md").read_text("utf-8")

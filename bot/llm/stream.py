@@ -220,7 +220,7 @@ class Accumulator:
 
 
 def joined(deltas: Sequence[TextDelta | ToolInputDelta]) -> Iterator[TextDelta | ToolInputDelta]:
-    """Return the deltas with neighbouring deltas of the same text or tool input joined. Fewer deltas are
+    """Yield the deltas with neighbouring deltas of the same text or tool input joined. Fewer deltas are
     cheaper, because each delta passes through every layer.
     """
     keys = ("" if isinstance(delta, TextDelta) else delta.tool_use_id for delta in deltas)

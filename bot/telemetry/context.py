@@ -47,7 +47,7 @@ def waiting_for_model(seconds: float) -> AbstractContextManager[object]:
 
 
 def on_waiting_for_model(told: _Waiting) -> None:
-    """Set the context manager that is entered whenever this task, or a task started by it, waits for the model."""
+    """Set the context manager that `waiting_for_model` returns in this task and in tasks that this task starts."""
     _waiting.set(told)
 
 

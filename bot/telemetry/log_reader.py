@@ -42,9 +42,7 @@ class LineFilter:
 
     @property
     def holds(self) -> bytes:
-        """Return the byte strings that every selected line contains. Lines without these byte strings need
-        not be parsed.
-        """
+        """Return bytes that every selected line contains. Lines without these bytes need not be parsed."""
         named = self.request or self.chat or ""
         return named.encode() if named.isascii() and named.isprintable() and '"' not in named else b""
 
