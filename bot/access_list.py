@@ -22,10 +22,10 @@ from bot.contracts.environment import Clock, Disk
 from bot.contracts.identity import UserRef
 
 FILE = "access.json"
-MOST_PENDING = 200  # of each channel; the oldest go first
-MOST_OPERATORS = 100  # of each channel; the oldest go first
-MOST_NAME = 80  # characters
-LOOK_EVERY = 1.0  # seconds between two looks at the file
+MOST_PENDING = 200  # max entries per channel; the oldest entries are removed first
+MOST_OPERATORS = 100  # max entries per channel; the oldest entries are removed first
+MOST_NAME = 80  # max characters of a name
+LOOK_EVERY = 1.0  # seconds between two checks of the file
 LOCK_SECONDS = 10.0
 
 
@@ -283,5 +283,5 @@ def _bytes(file: _File) -> bytes:
     document: dict[str, Any] = file.model_dump()
     for lists in document["channels"].values():
         if not lists["names"]:
-            del lists["names"]  # which earlier versions do not know
+            del lists["names"]  # earlier versions refuse this field
     return json.dumps(document, ensure_ascii=False, indent=2).encode() + b"\n"

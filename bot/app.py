@@ -80,9 +80,8 @@ async def started(
     config.write_schema(settings.home / "schema", manifests, environment.disk)
     with contextlib.ExitStack() as around:
         last_run = around.enter_context(instance.held(settings.home))
-        if (
-            settings.engine.kind == "embedded"
-        ):  # in a cluster one process leads, and a frozen one would keep its locks
+        # A cluster needs no token locks: one process leads, and a frozen process would keep its locks.
+        if settings.engine.kind == "embedded":
             tokens = config.tokens_in_use(settings.channels, manifests, names)
             around.enter_context(instance.tokens_held(tokens, settings.root))
         hidden_paths.remove_saved_names(settings.root)
@@ -115,7 +114,7 @@ async def started(
                 for warning in settings.warnings:
                     say(f"warning: {warning}")
                 await asyncio.to_thread(preload, settings, [manifests[name] for name in names])
-                gc.enable()  # `shipmate run` imports without it
+                gc.enable()  # `shipmate run` disables it during the imports
                 hung_up = asyncio.Event()
                 around.enter_context(signals(stop, hung_up.set))
                 async with _leading(settings, environment, log, counted=counted, say=say, stop=stop) as own:
@@ -162,7 +161,7 @@ async def _leading(
     if settings.engine.kind != "postgresql" or url is None:
         yield environment
         return
-    from bot.cluster.leadership import PostgresLeadership  # an optional dependency
+    from bot.cluster.leadership import PostgresLeadership  # needs the optional PostgreSQL library
     from bot.cluster.shared_disk import SharedDisk
 
     leadership = PostgresLeadership(url, clock=environment.clock, log=log)
@@ -290,7 +289,7 @@ def link(root: Path) -> str:
 
 
 def _print(line: str) -> None:
-    # A closed pipe or terminal is no reason to stop.
+    # A closed pipe or terminal must not stop the gateway.
     with contextlib.suppress(OSError):
         print(text.for_terminal(line), flush=True)  # noqa: T201 - the command's own output
 

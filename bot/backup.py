@@ -152,7 +152,7 @@ class _Writer:
             if not self._is_left_out(name):
                 self._added.add(name)
                 self._add_tree(home, home / name)
-        self._added |= {"memory", "artifacts"}  # those of a second one are in the database
+        self._added |= {"memory", "artifacts"}  # for a second `.ship` these files are in the database
 
     def _is_left_out(self, name: str) -> bool:
         exported = name == "chats" and LOG in self._added
@@ -192,7 +192,7 @@ class _Writer:
         for path in paths:
             if path not in files:
                 self._add_tree(home, path)
-        # A day of the log can be compressed at any time: its new file appears before the old one goes.
+        # A log file can be compressed at any time. The compressed file appears before the old file is deleted.
         for name in self._disk.names(place):
             if name.endswith(".jsonl.gz") and place / name not in paths:
                 self._add_file(home, place / name)
@@ -225,7 +225,7 @@ def _is_file(path: Path) -> bool:
     try:
         return stat.S_ISREG(path.lstat().st_mode)
     except FileNotFoundError:
-        return False  # removed meanwhile
+        return False  # the file was removed meanwhile
 
 
 class _Stream(io.RawIOBase):
@@ -262,11 +262,11 @@ def restore(
     instance.prepare_home(home)
     scratch = home / instance.RESTORING
     with instance.locked(home), contextlib.ExitStack() as undo:
-        # While the folder of a restore exists nothing else writes: a gateway does not start.
+        # While the folder of a restore exists, no gateway can start, so no other process writes.
         interrupted = set(disk.names(home)) if scratch.exists() else {scratch.name}
         if there := set(disk.names(home)) - _MADE_BY_INIT - interrupted:
             raise errors.ConfigError(_not_empty(home, sorted(there)))
-        # The scratch folder is removed last: without it the rest would count as a complete restore.
+        # The scratch folder is removed last, because without it the remaining files would count as a complete restore.
         for name in sorted(interrupted - _MADE_BY_INIT, key=lambda one: one == scratch.name):
             _remove(home / name)
         scratch.mkdir(mode=0o700)
@@ -283,7 +283,7 @@ def restore(
         os.sync()  # syncing each file would take minutes
         for name in disk.names(scratch):
             disk.rename(scratch / name, home / name)
-        # If this came back after a power cut, a second restore would remove what was said since.
+        # If this folder reappeared after a power cut, a second restore would delete all later messages.
         disk.rename(scratch, gone := home / f"{instance.RESTORING}.tmp")
         gone.rmdir()
     return found
@@ -359,7 +359,7 @@ def _unpack(source: Path, folder: Path) -> Backup:
         errors.as_storage_error(
             f"{source} is not a complete backup",
             *(tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile),
-            ValueError,  # of invalid facts in the head of a file, or an invalid name
+            ValueError,  # raised for invalid values in a file's header, and for an invalid name
         ),
         gzip.open(source) as zipped,
     ):
@@ -375,7 +375,7 @@ def _unpack(source: Path, folder: Path) -> Backup:
                     shutil.copyfileobj(data, file)
                 files += 1
                 size += member.size
-        while zipped.read(1 << 20):  # verifies the checksum at the end
+        while zipped.read(1 << 20):  # reading to the end verifies the checksum
             pass
     if not about:
         raise errors.StorageError(f"{source} is not a backup")

@@ -89,7 +89,7 @@ class ChannelWatchdog:
         now = self._clock.monotonic()
         missed, self._looked = now - self._looked - LOOK_EVERY, now
         if missed > LOOK_EVERY:
-            # The process was frozen, or the machine suspended: nothing could arrive.
+            # The process was frozen or the machine was suspended, so no message could arrive.
             for seen in self.seen.values():
                 seen.heard += missed
         for name, channel in self._channels.items():

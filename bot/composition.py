@@ -158,7 +158,7 @@ def assemble(
     for name in channels:
         access.prove(name)
     event_log = environment.event_log(
-        build_log(services, codec, lambda subject, words: alerts.tell(subject, words))  # noqa: PLW0108 - made below
+        build_log(services, codec, lambda subject, words: alerts.tell(subject, words))  # noqa: PLW0108 - the object is created below
     )
     make = functools.partial(
         Chat,
@@ -213,7 +213,7 @@ def assemble(
         Runtime(
             configuration=settings,
             name=settings.name,
-            models=lambda chat: turns.models(chat),  # noqa: PLW0108 - made below
+            models=lambda chat: turns.models(chat),  # noqa: PLW0108 - the object is created below
             chats=chats,
             event_log=event_log,
             channels=channels,
@@ -235,10 +235,10 @@ def assemble(
             redact=services.redact,
             settled=services.redact.settled,
             boot=boot,
-            compact=lambda inbound: turns.compact(inbound),  # noqa: PLW0108 - made below
+            compact=lambda inbound: turns.compact(inbound),  # noqa: PLW0108 - the object is created below
             files=files,
             suspended=slots.suspended,
-            servers=lambda: mcp.sources(),  # noqa: PLW0108 - made below
+            servers=lambda: mcp.sources(),  # noqa: PLW0108 - the object is created below
             settle=door.settle,
             clock=clock,
             disk=environment.disk,
@@ -252,7 +252,7 @@ def assemble(
         log=log,
         archive_after_lines=settings.history.archive_after_lines,
         clock=clock,
-        flush=lambda: exporter.flush(),  # noqa: PLW0108 - made below
+        flush=lambda: exporter.flush(),  # noqa: PLW0108 - the object is created below
     )
     exporter = Exporter(ArchiveExport(archive, event_log), event_log, clock=clock, log=log)
     mcp = McpServers(
@@ -384,7 +384,7 @@ def assemble(
 def build_services(settings: config.Settings, environment: Environment, log: JsonlLog) -> Services:
     """Build the services on which the core depends."""
     home, llm, clock, disk = settings.home, settings.llm, environment.clock, environment.disk
-    # What was learnt at one address need not hold at another.
+    # Facts learnt about a model at one address may be wrong at another address.
     provider = llm.provider if llm.base_url is None else urlsplit(llm.base_url).netloc.rpartition("@")[2]
     learned = LearnedFile(home / "cache" / "models.json", provider, disk=disk, log=log)
     learned.load()
@@ -427,7 +427,7 @@ def build_log(services: Services, codec: Codec, alert: Alert) -> EventLog:
     """Build the log of all chats."""
     settings, environment, log = services.settings, services.environment, services.log
     if (url := settings.engine.database_url) is not None:
-        from bot.core.postgres_log import PostgresLog  # its library is there where it is wanted
+        from bot.core.postgres_log import PostgresLog  # needs the optional PostgreSQL library
 
         return PostgresLog(
             url,

@@ -34,7 +34,7 @@ def empty(settings: config.Settings, manifests: Mapping[str, Manifest]) -> Itera
     try:
         lists = AccessList(settings.home / FILE, SystemDisk(), SystemClock())
     except errors.ConfigError:
-        return  # a start reports the mistake
+        return  # the start of the gateway reports the mistake
     operators = settings.operators | lists.operators()
     for name in settings.enabled:
         let_in = (

@@ -93,13 +93,13 @@ class HttpServer:
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=grace, keepalive_timeout=HEAD_SECONDS)
         await runner.setup()
         inner = runner.server
-        assert inner is not None  # noqa: S101  it was set up
+        assert inner is not None  # noqa: S101  `setup` has created it
         self._runner, loop = runner, asyncio.get_running_loop()
         self._connections.servers.append(inner)
         try:
             while self._server is None:
                 try:
-                    # In two steps: a start that is cancelled closes what it has opened.
+                    # Opening and serving are two steps, so that a cancelled start can close the opened socket.
                     self._server = await loop.create_server(
                         lambda: self._connections.accept(inner), host, port, start_serving=False
                     )

@@ -117,9 +117,9 @@ class DiskReserve:
 
     def _mended(self, path: Path) -> str:
         self.space = space = space_of(path.parent)
-        # Some file systems say nothing about their size.
+        # Some file systems do not report their size.
         whole = min(self._most, space.total // SHARE or self._most)
-        # Hysteresis: trouble ends with more room than it began with.
+        # Hysteresis: trouble ends only when there is more free space than when it began.
         besides = whole + whole // 2 if self.trouble else whole
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -163,7 +163,8 @@ class ReservedDisk:
 
         def take_back() -> None:
             if self._inner.size(path) > before:
-                self._inner.truncate(path, before)  # the part of a refused write that was written
+                # Remove the part that a refused write had already written.
+                self._inner.truncate(path, before)
 
         self._tried(lambda: self._inner.append(path, data, sync=sync), len(data), take_back)
 

@@ -522,10 +522,10 @@ def connection_reason(error: BaseException) -> str:
         return f"its certificate does not hold: {getattr(certificate, 'verify_message', '')}".rstrip(": ")
     cause: Any = getattr(error, "os_error", error)
     if getattr(cause, "library", None):
-        # An error of the TLS library is an OSError whose number is none of the system's.
+        # An error of the TLS library is an OSError, but its number is not a system error number.
         return f"the TLS handshake failed: {str(cause.reason).replace('_', ' ').lower()}"
     if isinstance(cause, OSError):
-        # Libraries write addresses into the words of an error that has a number.
+        # Libraries put addresses into the text of an error that has a number.
         number = cause.errno or 0
         return os.strerror(number) if number > 0 else cause.strerror or "no connection"
     return "the connection broke"

@@ -72,7 +72,7 @@ def set_aside(root: Path, known: HiddenNames) -> dict[str, str]:
         if name in known and known[name] in {None, leads}:
             continue
         aside = f"refused-{name.lstrip('.')}-{secrets.token_hex(3)}"
-        # Another command's end may have renamed it, or the command removed it.
+        # The file may be gone: another command's end has renamed it, or the command itself has removed it.
         with contextlib.suppress(FileNotFoundError):
             (root / name).rename(root / aside)
             moved[name] = aside

@@ -26,12 +26,12 @@ class IdentityCache(Generic[Of, Made]):
         self._known: OrderedDict[int, tuple[Of, Made]] = OrderedDict()
 
     def __call__(self, of: Of) -> Made:
-        # The object is stored too: as long as it exists, no other one has its id.
+        # The object is stored too, because no other object can have its id while it exists.
         known = self._known.get(id(of))
         if known is None:
             known = (of, self._make(of))
             if len(self._known) >= self._most:
-                self._known.popitem(last=False)  # not all at once: what is held stays the same
+                self._known.popitem(last=False)  # one at a time, so that the cache stays full
             self._known[id(of)] = known
         return known[1]
 
@@ -73,7 +73,7 @@ class MessageFact(Generic[Of, Made]):
         record = _records.get(id(of))
         if record is None:
             record = [of, *_EMPTY[1:]]
-            while len(_records) >= MESSAGES:  # threads that look at once may have put one in too many
+            while len(_records) >= MESSAGES:  # several threads may have added a record at the same time
                 _records.popitem(last=False)
             _records[id(of)] = record
         record[self._place] = made

@@ -63,7 +63,7 @@ def held(home: Path) -> Iterator[str]:
     with locked(home):
         must_be_whole(home)
         last = "killed" if (home / PID).exists() else "ended" if known else "none"
-        # For people only: a full disk must not prevent a start.
+        # Only people read this file, so a full disk must not prevent a start.
         with contextlib.suppress(OSError):
             _write(home / PID, f"{os.getpid()}\n")
         try:
@@ -127,7 +127,7 @@ def _who(pid: str) -> str:
         except ProcessLookupError:
             return "another process"
         except PermissionError:
-            pass  # it exists, and is another user's
+            pass  # the process exists and belongs to another user
         return f"process {pid}"
     return "another process"
 

@@ -192,7 +192,7 @@ def _begin(root: Path) -> tuple[list[Path], bool]:
         except PermissionError:
             cut = cut or _ours(folder)
         except OSError:
-            continue  # missing
+            continue  # the folder is missing
     return found, cut or bool(left)
 
 
@@ -203,7 +203,7 @@ def _ours(folder: Path) -> bool:
     try:
         if folder.stat().st_uid == os.geteuid():
             return True
-        os.stat(f"{folder}/.")  # noqa: PTH116 - a Path would leave the dot out
+        os.stat(f"{folder}/.")  # noqa: PTH116 - a Path would remove the dot
     except OSError:
         return False
     return True
@@ -243,7 +243,7 @@ def _targets(raw: bytes) -> Sequence[tuple[str, bool]]:
 
 def _read(words: str) -> Sequence[tuple[str, bool]]:
     found = [
-        (os.path.expanduser(included[1]), True)  # noqa: PTH111 - a text, which need not be a path
+        (os.path.expanduser(included[1]), True)  # noqa: PTH111 - the text may not be a valid path
         for line in words.splitlines()
         if (included := INCLUDE.fullmatch(line)) is not None
     ]
@@ -267,7 +267,9 @@ def _links(words: str) -> Iterator[str]:
         return
     for form in (_LINK, _NAMED, _HTML):
         yield from (match[1] or match[2] or "" for match in form.finditer(words))
-    from markdown_it import MarkdownIt  # here, since its import takes 40 ms and few files have links
+    from markdown_it import (
+        MarkdownIt,
+    )  # imported here, because the import takes 40 ms and few files have links
 
     env: dict[str, Any] = {}
     left = collections.deque(MarkdownIt("commonmark").parse(words, env))

@@ -103,7 +103,7 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
         try:
             await asyncio.shield(closing)
         except asyncio.CancelledError:
-            # If it were cut off, connections and files would stay open.
+            # If closing were cut off, connections and files would stay open.
             await asyncio.wait([closing])
             raise
 
@@ -135,7 +135,7 @@ async def _read(gateway: Gateway) -> None:
             services.log.write("storage", "before-0.2, the .ship of 0.1, is removed")
     # Request ids order messages, even if the clock was set back since the last run.
     services.environment.ids.after(await gateway.event_log.newest())
-    # Instruction files that earlier commands left behind stay unvetted, whatever happens to them now.
+    # Instruction files that earlier commands left behind stay unvetted, even if they are changed now.
     await asyncio.to_thread(services.vetting.find_instruction_files)
     await gateway.chats.start()
     await gateway.locales.load()
@@ -165,7 +165,7 @@ async def _bounded(log: Log, what: str, work: Awaitable[object], seconds: float)
     task = asyncio.ensure_future(work)
     await asyncio.wait([task], timeout=seconds)
     if not task.done():
-        # Not awaited: what does not end in time may not end when cancelled either.
+        # The task is not awaited, because a task that does not end in time may not end when cancelled either.
         task.cancel()
         log.write("stop", f"{what}: not done after {seconds:g} s", level="warn")
     elif not task.cancelled() and (error := task.exception()) is not None:
@@ -187,7 +187,9 @@ async def _check_model(gateway: Gateway, say: Say, lines: PartLines) -> None:
     except errors.ModelError as error:
         words = f"{error} I go on and ask it again with each message."
         if services.model.trouble is None:
-            say(f"model: {words}")  # temporary: no line will follow that it works again
+            say(
+                f"model: {words}"
+            )  # printed as temporary, because no later line reports that the model works again
         else:
             lines.tell("model", words)
         return

@@ -43,7 +43,7 @@ _ODD = (AttributeError, LookupError, TypeError, ValueError, ArithmeticError, Run
 
 to_camel = lru_cache(maxsize=4_096)(
     _to_camel
-)  # names of arguments and fields: few, and asked for again and again
+)  # there are few names of arguments and fields, and each is needed often
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ class _Walk:
         return "[NaN]" if math.isnan(value) else "[Infinity]" if value > 0 else "[-Infinity]"
 
     def _string(self, value: str) -> str:
-        words = value if type(value) is str else str.__str__(value)  # a subclass may speak otherwise
+        words = value if type(value) is str else str.__str__(value)  # a subclass may override `__str__`
         most = self._bounds.characters
         return words if most is None else text.clean(text.shorten_middle(words, most))
 

@@ -145,7 +145,7 @@ class PersonalData:
                 found.requests.add(inbound.get("request_id") or "")
                 names = {inbound.get("message_id") or "", *(inbound.get("items") or {})}
                 found.messages.setdefault(chat, set()).update(names - {""})
-        # The archive may go further back than a log that was lost.
+        # If the log was lost, the archive may contain older messages than the log.
         for line in (one for name in self._archives.chats() for one in self._lines(name)):
             if line.get("role") == "user" and line.get("channel") == self._person.channel:
                 writers.setdefault(str(line.get("chatKey")), set()).add(str(line.get("userId")))
@@ -322,7 +322,7 @@ class PersonalData:
         with self._recorded(readonly=True) as recorded:
             for request in sorted(found.requests) if recorded is not None else ():
                 for one in recorded.find(request) if recorded is not None else ():
-                    # A request of a shared chat contains other people's words.
+                    # A request of a shared chat contains other people's messages.
                     body = (one.body or b"").decode("utf-8", "replace") if one.chat_key in found.own else None
                     about = {"id": one.id, "chat": one.chat_key, "turn": one.request_id, "model": one.model}
                     yield {"from": "requests", "value": {**about, "body": body, "answer": one.answer}}
@@ -459,7 +459,8 @@ class PersonalData:
 
     def _erase_events(self, found: Found) -> dict[Kept, int]:
         with self._database() as db:
-            # Computed before the transaction: the server ends one that is idle for two seconds. Nobody else writes.
+            # Computed before the transaction, because the server ends a transaction that is idle for two seconds. No other process
+            # writes.
             count, changed = self._blanked_rows(db, found)
             about = [(kind, key) for kind, key, _ in self._facts(db, found)]
             db.execute("BEGIN")
@@ -470,7 +471,7 @@ class PersonalData:
             )
             for chat in found.own:
                 for table in ("events", "chats", "usage", "counts"):
-                    db.execute(f"DELETE FROM {table} WHERE chat = ?", (chat,))  # noqa: S608 - constants
+                    db.execute(f"DELETE FROM {table} WHERE chat = ?", (chat,))  # noqa: S608 - the table names are constants
             db.execute("COMMIT")
             if self._url is None:
                 if count or rows:

@@ -82,7 +82,7 @@ def _ask_kernel(near: tuple[bytes, int], far: tuple[bytes, int]) -> int | None:
     if int.from_bytes(answer[4:6], sys.byteorder) == _ERROR:
         raise OSError(errno.ENOENT, "the kernel has no such socket")
     state, uid, inode = answer[17], *struct.unpack("=II", answer[80:88])
-    # A socket without an inode was closed by its program; the kernel then reports user 0.
+    # If a socket has no inode, its program has closed it. The kernel then reports user 0.
     return uid if inode and state != LISTEN else None
 
 

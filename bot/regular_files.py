@@ -17,7 +17,7 @@ class NotRegular(OSError):
 
 def opener(path: str, flags: int) -> int:
     """Open a regular file; for the parameter `opener` of `open`. Raises OSError, including `NotRegular`."""
-    # Checked before opening, since opening may already act or block, and again on the opened file.
+    # The path is checked before opening, because opening may already act or block. The opened file is checked again.
     must_be_regular(os.stat(path), path)  # noqa: PTH116
     handle = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
     try:

@@ -72,7 +72,7 @@ def draining(
     try:
         yield
     finally:
-        # Blocked meanwhile: between the two handlers a signal would kill the process.
+        # Signals are blocked while the handler is replaced, because between the two handlers a signal would kill the process.
         signal.pthread_sigmask(signal.SIG_BLOCK, taken)
         for number in taken:
             loop.remove_signal_handler(number)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-_OBJECT = 64  # bytes of anything but text, before what it holds
+_OBJECT = 64  # bytes of a value other than text, without its parts
 
 
 def size_of(value: Any) -> int:
@@ -15,7 +15,7 @@ def size_of(value: Any) -> int:
     """
     total = 0
     found = [value]
-    for item in found:  # which grows meanwhile
+    for item in found:  # the list grows during the loop
         kind = type(item)
         if kind is str or kind is bytes:
             total += sys.getsizeof(item)

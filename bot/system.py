@@ -69,7 +69,7 @@ class UlidSource:
     def ulid(self) -> str:
         with self._lock:
             fresh = int(self._clock.now() * 1000) << 80 | self._eighty_bits()
-            # Ids grow even if the clock stands still or is set back.
+            # Ids keep growing even if the clock stops or is set back.
             self._last = number = max(fresh, self._last + 1)
         return ulids.written(number)
 
@@ -133,7 +133,7 @@ class SystemDisk:
             handle = _opened(self._made(path, sync=sync), how)
         try:
             if new:
-                # Otherwise a power failure could lose the file's name.
+                # Without this sync, a power failure could lose the file's name.
                 _fsync(path.parent)
             view = memoryview(data)
             while view:

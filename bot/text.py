@@ -46,7 +46,7 @@ def clean(text: str) -> str:
     """Return a text that UTF-8 can encode: surrogate pairs are joined, and lone surrogates are replaced by U+FFFD."""
     if text.isascii():
         return text
-    # Called for every string that is written. A regex search would release the interpreter and wait to get it back.
+    # This function is called for every string that is written. A regex search would release the GIL and wait to get it back.
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -127,7 +127,7 @@ def _refuse(constant: str) -> Any:
 
 def without_escapes(words: str) -> str:
     """Return a text without terminal escape sequences."""
-    # CAN (0x18) ends any sequence: what surrounds a removed one cannot form another.
+    # CAN (0x18) ends any sequence, so the text before and after a removed sequence cannot form a new sequence.
     return ESCAPES.sub("", _STRINGS.sub("\x18", words)).replace("\x18", "")
 
 
@@ -209,7 +209,7 @@ def real_host(label: str, url: str) -> str | None:
         for found in _HOST.finditer(seen)
         if not _EXTENSION.fullmatch(found["top"] or "")
     ]
-    # Only the host of an address counts, not names in its path.
+    # Only the host of an address is compared, not names in the path.
     if seen.strip() in {url.casefold(), url.casefold().rstrip("/")}:
         return None
     hosts = {host.casefold(), _written(host).casefold()}
@@ -225,7 +225,7 @@ def _within(host: str, named: str) -> bool:
 def _looks_alike(host: str) -> bool:
     """Return True if a host can be mistaken for a host in Latin letters."""
     top = host.rpartition(".")[2]
-    # A top-level domain in the same script gives it away.
+    # If the top-level domain is in the same script, nobody can mistake the host for a Latin host.
     return top.isascii() and not top.startswith("xn--") and _ALIKE.search(_written(host)) is not None
 
 
@@ -454,7 +454,7 @@ def split(text: str, limit: int, size: Callable[[str], int] = len) -> list[str]:
     parts: list[str] = []
     start, prefix = 0, ""
     while start < len(text):
-        # Measured only if it can fit: measuring the whole rest for each part would be quadratic.
+        # The rest is measured only if it can fit, because measuring it for each part would take quadratic time.
         if len(prefix) + len(text) - start <= limit and size(prefix + text[start:]) <= limit:
             parts.append(prefix + text[start:])
             break
@@ -486,7 +486,7 @@ def with_code_closed(text: str) -> str:
 def _open_fence(text: str) -> tuple[str, str] | None:
     """Return the mark and the language of the code fence that is open at the end of a text."""
     fence = None
-    for _, fence in _fences(text):  # noqa: B007 - the last one counts
+    for _, fence in _fences(text):  # noqa: B007 - the last value is used
         pass
     return fence
 
@@ -512,7 +512,7 @@ def encodings(secret: str) -> set[str]:
     raw = secret.encode("utf-8", "replace")
     found = {secret, quote(secret, safe=""), quote_plus(secret), raw.hex(), raw.hex().upper()}
     for lead in range(3):
-        # Inside longer text the secret starts at one of three bit offsets. The characters between its first and last full
+        # In the base64 of a longer text, a secret starts at one of three bit offsets. The characters between its first and last full
         # groups do not depend on the surrounding text.
         padded = base64.b64encode(b"\0" * lead + raw).decode("ascii")
         begin = (0, 2, 3)[lead]

@@ -101,7 +101,7 @@ class Vetting:
             changes = self.changes
             raw, found = read()
             self.must_be_followed(path, found)
-            if changes == self.changes:  # else a command has begun or ended meanwhile
+            if changes == self.changes:  # otherwise a command began or ended during the read
                 return raw
 
     def must_be_followed(self, path: Path, found: os.stat_result) -> None:
@@ -143,7 +143,7 @@ class Vetting:
             if not self._writable(path):
                 return True
             if real.is_relative_to(self._root):
-                return False  # anybody's words, and written without anybody's approval
+                return False  # anybody may have written the file, without approval
         name = self._name(path)
         if changed in self._waiting.get(name, ()):
             return False
@@ -183,7 +183,7 @@ class Vetting:
             self._running = False
             self._known = {self._name(path): set() for path in found.changed} if found.cut else None
         self._waiting = waiting
-        # If it cannot be written, the disk still has what was known: the next start compares with that.
+        # If the write fails, the disk still has the earlier state, and the next start compares with that state.
         with contextlib.suppress(OSError):
             self._save(self._known, waiting, running=self._running)
         return news
@@ -198,7 +198,7 @@ class Vetting:
             "waiting": {name: sorted(times) for name, times in waiting.items()},
             "running": running,
         }
-        # Escaped: a name need not be text.
+        # JSON escapes are needed, because a file name may not be valid text.
         self._disk.replace(self._file, json.dumps(state, sort_keys=True).encode() + b"\n")
 
     @contextlib.contextmanager
@@ -217,13 +217,13 @@ class Vetting:
             self._known, self._waiting = None if known is None else _read(known), waiting
             self._running = bool(state.get("running"))
         except (OSError, ValueError, TypeError, AttributeError) as error:
-            # No command can write there; whoever can has taken over everything.
+            # No command can write this file. An attacker who can write it controls Shipmate already.
             if self._log is not None:
                 self._log.write(
                     "prompt", "what instruction files wait cannot be read", level="error", cause=str(error)
                 )
         if self._running:
-            self._compare(last=True)  # a kill has cut a command off
+            self._compare(last=True)  # a command was running when Shipmate was killed
 
     def _name(self, path: Path) -> str:
         """Return the key of a path: relative to the project's folder and normalised. `..` parts are kept,

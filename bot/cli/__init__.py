@@ -21,10 +21,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.argv += _first_look()
     gateway = arguments is None and sys.argv[1:2] == ["run"]
     if gateway:
-        # Until the gateway has its own handlers there is nothing to drain, so it exits at once.
+        # Before the gateway installs its own handlers no turns are running, so a signal ends the process at once.
         for number in _STOPS:
             signal.signal(number, lambda *_: os._exit(0))
-        # Closing the terminal does not end it. Child processes do not inherit a function, unlike SIG_IGN.
+        # Closing the terminal does not end the process. Unlike SIG_IGN, a handler function is not inherited by child processes.
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
             signal.signal(signal.SIGHUP, lambda *_: None)
     try:
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     if gateway:
-        # It has drained: a second signal must not change the exit code.
+        # All turns have ended, so a second signal must not change the exit code.
         for number in _STOPS:
             signal.signal(number, signal.SIG_IGN)
     return code

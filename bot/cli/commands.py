@@ -70,7 +70,7 @@ COMMANDS = {
 """Commands by name: the module with the command's function or group, and the help text."""
 HIDDEN = frozenset({"start"})
 _SETTINGS: dict[str, dict[str, Any]] = {
-    # The id of a Telegram group begins with a minus, which is not an option.
+    # The id of a Telegram group begins with a minus sign and must not be parsed as an option.
     "allow": {"ignore_unknown_options": True},
     "block": {"ignore_unknown_options": True},
 }
@@ -81,7 +81,7 @@ class Commands(TyperGroup):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self.commands.update(dict.fromkeys(COMMANDS))  # type: ignore[arg-type]  # names only, for suggestions
+        self.commands.update(dict.fromkeys(COMMANDS))  # type: ignore[arg-type]  # only the names are needed, for suggestions
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in COMMANDS:

@@ -28,8 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # A core dump would contain tokens and messages.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # started without an output
-            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - open to the end
+        if getattr(sys, name) is None:  # the process was started without this stream
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - stays open until the process ends
         if isinstance(stream := getattr(sys, name), io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     code = 0
@@ -37,11 +37,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = _run(list(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()
     except OSError as error:
-        # The reader has closed the pipe, as in `shipmate logs | head`, or the terminal is gone (EIO).
+        # The reader has closed the pipe, for example in `shipmate logs | head`, or the terminal has been closed (EIO).
         if not isinstance(error, BrokenPipeError) and error.errno != errno.EIO:
             complain(f"shipmate: {error.strerror}: the output")
             code = 1
-        # Else the interpreter would flush again at exit.
+        # Otherwise the interpreter would flush stdout again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return code
 
@@ -51,7 +51,7 @@ def _run(words: list[str]) -> int:
         return int(get_command(app).main(args=words, prog_name="shipmate") or 0)
     except SystemExit as done:
         if isinstance(done.__context__, BrokenPipeError):
-            raise done.__context__ from None  # typer reports it as a failure
+            raise done.__context__ from None  # typer wraps the error in an exception of its own
         return done.code if isinstance(done.code, int) else int(done.code is not None)
     except errors.ConfigError as error:
         for line in error.findings:

@@ -13,7 +13,7 @@ from bot.cli.common import Defaults, Dir, Here, say
 
 
 def run(root: Dir = Here, defaults: Defaults = False) -> None:
-    gc.disable()  # during the imports: collecting takes a seventh of the start
+    gc.disable()  # disabled during the imports, because collecting takes a seventh of the start time
     import bot.app
     import bot.rss_monitor
 

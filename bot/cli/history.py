@@ -134,7 +134,7 @@ async def _search(root: Path, key: ChatKey, query: RecallQuery) -> list[tuple[Ar
 @asynccontextmanager
 async def _opened_search(root: Path) -> AsyncIterator[Search | None]:
     """Open the search, which first updates its index; yield None if there is no log. Works while the gateway runs."""
-    from bot.features.search.index import FILE  # imports what a feature uses, half of the gateway
+    from bot.features.search.index import FILE  # imports half of the gateway
     from bot.features.search.service import Search
 
     async with event_log(root) as log:

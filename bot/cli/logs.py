@@ -64,7 +64,7 @@ def logs(
         _show_tree(found, show)
     else:
         count = 0
-        for count, (raw, line) in enumerate(found, 1):  # noqa: B007 - counted
+        for count, (raw, line) in enumerate(found, 1):  # noqa: B007 - the count is used after the loop
             show(raw, line)
         if not count and not follow and (chat or request):
             complain(f"The log has no line of {chat or request}.")

@@ -118,7 +118,9 @@ def edit(
             raise typer.BadParameter(f"{SESSION} is not valid: it is {error}") from None
     chat_key = None
     if whose.kind == "chat":
-        with contextlib.suppress(errors.IdentityInvalid):  # a folder's name, where the chatKey is not known
+        with contextlib.suppress(
+            errors.IdentityInvalid
+        ):  # the value is a folder's name if the chatKey is unknown
             chat_key = ChatKey.parse(whose.key)
     by = Written(int(SystemClock().now() * 1000), "", chat_key, "operator")
     with changing(root) as disk:

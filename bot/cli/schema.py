@@ -22,5 +22,5 @@ def with_tables(document: str) -> str:
 
 if __name__ == "__main__":
     config.write_schema(Path(".ship/schema"), discovery.manifests(), SystemDisk())
-    if DOCUMENT.exists():  # in the source tree alone
+    if DOCUMENT.exists():  # the document exists only in the source tree
         DOCUMENT.write_text(with_tables(DOCUMENT.read_text(encoding="utf-8")), encoding="utf-8")

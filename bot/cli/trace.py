@@ -38,7 +38,7 @@ def trace(
             logged = asyncio.run(find_logged(root, turn))
         except errors.StorageError as error:
             complain(f"shipmate: {error}")
-        if logged is not None and logged.turn != turn:  # the message joined another turn
+        if logged is not None and logged.turn != turn:  # the message joined a turn with another id
             turn = logged.turn
             lines = _lines(root, turn)
     if lines and not full and not as_json:

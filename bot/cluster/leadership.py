@@ -126,7 +126,7 @@ class PostgresLeadership:
         if self._thread.is_alive():
             await asyncio.to_thread(self._thread.join)
 
-    # Everything below runs on the thread of the lease.
+    # All methods below run on the thread of the lease.
 
     def _run(self) -> None:
         db: PostgresSession | None = None
@@ -178,7 +178,7 @@ class PostgresLeadership:
         self._over.set()
 
     def _poll(self, db: PostgresSession) -> None:
-        has_tables(db)  # a newer leader may have changed them
+        has_tables(db)  # a leader of a newer version may have changed the tables
         asked, found = self._clock.boottime(), _lease(db)
         epoch, self.leader, _ = found
         if found != self._seen:
@@ -196,7 +196,7 @@ class PostgresLeadership:
 def _lease(db: PostgresSession) -> tuple[Any, ...]:
     found = db.execute(_LEASE).fetchone()
     if found is None:
-        raise psycopg.OperationalError("the lease is gone")  # a new session creates it
+        raise psycopg.OperationalError("the lease is gone")  # a new session creates the lease
     return tuple(found)
 
 

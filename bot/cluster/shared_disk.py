@@ -152,7 +152,7 @@ class SharedDisk:
         for path in foreign:
             (aside / self._name(path)).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.replace(aside / self._name(path))
-        if known is not None:  # copies of erased content
+        if known is not None:  # the files are copies of erased content
             shutil.rmtree(aside, ignore_errors=True)
         elif foreign:
             self._log.write("cluster", f"files of another Shipmate are kept in {aside.name}", level="warn")
@@ -175,7 +175,7 @@ class SharedDisk:
             self._inner.append(path, data, sync=sync)
 
     def sync(self, path: Path) -> None:
-        if not self._is_shared(path):  # else it is in the database
+        if not self._is_shared(path):  # a shared file is already in the database
             self._inner.sync(path)
 
     def replace(self, path: Path, data: bytes) -> None:

@@ -129,7 +129,7 @@ def must_be_stopped(url: str) -> None:
 def _source(url: str) -> Iterator[PostgresSession]:
     """Open a transaction on a database that no process uses."""
     with closing(_session(url)) as db, db.db.transaction():
-        db.execute("UPDATE cluster_leader SET epoch = epoch + 1")  # so that none starts
+        db.execute("UPDATE cluster_leader SET epoch = epoch + 1")  # so that no process becomes the leader
         must_be_stopped(url)
         yield db
 
@@ -150,7 +150,7 @@ def _copied(source: _Database, target: _Database) -> list[TransferredTable]:
     """Copy every table inside a transaction of the target database, and compare source and target."""
     moved = []
     for table, statement in TABLES.items():
-        target.execute(f"DELETE FROM {table}")  # sums that triggers made of the copied events
+        target.execute(f"DELETE FROM {table}")  # removes sums that triggers computed from the copied events
         columns = [one[0] for one in source.execute(f"SELECT * FROM {table} LIMIT 0").description or ()]
         put = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
         select = statement.replace("*", ", ".join(columns))
@@ -166,7 +166,7 @@ def _copied(source: _Database, target: _Database) -> list[TransferredTable]:
 
 def _rows(db: _Database, statement: str) -> Iterator[Sequence[Any]]:
     if isinstance(db, PostgresSession):
-        with db.db.cursor("rows") as cursor:  # a server-side cursor: they may not fit into memory
+        with db.db.cursor("rows") as cursor:  # a server-side cursor, because the rows may not fit into memory
             yield from cursor.execute(statement.encode())
     else:
         for row in db.execute(statement):

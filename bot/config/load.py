@@ -55,7 +55,7 @@ class Llm(ship_file.Llm):
         if provider is None:
             provider = "anthropic" if llm.api_key else "demo"
             reason = "a key is set" if llm.api_key else "no key is set"
-        # Off wins over on.
+        # `false` in one place overrides `true` in the other.
         messages = llm.log_messages and env.get(SWITCHES[0], "1").lower() not in _OFF
         decided = {
             "provider": provider,
@@ -215,7 +215,7 @@ def _broken(error: json.JSONDecodeError) -> str:
     if not error.doc.strip():
         return finding(FILE, "an empty file", "an object in { }", "write {} into it: all else has a default")
     at = error.pos
-    if error.doc[at : at + 1] in {"}", "]"}:  # the comma stands before it
+    if error.doc[at : at + 1] in {"}", "]"}:  # the superfluous comma is before this position
         at = len(error.doc[:at].rstrip()) - 1
     line = error.doc.count("\n", 0, at) + 1
     place = f"{FILE} line {line} column {at - error.doc.rfind(chr(10), 0, at)}"
@@ -257,7 +257,7 @@ def _with_defaults(document: dict[str, Any], manifests: Mapping[str, Manifest]) 
         for name, manifest in manifests.items():
             section = channels.setdefault(name, {})
             if isinstance(section, dict):
-                # With and without webhook: a token that is not needed is still a secret.
+                # Tokens for both modes, with and without webhook, are redacted: a token that is not needed is still a secret.
                 tokens = checks.token_keys(manifest) | checks.token_keys(manifest, webhook=True)
                 usual = {key: f"${{{checks.variable(name, token)}}}" for token, key in tokens.items()}
                 channels[name] = usual | section
@@ -318,7 +318,7 @@ def _validated(filled: FilledDocument, manifests: Mapping[str, Manifest], found:
                     known = _keys_at(loc[:-1], manifests)
                     found.append(from_error(dict(item), known=known, hidden=filled.is_hidden(loc)))
                 gone.add(loc)
-                # An object that lacks a value is left out whole.
+                # An object in which a value is missing is removed as a whole.
                 document = _pruned(document, loc[:-1] if item["type"] == "missing" else loc)
             document["channels"] = {name: {} for name in manifests} | document.get("channels", {})
     return None

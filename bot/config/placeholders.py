@@ -143,7 +143,7 @@ def _fill_text(value: str, loc: Loc, lookup: Callable[[str], str | None], filled
 def _plain(loc: Loc, names: list[str]) -> bool:
     """Return True if the value of a key is never secret."""
     if loc[:2] == ("mcp", "servers"):
-        # Paths and addresses come from variables too; environment and headers of a server are for secrets.
+        # Variables may contain paths and addresses, which are not secret. The values of an MCP server's `env` and `headers` are secret.
         return len(loc) > 3 and loc[3] not in {"env", "headers"} and not any(map(is_secret_key, names))
     return any(part in _PLAIN_KEYS for part in loc)
 

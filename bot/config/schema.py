@@ -51,10 +51,10 @@ def schemas(manifests: Mapping[str, Manifest]) -> dict[str, str]:
     return _made(tuple((name, manifests[name].settings) for name in sorted(manifests)))
 
 
-@functools.lru_cache(maxsize=2)  # a tenth of a second, and the same at every start of a process
+@functools.lru_cache(maxsize=2)  # building the schemas takes 0.1 s
 def _made(channels: tuple[tuple[str, type[BaseModel]], ...]) -> dict[str, str]:
     ship = ship_file.with_channels(channels).model_json_schema(by_alias=True, schema_generator=_Described)
-    # Every channel may be left out.
+    # The schema allows every channel to be missing.
     ship.pop("required", None)
     ship["$defs"]["Channels"].pop("required", None)
     return {

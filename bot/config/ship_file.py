@@ -593,7 +593,7 @@ CHANNELS = (
 )
 
 
-@functools.lru_cache(maxsize=8)  # to make one takes longer than to read a file by it
+@functools.lru_cache(maxsize=8)  # building a model takes longer than validating a file with it
 def with_channels(sections: tuple[tuple[str, type[BaseModel]], ...]) -> type[ShipFile]:
     """Return the model of a ship.json with these channels."""
     fields: dict[str, Any] = {name: (settings, Field(alias=name)) for name, settings in sections}

@@ -241,7 +241,7 @@ class Console:
             self._causes.newest, level, self._since(period), offset=(page - 1) * ROWS, limit=ROWS
         )
         self._counting = asyncio.create_task(ask)
-        # The first count reads the whole log; other pages do not wait for it.
+        # The first count reads the whole log, and other pages must not wait for it.
         done, _ = await asyncio.wait([self._counting], timeout=COUNT_SECONDS)
         counted = self._counting.result() if done else None
         causes, total = counted or ([], 0)

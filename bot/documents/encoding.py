@@ -75,7 +75,7 @@ def python_name(name: str) -> str | None:
     """Return Python's name of a text encoding; None for an unknown encoding."""
     with contextlib.suppress(LookupError, ValueError):
         codec = codecs.lookup(name)
-        if codec._is_text_encoding:  # noqa: SLF001 - as `open` does
+        if codec._is_text_encoding:  # noqa: SLF001 - `open` uses it too
             return codec.name
     return None
 
@@ -87,7 +87,7 @@ def may_be_text(head: bytes) -> bool:
     if binary_kind(head) not in {None, "binary file"}:
         return False
     if b"\0" in head:
-        # UTF-16: the zero bytes of ASCII characters are all at even or all at odd places.
+        # In UTF-16 the zero bytes of ASCII characters are all at even or all at odd positions.
         return 0 in (head[::2].count(0), head[1::2].count(0))
     return is_utf8(head) or _CONTROLS.search(head) is None
 
@@ -108,7 +108,7 @@ def decode(data: bytes) -> str | None:
 
 
 def _detected(head: bytes) -> str | None:
-    import chardet  # with its models 0.2 s
+    import chardet  # the import takes 0.2 s, because it loads models
 
     names = ("utf-16-le", "utf-16-be") if b"\0" in head else _LEGACY
     name = chardet.detect(head, include_encodings=names, compat_names=False)["encoding"]

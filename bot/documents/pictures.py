@@ -110,7 +110,7 @@ def _jpeg(data: bytes) -> tuple[int, int] | None:
         mark = data[at + 1]
         if mark in _START_OF_FRAME:
             return int.from_bytes(data[at + 7 : at + 9]), int.from_bytes(data[at + 5 : at + 7])
-        # Before a mark any number of the first byte may stand.
+        # The first byte of a marker may be repeated any number of times.
         at += (
             1 if mark == 0xFF else 2 if mark in _ALONE else 2 + max(2, int.from_bytes(data[at + 2 : at + 4]))
         )

@@ -56,7 +56,7 @@ def read_pdf(data: bytes, most: int, out: TextIO) -> None:
         out.write('{"code": "locked"}\n')
         return
     out.write(json.dumps({"pages": len(reader.pages)}) + "\n")
-    out.flush()  # even if reading the text ends the process
+    out.flush()  # the line must be written even if reading the text ends the process
     damaged = (pypdf.errors.PyPdfError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
     for number, page in zip(range(1, PAGES + 1), reader.pages, strict=False):
         try:
@@ -184,12 +184,12 @@ def _cell(value: object) -> str:
 
 
 def _parsed(package: zipfile.ZipFile, name: str) -> ET.Element:
-    return ET.fromstring(package.read(name))  # noqa: S314 - this process has limits
+    return ET.fromstring(package.read(name))  # noqa: S314 - the limits of this process protect from malicious XML
 
 
 def _prose(package: zipfile.ZipFile, name: str, text: frozenset[str] = frozenset({"t"})) -> str:
     target = _Prose(text)
-    parser = ET.XMLParser(target=target)  # noqa: S314 - this process has limits
+    parser = ET.XMLParser(target=target)  # noqa: S314 - the limits of this process protect from malicious XML
     parser.feed(package.read(name))
     parser.close()
     return "".join(target.found)

@@ -61,7 +61,7 @@ class Source:
     """Function that returns the prefix of commands in the chat of a message."""
 
     def rows(self, table: str, more: str = "") -> list[dict[str, Any]]:
-        cursor = self.db.execute(f"SELECT * FROM {table} {more}")  # noqa: S608 - names of this module alone
+        cursor = self.db.execute(f"SELECT * FROM {table} {more}")  # noqa: S608 - all table names are from this module
         names = [one[0] for one in cursor.description]
         return [dict(zip(names, row, strict=True)) for row in cursor]
 
@@ -102,9 +102,9 @@ def events_of(source: Source) -> Found:
     )
     for chat, told in facts.items():
         told.extend(_memory(source, chat, max((one.at for one in told), default=0.0)))
-        told.sort(key=lambda one: one.at)  # stable: the facts of one row keep their order
+        told.sort(key=lambda one: one.at)  # the sort is stable, so the facts of one row keep their order
         once = dict[tuple[str, str], _Fact]()
-        for one in told:  # each message of a question repeats that it was asked
+        for one in told:  # each message of a question has a fact that the question was asked
             once.setdefault((one.made_from, one.data.kind), one)
         found.chats[chat] = [_event(chat, number, one) for number, one in enumerate(once.values(), 1)]
     return found
@@ -225,7 +225,7 @@ def _turn(
     """Return the facts of one turn, in order."""
     name, at = turn["id"], max(turn["begun_at"], *(one.at for one in members))
     requests = tuple(one.inbound.request_id for one in members)
-    # Version 0.1 did not state whose words a message holds. With quotes or files they stay anybody's.
+    # Version 0.1 did not store who wrote each part of a message. The author of a message with quotes or files stays unknown.
     plain = not any(one.inbound.quoted or one.inbound.attachments for one in members)
     people = Provenance(frozenset(one.inbound.user_id for one in members)) if plain else ANYBODYS
     facts = [_Fact(at, events.TurnStarted(requests, BOOT), name, name)]
@@ -270,7 +270,7 @@ def _answer(line: Json, turn: Json, steps: Mapping[str, Json], sent: Sequence[Js
     yield _Fact(when, answer, uuid, name)
     for step in [steps[one["id"]] for one in kept if one["type"] == "tool_use" and one["id"] in steps]:
         call = step["id"]
-        if step["name"] != SENDS:  # may run again: its rows have fixed ids
+        if step["name"] != SENDS:  # sending may run again, because its outbox rows have fixed ids
             yield _Fact(step["began_at"], events.ToolStarted(call, step["name"], BOOT), f"{call} begun", name)
         for row in sent:
             if row["step_id"] == call and row["request_id"] == name:
@@ -480,7 +480,7 @@ def _answered(line: Json, meta: Json, raw: bytes) -> Iterator[_Fact]:
 def _memory(source: Source, chat: ChatKey, at: float) -> Iterator[_Fact]:
     """Yield the facts of a chat's memory. It is unknown which messages the memory covers."""
     folder = source.home / "memory" / file_names.encode(chat)
-    with contextlib.suppress(OSError, ValueError):  # missing or unreadable
+    with contextlib.suppress(OSError, ValueError):  # the file is missing or unreadable
         words = (folder / "session.md").read_text("utf-8")
         memory.read(words)
         about = json.loads((folder / "covers.json").read_text("utf-8"))

@@ -42,7 +42,7 @@ class AttachedFiles(ModelWrapper):
         """Files that the provider refused: maps (model, artifact) to the chat."""
 
     def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
-        # Most requests have no files; their answers do not pass through here.
+        # Most requests have no files, so their answers skip the code below.
         if not any(map(_has_files, request.messages)):
             return self._model.stream(request)
         return self._with_files(request)
@@ -64,7 +64,7 @@ class AttachedFiles(ModelWrapper):
                             piece = replace(piece, unshown=frozenset(left_out), blind=not sees)  # noqa: PLW2901
                         yield piece
             except errors.RequestInvalid as error:
-                # A refusal precedes any delta.
+                # The provider refuses a request before it sends any delta.
                 left = [one for one in files.values() if one not in left_out]
                 if not (error.about_files and left):
                     raise
@@ -82,7 +82,8 @@ class AttachedFiles(ModelWrapper):
                 elif named in left:
                     sure, guess = {*sure, named}, set()
                 else:
-                    # The newest file, then the one before it, …: the one left out last was the refused one.
+                    # Leave out the newest file, then the file before it, and so on. If the request then succeeds, the provider had
+                    # refused the file that was left out last.
                     guess = {left[-1]}
                 left_out |= sure | guess
             else:

@@ -123,6 +123,6 @@ def prefix_digest(system: Sequence[Json], tools: Sequence[Json]) -> str:
     """Return a digest of everything that precedes the messages of a request. The digest is recorded and
     shows whether that prefix has changed.
     """
-    # Surrogates, which a request cannot have, are replaced.
+    # Surrogates are replaced, because a request cannot contain them.
     dumped = json.dumps(list(system), ensure_ascii=False).encode("utf-8", "replace")
     return hashlib.sha256(dumped + _TOOLS(tools)).hexdigest()[:16]

@@ -128,7 +128,7 @@ class BudgetedModel(ModelWrapper):
         self._operators = operators
         self._clock = clock
         self._day = day_of(clock.now())
-        # An earlier process has warned about these.
+        # An earlier process has already warned about these accounts.
         self._warned = spending.above(self._warn_at)
         self._allowed: set[tuple[Account, ChatKey | str | None]] = set()
         """Accounts that operators have allowed, as (account, key). The key is a request id, a chat, or None

@@ -160,7 +160,7 @@ class _Failure:
             with contextlib.suppress(ValueError, RecursionError):
                 self.read(json.loads(words[at:]), depth - 1)
                 return
-        if words[:1] != "<":  # a proxy's page says no more than its status
+        if words[:1] != "<":  # the page of a proxy says nothing beyond its status
             self.words = f"{self.words} {words}".strip()[:MAX_READ]
 
     def _read_object(self, body: Mapping[str, Any], depth: int) -> None:
@@ -278,11 +278,11 @@ def _overflow(
         return errors.OutputOverflow(line, limit=int(limit.replace(",", "")) if limit else None, **where)
     match = next(filter(None, (pattern.search(said) for pattern in OVERFLOW)), None)
     if match is None:
-        # All that Cerebras says of an overflow is 400.
+        # For an overflow Cerebras sends only the status 400.
         return errors.ContextOverflow(line, **where) if is_empty and failure.http_status == 400 else None
     numbers = {name: int(value.replace(",", "")) for name, value in match.groupdict().items() if value}
     tokens, window = numbers.get("tokens"), numbers.get("window")
-    # If the prompt alone would fit, the room asked for the answer is too large.
+    # If the prompt alone would fit, the requested `max_tokens` is too large.
     fits = "output" in numbers and tokens is not None and window is not None and tokens < window
     kind = errors.OutputOverflow if fits else errors.ContextOverflow
     return kind(line, tokens=tokens, window=window, **where)

@@ -50,7 +50,7 @@ _FAILURES = (
     *_TRANSPORT,
     httpx2.InvalidURL,
     anthropic.AnthropicError,
-    # Raised by the library while it encodes or decodes JSON.
+    # Errors that the library raises while it encodes or decodes JSON.
     AssertionError,
     ValueError,
     TypeError,
@@ -94,13 +94,13 @@ class AnthropicModel:
         self._prices = prices or PriceTable()
         url = base_url or DEFAULT_BASE_URL
         connect = timeouts.connect * pace
-        # `pool` bounds the name look-up too, which has no timeout of its own.
+        # `pool` also limits the name look-up, which has no separate timeout.
         timeout = httpx2.Timeout(timeouts.total * pace, connect=connect, read=self._idle, pool=2 * connect)
         parts = urlsplit(url)
         own = parts.hostname == urlsplit(DEFAULT_BASE_URL).hostname
         self._client = anthropic.AsyncAnthropic(
             api_key=api_key,
-            # aiohttp refuses name and password in an address beside the header made from them.
+            # aiohttp refuses an address with name and password if the request also has an Authorization header.
             base_url=parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl(),
             max_retries=0,
             timeout=timeout,
@@ -153,10 +153,10 @@ class AnthropicModel:
         if failure is None:
             return
         if answer.started:
-            # The provider bills what it had read and written by then.
+            # The provider bills the tokens that it had read and written before the failure.
             cost = self._prices.cost_usd(answer.model or request.model, answer.usage)
             failure.add_bill(answer.stop_reason, usage_object(answer.usage), cost)
-        # Raised outside of `except`: the errors below it hold the request in their texts.
+        # Raised outside of `except`, because the texts of the chained errors would contain the request.
         raise self._discreet(failure, request, response)
 
     async def _open(self, request: ModelRequest) -> httpx2.Response:
@@ -165,7 +165,7 @@ class AnthropicModel:
                 MESSAGES,
                 cast_to=object,
                 content=await self._body(request),
-                # An empty idempotency key keeps the library from making one.
+                # An empty idempotency key prevents the library from creating a key.
                 options={
                     "headers": {"content-type": "application/json", **headers_of(request)},
                     "idempotency_key": "",
@@ -206,7 +206,7 @@ class AnthropicModel:
         events.feed(b"data:" if is_json else b"")
         chunks = response.aiter_bytes()
         while True:
-            # aiohttp's own timeout ends with the first byte that breaks the protocol.
+            # aiohttp's own timeout stops working after the first byte that breaks the protocol.
             async with asyncio.timeout(self._idle):
                 chunk = await anext(chunks, None)
             if chunk is None:
@@ -268,7 +268,7 @@ class AnthropicModel:
     async def check(self) -> None:
         if await self._get("/v1/models", {"limit": 1}):
             return
-        # Without a list of models: an empty request is refused by an endpoint for messages, and costs nothing.
+        # The endpoint has no list of models. An empty request is refused by a Messages API endpoint and costs nothing.
         try:
             await self._client.post(MESSAGES, cast_to=object, body={})
         except _FAILURES as error:
@@ -281,7 +281,7 @@ class AnthropicModel:
         try:
             found = await self._get(page, headers={"anthropic-beta": COMPACTION})
         except errors.RequestInvalid:
-            # The endpoint does not know the beta.
+            # The endpoint does not support the beta.
             found = await self._get(page)
         places = {one: one.replace("thinking.", "thinking.types.").split(".") for one in TAKES}
         able = found.get("capabilities")
@@ -351,7 +351,7 @@ def _not_connected(error: BaseException | None) -> bool:
     """Return True if the request was certainly not sent."""
     below = error.__cause__ if error is not None else None
     if isinstance(error, httpx2.ConnectError) and isinstance(below, aiohttp.ClientConnectionError):
-        # The library reports every broken connection of aiohttp as one that was not made.
+        # The library reports every broken aiohttp connection as a connection that was never made.
         return isinstance(below, aiohttp.ClientConnectorError)
     return isinstance(
         error,
@@ -374,7 +374,7 @@ def _http_client(url: str, timeout: httpx2.Timeout) -> httpx2.AsyncClient:
         return anthropic.DefaultAsyncHttpxClient(
             timeout=timeout, limits=CONNECTIONS, follow_redirects=False, auth=auth
         )
-    # Reading the certificates takes longer than the rest of a start: skipped where nothing is encrypted.
+    # Reading the certificates takes longer than the rest of a start, so it is skipped if nothing is encrypted.
     plain = local and parts.scheme == "http"
     return anthropic.DefaultAioHttpClient(
         timeout=timeout,

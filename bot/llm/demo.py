@@ -230,7 +230,7 @@ def _answer(request: ModelRequest) -> list[Json]:
         if request.purpose == "synthesis":
             return [_text(say("demo.introduction"))]
         tools = {str(tool.get("name")) for tool in request.tools}
-        # A delivered message ends the turn: after a call of chat_send it was not delivered.
+        # A delivered message ends the turn, so a request after a call of chat_send means that the message was not delivered.
         if turn.steps < MAX_STEPS and not turn.called("chat_send"):
             calls = _CALLS[turn.request](turn) if turn.request else []
             if calls := [call for call in calls if call[0] in tools and not turn.called(call[0])]:
@@ -335,7 +335,7 @@ def _text(words: str) -> Json:
 
 
 def _call(request: ModelRequest, name: str, arguments: Json, at: int = 0) -> Json:
-    # Equal requests get equal ids; another place in the conversation gets another one.
+    # Equal requests get equal ids. The same request at another place in the conversation gets another id.
     seed = json.dumps([list(request.messages), name, at], ensure_ascii=False, sort_keys=True, default=str)
     digest = hashlib.sha256(seed.encode("utf-8", "replace")).hexdigest()[:24]
     return {"type": "tool_use", "id": f"toolu_demo{digest}", "name": name, "input": arguments}

@@ -55,7 +55,7 @@ class LearnedFile:
         if self.get(model, name) == value:
             return
         key = self._key(model)
-        # The model used last moves to the end: the first ones are dropped.
+        # The model used last moves to the end, because models are dropped from the beginning.
         figures = self._known.pop(key, {})
         if value is None:
             figures.pop(name, None)

@@ -40,7 +40,7 @@ class Price:
 AS_OF = "2026-11-28"
 """Date of the prices in this table."""
 PRICES: Mapping[str, Price] = {
-    # Cache reads: assumed as for earlier models; not published.
+    # The prices of cache reads are not published. They are assumed to be as for earlier models.
     **dict.fromkeys(("claude-fable-5-2", "claude-mythos-5-2"), Price(8, 40, 0.80)),
     **dict.fromkeys(("claude-fable-5-1", "claude-mythos-5-1"), Price(10, 50, 0.25)),
     **dict.fromkeys(("claude-fable-5", "claude-mythos-5"), Price(10, 50, 1)),

@@ -73,7 +73,7 @@ class EventStream:
         data, name = b"\n".join(self._data), self._name
         self._data.clear()
         self._name = ""
-        if data in {b"", b"[DONE]"}:  # some proxies end with the latter
+        if data in {b"", b"[DONE]"}:  # some proxies end a stream with [DONE]
             return []
         try:
             event = json.loads(data.decode())
@@ -126,7 +126,7 @@ class Accumulator:
             self._count(_object(event.get("usage")))
             self._stop_reason(_object(event.get("delta")))
         elif kind == "message":
-            # The whole answer, from an endpoint that does not stream.
+            # The event has the whole answer, because the endpoint does not stream.
             self._start(event)
             content = event.get("content")
             for index, block in enumerate(content if isinstance(content, list) else ()):
@@ -205,7 +205,7 @@ class Accumulator:
     @property
     def usage(self) -> Usage:
         def total(name: str) -> int:
-            # The provider reports tokens of its own summaries apart, and bills them alike.
+            # The provider reports the tokens of its own summaries separately, and bills them at the same price.
             apart = (int(one[name]) for one in self._summaries if _is_count(one.get(name)))
             return self._usage.get(name, 0) + sum(apart)
 
@@ -261,7 +261,7 @@ class _Block:
         if kind == "text_delta" and self.type == "text":
             piece = _words(delta.get("text"))
             self._pieces.append(piece)
-            # Half of a surrogate pair is displayed together with its other half.
+            # Half of a surrogate pair waits for the other half, so that both are displayed together.
             piece = self._half + piece
             self._half = piece[-1] if piece and "\ud800" <= piece[-1] <= "\udbff" else ""
             shown = text.clean(piece.removesuffix(self._half) if self._half else piece)
@@ -295,7 +295,7 @@ class _Block:
             parsed = _parse(raw, self.value.get("input")) if whole else None
             self.whole = parsed is not None
             self.value["input"] = parsed or {}
-        elif raw:  # a tool of the provider's: nothing is executed here
+        elif raw:  # the provider executes this tool itself
             self.value["input"] = _parse(raw, {}) or {}
         if self._signature:
             self.value["signature"] = "".join(self._signature)

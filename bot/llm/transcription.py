@@ -45,7 +45,7 @@ class HttpTranscriber:
         form = aiohttp.FormData()
         form.add_field("model", self._endpoint.model)
         form.add_field("response_format", "json")
-        # Sent in pieces: bytes would block the event loop.
+        # The recording is sent in pieces, because sending it at once would block the event loop.
         voice = io.BytesIO(sound)
         form.add_field("file", voice, filename=f"voice.{_SUFFIXES.get(type, 'bin')}", content_type=type)
         key = self._endpoint.key
@@ -64,7 +64,7 @@ class HttpTranscriber:
                 while len(raw) <= MAX_ANSWER and (more := await answer.content.read(MAX_ANSWER)):
                     raw += more
         except (aiohttp.ClientError, OSError) as error:
-            # Without its words and address, which may contain a password.
+            # The error's text and address are left out, because they may contain a password.
             raise errors.TranscriptionFailed(
                 f"the transcription endpoint cannot be reached: {errors.connection_reason(error)}"
             ) from None

@@ -184,7 +184,7 @@ class WatchedModel(ModelWrapper):
             await self.check()
             if self._refused is not None and self._clock.monotonic() >= self._next_probe:
                 self._next_probe = self._clock.monotonic() + PROBE_SECONDS
-                # One token, which costs nothing while the account is refused.
+                # The probe asks for one token. It costs nothing while the account is refused.
                 hello = {"role": "user", "content": [{"type": "text", "text": "Hello"}]}
                 request = ModelRequest(self._probed, 1, (), (hello,), purpose="check")
                 await reply_of(self.stream(request))
@@ -278,7 +278,7 @@ class RetryingModel(ModelWrapper):
         """
         if not failure.retryable or not self._seconds or (left <= 0 and attempt >= self._min_attempts):
             return None
-        # Jitter, so that chats that failed together do not come back together.
+        # Jitter, so that chats that failed at the same time do not retry at the same time.
         wait = min(FIRST_BACKOFF * 2.0 ** (attempt - 1), MAX_BACKOFF) * self._rng.uniform(0.75, 1.25)
         retry_after = getattr(failure, "retry_after", None)
         if retry_after is not None:

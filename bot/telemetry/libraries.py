@@ -12,7 +12,7 @@ from bot.contracts.base import Level
 from bot.contracts.environment import Log
 from bot.normalize import describe
 
-# At INFO these log addresses that contain a token.
+# At level INFO these libraries log addresses that contain a token.
 TALKATIVE = ("httpx", "httpx2", "httpcore", "httpcore2", "slack_sdk", "slack_bolt", "telegram")
 
 
@@ -34,7 +34,7 @@ class LogHandler(logging.Handler):
 
     def _words(self, record: logging.LogRecord) -> str:
         if not self._messages:
-            # A library may put an event, and with it a person's words, into its warning.
+            # A library's warning may contain an event and thereby a person's message.
             return f"{record.name} reports a {record.levelname.lower()}"
         try:
             return record.getMessage()

@@ -145,7 +145,7 @@ class JsonlLog:
             "level": level,
             "kind": kind,
             "message": message,
-            # A copy, so that later changes of the caller do not reach it: containers copied, strings shared.
+            # Containers are copied, so that later changes by the caller have no effect. Strings are shared.
             "details": plain_details(
                 {
                     key: value
@@ -253,7 +253,8 @@ class JsonlLog:
         return True
 
     def _remove(self, path: Path) -> None:
-        # A crash may have left both forms. The compressed one is deleted first: alone it would be read again.
+        # A crash may have left both forms of the file. The compressed file is deleted first; if it stayed alone, it would be
+        # read again.
         if path.suffix != PACKED:
             self._disk.remove(packed(path))
         self._disk.remove(path)
@@ -325,7 +326,7 @@ class _Writer:
         return path
 
     def _whole(self, path: Path) -> bool:
-        # A process that died, or a disk that was full, may have left half a line behind.
+        # A killed process or a full disk may have left an incomplete line in the file.
         if self._sound:
             return True
         with closing(self._disk.open(path)) as file:
@@ -336,7 +337,7 @@ def render(line: Line, redact: LogRedactor) -> bytes:
     """Return a line as bytes. The line is first redacted and then shortened to the size limit, starting with
     its longest strings.
     """
-    # A hit is rare: all strings are searched at once, and one by one only after a hit.
+    # Secrets are rare, so all strings are searched at once. Only if a secret is found is each string searched separately.
     clean: Line = text.deep(line, redact) if redact.finds(text.strings(line)) else line
     data = _dump(clean)
     most = MAX_PAYLOAD_BYTES if "payload" in clean["details"] else MAX_LINE_BYTES

@@ -126,7 +126,7 @@ class LogReader:
                             yield line
                     self._places[name] = self._places.get(name, 0) + len(whole) + len(end)
         except FileNotFoundError:
-            return  # swept, or compressed, since it was listed
+            return  # the file was deleted or compressed after it was listed
         except (EOFError, gzip.BadGzipFile, zlib.error):
             self.unreadable += 1
         if path.suffix == PACKED:

@@ -130,7 +130,7 @@ class _View:
         if not self._shows(value):
             return value
         replaced = self._replaced(value)
-        # A secret that is encoded several times is found, but not located: then nothing of the text stays.
+        # A secret that is encoded several times can be detected, but not located. In this case the whole text is replaced.
         return MARK if self._shows(replaced) else replaced
 
     def _shows(self, value: str) -> bool:
@@ -164,7 +164,7 @@ def _views(secrets: set[str]) -> list[_View]:
     """Return views of a text: one after rendering and decoding, one with the lines joined."""
     if not secrets:
         return []
-    # Also escaped as in JSON: rendering a text that is escaped twice leaves one escape.
+    # The JSON-escaped secret is searched too, because rendering a text that is escaped twice leaves one level of escapes.
     written = {form for secret in secrets for form in (secret, json.dumps(secret)[1:-1])}
     rendered = {_UNSEEN.sub("", form.translate(_UNFORMED)) for form in written}
     joined = {form for secret in secrets for form in text.encodings(secret) if _PACKED.fullmatch(form)}
@@ -241,7 +241,7 @@ class Redactor:
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         secrets = frozenset(secrets)
         every = {form for secret in secrets if len(secret) >= MIN_SECRET for form in forms(secret)}
-        # Longest first, so that a secret that contains another is replaced whole.
+        # The longest form comes first, so that a secret that contains another secret is replaced as a whole.
         self._forms = sorted(every, key=lambda form: (-len(form), form))
         self._pattern = re.compile("|".join(map(re.escape, self._forms)))
         self._sorted = sorted(every)
@@ -253,7 +253,7 @@ class Redactor:
     def __call__(self, value: str) -> str:
         if len(value) < self._shortest:
             return value
-        # Searching for each form is many times faster than the pattern, and hits are rare.
+        # Searching for each form is many times faster than the regular expression, and secrets are rare.
         if any(form in value for form in self._forms):
             value = self._pattern.sub(MARK, value)
         for view in self._views:
@@ -266,7 +266,7 @@ class Redactor:
         at = 0
         while True:
             end = self._held_from(value, at)
-            # A secret that is found before the end is whole: if a longer one began there, it would be held back.
+            # A secret found before `end` is complete. If a longer secret could begin there, `end` would be before it.
             found = self._pattern.search(value, at) if self._forms else None
             if found is None or found.start() >= end:
                 return "".join([*pieces, value[at:end]])
@@ -293,7 +293,7 @@ class LogRedactor(Redactor):
 
     def __call__(self, value: str) -> str:
         value = super().__call__(value)
-        # Searching for these first is many times faster, and hits are rare.
+        # Searching for the plain texts first is many times faster, and tokens are rare.
         if any(sign in value for sign in _IN_TOKENS) or _TELEGRAM.search(value):
             value = _TOKENS.sub(_marked, value)
         return value
