@@ -241,7 +241,7 @@ class TargetGone(DeliveryFailed):
 
 
 class ClaimUnfounded(DeliveryFailed):
-    """The message was not sent: its sentence `claim` says that something was done, but no tool did it."""
+    """The message was not sent, because its sentence `claim` says that something was done although no tool did it."""
 
     code = "unfounded"
 
@@ -402,7 +402,7 @@ class RateLimited(ProviderBusy):
 
 
 class Overloaded(ProviderBusy):
-    """The provider is overloaded (5xx, 529)."""
+    """The provider is overloaded (status 5xx or 529)."""
 
     sentence = "overloaded"
 
@@ -457,7 +457,7 @@ class ToolError(ShipmateError):
 
 
 class ToolInputInvalid(ToolError):
-    """The arguments do not fit the tool's schema."""
+    """The arguments of a tool call do not match the tool's schema."""
 
 
 class CommandFailed(ToolError):

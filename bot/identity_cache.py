@@ -10,8 +10,8 @@ Of = TypeVar("Of")
 Made = TypeVar("Made")
 
 MESSAGES = 16_384
-"""Max number of messages with cached facts. The messages of a chat are the same objects in each request to
-the model.
+"""Max number of messages for which computed results are cached. The messages of a chat are the same objects
+in each request to the model.
 """
 
 
@@ -46,8 +46,8 @@ _records: OrderedDict[int, _Record] = OrderedDict()
 
 
 class MessageFact(Generic[Of, Made]):
-    """An `IdentityCache` for messages and other parts of requests. All facts about an object share one
-    record, so that `MESSAGES` objects are cached however many facts there are.
+    """An `IdentityCache` for messages and other parts of requests. All results for an object share one
+    record, so that `MESSAGES` objects are cached however many `MessageFact`s there are.
     """
 
     def __init__(self, make: Callable[[Of], Made]) -> None:
@@ -60,7 +60,7 @@ class MessageFact(Generic[Of, Made]):
         return self.each((of,))[0]
 
     def each(self, objects: Iterable[Of]) -> list[Made]:
-        """Return the facts of several objects, in order."""
+        """Return the results for several objects, in order."""
         place, found = self._place, []
         for of in objects:
             record = _records.get(id(of))

@@ -153,7 +153,7 @@ def for_terminal(words: str) -> str:
 
 
 def one_line(dumped: str) -> str:
-    """Return JSON with those characters escaped that some readers treat as line breaks."""
+    """Return JSON in which the characters that some readers treat as line breaks are escaped."""
     if not dumped.isascii():
         for sign, escaped in _BREAKS.items():
             if sign in dumped:

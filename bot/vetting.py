@@ -160,8 +160,8 @@ class Vetting:
         return any(one != self._root and not hidden(self._root, one) for one in places)
 
     def _compare(self, *, last: bool) -> list[str]:
-        """Let every file wait for acceptance that is not followed in its present state. Return the paths of
-        the files that are new in this list.
+        """Mark every file that is not followed in its present state as waiting for acceptance. Return the
+        paths of the files that were not waiting before.
         """
         found = self.find_instruction_files()
         unvetted = [(path, one) for path, one in found.changed.items() if not self._followed(path, one)]

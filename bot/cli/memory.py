@@ -41,7 +41,7 @@ Some = Annotated[str | None, typer.Argument(metavar="[FILE]", help="Only this fi
 
 @app.command("list")
 def list_files(root: Dir = Here, as_json: AsJson = False) -> None:
-    """List the chats and people of whom something is remembered."""
+    """List the chats and people that have a memory."""
     found = asyncio.run(_listed(root))
     for owner, path, size in found:
         if as_json:
@@ -61,7 +61,7 @@ async def _listed(root: Path) -> list[tuple[MemoryOwner, str, int]]:
 
 @app.command()
 def show(owner: Owner, file: Some = None, root: Dir = Here, as_json: AsJson = False) -> None:
-    """Show the lines of what is remembered, each with its time, person and turn."""
+    """Show the lines of a memory, each with its time, person and turn."""
     whose, files = asyncio.run(_read(root, owner, file))
     for found in files:
         if not as_json:
@@ -139,7 +139,7 @@ async def _one(root: Path, name: str, path: str) -> tuple[MemoryOwner, str]:
 
 @app.command()
 def forget(owner: Owner, file: Some = None, root: Dir = Here, yes: Yes = False) -> None:
-    """Delete what is remembered of an owner, or one file. This cannot be undone."""
+    """Delete the memory of an owner, or one file of it. This cannot be undone."""
     must_confirm(f"forget {file or 'everything'} of {owner}", yes=yes)
     with changing(root) as disk:
         count = asyncio.run(_dropped(_store(root, disk), owner, file))

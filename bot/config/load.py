@@ -133,7 +133,7 @@ def load(
 ) -> Settings:
     """Return the configuration of the folder `root`. Raises `errors.ConfigError` with all findings.
 
-    `also` yields findings of higher layers. With `defaults` ship.json may be missing, because the environment
+    `also` is a function of a higher layer that yields further findings. With `defaults` ship.json may be missing, because the environment
     suffices. A command of a killed run may have replaced files such as ship.json; these replacements are
     first renamed.
     """

@@ -282,7 +282,7 @@ class Delivery(StrictModel):
 
 
 class Permissions(StrictModel):
-    """Rules such as `run_shell(git status)`. `deny` overrides `ask`, and `ask` overrides `allow`."""
+    """Rules for tool calls, such as `run_shell(git status)`. `deny` overrides `ask`, and `ask` overrides `allow`."""
 
     allow: tuple[str, ...] = ()
     """Tool calls that need no approval."""
@@ -409,7 +409,7 @@ class McpServer(StrictModel):
     url: Address | None = None
     """Address of the server."""
     headers: dict[str, str] = {}
-    """Headers of each request. `${NAME}` is replaced from the environment."""
+    """Headers of each request to the server. `${NAME}` is replaced by the environment variable NAME."""
     enabled: bool = True
     """false: the server is not started."""
     timeout_ms: Annotated[int, Field(ge=100, le=3_600_000)] = 60_000
@@ -420,7 +420,7 @@ class Mcp(StrictModel):
     """Servers of the Model Context Protocol (MCP)."""
 
     servers: dict[Annotated[str, AfterValidator(_server_name)], McpServer] = {}
-    """Servers by name. Their tools are called `mcp__<name>__<tool>`."""
+    """MCP servers by name. The tools of a server are called `mcp__<name>__<tool>`."""
 
 
 class Budgets(StrictModel):
@@ -472,7 +472,7 @@ class Dashboard(StrictModel):
     enabled: bool = True
     """false: no server."""
     host: str = "127.0.0.1"
-    """Address to listen on. Any but loopback requires a `token`."""
+    """Address to listen on. Any address other than loopback requires a `token`."""
     port: Port = 3001
     """Port to listen on; 0 chooses a free port."""
     token: str | None = None
@@ -519,7 +519,7 @@ class Memory(StrictModel):
 
 
 POSTGRESQL_BEFORE = "dbos"
-"""The former name of the engine `postgresql`, still accepted."""
+"""Former name of the engine `postgresql`. It is still accepted."""
 
 
 def _engine(value: object) -> object:

@@ -151,7 +151,7 @@ def _inbox(source: Source) -> dict[ChatKey, list[_Row]]:
 def _life(
     source: Source, chat: ChatKey, rows: Sequence[_Row], pending: Mapping[str, list[bytes]]
 ) -> list[_Fact]:
-    """Return the facts of one chat: messages of people, turns, outbox rows."""
+    """Return the events of one chat: messages of people, turns, outbox rows."""
     facts = list[_Fact]()
     turns = {row["id"]: row for row in source.rows("turns") if row["chat_key"] == str(chat)}
     lines, dropped = _transcript(source, chat, pending)
@@ -222,7 +222,7 @@ def _received(source: Source, row: _Row, turns: Mapping[str, Json]) -> Iterator[
 def _turn(
     source: Source, turn: Json, members: Sequence[_Row], lines: Sequence[Json], sent: Sequence[Json]
 ) -> list[_Fact]:
-    """Return the facts of one turn, in order."""
+    """Return the events of one turn, in order."""
     name, at = turn["id"], max(turn["begun_at"], *(one.at for one in members))
     requests = tuple(one.inbound.request_id for one in members)
     # Version 0.1 did not store who wrote each part of a message. The author of a message with quotes or files stays unknown.
@@ -243,8 +243,8 @@ def _turn(
 
 
 def _cut_off(source: Source, turn: str, row: _Row) -> Iterator[_Fact]:
-    """Yield the facts of a command whose outcome is unknown. The command is not repeated, and its sender is
-    notified.
+    """Yield the events for a command whose outcome is unknown. The command is not repeated, and its sender
+    is notified.
     """
     inbound = row.inbound
     languages = {UserRef(one["channel"], one["user_id"]): one["language"] for one in source.rows("locales")}
@@ -260,7 +260,7 @@ def _cut_off(source: Source, turn: str, row: _Row) -> Iterator[_Fact]:
 
 
 def _answer(line: Json, turn: Json, steps: Mapping[str, Json], sent: Sequence[Json]) -> Iterator[_Fact]:
-    """Yield the facts of a model's answer and of the answer's tool calls."""
+    """Yield the events for a model's answer and for the tool calls in that answer."""
     name, when, uuid = turn["id"], line["ts"] / 1000, line["uuid"]
     message, data = line["message"], line.get("data") or {}
     content = message["content"]
@@ -288,8 +288,8 @@ def _told(
     *,
     first: bool,
 ) -> Iterator[_Fact]:
-    """Yield the facts of a message to the model, which contains text or results of tools. The `first`
-    message contains all `requests`.
+    """Yield the events for a message to the model. The message contains text or results of tools. The
+    `first` message contains all `requests`.
     """
     message, when = line["message"], line["ts"] / 1000
     results = [
@@ -307,7 +307,7 @@ def _told(
 
 
 def _out(row: Json, turns: Mapping[str, Json], asked: Mapping[str, Json]) -> Iterator[_Fact]:
-    """Yield the facts of one outbox row."""
+    """Yield the events for one outbox row."""
     name, at, request = row["name"], row["created_at"], row["request_id"]
     question = asked.get(row["question_id"] or "")
     turn = question["request_id"] if question is not None else request
@@ -413,7 +413,9 @@ def _transcript(
 def _archived(
     source: Source, pending: Mapping[str, list[bytes]], taken: set[str]
 ) -> dict[ChatKey, list[_Fact]]:
-    """Return the facts of archive lines that have no row in the journal, by chat. A deleted line has no facts."""
+    """Return the events for archive lines that have no row in the journal, by chat. A deleted archive line
+    gives no events.
+    """
     raws = [
         raw
         for path in sorted((source.home / "chats").glob("*.jsonl"))
@@ -478,7 +480,7 @@ def _answered(line: Json, meta: Json, raw: bytes) -> Iterator[_Fact]:
 
 
 def _memory(source: Source, chat: ChatKey, at: float) -> Iterator[_Fact]:
-    """Yield the facts of a chat's memory. It is unknown which messages the memory covers."""
+    """Yield the events for a chat's memory. It is unknown which messages the memory covers."""
     folder = source.home / "memory" / file_names.encode(chat)
     with contextlib.suppress(OSError, ValueError):  # the file is missing or unreadable
         words = (folder / "session.md").read_text("utf-8")

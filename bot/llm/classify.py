@@ -310,7 +310,9 @@ _NOT_SAID = frozenset(
 
 
 def withhold_quotes(line: str, request: ModelRequest, secrets: Iterable[str] = ()) -> str:
-    """Return a line without secrets, and without its quotes if the line repeats the request's messages."""
+    """Return a line of error text with its secrets removed. If the line quotes the request's messages, the
+    quotes are removed too.
+    """
     for secret in secrets:
         if len(secret) >= 8:
             line = line.replace(secret, "…")
