@@ -1,5 +1,7 @@
-"""Shipped fakes: loopback servers of the platforms and the model, an injected clock and disk.
+"""Fakes that ship with the package: loopback servers for the chat platforms and the model, and a fake clock
+and disk.
 
-They are as strict as the real services, and each can fail on command. They are used by `shipmate doctor`, by
-the tests here, and by tests of extensions. They import nothing of the bot but `bot.contracts`.
+Each server is as strict as the real service, and each fake can fail on command. `shipmate doctor`, the tests
+of this repository and the tests of extensions use the fakes. Of the package `bot`, the fakes import only
+`bot.contracts`.
 """

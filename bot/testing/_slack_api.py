@@ -1,4 +1,4 @@
-"""Slack's Web API over a `World`, with the service's parameter checks and errors."""
+"""Slack's Web API over a `World`, with the parameter checks and errors of the real service."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TEXT_LIMIT = 40_000
 EDIT_LIMIT = 4_000
 
 UPLOAD_SECONDS = 60.0
-"""Seconds for which an upload address accepts bytes."""
+"""Timeout in seconds of an upload address; bytes that arrive later are refused."""
 MOST_LOADING = 10
 MOST_HOME_BLOCKS = 100
 _HOME_TEXTS = {"header": ("plain_text", 150), "section": ("mrkdwn", 3_000)}
@@ -39,7 +39,7 @@ def _flag(value: Any) -> bool | None:
 
 
 def _object(value: Any, error: str) -> Any:
-    """Parse a parameter that is JSON inside a form."""
+    """Parse a form parameter whose value is JSON; raises `ApiError` with the code `error`."""
     if not isinstance(value, str):
         return value
     try:
@@ -49,7 +49,9 @@ def _object(value: Any, error: str) -> Any:
 
 
 class WebApi:
-    """One method per API call: takes the parameters, returns the answer's fields, raises `ApiError`."""
+    """Implements Slack's API calls, one method each. A method takes the parameters, returns the fields of
+    the answer, or raises `ApiError`.
+    """
 
     def __init__(
         self,
@@ -152,7 +154,9 @@ class WebApi:
         return metadata
 
     def _writable(self, params: Json, *, opens: bool = False) -> Room:
-        """Return the conversation of a call. A post may name a person instead, whose direct messages it `opens`."""
+        """Return the conversation that a call writes to. If `opens`, the call may name a person instead;
+        that person's direct messages are then opened.
+        """
         channel = params.get("channel")
         if opens and isinstance(channel, str) and channel in self.world.users:
             channel = self._direct(channel)
@@ -162,7 +166,7 @@ class WebApi:
         return self.world.room(room.id)
 
     def _direct(self, user: str) -> str:
-        """Return the direct messages with a user, opening them if needed."""
+        """Return the direct messages with a user; open the conversation if it does not exist."""
         if self.world.users[user]["is_bot"]:
             raise ApiError("cannot_dm_bot")
         channel = f"D{user[1:]}"
@@ -197,7 +201,7 @@ class WebApi:
         }
 
     async def _add(self, room: Room, post: Post) -> None:
-        """Add a message of the bot and emit its event."""
+        """Add a message written by the bot and emit the event for the message."""
         self.world.add(room, post)
         room.tally = replace(room.tally, posted=room.tally.posted + 1)
         await self._posted(room, post)
@@ -246,7 +250,9 @@ class WebApi:
         return _slack_streams.content(params, chunks, needed=needed)
 
     async def _show_alone(self, params: Json) -> Json:
-        """In a thread without replies the call succeeds, but nobody sees the message."""
+        """Post an ephemeral message. In a thread without replies the call succeeds, but nobody sees the
+        message, as in Slack.
+        """
         room, user = self._writable(params), params.get("user")
         text, thread_ts = self._content(params, TEXT_LIMIT), params.get("thread_ts")
         if not isinstance(user, str) or user not in room.members:
@@ -272,7 +278,7 @@ class WebApi:
         before, metadata = self.world.message(room, post), self._metadata(params)
         post.text, post.metadata = text, metadata or post.metadata
         if params.get("markdown_text") is not None or params.get("blocks") is not None:
-            post.blocks = _blocks(params)  # a text alone leaves them as they are
+            post.blocks = _blocks(params)  # an edit with text alone keeps the old blocks
         post.edited = {"user": self.world.bot_user, "ts": self.world.stamp()}
         room.tally = replace(room.tally, edited=room.tally.edited + 1)
         await self._emit(room, changed(self.world, room, post, before))
@@ -355,7 +361,9 @@ class WebApi:
         return {"user": user if asked else {key: value for key, value in user.items() if key != "locale"}}
 
     async def _conversations(self, params: Json) -> Json:
-        """Return the person's rooms that the bot may know: public ones, and others with both as members."""
+        """Return the person's conversations that the bot can see: public channels, and private ones that
+        both are members of.
+        """
         kinds = [_KINDS.get(kind) for kind in str(params.get("types") or "public_channel").split(",")]
         for kind in kinds:
             if kind is None:
@@ -467,7 +475,7 @@ class WebApi:
                 "user": world.bot_user,
             }
             world.files[one["id"]] = (file, upload.data)
-            upload.data = None  # it can be shared once
+            upload.data = None  # an upload can be shared only once
             shared.append(file)
         post = Post(
             ts=world.stamp(),
@@ -478,7 +486,7 @@ class WebApi:
             files=shared,
         )
         await self._add(room, post)
-        # The message comes a moment later in Slack: the answer does not name it.
+        # Real Slack posts the message a moment later, so the answer does not contain the message's timestamp.
         return {"files": [{"id": one["id"], "title": one["title"]} for one in shared]}
 
     async def _publish(self, params: Json) -> Json:
@@ -511,7 +519,7 @@ def _blocks(params: Json) -> list[Json]:
 
 
 def _check_plans(blocks: list[Json]) -> None:
-    """A plan has a title and task cards, each with an id of its own, a title and one of four states."""
+    """Check that a plan has a title and task cards. Each card needs a unique id, a title and one of four states."""
     for block in blocks:
         tasks = block.get("tasks") if block.get("type") == "plan" else []
         if not isinstance(tasks, list) or (block.get("type") == "plan" and not block.get("title")):
@@ -525,14 +533,14 @@ def _check_plans(blocks: list[Json]) -> None:
 
 
 def _fits_home(block: Json) -> bool:
-    """Check headers and sections: their text type and length."""
+    """Check the text type and the text length of a header or a section."""
     kind, most = _HOME_TEXTS.get(str(block.get("type")), ("", 0))
     words = block.get("text") or {}
     return bool(words.get("type") == kind and 0 < len(str(words.get("text", ""))) <= most)
 
 
 def _check_thumbs(blocks: list[Json]) -> None:
-    """Feedback buttons are a pair, each with a short text and a value."""
+    """Check that feedback buttons are a pair. Each button needs a short text and a value."""
     for block in blocks:
         elements = block.get("elements") if block.get("type") == "context_actions" else []
         if not isinstance(elements, list) or len(elements) > MOST_ELEMENTS:
@@ -550,7 +558,7 @@ def _is_thumb(button: Json) -> bool:
 
 
 def changed(world: World, room: Room, post: Post, before: Json) -> Json:
-    """Return the event of an edit that was just made."""
+    """Return the event for an edit that was just made."""
     ts = world.stamp()
     return {
         "type": "message",
@@ -565,7 +573,7 @@ def changed(world: World, room: Room, post: Post, before: Json) -> Json:
 
 
 def deleted(world: World, room: Room, post: Post) -> Json:
-    """Delete a message and return the event. A root with replies leaves a tombstone, as in Slack."""
+    """Delete a message and return the event. A root message with replies leaves a tombstone, as in Slack."""
     ts, before = world.stamp(), world.message(room, post)
     event: Json = {"type": "message", "hidden": True, "channel": room.id, "ts": ts, "event_ts": ts}
     event["previous_message"] = before

@@ -1,4 +1,4 @@
-"""Files of a Slack workspace; part of `SlackServer`."""
+"""File hosting of the Slack fake. Part of `SlackServer`."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _SIGN_IN = "<!DOCTYPE html><html><title>Sign in to Slack</title></html>"
 
 
 class FileHosting(FaultInjection):
-    """Files that people upload, served by this server."""
+    """Serves the files that people upload, and accepts the files that the bot uploads."""
 
     world: World
     bot_token: str
 
     def add_file(self, name: str, data: bytes, *, mime: str = "text/plain", at: str = "") -> Json:
-        """Upload a file; returns what a message says of it (`say(files=[…])`). `at` puts another host into
-        its address.
+        """Upload a file as a person; return the file object to pass to `say(files=[…])`. `at` replaces the
+        host of the file's address.
         """
         file_id = f"F0FILE{len(self.world.files) + 1:04d}"
         address = f"{at or self.url}/files-pri/{self.world.team}-{file_id}/download/{quote(name)}"
@@ -40,7 +40,7 @@ class FileHosting(FaultInjection):
         return file
 
     def forget_file(self, file_id: str) -> None:
-        """Delete a file; messages still refer to it."""
+        """Delete a file; messages still refer to the file."""
         del self.world.files[file_id]
 
     def file_routes(self, app: web.Application) -> None:
@@ -48,7 +48,7 @@ class FileHosting(FaultInjection):
         app.router.add_post("/upload/v1/{file}", self._upload)
 
     def sent_files(self, channel: str) -> list[tuple[str, str, bytes]]:
-        """Return the files that the bot sent to a conversation, oldest first: name, type, bytes."""
+        """Return the files that the bot sent to a conversation, oldest first, each as name, MIME type and bytes."""
         posts = self.world.rooms[channel].posts.values()
         sent = [file for post in posts if post.bot_id == self.world.bot_id for file in post.files]
         return [(one["name"], one["mimetype"], self.world.files[one["id"]][1]) for one in sent]
@@ -75,7 +75,7 @@ class FileHosting(FaultInjection):
         if fault is not None and not fault.sends:
             return await self.broken(request, fault)
         if request.headers.get("Authorization") != f"Bearer {self.bot_token}":
-            # No refusal: the page for signing in, as if all were well.
+            # Real Slack sends its sign-in page with status 200 here, not an error.
             return web.Response(text=_SIGN_IN, content_type="text/html")
         file_id = request.match_info["file"].removeprefix(f"{self.world.team}-")
         if file_id not in self.world.files:

@@ -1,4 +1,4 @@
-"""The server side of Socket Mode: tickets, sockets, envelopes, acks, redelivery."""
+"""The server side of Slack's Socket Mode: tickets, sockets, envelopes, acknowledgements and redelivery."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from bot.testing._slack_requests import RequestUrl
 
 ACK_SECONDS = 3.0
 RETRIES = (0.0, 60.0, 300.0)
-"""Seconds before the three redeliveries of an unacknowledged event."""
+"""Intervals in seconds before each of the three redeliveries of an unacknowledged event."""
 MAX_SOCKETS = 10
 PING = b"loopback"
 SILENT_PINGS = 3
-"""Pings without any sign of the client after which its socket is closed."""
+"""Max pings without any frame from the client; then the server closes the socket."""
 
 
 @dataclass(slots=True, eq=False)
 class Delivery:
-    """A payload on its way to the app. `reply` is the payload of the ack, if any."""
+    """A payload that is sent to the app. `reply` is the payload of the app's acknowledgement, if there is one."""
 
     kind: str
     payload: Any
@@ -37,11 +37,11 @@ class Delivery:
     reply: Any = None
     given_up: bool = False
     retry: tuple[int, str] = (0, "")
-    """Retry number and reason that the first attempt claims."""
+    """Retry number and retry reason that the first attempt reports."""
 
 
 class Link:
-    """Sends each payload to one socket until it is acknowledged or given up."""
+    """Sends each payload to one socket, repeatedly, until the app acknowledges the payload or the attempts run out."""
 
     def __init__(
         self, clock: Clock, changed: Callable[[], Awaitable[None]], app_id: str, ping_every: float
@@ -51,9 +51,9 @@ class Link:
         self.pongs = 0
         self.pinged = 0
         self.held: list[Delivery] | None = None
-        """Payloads held until `release`; None if none are held."""
+        """Payloads that wait for `release`; None while payloads are sent at once."""
         self.requests: RequestUrl | None = None
-        """Request URL that gets payloads by HTTP instead of sockets."""
+        """Request URL that receives the payloads over HTTP; None while the payloads are sent over sockets."""
         self.ping_every = ping_every
         self._deaf: dict[web.WebSocketResponse, bool] = {}
         self._end = asyncio.Event()
@@ -64,17 +64,17 @@ class Link:
         self._waiting: dict[str, Delivery] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._heard: dict[web.WebSocketResponse, float] = {}
-        """Time of the client's last frame on a pinged socket (monotonic)."""
+        """Time of the client's last frame for each pinged socket (monotonic seconds)."""
         self._rng = random.Random(0)
 
     def ticket(self) -> str:
-        """Return a ticket for one socket."""
+        """Return a ticket with which a client can open one socket."""
         ticket = secrets.token_hex(16)
         self._tickets.add(ticket)
         return ticket
 
     def admit(self, ticket: str) -> None:
-        """Use up a ticket. Raises `HTTPForbidden` if it is unknown or used."""
+        """Consume a ticket. Raises `HTTPForbidden` if the ticket is unknown or was already used."""
         if ticket not in self._tickets:
             raise web.HTTPForbidden
         self._tickets.discard(ticket)
@@ -115,7 +115,7 @@ class Link:
         await self.cut(politely=False)
 
     async def serve(self, request: web.Request) -> web.WebSocketResponse:
-        """Serve one socket, from `hello` to its end."""
+        """Serve one socket from the `hello` message until the socket closes."""
         socket = web.WebSocketResponse(autoping=False, autoclose=False)
         await socket.prepare(request)
         self._end.clear()
@@ -147,7 +147,7 @@ class Link:
         return socket
 
     async def _pinging(self, socket: web.WebSocketResponse) -> None:
-        """Ping a socket while it is open; close it if the client does not answer."""
+        """Ping a socket while it is open; close the socket if the client does not answer."""
         self._heard[socket] = self._clock.monotonic()
         while socket in self.sockets and not socket.closed:
             if self._clock.monotonic() - self._heard[socket] > SILENT_PINGS * self.ping_every:
@@ -191,9 +191,10 @@ class Link:
         await self._changed()
 
     async def _attempt(self, delivery: Delivery) -> float:
-        """Send once and wait for the ack; return the failure time, if it failed.
+        """Send a payload once and wait for the acknowledgement; return the time at which the attempt counts
+        as failed.
 
-        Without a socket it fails at once.
+        If no socket is open, the attempt fails at once.
         """
         now, attempt = self._clock.monotonic(), delivery.attempts
         delivery.attempts += 1
@@ -233,7 +234,7 @@ class Link:
             await cancel_all(tasks)
 
     async def _until(self, due: float) -> None:
-        # By the time that is due, not by a span: a clock that was moved in between is not waited for again.
+        # Wait for the due time, not for a duration: a clock moved during the sleep must not restart the wait.
         while (left := due - self._clock.monotonic()) > 0:
             await self._clock.sleep(left)
 

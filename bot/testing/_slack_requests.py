@@ -1,4 +1,4 @@
-"""The server side of events over HTTP: signed posts to the app's request URL."""
+"""The server side of Slack events over HTTP: signed POST requests to the app's request URL."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ SIGNING_SECRET = "0123456789abcdef0123456789abcdef"
 
 
 def signed(body: str, at: float, secret: str = SIGNING_SECRET) -> dict[str, str]:
-    """Return the headers with which Slack signs a body at this time."""
+    """Return the headers with which Slack signs a request body at the time `at` (epoch seconds)."""
     stamp = str(int(at))
     code = hmac.new(secret.encode(), f"v0:{stamp}:{body}".encode(), hashlib.sha256).hexdigest()
     return {"X-Slack-Request-Timestamp": stamp, "X-Slack-Signature": f"v0={code}"}
 
 
 class RequestUrl:
-    """Posts payloads to one address, after `verify`, as Slack does when the app's settings are saved."""
+    """Posts payloads to one request URL. Call `verify` first, as Slack does when the app's settings are saved."""
 
     def __init__(self, url: str, clock: Clock) -> None:
         self.url = url
         self._clock = clock
 
     async def verify(self) -> None:
-        """Raises `ValueError` if the address does not answer the challenge."""
+        """Send the challenge to the request URL. Raises `ValueError` if the URL does not answer with the challenge."""
         challenge = secrets.token_hex(20)
         body: Json = {"token": "old", "challenge": challenge, "type": "url_verification"}
         status, text = await self._post(json.dumps(body), "application/json", {})
@@ -42,7 +42,7 @@ class RequestUrl:
             raise ValueError(f"the request URL answered {status}, and not with the challenge")
 
     async def deliver(self, kind: str, payload: Any, *, retry: tuple[int, str]) -> bool:
-        """Post once; return True if it was confirmed in time."""
+        """Post a payload once; return True if the app answered in time with a 2xx status."""
         again = {"X-Slack-Retry-Num": str(retry[0]), "X-Slack-Retry-Reason": retry[1]} if retry[0] else {}
         if kind == "events_api":
             body, form = json.dumps(payload), "application/json"

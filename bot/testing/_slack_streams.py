@@ -1,4 +1,6 @@
-"""Slack's streams over a `World`: what grows for at most five minutes, and cannot be edited meanwhile."""
+"""Slack's message streams over a `World`. A stream grows for at most five minutes; while a stream is open,
+its message cannot be edited.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +12,14 @@ from bot.contracts.base import Json
 from bot.testing._slack_world import ApiError, Post, World
 
 STREAM_SECONDS = 300.0
-"""Seconds that a stream lives, whatever is appended."""
+"""Timeout in seconds after which a stream closes, even if text is still being appended."""
 MARKDOWN_LIMIT = 12_000
 TASK_STATES = frozenset({"pending", "in_progress", "complete", "error"})
 
 
 @dataclass(slots=True)
 class Stream:
-    """`title` and `tasks` are those of its chunks, `words` its text."""
+    """A streamed message. `title` and `tasks` come from the appended chunks; `words` is the streamed text."""
 
     until: float
     words: str = ""
@@ -27,7 +29,7 @@ class Stream:
 
 
 class Streams:
-    """Streams that are open, by conversation and message."""
+    """Streams by conversation and message."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -51,7 +53,9 @@ class Streams:
         return stream is not None and not stream.stopped and self._world.clock.monotonic() < stream.until
 
     def stop_all(self, channel: str, posts: Sequence[Post]) -> list[str]:
-        """Stop those of a thread, as the stop button does; their messages."""
+        """Stop the open streams among `posts`, as the stop button does; return the timestamps of the stopped
+        messages.
+        """
         stopped = [post.ts for post in posts if self.is_open(channel, post.ts)]
         for ts in stopped:
             self._streams[channel, ts].stopped = True
@@ -64,7 +68,7 @@ class Streams:
 
 
 def content(params: Json, chunks: Any, *, needed: bool) -> Json:
-    """The text and chunks of a call, checked. Raises `ApiError`."""
+    """Check a call's text and chunks and return both. Raises `ApiError`."""
     markdown = params.get("markdown_text")
     if markdown is not None and chunks is not None:
         raise ApiError("markdown_text_conflict")

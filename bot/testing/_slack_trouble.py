@@ -1,5 +1,5 @@
-"""Faults between Slack and an app, on command: dropped or silent sockets, events late, duplicated or
-reordered. Part of `SlackServer`.
+"""Faults between Slack and an app, on command: dropped or silent sockets; late, duplicated or reordered
+events. Part of `SlackServer`.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ Order = Callable[[Sequence[Delivery]], Sequence[Delivery]]
 
 
 class FaultInjection(Loopback):
-    """The fault methods of `SlackServer`; failing requests are in `Loopback.fail`."""
+    """Adds fault methods to `SlackServer`. Use `Loopback.fail` to make single requests fail."""
 
     link: Link
     _storm: asyncio.Task[None] | None = None
 
     def limit(self, method: str, retry_after: str | None = "1", times: int = 1) -> None:
-        """Answer the next calls of `method` with 429; `retry_after` is the header, None for no header."""
+        """Answer the next `times` calls of `method` with 429. `retry_after` is the value of the Retry-After
+        header; None omits the header.
+        """
         headers = {} if retry_after is None else {"Retry-After": retry_after}
         body = {"ok": False, "error": "ratelimited"}
         self.fail(method, status=429, headers=headers, body=body, times=times)
@@ -36,16 +38,16 @@ class FaultInjection(Loopback):
         )
 
     async def cut_sockets(self, *, politely: bool = False) -> None:
-        """Cut the connections of all sockets, or close them (`politely`)."""
+        """Abort the connections of all sockets; with `politely`, close the sockets properly instead."""
         await self.link.cut(politely=politely)
 
     def storm(self, every: float) -> None:
-        """Cut all sockets every `every` seconds until `calm`."""
+        """Cut all sockets every `every` seconds until `calm` is called."""
         self.calm()
         self._storm = asyncio.create_task(self._storming(every))
 
     def calm(self) -> None:
-        """End the storm."""
+        """End the storm that `storm` started."""
         if self._storm is not None:
             self._storm.cancel()
             self._storm = None
@@ -56,8 +58,8 @@ class FaultInjection(Loopback):
             await self.link.cut(politely=False)
 
     async def deafen(self, *, answering: bool = True) -> None:
-        """Open sockets receive nothing from now on: no events, no pings, no close. With `answering`, pings
-        of the app are still answered. Later sockets work.
+        """Stop sending anything to the sockets that are open now: no events, no pings, no close. With
+        `answering`, the server still answers the app's pings. Sockets opened later work normally.
         """
         self.link.deafen(answering=answering)
         await self.changed()
@@ -71,8 +73,11 @@ class FaultInjection(Loopback):
     async def redeliver(
         self, delivery: Delivery, *, attempt: int = 1, reason: str = "timeout", times: int = 1
     ) -> list[Delivery]:
-        """Send an earlier delivery again under new envelope ids, confirmed or not. Slack's own three retries
-        of unacknowledged events happen by themselves, the last after six minutes.
+        """Send an earlier delivery again under new envelope ids, whether or not the app acknowledged the
+        delivery.
+
+        Slack's three retries of unacknowledged events need no call of this method; the last retry comes after
+        six minutes.
         """
         copies = [Delivery(delivery.kind, delivery.payload, retry=(attempt, reason)) for _ in range(times)]
         for copy in copies:
@@ -81,11 +86,11 @@ class FaultInjection(Loopback):
         return copies
 
     def hold(self) -> None:
-        """Hold events until `release`; the web API shows changes at once."""
+        """Hold events back until `release` is called; the Web API shows changes at once."""
         self.link.held = [] if self.link.held is None else self.link.held
 
     def release(self, order: Order | None = None) -> list[Delivery]:
-        """Send the held events in the order returned by `order` (such as `reversed`); return them."""
+        """Send the held events in the order returned by `order` (such as `reversed`); return the deliveries."""
         held, self.link.held = self.link.held or [], None
         sent = list(order(held)) if order is not None else held
         for delivery in sent:
@@ -93,11 +98,11 @@ class FaultInjection(Loopback):
         return sent
 
     def release_shuffled(self, seed: int) -> list[Delivery]:
-        """Send the held events in a random order."""
+        """Send the held events in a random order; return the deliveries."""
         return self.release(lambda held: random.Random(seed).sample(held, len(held)))
 
     async def stop(self) -> None:
-        """Stop listening; unacknowledged events are not sent again."""
+        """Stop the server; unacknowledged events are not sent again."""
         self.calm()
         await self.link.stop()
         await super().stop()

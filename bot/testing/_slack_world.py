@@ -1,4 +1,4 @@
-"""A Slack workspace in memory: people, conversations, messages, and how Slack writes them as JSON."""
+"""A Slack workspace in memory: people, conversations and messages, and their JSON as Slack writes it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from bot.testing.loopback import ChatCounts
 RoomKind = Literal["im", "mpim", "channel", "group"]
 
 STATUS_SECONDS = 120.0
-"""Seconds after which a status disappears unless something is posted."""
+"""Timeout in seconds after which a status disappears. A message of the bot in the thread removes the status earlier."""
 
 _TOKEN = re.compile(r"<(?:[@#!][^<>]+|https?://[^<>]+|mailto:[^<>]+)>")
 
 
 class ApiError(Exception):
-    """An answer `{"ok": false, "error": code}`."""
+    """Makes a Web API call answer `{"ok": false, "error": code}`."""
 
     def __init__(self, code: str, **more: Any) -> None:
         super().__init__(code)
@@ -29,7 +29,7 @@ class ApiError(Exception):
 
 
 def escape(typed: str) -> str:
-    """Return text as Slack stores it: `&`, `<` and `>` as entities, except in mentions and links."""
+    """Return text as Slack stores it: `&`, `<` and `>` become entities, except in mentions and links."""
     parts, end = [], 0
     for match in _TOKEN.finditer(typed):
         parts += [_entities(typed[end : match.start()]), match.group()]
@@ -43,7 +43,7 @@ def _entities(text: str) -> str:
 
 @dataclass(slots=True)
 class Post:
-    """A message. `text` is as typed (or the bot's Markdown), before escaping."""
+    """A message. `text` is the text before escaping: what a person typed, or the bot's Markdown."""
 
     ts: str
     text: str
@@ -72,7 +72,7 @@ class Post:
 
 @dataclass(slots=True)
 class Upload:
-    """An announced upload: name, size, and expiry of its address."""
+    """An upload that the bot has announced: file name, size in bytes, and time at which the upload address expires."""
 
     name: str
     length: int
@@ -94,12 +94,12 @@ class Room:
         return self.posts.get(ts) if isinstance(ts, str) else None
 
     def thread(self, root: str) -> list[Post]:
-        """Return the root and its replies, oldest first."""
+        """Return the root message of a thread and the replies, oldest first."""
         return [post for post in self.posts.values() if post.root == root]
 
 
 class World:
-    """The state behind Web API and sockets. Tests use it through `SlackServer`."""
+    """Holds the state behind the Web API and the sockets. Tests use the state through `SlackServer`."""
 
     team, app_id, bot_user, bot_id = "T0TEAM", "A0SHIP", "U0SHIP", "B0SHIP"
 
@@ -109,26 +109,28 @@ class World:
         self.users: dict[str, Json] = {}
         self.files: dict[str, tuple[Json, bytes]] = {}
         self.uploads: dict[str, Upload] = {}
-        """Announced uploads of the bot, by id."""
+        """Uploads that the bot has announced, by file id."""
         self.agent = True
-        """True if the app is declared as an agent."""
+        """Flag: the app is declared as an agent."""
         self.subscriptions: set[str] = set()
         self.sessions: dict[tuple[str, str], str] = {}
         self.titles: dict[tuple[str, str], str] = {}
         self.homes: dict[str, Json] = {}
-        """The home view of each person who has one."""
+        """Home views by user id, for each person with a published view."""
         self.alone: list[tuple[str, str, str]] = []
-        """Ephemeral messages: conversation, person, text."""
+        """Ephemeral messages, each as conversation id, user id and text."""
         self._statuses: dict[tuple[str, str], tuple[str, float]] = {}
         self._last = 0
 
     def stamp(self) -> str:
-        """Return a unique message timestamp in seconds and microseconds."""
+        """Return a unique message timestamp, in seconds with microseconds."""
         self._last = max(self._last + 1, int(self.clock.now() * 1_000_000))
         return f"{self._last // 1_000_000}.{self._last % 1_000_000:06d}"
 
     def room(self, channel: Any, *, member: bool = True) -> Room:
-        """Return a conversation as visible to the bot; private ones without it do not exist for it."""
+        """Return a conversation that the bot can see. Raises `ApiError` as if the conversation did not exist
+        if it is private and the bot is no member.
+        """
         room = self.rooms.get(channel) if isinstance(channel, str) else None
         inside = room is not None and self.bot_user in room.members
         if room is None or (not inside and room.kind != "channel"):

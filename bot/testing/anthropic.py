@@ -1,4 +1,6 @@
-"""The Messages API on loopback: as strict as the service, with its cache, limits and failures."""
+"""Anthropic's Messages API on loopback. It is as strict as the real service and imitates the service's
+prompt cache, limits and failures.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ THINKS: Mapping[str, frozenset[str]] = {
         ("claude-haiku-5-5", ("between_tools", "disabled")),
     )
 }
-"""Accepted values of `thinking.type` by model. These models also accept efforts; other models accept neither."""
+"""Accepted values of `thinking.type` by model. The models listed here also accept efforts; all other models
+accept neither thinking nor efforts.
+"""
 WINDOW = 1_000_000
 REQUESTS_A_MINUTE = 4_000
 
@@ -48,9 +52,10 @@ Script = Callable[[Json], "Answer | str | Awaitable[Answer | str]"]
 
 @dataclass(slots=True)
 class Seen:
-    """A request to /v1/messages: its body, its time, its answer, and whether the client disconnected.
+    """A request to /v1/messages: the request body, the time, the status of the answer, and whether the
+    client disconnected.
 
-    `connection` is the client's port, equal for requests over one connection.
+    `connection` is the client's port; requests over the same connection have the same port.
     """
 
     body: Json
@@ -62,12 +67,16 @@ class Seen:
 
 
 class AnthropicServer(Loopback):
-    """Queue answers with `answer` and `then`, or set a `script`; otherwise it echoes the person's words.
+    """Answers requests from a queue (`answer`, `then`), then from a `script`; without either, the server
+    echoes the user's last text.
 
-    `windows` are context windows by model. `bind_thinking` signs thinking blocks and rejects those moved to
-    another conversation. With `compacts`, models write summaries on request. `active` and `peak` count
-    requests in flight. Without `system_role`, no model accepts system messages. `bodies` are normalised for
-    any model (`bot.system_role.folded`); `requests` are as sent.
+    `windows` are the context windows by model, in tokens. `bind_thinking` signs thinking blocks and rejects a
+    block that was moved to another conversation. With `compacts`, models write summaries on request. `active`
+    counts the requests in flight now, `peak` the most at one time. Without `system_role`, no model accepts
+    system messages.
+
+    `requests` holds the requests as sent. `bodies` holds the request bodies normalised for any model
+    (`bot.system_role.folded`).
     """
 
     def __init__(
@@ -100,7 +109,7 @@ class AnthropicServer(Loopback):
         self.queue: deque[Answer] = deque()
         self._script: Script | None = None
         self.fallback: tuple[str, Reply] | None = None
-        """The provider's fallback model and its answer, for requests that allow one."""
+        """Name of the provider's fallback model and that model's answer, used for requests that allow a fallback."""
         self._cache = PromptCache(self.clock, lambda _: minimum)
         self._binding = Binding()
         self.compacts, self.system_role = compacts, system_role
@@ -116,15 +125,17 @@ class AnthropicServer(Loopback):
         app.router.add_route("*", "/{rest:.*}", self._unknown)
 
     def answer(self, *blocks: Json | str, **how: Any) -> None:
-        """Queue a reply of these blocks."""
+        """Queue a reply made of these blocks."""
         self.then(reply(*blocks, **how))
 
     def then(self, *answers: Answer) -> None:
-        """Queue answers, faults included."""
+        """Queue answers, including faults."""
         self.queue.extend(answers)
 
     def script(self, script: Script | None) -> None:
-        """Returns the answer while the queue is empty: a reply, a failure or text, from the request's body."""
+        """Set the function that answers requests while the queue is empty. `script` takes the request body
+        and returns a reply, a failure or text.
+        """
         self._script = script
 
     @property
@@ -196,7 +207,7 @@ class AnthropicServer(Loopback):
         self.compactions.check(body, request.headers.get("anthropic-beta", ""), able=self.compacts)
         leave = replace(self._leave, version=version, max_output=self.max_output)
         leave.system_role = self.system_role and body.get("model") in (*MODELS, "claude-opus-4-8")
-        # A request for a summary may end where the conversation does.
+        # A summary request may end with an assistant message, because the conversation may end with one.
         rules.check(body, replace(leave, prefill=compaction.KIND in body))
         check_breakpoints(body)
         rules.check_fallbacks(body, request.headers.get("anthropic-beta", ""))
@@ -273,7 +284,7 @@ class AnthropicServer(Loopback):
         return reply(answer) if isinstance(answer, str) else answer
 
     def _signed(self, answer: Reply, body: Json) -> Reply:
-        """Return the reply with ids and signatures, and remember its blocks as valid in later requests."""
+        """Return the reply with ids and signatures; later requests may then contain the reply's blocks."""
         blocks = [dict(block) for block in answer.blocks]
         for block in blocks:
             if block["type"] == "tool_use" and block.get("id") is None:
@@ -300,7 +311,7 @@ class AnthropicServer(Loopback):
             if isinstance(frame, asyncio.Event):
                 await self._wait(request, frame)
             elif isinstance(frame, bytes):
-                # One that is held back takes its time and says nothing.
+                # An empty frame stands for held-back text: the gap passes, but nothing is sent.
                 await (response.write(frame) if frame else asyncio.sleep(0))
             elif frame is Halt.CUT:
                 return self.drop(request)
@@ -312,7 +323,7 @@ class AnthropicServer(Loopback):
         return response
 
     async def _wait(self, request: web.Request, gate: asyncio.Event) -> None:
-        """Wait for the gate; raises if the client disconnects first."""
+        """Wait until the gate opens; raises `ConnectionResetError` if the client disconnects first."""
         while not gate.is_set():
             if request.transport is None or request.transport.is_closing():
                 raise ConnectionResetError
@@ -339,7 +350,7 @@ class AnthropicServer(Loopback):
         try:
             body = await self._read(request)
             await self.record("count_tokens", body, request.headers)
-            # Prefill and max_tokens are no matter of counting.
+            # Counting tokens neither needs max_tokens nor rejects prefill.
             rules.check({"max_tokens": 1} | body, replace(self._leave, prefill=True))
             return self._json({"input_tokens": tokens_of(body, self.count)}, 200, request_id)
         except rules.Refused as refused:

@@ -1,4 +1,4 @@
-"""The provider's prompt cache, token count, and binding of thinking to its conversation."""
+"""The provider's prompt cache, token count, and signatures that bind thinking blocks to a conversation."""
 
 from __future__ import annotations
 
@@ -22,29 +22,31 @@ _written = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators
 
 
 def plain(value: Any) -> str:
-    """Return a block without breakpoints as text, which the provider compares byte by byte."""
+    """Return a block as JSON text without cache breakpoints. The provider compares this text byte by byte."""
     words = _written(value)
     return _written(unmarked(value)) if '"cache_control"' in words else words
 
 
 IMAGE_TOKENS = 1_600
-"""Tokens of any image."""
+"""Size of any image, in tokens."""
 
 
 def count_characters(words: str) -> int:
-    """Count tokens: four characters each, at least one per block."""
+    """Return a token count: one token for four characters, at least one token per block."""
     return max(1, len(words) // 4)
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
     digest: str
-    end: int  # tokens up to here
+    end: int  # tokens of the request up to the end of this part
     ttl: str | None
 
 
 def _raw_parts(body: Json) -> Iterator[tuple[str, Any, bool]]:
-    """Yield (prefix, block, whether it may carry a breakpoint) in cache order."""
+    """Yield (prefix, block, whether the block may carry a breakpoint) in the order in which the provider
+    caches blocks.
+    """
     loaded = deferred(body)
     for tool in body.get("tools", ()):
         if tool["name"] not in loaded:
@@ -52,14 +54,14 @@ def _raw_parts(body: Json) -> Iterator[tuple[str, Any, bool]]:
     system = body.get("system", ())
     for block in [{"type": "text", "text": system}] if isinstance(system, str) and system else system:
         yield "system", block, True
-    # What these say changes how every message is read.
+    # A change of these settings invalidates the cache of all messages, so the settings are part of the prefix.
     settings = plain([body.get(name) for name in ("tool_choice", "thinking", "output_config")])
     for message in body["messages"]:
         for block in blocks_of(message):
             yield f"{settings}{message['role']}", block, block["type"] not in THINKING
             settings = ""
             for name in references_of(block):
-                # Here it is loaded, so here it counts.
+                # A deferred tool is loaded at this place, so its tokens count at this place.
                 yield "tool", loaded[name], False
 
 
@@ -97,7 +99,9 @@ def _tokens(block: Json, words: str, count: Callable[[str], int]) -> int:
 
 
 class PromptCache:
-    """Entries exist at breakpoints; a request reads the longest entry within 20 blocks before one of its own."""
+    """Keeps a cache entry for the prefix that ends at each breakpoint. A request reads the longest entry
+    that ends at most 20 blocks before one of the request's own breakpoints.
+    """
 
     def __init__(self, clock: Clock, minimum: Callable[[str], int]) -> None:
         self._clock = clock
@@ -107,7 +111,9 @@ class PromptCache:
         """Parts of the last request."""
 
     def look(self, body: Json, count: Callable[[str], int]) -> tuple[Json, Callable[[], None]]:
-        """Return a request's usage, and a function that makes its entries readable once the answer streams."""
+        """Return a request's usage, and a function to call when the answer starts to stream; the function
+        makes the request's cache entries readable.
+        """
         now = self._clock.now()
         parts = self.parts = parts_of(body, count)
         marks = [at for at, part in enumerate(parts) if part.ttl]
@@ -130,7 +136,7 @@ class PromptCache:
             if part.end < smallest:
                 continue
             lifetime = part.ttl or "5m"
-            fresh[part.digest] = now + LIFETIMES[lifetime]  # counted from the start of the request
+            fresh[part.digest] = now + LIFETIMES[lifetime]  # a cache lifetime begins when the request starts
             if part.end > done:
                 written[lifetime] += part.end - done
                 done = part.end
@@ -158,7 +164,9 @@ def _usage(rest: int, read: int, written: Mapping[str, int]) -> Json:
 
 
 def check_breakpoints(body: Json) -> None:
-    """Check breakpoints: at most four, of a known type, longer lifetimes first. Raises `Refused`."""
+    """Check the cache breakpoints of a request: at most four, each of a known type, longer lifetimes before
+    shorter ones. Raises `Refused`.
+    """
     marks: list[tuple[str, Any]] = []
     for place, block in _cacheable(body):
         if block.get("cache_control") is not None:
@@ -199,14 +207,14 @@ def _cacheable(body: Json) -> Iterator[tuple[str, Json]]:
 
 
 class Binding:
-    """Signs thinking blocks: each signature covers everything before it.
+    """Signs thinking blocks; each signature covers everything before the block.
 
-    Thinking may be removed from the front, not from the middle.
+    A client may remove the first thinking blocks of a conversation, but none in the middle.
     """
 
     def __init__(self) -> None:
         self._checked: tuple[Json, str, str] | None = None
-        """The last request checked, and the binding of an answer to it."""
+        """Request body that was checked last, with the hashes needed to sign the answer."""
 
     def sign(self, body: Json, blocks: list[Json]) -> None:
         """Sign the thinking blocks of an answer."""
@@ -223,7 +231,7 @@ class Binding:
             seen, previous = _step(seen, previous, "assistant", block)
 
     def check(self, body: Json) -> None:
-        """Raises `Refused` for a thinking block of another conversation."""
+        """Raise `Refused` if a thinking block belongs to another conversation."""
         behaviour = ((body.get("thinking") or {}).get("block_binding") or {}).get("prefix_mismatch_behavior")
         if behaviour == "drop_block":
             return

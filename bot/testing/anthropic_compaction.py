@@ -1,4 +1,4 @@
-"""Summaries by the provider: one signed block that comes first in later requests."""
+"""Summaries written by the provider. A summary is one signed block that must come first in later requests."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ _REJECTED = ("context_management", "stop_sequences")
 
 
 class Compactions:
-    """The summary blocks of one provider. Stricter than the service: a block is rejected with another model,
-    system prompt or tools than it was made with.
+    """Makes and checks one provider's summary blocks. The check is stricter than the real service: the
+    model, system prompt and tools must be the same as when the block was made.
     """
 
     def __init__(self) -> None:
         self._signed: dict[str, tuple[Json, str]] = {}
 
     def check(self, body: Json, betas: str, *, able: bool = True) -> None:
-        """Raises `Refused` for the first broken rule. `betas` is the header."""
+        """Raise `Refused` for the first rule that the request breaks. `betas` is the value of the anthropic-
+        beta header.
+        """
         known = BETA in betas.replace(" ", "").split(",")
         if KIND in body:
             _config(body, known=known, able=able)
@@ -56,14 +58,16 @@ class Compactions:
             _conversation(body)
 
     def answer(self, reply: Reply, body: Json) -> Reply:
-        """Return the answer to a summary request: its block, or none if no summary was made."""
+        """Return the answer to a summary request: one summary block, or no block if the reply has no text or
+        did not end normally.
+        """
         words = "".join(block["text"] for block in reply.blocks if block["type"] == "text")
         if reply.reason != "end_turn" or not words.strip():
             return replace(reply, blocks=(), stop_reason=reply.reason)
         return replace(reply, blocks=(self.sign(words, body),), stop_reason=KIND)
 
     def sign(self, words: str, body: Json) -> Json:
-        """Return the block that summarises this request."""
+        """Return a signed block with `words` as the summary of this request."""
         signature = hashlib.sha256(f"{len(self._signed)} {words}".encode("utf-8", "replace")).hexdigest()
         block: Json = {
             "type": KIND,
@@ -96,12 +100,14 @@ class Compactions:
 
 
 def capabilities(*, able: bool) -> Json:
-    """Return its entry in the list of models."""
+    """Return the compaction entry of a model's capabilities."""
     return {KIND: {"supported": able, "summarize": {"supported": able}}}
 
 
 def usage(found: Json, output: int) -> Json:
-    """Return the usage of a summary, which is reported separately."""
+    """Return the usage of a summary request. As in the service, the tokens of the summary are reported
+    separately in `iterations`.
+    """
     figures = {name: value for name, value in found.items() if name != "service_tier"}
     nothing = {name: 0 for name in figures if name.endswith("input_tokens")}
     return nothing | {"output_tokens": 0, "iterations": [{"type": KIND, "output_tokens": output} | figures]}

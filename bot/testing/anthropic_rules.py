@@ -1,4 +1,4 @@
-"""The errors of the Messages API, with the service's messages."""
+"""Request checks of the Messages API, with the error messages of the real service."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _FIELDS = frozenset(
 THINKING_TYPES = ("adaptive", "between_tools", "disabled", "enabled")
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 _SAMPLING = frozenset({"temperature", "top_p", "top_k"})
-"""Removed with version 2026-10-21, even at their defaults."""
+"""Names of request fields that version 2026-10-21 rejects, even at default values."""
 
 _SEARCH = "web_search_20250305"
 _SEARCH_FIELDS = frozenset(
@@ -73,14 +73,14 @@ _MEDIA: Mapping[str, Mapping[str, bytes]] = {
     },
     "document": {"application/pdf": b"%PDF-"},
 }
-"""Media types with their magic bytes."""
+"""Media types by block type; each media type has the first bytes that a file must start with."""
 _USER_ONLY = frozenset({"tool_result", "image", "document", "search_result"})
 _ASSISTANT_ONLY = frozenset({"tool_use", "thinking", "redacted_thinking"})
 _CONTENT_FIELDS = frozenset({"role", "content"})
 
 
 class Refused(Exception):
-    """The request is rejected with this status and body."""
+    """Rejects a request with this status and body."""
 
     def __init__(
         self, message: str, *, status: int = 400, kind: str = "invalid_request_error", code: str | None = None
@@ -104,8 +104,8 @@ def error_body(kind: str, message: str, request_id: str, code: str | None = None
 
 @dataclass(slots=True)
 class Leave:
-    """Exceptions to the rules: `types` are blocks that the server sent itself, `resumable` are contents of
-    paused answers; `system_role` and `prefill` depend on the model.
+    """Exceptions to the rules. `types` are the block types that the server itself has sent, `resumable` the
+    contents of paused answers. `system_role` and `prefill` depend on the model.
     """
 
     version: str = VERSIONS[-1]
@@ -117,7 +117,7 @@ class Leave:
 
 
 def check(body: Json, leave: Leave) -> None:
-    """Raises `Refused` for the first rule that the request breaks."""
+    """Raise `Refused` for the first rule that the request breaks."""
     _fields(body, leave)
     _max_tokens(body, leave)
     _tools(body)
@@ -157,7 +157,7 @@ def _max_tokens(body: Json, leave: Leave) -> None:
 
 
 def check_fallbacks(body: Json, betas: str) -> None:
-    """Raises `Refused` for an invalid request for the provider's fallbacks."""
+    """Raise `Refused` if the request asks for the provider's fallbacks in an invalid way."""
     if "fallbacks" not in body:
         return
     if "server-side-fallback-2026-07-01" not in betas.replace(" ", "").split(","):
@@ -222,8 +222,11 @@ def _thinking(body: Json) -> None:
 
 
 def check_manner(body: Json, thinks: Collection[str] | None) -> None:
-    """Raises `Refused` for thinking or an effort that the model does not accept, and for a forced tool with
-    thinking. `thinks` are the accepted kinds of thinking; None if there are none.
+    """Raise `Refused` if the model does not accept the requested thinking or effort. A model that thinks
+    also rejects a forced tool.
+
+    `thinks` are the thinking types that the model accepts; None if the model accepts neither thinking nor
+    efforts.
     """
     kind, effort = (body.get("thinking") or {}).get("type"), (body.get("output_config") or {}).get("effort")
     if effort is not None and (thinks is None or effort not in EFFORTS):
@@ -235,14 +238,14 @@ def check_manner(body: Json, thinks: Collection[str] | None) -> None:
 
 
 def manner_capabilities(thinks: Collection[str] | None) -> Json:
-    """Return its entry in the list of models."""
+    """Return the thinking and effort entries of a model's capabilities."""
     able = {"supported": thinks is not None}
     types = {one: {"supported": one in (thinks or ())} for one in THINKING_TYPES}
     return {"thinking": able | {"types": types}, "effort": able | dict.fromkeys(EFFORTS, able)}
 
 
 def system_of(body: Json) -> Iterator[tuple[str, Any]]:
-    """Yield the blocks of `system` with their places."""
+    """Yield each block of `system` with its path for error messages."""
     system = body.get("system", [])
     if isinstance(system, str):
         system = [{"type": "text", "text": system}] if system else []
@@ -275,7 +278,7 @@ def _messages(messages: Any, leave: Leave) -> None:
 
 
 def _system(at: int, messages: Sequence[Any]) -> None:
-    """Check a system message: text only, in an allowed place."""
+    """Check that a system message contains only text and follows an allowed message."""
     if any(block["type"] != "text" for block in blocks_of(messages[at])):
         raise Refused(f"messages.{at}: `system` messages may only contain `text` blocks")
     before, behind = messages[max(at - 1, 0)], messages[at + 1 : at + 2]
@@ -386,12 +389,12 @@ def _result(place: str, block: Json, leave: Leave) -> None:
 
 
 def deferred(body: Json) -> dict[str, Json]:
-    """Return the tools that load only when a result refers to them, by name."""
+    """Return, by name, the tools that load only when a tool result refers to them."""
     return {tool["name"]: tool for tool in body.get("tools") or () if tool.get("defer_loading")}
 
 
 def references_of(block: Json) -> list[str]:
-    """Return the tools that a result refers to."""
+    """Return the names of the tools that a tool result refers to."""
     parts = block.get("content") if block.get("type") == "tool_result" else ()
     return [
         part["tool_name"]
@@ -415,8 +418,10 @@ def _references(body: Json) -> None:
 
 
 def _pairs(messages: Sequence[Message]) -> None:
-    """Check pairs: every call is answered in the next message, every result belongs to a call in the one
-    before. Adjacent messages of one role are merged.
+    """Check that each tool call is answered in the next message, and that each result belongs to a call in
+    the previous message.
+
+    Adjacent messages of the same role count as one message.
     """
     seen: set[str] = set()
     open_at, calls = 0, list[str]()
@@ -478,13 +483,13 @@ def _merged(messages: Sequence[Message]) -> Iterator[list[tuple[int, Message]]]:
 
 
 def unmarked(value: Any) -> Any:
-    """A part of a request without its cache breakpoints."""
+    """Return a part of a request without its cache breakpoints."""
     if isinstance(value, dict):
         return {key: unmarked(item) for key, item in value.items() if key != "cache_control"}
     return [unmarked(item) for item in value] if isinstance(value, list) else value
 
 
 def blocks_of(message: Message) -> list[Any]:
-    """The content of a message as blocks."""
+    """Return the content of a message as a list of blocks."""
     content = message["content"]
     return [{"type": "text", "text": content}] if isinstance(content, str) else content

@@ -1,4 +1,4 @@
-"""Answers of the loopback Messages API: replies, how they go over the wire, and every way they can fail."""
+"""Answers of the loopback Messages API: replies, their frames in a stream, and every way in which a stream can fail."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from bot.contracts.base import Json
 from bot.testing.anthropic_rules import error_body
 
 AUTO = "auto"
-"""Stands for the stop reason that fits the blocks."""
+"""Placeholder for the stop reason that fits the blocks: `tool_use` if there is a tool call, else `end_turn`."""
 
 
 class Halt(enum.Enum):
-    """Faults between the frames of a stream."""
+    """Faults between two frames of a stream."""
 
     CUT = "the connection is cut"
     STALL = "nothing comes any more"
@@ -30,8 +30,9 @@ Edit = Callable[[list[Frame]], list[Frame]]
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One answer. `delay` and `gap` are seconds before the answer and between frames, on the server's clock;
-    `hold` delays the answer until it is set; `edit` changes the frames.
+    """One answer of the model. `delay` is the time before the answer and `gap` the time between frames, both
+    in seconds of the server's clock. `hold` delays the answer until the event is set. `edit` changes the
+    frames.
     """
 
     blocks: tuple[Json, ...] = ()
@@ -53,7 +54,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An error answer: status and body."""
+    """An error answer with a status and a body."""
 
     status: int
     body: Json | str = ""
@@ -69,22 +70,26 @@ def text(words: str) -> Json:
 
 
 def tool_use(name: str, input: Json | str | None = None, id: str | None = None) -> Json:  # noqa: A002
-    """A tool call; `input` as text goes over the wire as it is, valid or not. The server gives the id."""
+    """Return a tool call block. `input` given as text is sent unchanged, even if it is invalid JSON. Without
+    `id`, the server chooses an id.
+    """
     return {"type": "tool_use", "id": id, "name": name, "input": {} if input is None else input}
 
 
 def thinking(words: str = "Let me think.", signature: str = "sig") -> Json:
-    """A thinking block; a server that binds thinking signs it itself."""
+    """Return a thinking block. A server with `bind_thinking` replaces the signature."""
     return {"type": "thinking", "thinking": words, "signature": signature}
 
 
 def reply(*blocks: Json | str, **how: Any) -> Reply:
-    """A reply of blocks; text may be given as it is."""
+    """Return a reply made of these blocks; a string becomes a text block."""
     return Reply(tuple(text(block) if isinstance(block, str) else block for block in blocks), **how)
 
 
 def sse(event: Json, name: str | None = None) -> bytes:
-    """One frame. Like many encoders it escapes what is not ASCII, halves of surrogate pairs included."""
+    """Return one frame of a stream. Non-ASCII characters are escaped, even the halves of surrogate pairs, as
+    many JSON encoders do.
+    """
     data = json.dumps(event, separators=(",", ":"))
     return f"event: {name or event['type']}\ndata: {data}\n\n".encode()
 
@@ -95,8 +100,9 @@ PING = sse({"type": "ping"})
 def frames(
     answer: Reply, message: Json, usage: Json, *, chunk: int, pings: int, whole: Collection[str] = ()
 ) -> list[Frame]:
-    """Return the frames of an answer, with `pings` after its start. Arguments of the tools in `whole` arrive
-    in one piece, after empty frames.
+    """Return the frames of an answer, with `pings` ping frames after the first frame.
+
+    For the tools named in `whole`, each top-level argument arrives in one piece, after empty frames.
     """
     wire: list[Frame] = [sse({"type": "message_start", "message": message}), *[PING] * pings]
     for index, block in enumerate(answer.blocks):
@@ -148,7 +154,9 @@ def _pieces(words: str, chunk: int) -> Sequence[str]:
 
 
 def _held(pieces: Sequence[str], given: Json | str) -> Sequence[str]:
-    """The same pieces, each argument in the one that ends it; what is no JSON in the last."""
+    """Return as many pieces, but with each argument moved whole into the piece that ends it. Text that is
+    not a JSON object moves into the last piece.
+    """
     items = given.items() if isinstance(given, dict) else ()
     ends = [*itertools.accumulate((len(json.dumps({k: v}, ensure_ascii=False)) for k, v in items))]
     raw, come, told, held = "".join(pieces), 0, 0, list[str]()
@@ -160,11 +168,11 @@ def _held(pieces: Sequence[str], given: Json | str) -> Sequence[str]:
     return held
 
 
-# How a stream goes wrong. `after` counts frames; message_start is the first.
+# Ways in which a stream fails. `after` counts frames; message_start is the first frame.
 
 
 def edited(answer: Reply, edit: Edit) -> Reply:
-    """The reply with one more edit of its frames, after those it has."""
+    """Return the reply with `edit` applied to the frames after any earlier edit."""
     before = answer.edit
     return replace(answer, edit=edit if before is None else lambda wire: edit(before(wire)))
 
@@ -174,30 +182,30 @@ def _then(answer: Reply, after: int, *tail: Frame) -> Reply:
 
 
 def cut(answer: Reply, after: int = 4) -> Reply:
-    """The connection is cut."""
+    """Return the reply with the connection cut after `after` frames."""
     return _then(answer, after, Halt.CUT)
 
 
 def stall(answer: Reply, after: int = 4) -> Reply:
-    """Nothing more is sent; the connection stays open."""
+    """Return the reply with no frame after the first `after` frames; the connection stays open."""
     return _then(answer, after, Halt.STALL)
 
 
 def end_early(answer: Reply, after: int = 4) -> Reply:
-    """The stream ends cleanly, without message_stop."""
+    """Return the reply with a stream that ends cleanly after `after` frames, without message_stop."""
     return _then(answer, after)
 
 
 def error_event(
     answer: Reply, after: int = 4, kind: str = "overloaded_error", message: str = "Overloaded"
 ) -> Reply:
-    """An error event in the middle of the stream."""
+    """Return the reply with an error event in place of all frames after the first `after` frames."""
     event = {"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_midstream"}
     return _then(answer, after, sse(event))
 
 
 def garble(answer: Reply, after: int = 4) -> Reply:
-    """A frame that is not JSON."""
+    """Return the reply with a frame that is not JSON inserted after `after` frames."""
     return edited(
         answer,
         lambda wire: [
@@ -209,13 +217,13 @@ def garble(answer: Reply, after: int = 4) -> Reply:
 
 
 def unknown_event(answer: Reply, after: int = 4) -> Reply:
-    """An unknown event; everything else is valid."""
+    """Return the reply with an event of an unknown type inserted after `after` frames; all other frames are valid."""
     event = sse({"type": "brand_new_event", "index": 0, "value": [1, None]})
     return edited(answer, lambda wire: [*wire[:after], event, *wire[after:]])
 
 
 def nameless(answer: Reply) -> Reply:
-    """No frame has an `event:` line, as behind some proxies."""
+    """Return the reply with frames that have no `event:` line, as behind some proxies."""
     return edited(
         answer,
         lambda wire: [
@@ -225,23 +233,23 @@ def nameless(answer: Reply) -> Reply:
 
 
 def pause(answer: Reply, gate: asyncio.Event, after: int = 4) -> Reply:
-    """The stream waits until the gate is opened."""
+    """Return the reply with a pause after `after` frames; the stream continues when the gate is set."""
     return edited(answer, lambda wire: [*wire[:after], gate, *wire[after:]])
 
 
 def empty_body() -> Reply:
-    """200, an event stream, and nothing in it."""
+    """Return a reply with status 200 and an empty event stream."""
     return Reply(edit=lambda _: [])
 
 
 def html_page(status: int = 200, title: str = "Sign in to the network") -> Failure:
-    """An HTML error page of a proxy."""
+    """Return a proxy's error page in HTML."""
     page = f"<!DOCTYPE html><html><head><title>{title}</title></head><body><h1>{title}</h1></body></html>"
     return Failure(status, page, content_type="text/html; charset=utf-8")
 
 
 def unknown_block(kind: str = "brand_new_block") -> Reply:
-    """A block of an unknown type before a text."""
+    """Return a reply with a block of an unknown type before a text block."""
     return reply({"type": kind, "payload": {"a": [1, None, "é"]}, "note": None}, text("After the new block."))
 
 
@@ -250,12 +258,12 @@ def unknown_stop() -> Reply:
 
 
 def cut_call(name: str = "chat_send", raw: str = '{"text": "hel') -> Reply:
-    """A tool call cut by `max_tokens`."""
+    """Return a reply with a tool call that was cut off by `max_tokens`."""
     return reply("Calling.", tool_use(name, raw), stop_reason="max_tokens")
 
 
 def bad_json(name: str = "chat_send", raw: str = '{"text": NaN}') -> Reply:
-    """A tool call whose input is no JSON."""
+    """Return a reply with a tool call whose input is invalid JSON."""
     return reply(tool_use(name, raw))
 
 
@@ -269,12 +277,12 @@ def pause_turn(*blocks: Json | str) -> Reply:
 
 
 def null_stop() -> Reply:
-    """The stream ends without a stop reason."""
+    """Return a reply whose stop reason is null."""
     return reply("An answer", stop_reason=None)
 
 
 def error(status: int, kind: str, message: str, *, code: str | None = None, **headers: str) -> Failure:
-    """An error of the API; headers with `_` for `-`."""
+    """Return an error answer of the API. In the names of `headers`, write `_` for `-`."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return Failure(status, error_body(kind, message, "req_refused", code), named)
 
@@ -294,7 +302,7 @@ def prompt_too_long(tokens: int = 213_462, window: int = 200_000) -> Failure:
 
 
 def too_large_page() -> Failure:
-    """The 413 of a proxy."""
+    """Return a proxy's error page with status 413."""
     return html_page(413, "413 Request Entity Too Large")
 
 

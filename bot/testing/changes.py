@@ -1,4 +1,4 @@
-"""Lets tests wait until a condition holds."""
+"""Waiting in tests until a condition holds."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ UNTOLD_SECONDS = 0.02
 
 
 class Changes:
-    """Wakes waiters. Changes that nobody reports are noticed after 20 ms."""
+    """Wakes the tasks that wait for a condition. Each waiting task also checks its condition every 20 ms, in
+    case nobody reports a change.
+    """
 
     def __init__(self) -> None:
         self._changed = asyncio.Condition()
 
     async def tell(self) -> None:
-        """Wake everyone who waits for a condition."""
+        """Wake all tasks that wait for a condition."""
         async with self._changed:
             self._changed.notify_all()
 
     async def until(self, condition: Callable[[], bool], seconds: float) -> None:
-        """Wait until `condition()` holds. Raises TimeoutError."""
+        """Wait until `condition()` holds. Raises TimeoutError after `seconds`."""
         async with asyncio.timeout(seconds):
             while not condition():
                 async with self._changed:

@@ -1,12 +1,13 @@
-"""A bad network on loopback: a TCP proxy whose connections are cut, half closed, deaf or slow, as a seed says.
+"""A bad network on loopback: a TCP proxy that cuts, half closes, deafens or slows connections, as a seed decides.
 
     async with ChaosProxy(server.port, rng=random.Random(7), clock=server.clock) as proxy:
-        proxy.chance = 0.02          # each piece that passes may be the one at which its connection breaks
-        proxy.deafen()               # every connection that stands, and every new one, swallows what it gets …
-        proxy.heal()                 # … until here; those that had gone deaf stay so, new ones are well
-        proxy.strand()               # those that are idle now swallow what is sent on them next, as behind a NAT
+        proxy.chance = 0.02          # each forwarded piece of data breaks its connection with this probability
+        proxy.deafen()               # discard the data of all open connections and of all new connections …
+        proxy.heal()                 # … until here; deaf connections stay deaf, new connections work
+        proxy.strand()               # discard further data on the open connections, as a NAT with a lost entry does
 
-`struck` counts what was done. Bytes pass unchanged otherwise, so it stands before any server of this package.
+`struck` counts the faults by kind. All other bytes pass unchanged, so the proxy works before any server of this
+package.
 """
 
 from __future__ import annotations
@@ -19,14 +20,16 @@ from typing import Literal, Self, get_args
 from bot.contracts.environment import Clock, cancel_all
 
 Fate = Literal["cut", "half closed", "deaf", "slow"]
-"""`cut`: both ends are reset. `half closed`: one end sees EOF. `deaf`: data of one or both sides is
-discarded. `slow`: a piece arrives in parts with pauses.
+"""Kinds of network fault.
+
+`cut` resets both ends. `half closed` shows one end an EOF. `deaf` discards the data of one or both sides.
+`slow` sends a piece in parts with pauses.
 """
 FATES: tuple[Fate, ...] = get_args(Fate)
 PIECE = 65_536
 SLOW_PARTS = 4
 SLOWEST = 8.0
-"""Max seconds of a slow piece, on the proxy's clock."""
+"""Max delay of a slow piece, in seconds of the proxy's clock."""
 
 
 class _Connection:
@@ -35,7 +38,7 @@ class _Connection:
     def __init__(self, proxy: ChaosProxy) -> None:
         self.proxy = proxy
         self.deaf = [False, False]
-        """By side: what it sends is discarded."""
+        """Flags by side: data that the side sends is discarded."""
         self.writers: list[asyncio.StreamWriter] = []
 
     async def run(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -45,20 +48,20 @@ class _Connection:
             self.writers.append(server_writer)
             await asyncio.gather(self._pass(0, reader, server_writer), self._pass(1, server_reader, writer))
         except OSError:
-            pass  # one end is gone: so is the other
+            pass  # one end has closed, so the other end is closed below
         finally:
             self.cut()
 
     def cut(self) -> None:
-        """Reset both ends."""
+        """Reset both ends of the connection."""
         for writer in self.writers:
             writer.transport.abort()
 
     async def _pass(self, side: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Forward one side's data to the other until the connection ends."""
+        """Forward one side's data to the other side until the connection ends."""
         while piece := await reader.read(PIECE):
             await self._carry(side, piece, writer)
-        # A deaf connection does not carry its end either: only a timeout finds out.
+        # A deaf connection does not forward EOF either, so only a timeout can detect it.
         if not self.deaf[side] and not writer.is_closing():
             writer.write_eof()
 
@@ -91,20 +94,22 @@ class _Connection:
 
 
 class ChaosProxy:
-    """See the module. `port` is its own; clients connect to `url`."""
+    """A TCP proxy that injects network faults; the module docstring shows its use. Clients connect to `url`;
+    `port` is the port of the proxy.
+    """
 
     def __init__(self, server_port: int, *, rng: random.Random, clock: Clock) -> None:
         self.server_port = server_port
         self.rng = rng
         self.clock = clock
         self.chance = 0.0
-        """Probability that a piece breaks its connection."""
+        """Probability that a piece of data causes a fault on its connection."""
         self.fates: tuple[Fate, ...] = FATES
         self.struck: Counter[str] = Counter()
         self.swallowed = 0
         self.port = 0
         self._deaf: list[bool] | None = None
-        """Sides whose data new connections discard; None if they work."""
+        """Flags by side for new connections: data that the side sends is discarded. None if new connections work."""
         self._server: asyncio.Server | None = None
         self._connections: dict[_Connection, asyncio.Task[None]] = {}
 
@@ -123,7 +128,7 @@ class ChaosProxy:
         return f"http://127.0.0.1:{self.port}"
 
     def fate(self) -> Fate | None:
-        """Return the fault for the next piece; None to forward it."""
+        """Return the fault for the next piece of data; None if the piece is to be forwarded."""
         if self.rng.random() >= self.chance:
             return None
         fate = self.rng.choice(self.fates)
@@ -131,19 +136,21 @@ class ChaosProxy:
         return fate
 
     def deafen(self, *, answers_only: bool = False) -> None:
-        """Discard data of all connections, and of new ones until `heal`; with `answers_only`, requests still arrive."""
+        """Discard the data of all open connections, and of new connections until `heal` is called. With
+        `answers_only`, requests still arrive and only the answers are discarded.
+        """
         self._deaf = [not answers_only, True]
         self.struck["all deaf"] += 1
         for connection in self._connections:
             connection.deaf = list(self._deaf)
 
     def heal(self) -> None:
-        """New connections work again, and random faults stop."""
+        """Let new connections work again, and stop the random faults."""
         self._deaf = None
         self.chance = 0.0
 
     def strand(self) -> None:
-        """Current connections discard further data without closing."""
+        """Discard all further data on the open connections without closing them."""
         self.struck["stranded"] += 1
         for connection in self._connections:
             connection.deaf = [True, True]

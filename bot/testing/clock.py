@@ -1,4 +1,4 @@
-"""Clocks for tests: one moved by hand, one that runs and can be moved, one that runs fast."""
+"""Clocks for tests: one that only the test moves, one that runs and can also be moved, and one that runs fast."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bot.contracts.environment import Clock
 
 
 class FakeClock:
-    """A `contracts.environment.Clock` moved by the test; `advance` wakes due sleepers in order."""
+    """A `contracts.environment.Clock` that only the test moves. `advance` wakes the due sleepers in order."""
 
     def __init__(self, now: float = 1_800_000_000.0) -> None:
         self._now = now
@@ -38,25 +38,25 @@ class FakeClock:
 
     @property
     def sleeping(self) -> int:
-        """Number of waiting sleepers."""
+        """Number of tasks that sleep on this clock."""
         return len(self.wakes)
 
     @property
     def wakes(self) -> list[float]:
-        """The monotonic times at which sleepers wake."""
+        """Monotonic times at which the sleepers are due to wake."""
         return [due for due, _, future in self._sleepers if not future.done()]
 
     def jump(self, seconds: float) -> None:
-        """Move the wall clock only."""
+        """Move the wall clock by `seconds`; monotonic time does not change."""
         self._now += seconds
 
     def suspend(self, seconds: float) -> None:
-        """Let time pass as during a suspend: nobody wakes, and monotonic time stands still."""
+        """Move the clock as if the machine were suspended: no sleeper wakes, and monotonic time does not change."""
         self._now += seconds
         self._suspended += seconds
 
     async def advance(self, seconds: float) -> None:
-        """Let time pass, waking each sleeper at its time and running the loop after each."""
+        """Move the clock forward. Each sleeper wakes at its due time, and the event loop runs after each wake-up."""
         end = self.ticks + seconds
         while self._sleepers and self._sleepers[0][0] <= end:
             due, _, future = heapq.heappop(self._sleepers)
@@ -73,7 +73,7 @@ class FakeClock:
 
 
 class SteeredClock:
-    """A `contracts.environment.Clock` that follows another one and can be moved."""
+    """A `contracts.environment.Clock` that follows another clock and can be moved."""
 
     def __init__(self, inner: Clock) -> None:
         self._inner = inner
@@ -105,19 +105,19 @@ class SteeredClock:
         await asyncio.sleep(0)
 
     def jump(self, seconds: float) -> None:
-        """Move the wall clock only."""
+        """Move the wall clock by `seconds`; monotonic time does not change."""
         self._jumped += seconds
 
     def advance(self, seconds: float) -> None:
-        """Let time pass at once; due sleepers wake."""
+        """Move the clock forward at once; due sleepers wake."""
         self._passed += seconds
         self._moved.set()
         self._moved = asyncio.Event()
 
 
 class FastClock:
-    """A `contracts.environment.Clock` that runs `speed` times as fast as another; both agree at `since`
-    (epoch seconds).
+    """A `contracts.environment.Clock` that runs `speed` times as fast as another clock. Both clocks show the
+    same time at `since` (epoch seconds).
     """
 
     def __init__(self, inner: Clock, speed: float, since: float) -> None:

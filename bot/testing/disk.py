@@ -1,4 +1,4 @@
-"""A disk that fails on command, around a real one."""
+"""A wrapper around a real disk that fails on command."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ WRITES = frozenset({"append", "sync", "replace", "rename", "truncate", "remove"}
 
 
 class Countdown(Protocol):
-    """The `at`-th matching operation fails, and `times` in a row; None: forever."""
+    """Position of a failure. The `at`-th matching operation is the first to fail; `times` operations in a
+    row fail. With `times` None, all later operations fail.
+    """
 
     at: int
     times: int | None
@@ -45,7 +47,9 @@ R = TypeVar("R")
 
 
 def due(armed: list[FailureT], matches: Callable[[FailureT], bool]) -> FailureT | None:
-    """Count one operation; return its failure, if any, which is disarmed after its last time."""
+    """Count one operation; return the failure for this operation, if any. The failure is removed after its
+    last time.
+    """
     for failure in armed:
         if not matches(failure):
             continue
@@ -62,11 +66,14 @@ def due(armed: list[FailureT], matches: Callable[[FailureT], bool]) -> FailureT 
 
 @dataclass(slots=True)
 class Failure:
-    """The `at`-th operation of `kind` fails (`write`: any that changes something, `*`: all).
+    """A failure of the `at`-th operation of `kind`. The kind `write` means any operation that changes
+    something, `*` means any operation.
 
-    It fails `before` doing anything, `torn` in the middle (half of the bytes are written), or `after` doing
-    everything, like a failed fsync. `then` is OSError with `error`, SystemExit, or SIGKILL of this process.
-    `times` in a row; None: forever.
+    `before`: the operation does nothing. `torn`: half of the bytes are written. `after`: the operation is
+    complete but reports a failure, like a failed fsync.
+
+    `then` chooses between an OSError with the number `error`, SystemExit, and SIGKILL of this process.
+    `times` operations in a row fail; with None, all later operations fail.
     """
 
     kind: Kind = "write"
@@ -76,7 +83,7 @@ class Failure:
     then: Then = "error"
     error: int = errno.ENOSPC
     named: str = ""
-    """Only files whose name contains this."""
+    """Part of a file name; only operations on matching files fail."""
 
     def matches(self, kind: str, path: Path) -> bool:
         if self.named not in path.name:
@@ -85,13 +92,13 @@ class Failure:
 
 
 def kill() -> None:
-    """End this process as kill -9 does."""
+    """End this process with SIGKILL, as `kill -9` does."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 class FaultyDisk:
-    """A `contracts.environment.Disk` around another one. `done` lists started operations as (kind, file
-    name); `seen` is called for each. `die` implements a failure with `kill`.
+    """A `contracts.environment.Disk` around another disk. `done` lists the started operations as (kind, file
+    name). The function `seen` is called for each operation. `die` is called for a failure with `kill`.
     """
 
     def __init__(
@@ -105,7 +112,7 @@ class FaultyDisk:
         self.done: list[tuple[str, str]] = []
 
     def fail(self, failure: Failure) -> None:
-        """Arm a failure; operations are counted from now on."""
+        """Arm a failure; only operations after this call are counted."""
         self._failures.append(failure)
 
     def mend(self) -> None:
@@ -151,7 +158,7 @@ class FaultyDisk:
         return self._operate("read", path, lambda: self._inner.read(path))
 
     def open(self, path: Path) -> OpenFile:
-        """Counts as a read; reads of the open file do not fail."""
+        """Open a file; counts as a read. Later reads of the open file do not fail."""
         return self._operate("read", path, lambda: self._inner.open(path))
 
     def size(self, path: Path) -> int:

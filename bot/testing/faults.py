@@ -1,4 +1,4 @@
-"""Failpoints: where a process uses its disk, its event log and its channels, and faults there."""
+"""Failpoints: faults at the places where a process uses its disk, its event log and its channels."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bot.contracts.environment import Disk
 from bot.testing.disk import Failure, FaultyDisk, due, kill
 
 VARIABLE = "SHIPMATE_FAULTS"
-"""The environment variable with the faults of `bot.testing.run`."""
+"""Name of the environment variable that holds the faults for `bot.testing.run`."""
 Seam = Literal["disk", "log", "channel"]
 Seen = Callable[[Seam, str, str], None]
 
@@ -23,11 +23,13 @@ CHANNEL = frozenset({"send", "edit"})
 
 @dataclass(slots=True)
 class Fault:
-    """The `at`-th operation at a seam fails: `before` doing anything, in its middle (`torn`, not for
-    channels) or `after` doing everything. It raises an error or ends the process.
+    """A fault of the `at`-th operation at a seam. `before`: the operation does nothing. `torn`: it stops in
+    the middle (disk and log only). `after`: the operation is complete. The fault then raises an error or
+    ends the process.
 
-    `kind` names the operation; `*` is any, and for files `write` any that changes something. `times` in a
-    row, None forever. `error` is an errno name, `named` a part of a file's name.
+    `kind` names the operation; `*` matches any operation, and on the disk `write` matches any operation that
+    changes something. `times` operations in a row fail; with None, all later operations fail. `error` is the
+    name of an errno, `named` a part of the file name.
     """
 
     seam: Seam
@@ -41,8 +43,8 @@ class Fault:
 
 
 class Faults:
-    """The three seams of one process with armed faults. `die` ends the process; `seen` is called for every
-    operation.
+    """Wraps the disk, the event log and the channels of one process so that each can fail. `die` ends the
+    process; `seen` is called for every operation.
     """
 
     def __init__(
@@ -58,7 +60,7 @@ class Faults:
             self.arm(fault)
 
     def arm(self, fault: Fault) -> None:
-        """Arm a fault; operations are counted from now on."""
+        """Arm a fault; only operations after this call are counted."""
         if fault.seam in {"channel", "log"}:
             self.faults.append(fault)
             return
@@ -90,7 +92,7 @@ class Faults:
         return _FaultyLog(inner, self)
 
     def reach(self, kind: str, seam: Seam = "channel") -> Fault | None:
-        """Count an operation at a seam; return its fault, if any."""
+        """Count an operation at a seam; return the fault for this operation, if any."""
         if self._seen is not None:
             self._seen(seam, kind, "")
         with self._lock:
@@ -103,7 +105,7 @@ class Faults:
 
 
 class _FaultyChannel:
-    """A channel whose sends and edits may fail."""
+    """A channel whose sends and edits can fail."""
 
     def __init__(self, inner: Any, faults: Faults) -> None:
         self._inner, self._faults = inner, faults
@@ -126,7 +128,7 @@ class _FaultyChannel:
 
 
 class _FaultyLog:
-    """A `bot.core.sql_log.SqlLog` whose `append` and `commit` (one transaction) may fail."""
+    """A `bot.core.sql_log.SqlLog` whose `append` can fail, and whose transactions can fail (`commit`)."""
 
     def __init__(self, inner: Any, faults: Faults) -> None:
         self._inner, self._faults = inner, faults

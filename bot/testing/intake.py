@@ -1,4 +1,4 @@
-"""The intake as a channel's test sees it: records inbounds and can refuse them."""
+"""An intake for tests of channels. The intake records messages and can refuse them."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class DeadLetter:
 
 
 class RecordingIntake:
-    """A `contracts.channel.Intake` in memory. It admits everyone, and rejects known keys and, outside the
-    chats in `overheard`, what is not addressed to the bot.
+    """A `contracts.channel.Intake` in memory that admits everyone. It rejects repeated keys; outside the
+    chats in `overheard` it also rejects messages that are not addressed to the bot.
 
-    `offered` has every call of `accept`, `accepted` the accepted inbounds. While `failure` is set, `accept`
-    raises it. `open` is returned by `questions`; `lines` are the archives read by `recent`, which also get
-    accepted inbounds.
+    `offered` lists every message passed to `accept`, `accepted` the accepted ones. While `failure` is set,
+    `accept` raises that exception. `questions` returns the questions in `open`. `recent` reads the archive
+    lines in `lines`; each accepted message is added to `lines`.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class RecordingIntake:
         self.accepted: list[Inbound] = []
         self.dead_letters: list[DeadLetter] = []
         self.lacking: dict[str, str] = {}
-        """Reported missing rights with their sentences."""
+        """Missing rights that channels reported, each with the reported sentence."""
         self.failure: Exception | None = None
         self.lines: dict[ChatKey, list[ArchiveLine]] = defaultdict(list)
         self.open: dict[ChatKey, list[OpenQuestion]] = defaultdict(list)
@@ -92,10 +92,12 @@ class RecordingIntake:
         return self.open[chat_key]
 
     async def until(self, condition: Callable[[], bool], timeout: float = 90.0) -> None:  # noqa: ASYNC109
-        """Wait until `condition()` holds; checked after every call of `accept` and `keep_dead_letter`."""
+        """Wait until `condition()` holds. The condition is checked after every call of `accept` and
+        `keep_dead_letter`.
+        """
         await self._changes.until(condition, timeout)
 
     async def offers(self, count: int) -> Inbound:
-        """Wait until `accept` was called `count` times; return the last inbound."""
+        """Wait until `accept` was called `count` times; return the message of the last call."""
         await self.until(lambda: len(self.offered) >= count)
         return self.offered[-1]

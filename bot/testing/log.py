@@ -1,4 +1,4 @@
-"""A log that keeps its lines in memory."""
+"""A log that keeps its entries in memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bot.contracts.identity import ChatKey
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line, as it was written."""
+    """One log entry, with the arguments of the call that wrote it."""
 
     kind: str
     message: str
@@ -24,7 +24,7 @@ class Entry:
 
 
 class MemoryLog:
-    """`contracts.environment.Log` for tests: `entries` holds every line, oldest first."""
+    """A `contracts.environment.Log` for tests. `entries` lists every log entry, oldest first."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
@@ -45,11 +45,11 @@ class MemoryLog:
             self.entries.append(Entry(kind, message, level, duration, chat_key, request_id, details))
 
     def of(self, kind: str) -> list[Entry]:
-        """The lines of one kind."""
+        """Return the entries of one kind."""
         return [entry for entry in self.entries if entry.kind == kind]
 
     def at(self, level: Level) -> list[Entry]:
-        """The lines of one level."""
+        """Return the entries of one level."""
         return [entry for entry in self.entries if entry.level == level]
 
     @property
@@ -58,5 +58,5 @@ class MemoryLog:
 
     @property
     def text(self) -> str:
-        """All text written, for checks that something is not in it."""
+        """Text of all entries, for checks that some text was not logged."""
         return "\n".join(repr(entry) for entry in self.entries)

@@ -1,4 +1,4 @@
-"""Base of the loopback servers: an aiohttp application on 127.0.0.1 with recorded calls and faults on command."""
+"""Base class of the loopback servers: an aiohttp application on 127.0.0.1 that records calls and fails on command."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _RealClock:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request to a server: method name, parameters, time (server's clock)."""
+    """A request to a server. `at` is the time by the server's clock (epoch seconds)."""
 
     method: str
     params: dict[str, Any]
@@ -42,10 +42,14 @@ class Call:
 
 @dataclass(slots=True)
 class Fault:
-    """A failure of the next matching request. `respond`: answer with status and body, do nothing. `lose`: do
-    everything, cut before the answer. `late`: do everything, answer after `seconds` (server's clock).
-    `cut`: cut at once. `hang`: never answer. For a `file`: `short` sends half and cuts, `stall` sends
-    half and stops, `less` sends half as if complete, `endless` repeats it forever.
+    """A failure of the next matching request.
+
+    `respond`: answer with `status` and `body` without executing the request. `lose`: execute the request,
+    then cut the connection before the answer. `late`: execute the request, answer after `seconds` (server's
+    clock). `cut`: cut the connection at once. `hang`: never answer.
+
+    For the method `file`: `short` sends half of the file and cuts the connection. `stall` sends half of the
+    file, then nothing. `less` sends half as if the file were complete. `endless` repeats the file forever.
     """
 
     method: str
@@ -56,22 +60,24 @@ class Fault:
     times: int = 1
     seconds: float = 0.0
     spared: int = 0
-    """Number of matching requests that succeed first."""
+    """Number of matching requests that succeed before the first failure."""
 
     @property
     def executes(self) -> bool:
-        """True if the request is carried out anyway."""
+        """Flag: the request is executed despite the fault."""
         return self.action in {"lose", "late"}
 
     @property
     def sends(self) -> bool:
-        """True if a file is started anyway."""
+        """Flag: part of the file is sent despite the fault."""
         return self.action in {"short", "stall", "less", "endless"}
 
 
 @dataclass(frozen=True, slots=True)
 class ChatCounts:
-    """What the bot did in one conversation; `visible` is its number of visible messages."""
+    """Counts of the bot's actions in one conversation. `visible` is the number of the bot's messages that
+    people can see now.
+    """
 
     posted: int = 0
     edited: int = 0
@@ -93,7 +99,7 @@ class Loopback(abc.ABC):
 
     @abc.abstractmethod
     def routes(self, app: web.Application) -> None:
-        """Add the server's routes."""
+        """Add the server's routes to the application."""
 
     async def __aenter__(self) -> Any:
         await self.start()
@@ -103,7 +109,7 @@ class Loopback(abc.ABC):
         await self.stop()
 
     async def start(self, port: int = 0) -> None:
-        """Listen on `port`, or on a free one that later restarts reuse."""
+        """Listen on `port`. Without `port`, listen on a free port; later starts use the same port again."""
         app = web.Application(client_max_size=64 * 1024 * 1024)
         self.routes(app)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
@@ -123,11 +129,11 @@ class Loopback(abc.ABC):
         return f"http://127.0.0.1:{self.port}"
 
     def fail(self, method: str, **how: Any) -> None:
-        """Let the next request to `method` (or `*`) fail; see `Fault` for the ways."""
+        """Make the next request to `method` (`*`: any method) fail. `Fault` describes the kinds of failure."""
         self.faults.append(Fault(method=method, **how))
 
     def take_fault(self, method: str) -> Fault | None:
-        """Return the fault for this request and use it up."""
+        """Return the fault for this request, if any, and count one use of the fault."""
         for fault in self.faults:
             if fault.method in {method, "*"}:
                 if fault.spared:
@@ -142,25 +148,25 @@ class Loopback(abc.ABC):
     async def record(
         self, method: str, params: dict[str, Any], headers: Mapping[str, str] | None = None
     ) -> None:
-        """Remember a request and wake those who wait for it."""
+        """Record a request and wake all tasks that wait for a condition."""
         self.calls.append(Call(method, params, self.clock.now(), dict(headers or {})))
         await self.changed()
 
     async def changed(self) -> None:
-        """Wake everyone who waits for a condition."""
+        """Wake all tasks that wait for a condition."""
         await self._changes.tell()
 
     async def until(self, condition: Callable[[], bool], timeout: float = 90.0) -> None:  # noqa: ASYNC109
-        """Wait until `condition()` holds; checked after every change of the server's state."""
+        """Wait until `condition()` holds. The condition is checked after every change of the server's state."""
         await self._changes.until(condition, timeout)
 
     def called(self, method: str) -> list[Call]:
-        """The calls of one method, oldest first."""
+        """Return the calls of one method, oldest first."""
         return [call for call in self.calls if call.method == method]
 
     @staticmethod
     async def broken(request: web.Request, fault: Fault) -> web.StreamResponse:
-        """Carry out a fault that precedes the request."""
+        """Apply a fault that prevents the execution of the request."""
         if fault.action == "hang":
             await asyncio.Event().wait()
         if fault.action == "respond":
@@ -174,7 +180,7 @@ class Loopback(abc.ABC):
     async def answered(
         self, request: web.Request, fault: Fault | None, answer: web.StreamResponse
     ) -> web.StreamResponse:
-        """Return the answer of a request that was carried out, as changed by a fault."""
+        """Return the answer to an executed request; if a fault is given, delay the answer or cut the connection."""
         if fault is None:
             return answer
         if fault.action == "late":
@@ -185,7 +191,7 @@ class Loopback(abc.ABC):
     async def send_file(
         self, request: web.Request, data: bytes, mime: str, fault: Fault | None
     ) -> web.StreamResponse:
-        """Send a file, as changed by a fault. `sent_bytes` counts bytes taken by the client."""
+        """Send a file, with the given fault if any. `sent_bytes` counts the bytes that were written to the client."""
         action = fault.action if fault is not None else ""
         half = data[: len(data) // 2]
         if action in {"", "less"}:

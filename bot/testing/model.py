@@ -1,4 +1,4 @@
-"""A scripted model."""
+"""A scripted model for tests."""
 
 from __future__ import annotations
 
@@ -15,17 +15,19 @@ _ids = itertools.count(1)
 
 
 def text(words: str) -> Json:
-    """A text block."""
+    """Return a text block."""
     return {"type": "text", "text": words}
 
 
 def tool_use(name: str, **arguments: Any) -> Json:
-    """Return a tool call with a unique id."""
+    """Return a tool call block with a unique id."""
     return {"type": "tool_use", "id": f"toolu_{next(_ids):06}", "name": name, "input": arguments}
 
 
 def reply(*blocks: Json, stop_reason: str | None = None, cut: Iterable[str] = ()) -> ModelReply:
-    """Return an answer made of blocks; its stop reason is `tool_use` if it calls tools."""
+    """Return an answer made of these blocks. The default stop reason is `tool_use` if there is a tool call,
+    else `end_turn`.
+    """
     calls = any(block["type"] == "tool_use" for block in blocks)
     reason = stop_reason or ("tool_use" if calls else "end_turn")
     return ModelReply(content=list(blocks), stop_reason=reason, model="scripted", cut=frozenset(cut))
@@ -35,11 +37,11 @@ Answer = ModelReply | Exception | Callable[[ModelRequest], "ModelReply | Excepti
 
 
 class ScriptedModel:
-    """A `contracts.model.Model`: answers from a queue, then echoes through `chat_send`. `requests` has what
-    it was asked.
+    """A `contracts.model.Model` that answers from a queue. When the queue is empty, the model echoes the
+    last text through `chat_send`. `requests` lists the requests.
 
-    An answer is a `ModelReply`, an exception, or a function of the request that returns one of these. While
-    `hold` is an unset event, calls wait for it; `asked` is set at each call.
+    A queued answer is a `ModelReply`, an exception, or a function that takes the request and returns a reply
+    or an exception. While `hold` is an unset event, calls wait for the event. `asked` is set at each call.
     """
 
     def __init__(self, *answers: Answer) -> None:
@@ -48,7 +50,7 @@ class ScriptedModel:
         self.hold: asyncio.Event | None = None
         self.asked = asyncio.Event()
         self.known = ModelFacts()
-        """What it reports about any model."""
+        """Facts that the model reports for any model name."""
         self.asked_of: list[str] = []
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
@@ -67,14 +69,14 @@ class ScriptedModel:
         yield answer
 
     async def check(self) -> None:
-        """Always succeeds."""
+        """Do nothing; the check always succeeds."""
 
     async def facts(self, model: str) -> ModelFacts:
         self.asked_of.append(model)
         return self.known
 
     async def close(self) -> None:
-        """Does nothing."""
+        """Do nothing; there is nothing to close."""
 
 
 def _echo(request: ModelRequest) -> ModelReply:

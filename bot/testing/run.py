@@ -1,12 +1,13 @@
-"""The gateway with an environment that can fail:
+"""The gateway in an environment that can fail:
 
     python -m bot.testing.run --dir DIR [--clock PATH] [--trace PATH] [--speed N --since EPOCH]
 
-It is what `shipmate run` starts; only its disk, the log of its chats, its channels and clock are wrapped. `SHIPMATE_FAULTS` holds a
-JSON list of `faults.Fault`s. Every operation that could have failed is a line of the trace. The clock listens on a
-Unix socket for lines of JSON: `{"jump": seconds}` sets the time of day, `{"pass": seconds}` lets time go by. With
-`--speed` N seconds go by in one, network calls get as much less of the machine's time, and every process that is given
-the same `--since` shows the same time of day.
+The command starts the same gateway as `shipmate run`, with a wrapped disk, event log, clock and channels.
+`SHIPMATE_FAULTS` holds a JSON list of `faults.Fault`s. Each operation that can fail writes one line to the trace file.
+
+The clock listens on the Unix socket PATH for lines of JSON: `{"jump": seconds}` moves the wall clock,
+`{"pass": seconds}` lets time pass. With `--speed`, N seconds pass in each real second, and the timeouts of network
+calls shrink by the same factor. All processes with the same `--since` and `--speed` show the same time of day.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from bot.testing.faults import VARIABLE, Fault, Faults, Seam, Seen
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit code of the gateway."""
+    """Run the gateway; return its exit code."""
     parser = argparse.ArgumentParser(prog="python -m bot.testing.run")
     parser.add_argument("--dir", type=Path, default=Path())
     parser.add_argument("--clock", type=Path)
@@ -59,7 +60,9 @@ async def _run(root: Path, faults: Faults, address: Path | None, speed: float, s
     )
     if address is None:
         return await app.run(root, environment)
-    vars(base)["datetime"] = _datetime(clock)  # APScheduler goes by a clock of its own
+    vars(base)["datetime"] = _datetime(
+        clock
+    )  # APScheduler reads the time through this name, not through our clock
     server = await asyncio.start_unix_server(lambda *ends: steer(clock, *ends), address)
     async with server:
         return await app.run(root, environment)

@@ -1,4 +1,4 @@
-"""Slack on 127.0.0.1: Web API and Socket Mode, as strict as the service.
+"""Slack on 127.0.0.1: Web API and Socket Mode, as strict as the real service.
 
     server = SlackServer()
     ada = server.add_user("U0ADA", name="Ada")
@@ -8,9 +8,9 @@
         ts = await server.say("hello", channel=direct, user=ada)
         await server.until(lambda: server.replies(direct, ts))
 
-What the test declares (`add_*`) exists; nothing else does. `say`, `edit`, `delete` and `command` do what a
-person does in the client; `push` and `envelope` send events of the test's own making. `visible` shows what a
-person sees now. Requests fail on command through `fail` (see `loopback.Fault`) and `limit`.
+Only the users and conversations that the test adds (`add_*`) exist. `say`, `edit`, `delete` and `command` act as a
+person does in the Slack client. `push` and `envelope` send events that the test makes itself. `visible` returns the
+messages that a person sees now. `fail` (see `loopback.Fault`) and `limit` make requests fail.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _OPENED = "app_home_opened"
 SUBSCRIPTIONS = frozenset(slack_scopes.EVENTS)
 PING_SECONDS = 10.0
 MOST_ANSWERS = 5
-"""Uses of the address by which one slash command or press is answered."""
+"""Max uses of the response address of one slash command or button press."""
 Telling = Literal["message", "app_mention", "bare_mention"]
 BOTH: tuple[Telling, ...] = ("message", "app_mention")
 _SUBSCRIPTION = {"im": "im", "mpim": "mpim", "channel": "channels", "group": "groups"}
@@ -50,7 +50,7 @@ _SUBSCRIPTION = {"im": "im", "mpim": "mpim", "channel": "channels", "group": "gr
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A message as a person sees it; `text` is what was typed, `bot` that Shipmate wrote it."""
+    """A message as a person sees it. `text` is the text as typed; `bot` is true if Shipmate wrote the message."""
 
     ts: str
     text: str
@@ -61,14 +61,17 @@ class Seen:
     unfurl_links: bool | None
     unfurl_media: bool | None
     buttons: tuple[str, ...] = ()
-    """The values of its buttons."""
+    """Values of the message's buttons."""
     files: tuple[str, ...] = ()
-    """The names of its files."""
+    """Names of the message's files."""
 
 
 class SlackServer(FileHosting):
-    """See the module. `ping_every` is the pause between pings of the server (None: 10 s on the real clock, none on
-    another, whose test may call `ping`). Envelopes that are not acked in 3 s are sent again at once, after 1 and 5 minutes.
+    """Slack's API and Socket Mode on 127.0.0.1; the module docstring shows its use.
+
+    `ping_every` is the interval between the server's pings in seconds. With None, the server pings every 10 s
+    on the real clock, and never on a test clock (the test may call `ping`). An envelope that is not
+    acknowledged within 3 s is sent again at once, then after 1 and after 5 minutes.
     """
 
     def __init__(
@@ -91,9 +94,11 @@ class SlackServer(FileHosting):
         self._commands: set[int] = set()
         self._answers: Counter[int] = Counter()
         self.ephemeral: list[str] = []
-        """Text that was shown to the one person who gave a slash command, as mrkdwn."""
+        """Texts of the ephemeral answers to slash commands and button presses, as mrkdwn."""
         self.front: int | None = None
-        """The port that clients are sent to for the socket, where something stands before this server."""
+        """Port that clients use for the socket if a proxy is placed before this server; None for this
+        server's own port.
+        """
         self.add_user(self.world.bot_user, name="shipmate", is_bot=True)
 
     # What exists
@@ -122,23 +127,23 @@ class SlackServer(FileHosting):
         bot: bool = True,
         archived: bool = False,
     ) -> str:
-        """A conversation with these members, the bot among them unless `bot` is False."""
+        """Add a conversation with these members; return its id. The bot is a member unless `bot` is False."""
         inside = {*members, self.world.bot_user} if bot else set(members)
         self.world.rooms[channel] = Room(channel, kind, channel.lower(), inside, archived)
         return channel
 
     def add_im(self, user: str) -> str:
-        """The direct messages between this user and the bot."""
+        """Add the direct messages between this user and the bot; return the conversation's id."""
         return self.add_channel(f"D{user[1:]}", kind="im", members=[user])
 
     @property
     def api_url(self) -> str:
-        """The `baseUrl` of the channel's settings."""
+        """Base URL for the `baseUrl` setting of the Slack channel."""
         return f"{self.url}/api/"
 
     async def post_to(self, url: str) -> None:
-        """Turn Socket Mode off and post everything to this request URL, once it has answered with the challenge. Raises
-        `ValueError` where it does not.
+        """Verify the request URL, then turn Socket Mode off and post all payloads to the URL. Raises
+        `ValueError` if the URL does not answer the challenge.
         """
         requests = RequestUrl(url, self.clock)
         await requests.verify()
@@ -147,7 +152,7 @@ class SlackServer(FileHosting):
     # What people do
 
     async def invite(self, channel: str, *, by: str, user: str | None = None) -> None:
-        """Bring the bot, or another `user`, into a conversation."""
+        """Add the bot, or another `user`, to a conversation."""
         room = self.world.rooms[channel]
         joined = user or self.world.bot_user
         room.members.add(joined)
@@ -175,8 +180,10 @@ class SlackServer(FileHosting):
         bot_id: str | None = None,
         told: Sequence[Telling] = BOTH,
     ) -> str:
-        """Post as a person (or as another bot, with `bot_id`); mentions are written `<@U…>`. Gives the ts. `told` are the
-        events that the app gets of it now, in their order; `tell` sends others later.
+        """Post a message as a person (or as another bot, with `bot_id`); return the message's timestamp.
+        Mentions are written `<@U…>`.
+
+        `told` lists the events that the app receives now, in order. `tell` sends further events later.
         """
         room = self.world.rooms[channel]
         post = Post(
@@ -196,8 +203,11 @@ class SlackServer(FileHosting):
         return post.ts
 
     async def tell(self, channel: str, ts: str, told: Sequence[Telling] = BOTH) -> None:
-        """Tell the app of a message: as `message`, and where the bot is named in a channel as `app_mention`, which may come
-        first and without the message's files (`bare_mention`).
+        """Send the app the events of a message: `message`, and in a channel that mentions the bot also
+        `app_mention`.
+
+        Real Slack may send `app_mention` first, and without the message's files; that is the event
+        `bare_mention`.
         """
         room = self.world.rooms[channel]
         await self._announce(room, room.posts[ts], told)
@@ -205,7 +215,9 @@ class SlackServer(FileHosting):
     def shared(
         self, channel: str, ts: str, *, link: bool = False, files: Sequence[Json] | None = None
     ) -> Json:
-        """An attachment of a message (`say(attachments=[…])`) that shares another one, or shows what its `link` is about."""
+        """Return an attachment for `say(attachments=[…])` that shares another message; with `link`, an
+        attachment that previews a link to the other message.
+        """
         room = self.world.rooms[channel]
         post = room.posts[ts]
         author = self.world.users.get(post.user or "", {})
@@ -260,7 +272,7 @@ class SlackServer(FileHosting):
         await self._emit(room, deleted(self.world, room, room.posts[ts]))
 
     async def press_stop(self, channel: str, thread_ts: str, *, user: str) -> Delivery:
-        """Press the stop button of a thread's session. Raises `ValueError` where none is shown."""
+        """Press the stop button of a thread's agent session. Raises `ValueError` if no stop button is shown."""
         if self.session_of(channel, thread_ts) != "processing" or not self._hears(
             _STOPPED, self.world.rooms[channel]
         ):
@@ -270,18 +282,18 @@ class SlackServer(FileHosting):
         return await self.push(event | {"type": _STOPPED, "event_ts": self.world.stamp()})
 
     async def open_home(self, user: str, *, tab: Literal["home", "messages"] = "home") -> None:
-        """Open a tab of the app."""
+        """Open a tab of the app as a person."""
         if _OPENED in self.subscriptions:
             event = {"user": user, "channel": f"D{user[1:]}", "tab": tab}
             await self.push({"type": _OPENED, "event_ts": self.world.stamp()} | event)
 
     def home_of(self, user: str) -> str:
-        """Text that a person reads in the app's home; "" where nothing was published."""
+        """Return the text of the app's home tab as the person sees it; "" if no home view was published."""
         blocks = self.world.homes.get(user, {}).get("blocks", ())
         return "\n".join(block["text"]["text"] for block in blocks)
 
     async def command(self, text: str, *, channel: str, user: str, command: str = "/shipmate") -> Delivery:
-        """Use a slash command; the caller may wait for `Delivery.acked`."""
+        """Use a slash command as a person. The caller may wait for `Delivery.acked`."""
         number = next(self._count)
         self._commands.add(number)
         return await self.envelope(
@@ -303,7 +315,7 @@ class SlackServer(FileHosting):
         )
 
     async def press(self, channel: str, ts: str, value: str, *, user: str) -> Delivery:
-        """Press a button of a message."""
+        """Press a button of a message as a person."""
         number, post = next(self._count), self.world.rooms[channel].posts[ts]
         self._commands.add(number)
         message: Json = {"type": "message", "ts": ts, "text": post.text}
@@ -328,11 +340,11 @@ class SlackServer(FileHosting):
     # Events of the test's own making
 
     async def push(self, event: Any, **body: Any) -> Delivery:
-        """Send an event; `body` overrides the fields around it (`event_id=…` for a duplicate)."""
+        """Send an event. `body` overrides the fields around the event (for example `event_id=…` for a duplicate)."""
         return await self.envelope(self._body(event) | body)
 
     async def envelope(self, payload: Any, *, kind: str = "events_api") -> Delivery:
-        """Send any payload. Only `events_api` is sent again when it is not acked."""
+        """Send any payload. If the app does not acknowledge the payload, only the kind `events_api` is sent again."""
         delivery = Delivery(kind, payload)
         self.link.send(delivery)
         await self.changed()
@@ -341,7 +353,7 @@ class SlackServer(FileHosting):
     # What can be seen
 
     def visible(self, channel: str) -> list[Seen]:
-        """Messages that a person sees in a conversation now, oldest first, threads included."""
+        """Return the messages that a person sees in a conversation now, oldest first, including threads."""
         return [
             Seen(
                 ts=post.ts,
@@ -365,42 +377,46 @@ class SlackServer(FileHosting):
         ]
 
     def alone(self, user: str) -> list[str]:
-        """Messages that the bot has shown to this person alone, in conversations of several."""
+        """Return the ephemeral messages that the bot has shown to this person."""
         return [text for _, to, text in self.world.alone if to == user]
 
     def replies(self, channel: str, thread_ts: str | None = None) -> list[Seen]:
-        """Messages that the bot wrote in a conversation, or in one of its threads."""
+        """Return the bot's messages in a conversation, or only those in the thread `thread_ts`."""
         seen = [message for message in self.visible(channel) if message.bot]
         return [m for m in seen if m.thread_ts == thread_ts] if thread_ts else seen
 
     @property
     def deliveries(self) -> list[Delivery]:
-        """Every payload sent to the app, oldest first."""
+        """Payloads sent to the app, oldest first."""
         return self.link.deliveries
 
     def unacked(self) -> list[Delivery]:
-        """Envelopes that the app has not confirmed, oldest first."""
+        """Return the envelopes that the app has not acknowledged, oldest first."""
         return [delivery for delivery in self.deliveries if not delivery.acked.is_set()]
 
     def status_of(self, channel: str, thread_ts: str) -> str:
-        """The status shown in a thread; "" for none."""
+        """Return the status shown in a thread; "" if there is none."""
         return self.world.status(channel, thread_ts)
 
     def title_of(self, channel: str, thread_ts: str) -> str:
-        """The title of a conversation in direct messages; "" for none."""
+        """Return the title of a thread in direct messages; "" if there is none."""
         return self.world.titles.get((channel, thread_ts), "")
 
     def session_of(self, channel: str, thread_ts: str) -> str:
-        """The status of a thread's agent session: "processing" shows a stop button; "" where there is none."""
+        """Return the status of a thread's agent session; "" if there is no session. The status "processing"
+        shows a stop button.
+        """
         return self.world.sessions.get((channel, thread_ts), "")
 
     def tally(self, channel: str) -> ChatCounts:
-        """Deeds of the bot in a conversation: messages that stand there now, and all it ever posted, edited, deleted."""
+        """Return the counts of the bot's actions in a conversation: messages visible now, and all messages
+        posted, edited and deleted so far.
+        """
         room = self.world.rooms[channel]
         return replace(room.tally, visible=len(self.replies(channel)))
 
     def streaming(self, channel: str, ts: str) -> bool:
-        """True while a message is a stream."""
+        """Return True while a message is an open stream."""
         return self.api.streams.is_open(channel, ts)
 
     @property
@@ -410,12 +426,12 @@ class SlackServer(FileHosting):
 
     @property
     def pongs(self) -> int:
-        """Number of answers to `ping`."""
+        """Number of the app's answers to the server's pings."""
         return self.link.pongs
 
     @property
     def pinged(self) -> int:
-        """Number of answered `ping` of the app."""
+        """Number of the app's pings that the server answered."""
         return self.link.pinged
 
     # The Web API
@@ -427,7 +443,7 @@ class SlackServer(FileHosting):
         app.router.add_post("/commands/{number}", self._whisper)
 
     async def _whisper(self, request: web.Request) -> web.StreamResponse:
-        """An answer to a slash command that only the person who gave it sees."""
+        """Handle a request to the response address of a slash command or button press; record an ephemeral answer."""
         body = json.loads(await request.text())
         await self.record("response_url", body, request.headers)
         fault = self.take_fault("response_url")
@@ -522,7 +538,7 @@ class SlackServer(FileHosting):
         }
 
     async def _announce(self, room: Room, post: Post, told: Sequence[Telling] = BOTH) -> None:
-        """The events of a new message: `message`, and `app_mention` beside it where the bot is named."""
+        """Send the events of a new message: `message`, and `app_mention` if the message mentions the bot."""
         message = self.world.message(room, post)
         message |= {"channel": room.id, "event_ts": post.ts}
         bot = self.world.bot_user
@@ -543,6 +559,8 @@ class SlackServer(FileHosting):
             await self.changed()
 
     def _hears(self, event: str, room: Room) -> bool:
-        """True where the app is told of an event: it is in the room, has subscribed, and has a scope for it."""
+        """Return True if the app receives the event: the bot is in the conversation, and the app has the
+        subscription and the scope.
+        """
         inside = self.world.bot_user in room.members and event in self.subscriptions
         return inside and slack_scopes.of_event(event, room.kind) <= self.api.scopes

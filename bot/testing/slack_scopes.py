@@ -1,4 +1,4 @@
-"""Slack's scopes: those that a method of the Web API, an event or a slash command needs."""
+"""Slack's scopes: which scope each Web API method, event and slash command needs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ HISTORY = {
     "channel": "channels:history",
     "group": "groups:history",
 }
-"""By the kind of the conversation that is read."""
+"""Scopes for reading messages, by kind of conversation."""
 INFO = {"im": "im:read", "mpim": "mpim:read", "channel": "channels:read", "group": "groups:read"}
 
 METHODS: Mapping[str, tuple[str, ...]] = {
@@ -39,7 +39,7 @@ BY_KIND: Mapping[str, Mapping[str, str]] = {
     "conversations.replies": HISTORY,
     "users.conversations": INFO,
 }
-"""Methods that need the scope of the kind of each conversation that they are about."""
+"""Scopes of the methods that need a scope for each kind of conversation they read."""
 EVENTS: Mapping[str, Mapping[str, str] | str] = {
     "agent_session_stopped": "assistant:write",
     "app_home_opened": {},
@@ -50,17 +50,19 @@ EVENTS: Mapping[str, Mapping[str, str] | str] = {
     "message.im": "im:history",
     "message.mpim": "mpim:history",
 }
-"""Events that an app may subscribe to. Without its scope none comes, and nothing says so."""
+"""Scopes of the events that an app may subscribe to. Without the scope, Slack silently sends no such event."""
 COMMANDS = "commands"
 
 
 def of_method(method: str) -> frozenset[str]:
-    """All scopes that a method may need. Raises `KeyError`."""
+    """Return all scopes that a method may need. Raises `KeyError` for an unknown method."""
     return frozenset(METHODS[method] if method in METHODS else BY_KIND[method].values())
 
 
 def of_event(event: str, kind: str | None = None) -> frozenset[str]:
-    """The scopes that an event needs, of one kind of conversation or of all. Raises `KeyError`."""
+    """Return the scopes that an event needs for one kind of conversation, or without `kind` for all kinds.
+    Raises `KeyError` for an unknown event.
+    """
     needed = EVENTS[event]
     if isinstance(needed, str):
         return frozenset({needed})

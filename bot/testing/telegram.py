@@ -1,14 +1,14 @@
-"""A Bot API server for one bot, as strict as Telegram's, with the people on the other side played by the test.
+"""A Bot API server for one bot, as strict as Telegram's. The test acts as the people who write to the bot.
 
     async with TelegramServer() as server:
-        server.say("hello")                        # a person writes to the bot; the update waits for its poll
+        server.say("hello")                        # a person writes to the bot; the update waits for the bot's poll
         ...                                        # run the bot with base URL server.url and server.token
         await server.until(lambda: server.visible(1001))
         assert server.visible(1001)[-1].text == "Hello!"
 
-Faults come with `fail` (see `Loopback`): `server.fail("sendMessage", **refusal(429, "…", retry_after=2))`,
-`server.fail("sendMessage", action="lose")`. `url` is the root: methods under `/bot<token>/`, files under
-`/file/bot<token>/`. Markup of `parse_mode` is not parsed.
+`fail` (see `Loopback`) makes requests fail: `server.fail("sendMessage", **refusal(429, "…", retry_after=2))`,
+`server.fail("sendMessage", action="lose")`. `url` is the root of the server: methods are under `/bot<token>/`, files
+under `/file/bot<token>/`. The server does not parse the markup of `parse_mode`.
 """
 
 from __future__ import annotations
@@ -28,15 +28,17 @@ __all__ = ["Seen", "TelegramServer", "refusal"]
 
 
 def refusal(code: int, description: str, **parameters: Any) -> dict[str, Any]:
-    """Arguments for `fail`: the next request is refused as the service refuses."""
+    """Return arguments for `fail` that make a request fail with Telegram's error answer."""
     return {"status": code, "body": rules.error_body(code, description, **parameters)}
 
 
 class TelegramServer(Service):
-    """See the module. `limits=True` turns the flood limits of each chat on."""
+    """A fake Bot API server for one bot; the module docstring shows its use. With `limits=True`, each chat
+    enforces the flood limits.
+    """
 
     def topic(self, chat_id: int, thread_id: int, *, by_bot: bool = False) -> None:
-        """Open a topic, which makes the chat a forum."""
+        """Open a topic; the chat becomes a forum."""
         chat = self.chat(chat_id)
         chat.forum = True
         root = self._message(chat, self.me if by_bot else world.person(1), thread_id)
@@ -64,10 +66,11 @@ class TelegramServer(Service):
         language: str | None = None,
         fields: Mapping[str, Any] | None = None,
     ) -> Json:
-        """A person (or another bot) sends a message; the update that the bot will get.
+        """Send a message as a person or as another bot; return the update that the bot will receive.
 
-        Chats with negative ids are supergroups. Mentions by name, commands and addresses get their entities
-        by themselves; `entities` are added. `language` is that of their app. `fields` go into the message as they are.
+        Chats with negative ids are supergroups. Entities for mentions, commands and links are detected;
+        `entities` are added to the detected ones. `language` is the language of the person's app. `fields`
+        are added to the message unchanged.
         """
         chat = self.chat(chat_id, chat_type)
         sender = chat_id if chat.kind == "private" else 1001
@@ -96,8 +99,10 @@ class TelegramServer(Service):
         hidden: bool = False,
         album: str | None = None,
     ) -> Json:
-        """A person passes a message on (any that the service made, or `world.origin` understands); the update. Of the
-        sender Telegram tells older clients too, in fields of their own.
+        """Forward a message as a person; return the update. `message` is any message made by this server, or
+        any message that `world.origin` understands.
+
+        Like Telegram, the update also names the sender in the older fields `forward_from` and `forward_date`.
         """
         told = world.origin(message, hidden=hidden)
         fields: Json = {"forward_origin": told, "forward_date": told["date"]}
@@ -109,11 +114,11 @@ class TelegramServer(Service):
         return self.say(chat_id=chat_id, user_id=user_id, fields=fields)
 
     def forget_file(self, file_id: str) -> None:
-        """The service no longer has a file; messages go on naming it."""
+        """Delete a file from the server; messages still refer to the file."""
         del self.files[file_id]
 
     def edit(self, message_id: int, text: str, *, chat_id: int = 1001) -> Json:
-        """A person edits a message; the update."""
+        """Edit a message as a person; return the update."""
         chat = self.chats[chat_id]
         message = {**chat.messages[message_id], "edit_date": int(self.clock.now())}
         where = "caption" if "text" not in message else "text"
@@ -123,11 +128,13 @@ class TelegramServer(Service):
         return self._push("edited_message", message)
 
     def delete(self, message_id: int, *, chat_id: int = 1001) -> None:
-        """A person deletes a message: it is gone, and the bot is not told."""
+        """Delete a message as a person. Like Telegram, the server sends the bot no update."""
         del self.chats[chat_id].messages[message_id]
 
     def press_stop(self, *, chat_id: int = 1001, thread_id: int | None = None, draft_id: int = 1) -> Json:
-        """A person stops a reply that is being written, as can be done in private chats alone; the update."""
+        """Stop a reply that the bot is writing, as a person; return the update. Possible in private chats
+        only; raises `ValueError` elsewhere.
+        """
         chat = self.chat(chat_id)
         if chat.kind != "private":
             raise ValueError("drafts are shown in private chats only")
@@ -138,7 +145,7 @@ class TelegramServer(Service):
         return self._push("stopped_message_generation", body)
 
     def press(self, message_id: int, data: str, *, chat_id: int = 1001, user_id: int | None = None) -> Json:
-        """A person presses a button under a message; the update."""
+        """Press a button under a message as a person; return the update."""
         number = str(9000 + len(self.callbacks))
         self.callbacks.add(number)
         return self._push(
@@ -153,15 +160,18 @@ class TelegramServer(Service):
         )
 
     def tap(self, message_id: int, words: str, *, chat_id: int = 1001) -> Json:
-        """A person taps a key that came with a message: they say its words; the update. Raises `ValueError` where there is none."""
+        """Tap a keyboard key that came with a message, which sends the key's text as the person's message;
+        return the update. Raises `ValueError` if there is no such key.
+        """
         markup = self.chats[chat_id].messages[message_id].get("reply_markup", {})
         if words not in [key["text"] for row in markup.get("keyboard", ()) for key in row]:
             raise ValueError("there is no such key")
         return self.say(words, chat_id=chat_id)
 
     def react(self, message_id: int, *emoji: str, chat_id: int = 1001, user_id: int | None = None) -> Json:
-        """A person has these reactions below a message from now on; the update, which only bots get that ask for it, and in groups
-        only administrators.
+        """Set a person's reactions to a message; return the update.
+
+        Telegram sends such updates only to bots that ask for them, and in groups only to administrators.
         """
         chat, who = self.chat(chat_id), world.person(user_id or abs(chat_id))
         before = chat.reactions.get((message_id, who["id"]), ())
@@ -173,23 +183,23 @@ class TelegramServer(Service):
         return self._push("message_reaction", body | {"old_reaction": was, "new_reaction": now})
 
     def push_raw(self, raw: Any) -> Any:
-        """Queue any JSON as an update, as it is; an object without `update_id` gets one."""
+        """Queue any JSON as an update, unchanged; an object without `update_id` gets an id. Return the update."""
         update = self.updates.add(raw)
         self.wake()
         return update
 
     def repeat(self, update: Json) -> None:
-        """Deliver an update again although it was confirmed, as the service does at times."""
+        """Deliver a confirmed update again, as Telegram sometimes does."""
         self.updates.again(update)
         self.wake()
 
     def contest(self, seconds: float) -> None:
-        """For so long, another process polls: every `getUpdates` ends with a 409."""
+        """Act for `seconds` as if another process polled too: every `getUpdates` fails with 409."""
         self.contested_until = self.clock.monotonic() + seconds
         self._end_poll(delivered=False)
 
     def add_bot(self, chat_id: int, *, by: int = 1001, status: str = "member", **rights: bool) -> Json:
-        """A person adds the bot to a group, or gives it another standing there; the update."""
+        """Add the bot to a group as a person, or change the bot's status in the group; return the update."""
         chat = self.chat(chat_id)
         was = chat.members.get(self.me["id"], "left")
         chat.members[self.me["id"]] = status
@@ -204,31 +214,33 @@ class TelegramServer(Service):
         return self._push("my_chat_member", body)
 
     def limit(self, method: str, retry_after: Any = None, times: int = 1) -> None:
-        """Answer the next calls of `method` with 429; `retry_after` is any JSON, None for nothing at all."""
+        """Answer the next `times` calls of `method` with 429. `retry_after` may be any JSON; None omits the field."""
         asked = {} if retry_after is None else {"retry_after": retry_after}
         self.fail(
             method, times=times, **refusal(429, f"Too Many Requests: retry after {retry_after}", **asked)
         )
 
     def cut_polls(self) -> None:
-        """Cut the connection under the poll that is open."""
+        """Cut the connections of the open polls."""
         for request in list(self.polls.values()):
             self.drop(request)
 
     def tally(self, chat_id: int = 1001) -> ChatCounts:
-        """Deeds of the bot in a chat: messages that stand there now, and all it ever posted, edited, deleted."""
+        """Return the counts of the bot's actions in a chat: messages visible now, and all messages posted,
+        edited and deleted so far.
+        """
         chat = self.chats.get(chat_id)
         return replace(chat.tally, visible=len(self.visible(chat_id))) if chat is not None else ChatCounts()
 
     def block(self, chat_id: int, *, why: str = "bot was blocked by the user") -> None:
-        """From now on every call for this chat is a 403."""
+        """Answer every later call for this chat with 403."""
         self.chat(chat_id).gone = f"Forbidden: {why}"
 
     def upgrade(
         self, chat_id: int, new_id: int, *, told: Iterable[Literal["to", "from"]] = ("to", "from")
     ) -> None:
-        """The group becomes a supergroup with a new id, which counts its messages anew. `told` are the messages of the service
-        that the bot gets of it, in their order.
+        """Upgrade a group to a supergroup with a new id and new message numbers. `told` lists the service
+        messages that the bot receives about the upgrade, in order.
         """
         old = self.chat(chat_id, "group")
         old.moved_to = new_id
@@ -241,7 +253,7 @@ class TelegramServer(Service):
             self._push("message", message | where)
 
     def visible(self, chat_id: int = 1001, *, everyone: bool = False) -> list[Seen]:
-        """The bot's messages that a person sees now, oldest first; with `everyone`, people's too."""
+        """Return the bot's messages that a person sees now, oldest first; with `everyone`, people's messages too."""
         chat = self.chats.get(chat_id)
         if chat is None:
             return []
@@ -249,19 +261,19 @@ class TelegramServer(Service):
         return [seen for seen in shown if everyone or seen.from_bot]
 
     def documents(self, chat_id: int = 1001) -> list[tuple[str, str, bytes]]:
-        """The files that the bot has sent to a chat, oldest first: name, type and bytes."""
+        """Return the files that the bot has sent to a chat, oldest first, each as name, MIME type and bytes."""
         chat = self.chats.get(chat_id)
         shown = chat.messages.values() if chat is not None else ()
         sent = [one["document"] for one in shown if one.get("from") == self.me and "document" in one]
         return [(one["file_name"], one["mime_type"], self.files[one["file_id"]]) for one in sent]
 
     def drafts(self, chat_id: int = 1001) -> dict[int, str]:
-        """The words that the bot is writing in a chat, as a person sees them now, by their ids."""
+        """Return the text of the drafts that a person sees the bot writing in a chat now, by draft id."""
         now = self.clock.now()
         return {name: words for name, (words, until) in self.chat(chat_id).drafts.items() if now < until}
 
     def _place(self, chat: world.Chat, message: Json, thread_id: int | None, reply_to: int | None) -> None:
-        """Put a message into its topic and under the message it answers."""
+        """Add the fields for the message's topic and for the message that it replies to."""
         if thread_id is not None:
             if thread_id not in chat.topics:
                 self.topic(chat.id, thread_id)

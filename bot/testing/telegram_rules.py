@@ -1,4 +1,4 @@
-"""Rules of the Bot API, accepting and refusing, as pure functions: parameters, texts, entities."""
+"""Parameter checks of the Bot API as pure functions: parameters, texts, entities and keyboards."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ ENTITY_TYPES = (
 )
 PARSE_MODES = frozenset({"Markdown", "MarkdownV2", "HTML"})
 SCOPES = frozenset({"default", "all_private_chats", "all_group_chats", "all_chat_administrators"})
-"""Scopes of menus that need no chat."""
+"""Scopes of command menus that do not name a chat."""
 REACTIONS = frozenset({"👍", "👎", "❤", "🔥", "👏", "🎉", "🤔", "👀", "🙏", "👌"})
-"""Some of the emoji that a bot may react with."""
+"""Emoji that the bot may react with; Telegram accepts more."""
 ACTIONS = frozenset(
     {
         "typing",
@@ -78,7 +78,7 @@ RIGHTS: Mapping[str, tuple[str, ...]] = {
         "can_delete_stories",
     ),
 }
-"""Fields of a chat member that the service always gives for these standings."""
+"""Fields that Telegram always includes in a chat member with this status."""
 _FOUND = re.compile(
     r"(?P<bot_command>(?<![\w/<>@.])/[A-Za-z0-9_]{1,64}(?:@[A-Za-z0-9_]{3,32})?(?![\w/<>]))"
     r"|(?P<mention>(?<!\w)@[A-Za-z0-9_]{3,32}(?!\w))"
@@ -89,7 +89,7 @@ _INVISIBLE = re.compile(r"[\s\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2800
 
 
 class Refused(Exception):
-    """The service answers with an error."""
+    """Makes a call fail with an error answer."""
 
     def __init__(self, code: int, description: str, **parameters: Any) -> None:
         super().__init__(description)
@@ -102,7 +102,7 @@ class Refused(Exception):
 
 
 def error_body(code: int, description: str, **parameters: Any) -> Json:
-    """The JSON with which the service refuses."""
+    """Return the JSON of an error answer."""
     body: Json = {"ok": False, "error_code": code, "description": description}
     if parameters:
         body["parameters"] = parameters
@@ -115,7 +115,7 @@ def bad(description: str) -> Refused:
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """A file that came with a call."""
+    """A file that was sent with a call."""
 
     filename: str
     content_type: str
@@ -123,7 +123,7 @@ class Upload:
 
 
 class Args:
-    """Parameters of one call, whichever way they were sent: every value may be native or JSON in a string."""
+    """Parameters of one call. Each value may be native or JSON in a string, depending on how the call was sent."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self._values = values
@@ -149,7 +149,7 @@ class Args:
         return str(self._values.get(name, "")).lower() in {"true", "1", "yes"}
 
     def value(self, name: str) -> Any:
-        """An object or a list; None where it was not sent."""
+        """Return the object or list in the parameter; None if the parameter was not sent."""
         value = self._values.get(name)
         if not isinstance(value, str):
             return value
@@ -165,7 +165,7 @@ class Args:
         return value
 
     def upload(self, name: str) -> Upload:
-        """A file that came with the call, with a name that people can read."""
+        """Return the file that was sent in the parameter."""
         value = self._values.get(name)
         attached = value.removeprefix("attach://") if isinstance(value, str) else ""
         found = self._values.get(attached, value)
@@ -183,12 +183,12 @@ class Args:
 
 
 def units(text: str) -> int:
-    """Length in UTF-16 code units."""
+    """Return the length of the text in UTF-16 code units."""
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def detect(text: str) -> list[Json]:
-    """The entities that the service adds to a person's text by itself: commands, mentions, addresses."""
+    """Return the entities that Telegram detects in a person's text: commands, mentions and links."""
     return [
         {
             "type": match.lastgroup,
@@ -200,7 +200,7 @@ def detect(text: str) -> list[Json]:
 
 
 def checked_text(text: str, entities: Iterable[Any], limit: int = TEXT_LIMIT) -> tuple[str, list[Json]]:
-    """A text with its entities as the service stores them: blank ends cut off. Raises `Refused`."""
+    """Return a text and its entities as Telegram stores both: without blanks at the ends. Raises `Refused`."""
     if re.search("[\ud800-\udfff]", text):
         raise bad("strings must be encoded in UTF-8")
     spans = checked_entities(text, entities)
@@ -222,8 +222,8 @@ def checked_text(text: str, entities: Iterable[Any], limit: int = TEXT_LIMIT) ->
 
 
 def checked_entities(text: str, entities: Iterable[Any]) -> list[Json]:
-    """The first 100 entities in the order of their text, as the service drops the others. Raises `Refused` for every rule that one
-    of them breaks.
+    """Return the first 100 entities in text order; Telegram drops the rest. Raises `Refused` if an entity
+    breaks a rule.
     """
     spans = [_checked_entity(text, entity) for entity in entities]
     spans.sort(key=lambda span: (span["offset"], -span["length"]))
@@ -272,7 +272,7 @@ def _check_nesting(outer: Json, inner: Json) -> None:
 
 
 def checked_keyboard(markup: Json) -> Json:
-    """The buttons below a message, each with something to send back when it is pressed."""
+    """Return the checked buttons below a message. Each button must have data to send back when it is pressed."""
     if isinstance(keys := markup.get("keyboard"), list):
         if not all(
             isinstance(row, list) and all(str(key.get("text", "")).strip() for key in row) for row in keys

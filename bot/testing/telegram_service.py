@@ -1,4 +1,4 @@
-"""The Bot API itself: requests, the long poll, methods. `bot.testing.telegram` adds the people."""
+"""The Bot API's requests, long poll and methods. `bot.testing.telegram` adds the actions of people."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ FILE_LIMIT = 20 * 1024 * 1024
 UPLOAD_LIMIT = 50 * 1024 * 1024
 CAPTION_LIMIT = 1024
 FILE_SECONDS = 3600.0
-"""Seconds that the place that `getFile` names is good for."""
+"""Timeout in seconds of a file path returned by `getFile`."""
 DRAFT_SECONDS = 30.0
-"""Seconds that a draft is shown that no message follows."""
+"""Timeout in seconds after which a draft disappears if no message follows."""
 _BUDGETED = frozenset(
     {
         "sendMessage",
@@ -41,11 +41,11 @@ _BUDGETED = frozenset(
     }
 )
 _VERBS = ("_answer_", "_delete_", "_edit_", "_get_", "_send_", "_set_")
-"""With which the methods of the API begin here."""
+"""Prefixes of the methods in `Service` that implement Bot API methods."""
 
 
 class Service(Loopback):
-    """One bot's side of the API."""
+    """Implements the Bot API for one bot."""
 
     def __init__(
         self,
@@ -66,9 +66,11 @@ class Service(Loopback):
         self.limits = limits
         self.updates = world.Updates(self.clock)
         self.commands: dict[tuple[str, str], list[Json]] = {}
-        """The menus, by the type of their scope (`chat 1001` of one chat) and by language ("" for all others)."""
+        """Command menus by scope and language. The scope is its type, or for example `chat 1001` for one
+        chat; the language "" means all other languages.
+        """
         self.descriptions: dict[tuple[str, str], str] = {}
-        """`description` and `short_description`, by language."""
+        """Texts of the bot's `description` and `short_description`, by language."""
         self.hook = WebhookPoster(self.clock, self.updates, self.changed)
         self.chats: dict[int, world.Chat] = {}
         self.callbacks: set[str] = set()
@@ -84,7 +86,7 @@ class Service(Loopback):
         }
 
     def chat(self, chat_id: int, chat_type: str | None = None) -> world.Chat:
-        """The chat with this id, made known to the bot where it was not."""
+        """Return the chat with this id; create the chat if it is new."""
         kind = chat_type or ("private" if chat_id > 0 else "supergroup")
         return self.chats.setdefault(chat_id, world.Chat(chat_id, kind))
 
@@ -104,7 +106,7 @@ class Service(Loopback):
         await super().stop()
 
     def _end_poll(self, *, delivered: bool) -> None:
-        """Answer the open poll: with what there is, or with a conflict."""
+        """Answer the open poll with the waiting updates (`delivered`), or with a conflict."""
         if self.poll is not None and not self.poll.done():
             self.poll.set_result(delivered)
 
@@ -170,7 +172,7 @@ class Service(Loopback):
         return chat
 
     async def _file(self, request: web.Request) -> web.StreamResponse:
-        """A file, where `getFile` has named the place within the last hour."""
+        """Serve a file if `getFile` returned the file's path within the last hour."""
         path = request.match_info["path"]
         await self.record("file", {"path": path}, request.headers)
         fault = self.take_fault("file")
@@ -330,7 +332,7 @@ class Service(Loopback):
                 "the same as a current content and reply markup of the message"
             )
         message = {**old, **content, "edit_date": int(self.clock.now())}
-        message.pop("reply_markup", None)  # an edit that brings no buttons takes those that were there
+        message.pop("reply_markup", None)  # an edit without buttons removes the old buttons
         if keyboard is not None:
             message["reply_markup"] = rules.checked_keyboard(keyboard)
         chat.messages[message["message_id"]] = message
@@ -458,7 +460,7 @@ async def _params(request: web.Request) -> dict[str, Any]:
 
 
 def _posted(chat: world.Chat, message: Json) -> Json:
-    """Put a message of the bot's into a chat, where it ends what was being written."""
+    """Add a message of the bot to a chat. The message replaces the drafts in the chat."""
     chat.messages[chat.next_id()] = message
     chat.tally = replace(chat.tally, posted=chat.tally.posted + 1)
     chat.drafts.clear()

@@ -1,4 +1,4 @@
-"""Telegram's end of a webhook: updates are posted until they are confirmed."""
+"""Telegram's side of a webhook: updates are posted until the bot confirms them."""
 
 from __future__ import annotations
 
@@ -18,25 +18,30 @@ SECRET = "X-Telegram-Bot-Api-Secret-Token"
 
 
 class WebhookPoster:
-    """Posts the updates of each chat one after the other, and presses of each person; others side by side. What is not answered
-    with 2xx is posted again, after as long as `Retry-After` says, else after 2 s, 4 s and so on up to 64 s of the clock.
+    """Posts the updates of each chat in order, and the button presses of each person in order; different
+    chats are served in parallel.
+
+    An update that is not answered with 2xx is posted again. The wait is the answer's `Retry-After`; without
+    that header the waits are 2 s, 4 s and so on, up to 64 s of the clock.
     """
 
     def __init__(self, clock: Clock, updates: world.Updates, changed: Callable[[], Awaitable[None]]) -> None:
         self.url = ""
         self.secret = ""
         self.error = ""
-        """The last failure, as `getWebhookInfo` tells it until the webhook is another one."""
+        """Text of the last failure, which `getWebhookInfo` returns until another webhook is set."""
         self.failed_at = 0.0
         self.front: int | None = None
-        """The port on this machine behind the address, as that of a load balancer's target."""
+        """Port on this machine that receives the posts instead of the webhook's address, like the target of
+        a load balancer.
+        """
         self._clock = clock
         self._updates = updates
         self._changed = changed
         self._lines: dict[object, asyncio.Task[None]] = {}
 
     def wake(self) -> None:
-        """Post what waits."""
+        """Start posting the waiting updates."""
         for _, body in self._updates.waiting() if self.url else ():
             line = _chat(body)
             if line not in self._lines:
@@ -67,12 +72,14 @@ class WebhookPoster:
         return next((one for one in self._updates.waiting() if _chat(one[1]) == line), None)
 
     async def _post(self, body: Any) -> float | None:
-        """None where it was confirmed; else the seconds to wait that the answer asks for, 0 where it asks for none."""
+        """Post an update once. Return None if the update was confirmed, else the seconds to wait that the
+        answer asks for (0 if the answer names no time).
+        """
         parts = urlsplit(self.url)
         address = self.url if self.front is None else f"http://127.0.0.1:{self.front}{parts.path}"
         headers = {SECRET: self.secret} if self.secret else {}
         try:
-            # One for each: a post that begins while the server stops leaves none open.
+            # Open one session for each post: a post that begins while the server stops leaves no session open.
             async with (
                 aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=POST_SECONDS)) as session,
                 session.post(address, json=body, headers=headers) as answer,
@@ -87,7 +94,9 @@ class WebhookPoster:
 
 
 def _chat(update: Any) -> object:
-    """The chat that an update is about, or the person who pressed a button; None where it is about neither."""
+    """Return the id of the chat that an update is about; for a button press, a key for the person who
+    pressed. None if there is neither.
+    """
     if isinstance(update, dict) and isinstance(pressed := update.get("callback_query"), dict):
         return ("press", (pressed.get("from") or {}).get("id"))
     for part in update.values() if isinstance(update, dict) else ():

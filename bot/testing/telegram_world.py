@@ -1,4 +1,4 @@
-"""The chats behind the Bot API server: people, topics, messages, files, and the updates not yet confirmed."""
+"""State of the fake Bot API server: people, topics, messages, files, and updates that are not yet confirmed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MIME = {
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One message as a person sees it now. `preview` says whether the first link shows a preview."""
+    """A message as a person sees it now. `preview` is true if the first link shows a preview."""
 
     message_id: int
     text: str
@@ -41,8 +41,9 @@ class Seen:
 
 @dataclass(slots=True)
 class Chat:
-    """`gone` is the description of the 403 that every call gets, `moved_to` the id of the supergroup, `members` the
-    status of people and of the bot by their ids, `rights` those of the bot.
+    """A chat. `gone` is the error text if every call for the chat fails with 403. `moved_to` is the id of
+    the supergroup that replaced the group. `members` maps user ids (also the bot's) to their status.
+    `rights` are the bot's rights.
     """
 
     id: int
@@ -57,9 +58,9 @@ class Chat:
     members: dict[int, str] = field(default_factory=dict)
     rights: dict[str, bool] = field(default_factory=dict)
     drafts: dict[int, tuple[str, float]] = field(default_factory=dict)
-    """The words of drafts and the time until which they are shown."""
+    """Text of each draft and the time until which the draft is shown (epoch seconds), by draft id."""
     reactions: dict[tuple[int, int], tuple[str, ...]] = field(default_factory=dict)
-    """Emoji by message and person, the bot among them."""
+    """Emoji by message id and user id; the bot's reactions are included."""
     last_id: int = 0
     spent: float = 0.0
     spent_at: float = 0.0
@@ -79,9 +80,11 @@ class Chat:
         return self.last_id
 
     def spend(self, now: float) -> int:
-        """Take one call out of the chat's budget; the seconds to wait where there is none, else 0.
+        """Take one call out of the chat's flood budget. Return 0, or the seconds to wait if the budget is
+        used up.
 
-        One call a second in private chats, 20 a minute in groups, five at once at the most.
+        The budget is one call a second in private chats and 20 calls a minute in groups, with bursts of at
+        most five calls.
         """
         every = 1.0 if self.kind == "private" else 3.0
         self.spent = max(0.0, self.spent - (now - self.spent_at) / every)
@@ -108,7 +111,7 @@ class Chat:
 
 
 class Updates:
-    """The queue of one bot. An update is kept until it is confirmed, 24 hours at the most."""
+    """A queue of one bot's updates. The queue keeps an update until it is confirmed, but at most 24 hours."""
 
     def __init__(self, clock: Clock, first_id: int = 700_000_001) -> None:
         self._clock = clock
@@ -120,7 +123,9 @@ class Updates:
         return len(self._kept)
 
     def add(self, body: Any) -> Any:
-        """Queue an update. An object gets an `update_id` where it has none; anything else stays as it is."""
+        """Queue an update and return it. An object without `update_id` gets an id; anything else is queued
+        unchanged.
+        """
         number = self._next
         if isinstance(body, dict):
             body = {"update_id": number, **body}
@@ -134,12 +139,12 @@ class Updates:
         return kind in self.allowed if self.allowed else kind not in DEFAULT_UPDATES_OFF
 
     def again(self, update: Json) -> None:
-        """Deliver an update once more although it was confirmed, under its own id."""
+        """Queue a confirmed update again, under the same id."""
         self._kept.append((update["update_id"], self._clock.now(), update))
         self._kept.sort(key=lambda kept: kept[0])
 
     def confirm(self, offset: int) -> None:
-        """Forget everything before `offset`; a negative one keeps only that many."""
+        """Delete all updates before `offset`. A negative offset keeps only that many of the last updates."""
         self._forget_old()
         if offset > 0:
             self._kept = [kept for kept in self._kept if kept[0] >= offset]
@@ -147,12 +152,12 @@ class Updates:
             self._kept = self._kept[offset:]
 
     def waiting(self) -> list[tuple[int, Any]]:
-        """Updates that are not confirmed, with their numbers, oldest first."""
+        """Return the unconfirmed updates with their numbers, oldest first."""
         self._forget_old()
         return [(number, body) for number, _, body in self._kept]
 
     def remove(self, number: int) -> None:
-        """Forget one update, which was confirmed by itself."""
+        """Delete one confirmed update."""
         self._kept = [kept for kept in self._kept if kept[0] != number]
 
     def clear(self) -> None:
@@ -184,8 +189,10 @@ def person(
 
 
 def origin(message: Json, *, hidden: bool = False) -> Json:
-    """The `forward_origin` of a message that is passed on: of a person (`hidden`: who does not let forwards link to them), of
-    a group for which somebody speaks anonymously, or of a channel. What was forwarded before keeps the origin it has.
+    """Return the `forward_origin` of a forwarded message: a person, a group with an anonymous author, or a
+    channel. A message that was itself forwarded keeps its first origin.
+
+    With `hidden`, the person does not allow links from forwarded messages.
     """
     if "forward_origin" in message:
         return dict(message["forward_origin"])
@@ -227,11 +234,11 @@ FORWARDED = (
     "story",
     "via_bot",
 )
-"""Fields that a forwarded message has of the one that it passes on."""
+"""Names of the fields that a forwarded message copies from the original."""
 
 
 def media_fields(kind: Media, file_id: str, size: int, name: str | None, mime: str | None) -> Json:
-    """The field (for an animation the two fields) with which a message carries a file."""
+    """Return the message field that contains a file; an animation has two fields."""
     part: Json = {"file_id": file_id, "file_unique_id": f"u{file_id}", "file_size": size}
     if kind == "photo":
         small = {
@@ -260,5 +267,5 @@ def media_fields(kind: Media, file_id: str, size: int, name: str | None, mime: s
 
 
 def links(text: str, entities: Iterable[Json]) -> bool:
-    """True if a message has something that a preview could be shown for."""
+    """Return True if the text or its entities contain a link that can have a preview."""
     return any(span["type"] in {"url", "text_link"} for span in [*entities, *rules.detect(text)])

@@ -1,4 +1,4 @@
-"""Loopback server in the form of OpenAI's transcriptions, and a transcriber without one."""
+"""A loopback server with OpenAI's transcription API, and a transcriber that needs no server."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from bot.testing.loopback import Loopback
 
 
 class FakeTranscriber:
-    """`contracts.transcription.Transcriber` that knows what is said in these recordings."""
+    """A `contracts.transcription.Transcriber` that returns the known text of each known recording."""
 
     def __init__(self, said: Mapping[bytes, str]) -> None:
         self.said = said
         self.heard: list[str] = []
-        """The MIME types of what it was asked for."""
+        """MIME types of the recordings that the transcriber was given."""
 
     async def transcribe(self, sound: bytes, type: str) -> str:  # noqa: A002 - as in the protocol
         self.heard.append(type)
@@ -26,7 +26,9 @@ class FakeTranscriber:
 
 
 class TranscriptionServer(Loopback):
-    """Knows what is said in `said`; refuses any other recording, model or key, as the service does."""
+    """A fake transcription API. It returns the text in `said` for each known recording. Like the real
+    service, it refuses any other recording, model or key.
+    """
 
     def __init__(
         self, said: Mapping[bytes, str] | None = None, *, key: str = "", model: str = "whisper-1"
