@@ -1,4 +1,4 @@
-"""An archive into which a test writes lines by itself."""
+"""An archive into which a test can write lines directly."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from bot.storage import file_names, jsonl
 
 
 class WrittenArchive(ChatStore):
-    """The archive with a way to write a line to it."""
+    """An archive with a method that writes one line."""
 
     async def append(self, line: ArchiveLine) -> None:
-        """Return once the line is on disk. Raises `errors.StorageError`."""
+        """Write a line; return when the line is on disk. Raises `errors.StorageError`."""
         with errors.as_storage_error("the archive cannot be written"):
             await asyncio.to_thread(self._put, line)
 

@@ -1,4 +1,4 @@
-"""What holds for every test."""
+"""Pytest configuration for all tests."""
 
 import gc
 import os
@@ -38,9 +38,11 @@ ROOM = 4 << 30
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Temporary folders stand in memory where that has room, those of started processes too: to flush costs nothing there.
+    """Place temporary folders in memory if enough memory is free, because flushing to memory costs nothing.
+    The tests' child processes use the same place.
 
-    Torture and bench are about a real disk; whoever sets TMPDIR has chosen another place.
+    Torture tests and benches measure a real disk, so their temporary folders stay on disk. A TMPDIR that is
+    already set is kept.
     """
     if config.option.markexpr in {"torture", "bench"} or "TMPDIR" in os.environ:
         return

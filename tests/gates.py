@@ -1,5 +1,6 @@
-"""House rules that no linter knows: `python -m tests.gates`. With `shrink` it takes out of the lists of exceptions what
-no longer needs one.
+"""Checks the project rules that no linter knows: `python -m tests.gates`.
+
+With `shrink`, the command removes the exceptions that are no longer needed from `tests/exceptions.toml`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 CODE = ("bot", "channels")
 FAKES = "bot/testing/"
 BROAD = {"bot/tools/dispatch.py": 1}  # a tool
-"""How often each file may catch every exception; everywhere else errors are caught by name."""
+"""Max number of handlers that catch every exception, by file. All other files must catch errors by name."""
 
 WAITS = {
     "bot/core/intake.py": 3,  # before the platform is told that something was taken in
@@ -30,10 +31,14 @@ WAITS = {
     "bot/core/sql_log.py": 2,
     "bot/features/retention/service.py": 1,
 }
-"""How often each file may wait until the log has committed; everywhere else an event counts once it is appended."""
+"""Max number of waits for a commit of the log, by file. All other code treats an event as stored once the
+event is appended.
+"""
 
 EXCEPTIONS = "tests/exceptions.toml"
-"""What may still break the last three rules, by file. It only shrinks."""
+"""File of exceptions: how many breaches of the last three rules each source file may have. The numbers may
+only decrease.
+"""
 
 SPEAKERS = (
     *(
@@ -44,18 +49,18 @@ SPEAKERS = (
     "bot/features/",
     "channels/",
 )
-"""The code that people hear from: what they read stands in `bot/words`, in each language."""
+"""Code that writes to people. The texts that people read belong in `bot/words`, in each language."""
 FOR_THE_MODEL = ("bot/features/replay/", "bot/features/search/", "bot/features/jobs/service.py")
-"""Features whose sentences are SQL, or results of tools."""
+"""Features whose sentences are SQL or results of tools, not messages to people."""
 SENTENCE = re.compile(
     r"\W{0,3}[A-Z][\w’']*(?:,? \S+){2}|\W{0,3}[A-Z][^\n]* \S+[.?!…]\)?$|\W{0,3}[A-Z][a-z’']+[.?!…]\)?$|[^\\]*[\u3400-\u9fff]{2}"
 )
 MARK = re.compile(r"\W*[\[(‹⟨（［](?=[^\n]*[A-Za-z]{3})[^\n\\+*|?^]*[\])›⟩）］]\W*")
-"""A remark in brackets in the place of words, as `[removed]`."""
+"""Pattern of a remark in brackets that replaces text, for example `[removed]`."""
 SHOWN = frozenset({"accessibility_label", "alt_text", "description", "label", "placeholder", "text", "title"})
-"""Names of what a platform shows to people as it is: keys of its objects, and of our arguments."""
+"""Names of dictionary keys and of call arguments whose text a platform shows to people."""
 BUTTONS = {"BotCommand": 1, "InlineKeyboardButton": 0}
-"""Objects of a library with words for people, and the place of those among their arguments."""
+"""Library classes whose texts people read, each with the position of the text among the arguments."""
 SHOWN_BY_HTML = re.compile(r">([^<]*)<|\b(?:alt|aria-label|placeholder|title)=\"([^\"]*)\"")
 SHOWN_BY_SCRIPT = re.compile(
     r"(?:\.(?:ariaLabel|placeholder|textContent|title) = |\b(?:button|append|prepend|replaceChildren)\()([\"'`])([^\"'`]*)\1"
@@ -64,22 +69,26 @@ SHOWN_BY_SCRIPT = re.compile(
 SHOWN_BY = {".html": SHOWN_BY_HTML, ".js": SHOWN_BY_SCRIPT}
 OWN_NAME = "Shipmate"
 UNHEARD = frozenset({"write", "tell", "begin", "end", "report_missing_right", "log_once"})
-"""Calls whose words go to the log and to operators."""
+"""Names of functions whose texts go only to the log and to operators."""
 
 TIMED = ("tests/bench/", "tests/browser/", "tests/corpus/", "tests/torture/")
-"""Tests that measure how long something takes, or whose `until` counts; the others wait for it."""
+"""Tests that measure durations, or that use `until` with another meaning. The short-timeout rule skips these tests."""
 GUARDS = {"timeout": 0, "until": 1, "wait_for": 1}
-"""Calls that bound a wait, and the place of the seconds among their arguments."""
+"""Names of functions with a timeout, each with the position of the seconds among the arguments."""
 LEAST = 60
-"""Seconds. What is shorter than one is a look at what has not come."""
+"""Min timeout in seconds that a test may use. Timeouts under one second are allowed, because they check that
+something does not happen.
+"""
 
 KNOWN_TO = {
     "Outbound": {"bot/contracts/channel.py", "bot/contracts/outbound.py", "bot/core/outbox.py"},
 }
-"""Names that stand in these modules alone. Who has no `Outbound` can call no channel's send, edit, find or draft."""
+"""Names that only the listed modules may use. Code that cannot name `Outbound` cannot call a channel's send,
+edit, find or draft.
+"""
 
 DOCUMENTED = frozenset({"os._exit", "sys._current_frames"})
-"""Names of Python's own library that are public although they begin with an underscore."""
+"""Names in Python's standard library that are public although they begin with an underscore."""
 
 # With ~ in the words, so that this file passes; it is taken out before they are looked for.
 FORBIDDEN = {
@@ -93,8 +102,10 @@ FORBIDDEN = {
 
 
 def parsed(source: str) -> ast.Module:
-    """The tree of a module. CPython before 3.11.8 and 3.12.2 counts depth over all threads that compile at the same time, and
-    says that its own count is wrong (its issue 106905): it is asked again then.
+    """Return the syntax tree of a module.
+
+    CPython before 3.11.8 and 3.12.2 raises SystemError when several threads compile at the same time, because
+    the threads share a depth counter (CPython issue 106905). In that case, parse again.
     """
     for _ in range(1_000):
         with contextlib.suppress(SystemError):
@@ -113,7 +124,7 @@ def main(root: Path, *, shrink: bool = False) -> int:
 
 
 def examine(root: Path) -> Iterator[str]:
-    """Every breach, as `path:line: rule`."""
+    """Yield every breach of a rule, as `path:line: rule`."""
     code, private = dict[str, ast.Module](), dict[str, list[int]]()
     sentences, labels = dict[str, list[int]](), dict[str, list[int]]()
     for path in tracked(root):
@@ -171,7 +182,7 @@ def _exceptions(root: Path) -> Mapping[str, Any]:
 def _compared(
     found: Mapping[str, list[int]], section: str, exceptions: Mapping[str, Any], rule: str
 ) -> Iterator[str]:
-    """Breaches beyond what is listed, and lists that are longer than what they excuse."""
+    """Yield the breaches beyond the allowed number, and the exceptions that are no longer needed."""
     allowed = exceptions.get(section, {})
     for name in sorted({*found, *allowed}):
         lines, most = found.get(name, []), allowed.get(name, 0)
@@ -183,7 +194,7 @@ def _compared(
 
 
 def tracked(root: Path) -> list[Path]:
-    """The files of the repository, or of the folder where there is none."""
+    """Return the tracked and new files of the repository; outside a repository, all files of the folder."""
     git = ["git", "-C", str(root), "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
     done = subprocess.run(git, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -213,7 +224,7 @@ def _counted(name: str, tree: ast.AST) -> Iterator[str]:
 
 
 def _known(name: str, tree: ast.Module) -> Iterator[str]:
-    """Names of the bot that a module must not use, nor take from another one under a name of its own."""
+    """Yield a breach for each use of a name that is reserved for other modules (`KNOWN_TO`)."""
     for node in ast.walk(tree) if name.startswith("bot/") else ():
         match node:
             case ast.Name(id=used) | ast.Attribute(attr=used) | ast.alias(name=used) if (
@@ -223,7 +234,9 @@ def _known(name: str, tree: ast.Module) -> Iterator[str]:
 
 
 def _sentences(tree: ast.AST) -> Iterator[int]:
-    """The lines on which a text reads like a sentence that somebody is told: not in docstrings, errors and the log."""
+    """Yield the lines with a text that reads like a sentence to people. Docstrings, errors and log calls are
+    skipped.
+    """
     apart = set[ast.AST]()
     for node in ast.walk(tree):
         silent = isinstance(node, ast.Raise) or (
@@ -245,7 +258,7 @@ def _is_sentence(words: str) -> bool:
 
 
 def _labels(tree: ast.AST) -> Iterator[int]:
-    """The lines on which words stand that a platform shows: of one word too, as on a button."""
+    """Yield the lines with a text that a platform shows to people, even a single word such as a button label."""
     for node in ast.walk(tree):
         given = list[ast.expr | None]()
         if isinstance(node, ast.Dict):
@@ -262,7 +275,9 @@ def _labels(tree: ast.AST) -> Iterator[int]:
 
 
 def _shown(pattern: re.Pattern[str], content: str) -> Iterator[int]:
-    """The lines of a page or its script on which words stand that it shows; what is put in by name is none."""
+    """Yield the lines of an HTML page or a script with a text that the page shows. Inserted values (`${…}`)
+    are skipped.
+    """
     for match in pattern.finditer(content):
         words = re.sub(r"\$\{[^}]*\}", "", "".join(filter(None, match.groups())))
         if any(map(str.isalpha, words)) and words.strip() != OWN_NAME:
@@ -270,7 +285,7 @@ def _shown(pattern: re.Pattern[str], content: str) -> Iterator[int]:
 
 
 def _text(node: ast.Constant | ast.JoinedStr) -> str:
-    """The text of a literal, with a mark for each value in it; "" of a number."""
+    """Return the text of a literal, with "…" for each inserted value; "" for a literal that is not a string."""
     if isinstance(node, ast.JoinedStr):
         return "".join(str(one.value) if isinstance(one, ast.Constant) else "…" for one in node.values)
     return node.value if isinstance(node.value, str) else ""
@@ -283,10 +298,10 @@ def _catches_all(node: ast.ExceptHandler) -> bool:
 
 
 def _assigned(code: Mapping[str, ast.Module]) -> dict[str, list[int]]:
-    """By file, the lines on which an attribute of one of our classes is assigned from outside of that class.
+    """Return, by file, the lines that assign an attribute of one of our classes from outside the class.
 
-    Fields of dataclasses that can change are state, where the room of the module has them or the module imports theirs.
-    The shipped fakes are set up by those who use them.
+    Fields of mutable dataclasses may be assigned in the dataclass's own package and in modules that import
+    the dataclass's module. Tests may configure the fakes of `bot/testing`.
     """
     attributes = {one for tree in code.values() for one in _attributes(tree)}
     state = {
@@ -316,7 +331,7 @@ def _room(name: str) -> str:
 
 
 def _attributes(tree: ast.Module) -> Iterator[str]:
-    """What instances of the classes of a module hold."""
+    """Yield the attribute names of a module's classes. Dataclasses are skipped."""
     for each in _classes(tree):
         if _is_dataclass(each):
             continue
@@ -333,7 +348,7 @@ def _attributes(tree: ast.Module) -> Iterator[str]:
 
 
 def _own_names(tree: ast.Module) -> set[str]:
-    """Names that stand for an instance inside of its own class, or for an error that was caught."""
+    """Return the variable names that stand for the class's own instance, or for a caught error."""
     caught = {one.name for one in ast.walk(tree) if isinstance(one, ast.ExceptHandler) and one.name}
     made = {
         target.id
@@ -371,14 +386,16 @@ def _is_state(each: ast.ClassDef) -> bool:
 
 
 def _imports(tree: ast.Module) -> Iterator[str]:
-    """The files of the modules that a module imports from."""
+    """Yield the paths of the modules that a module imports from."""
     for one in ast.walk(tree):
         if isinstance(one, ast.ImportFrom) and one.module:
             yield one.module.replace(".", "/") + ".py"
 
 
 def _private(tree: ast.Module) -> Iterator[int]:
-    """The lines on which a test uses a private name of something else, `getattr` and the like included."""
+    """Yield the lines on which a test uses a private name of another object; `getattr`, `setattr` and
+    `delattr` count too.
+    """
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
             own = ast.unparse(node.value) in {"self", "cls", "super()"}
@@ -412,7 +429,7 @@ def _is_private(name: str) -> bool:
 
 
 def _shrink(root: Path) -> None:
-    """Lower what is listed to what is needed; comments stay."""
+    """Lower the numbers in the exceptions file to the numbers needed now; comments are kept."""
     path = root / EXCEPTIONS
     content = path.read_text(encoding="utf-8")
     needs = re.compile(rf"{re.escape(EXCEPTIONS)}: (\S+) needs (\d+) exceptions in \[(\S+)\]")

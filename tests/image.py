@@ -1,8 +1,11 @@
-"""The steps of `deploy/Dockerfile`, and the container that it makes, where there is no Docker: `python -m tests.image`.
+"""Runs the steps of `deploy/Dockerfile`, and the resulting container, on machines without Docker: `python -m
+tests.image`.
 
-Each stage runs behind bubblewrap on a root of its own that has of this machine the system's folders and a Python, with the commands,
-the files, the environment and the user that the Dockerfile names. Packages of the system are not installed: that they are there is
-looked at. The container has a root that nobody writes to, no capability, a network of its own, `/project` and `/tmp`.
+Each stage runs in bubblewrap with a root of its own. The root contains the machine's system folders, a
+Python, and the commands, files, environment and user that the Dockerfile names.
+
+System packages are not installed; the script only checks that they are installed. The container has a read-
+only root, no capabilities, a network of its own, `/project` and `/tmp`.
 """
 
 from __future__ import annotations
@@ -43,7 +46,7 @@ def main() -> int:
 
 
 def stages(text: str) -> list[list[Instruction]]:
-    """The instructions of each stage, lines that go on put together."""
+    """Return the instructions of each stage; continued lines are joined."""
     lines = [line for line in text.split("\n") if not line.lstrip().startswith("#")]
     joined = re.sub(r"\\\n\s*", "", "\n".join(lines))
     found: list[list[Instruction]] = []
@@ -56,7 +59,7 @@ def stages(text: str) -> list[list[Instruction]]:
 
 
 def make(stage: Sequence[Instruction], scratch: Path) -> None:
-    """Carry out the stage that builds, as root of its own name space."""
+    """Run the instructions of the build stage as root of a separate user namespace."""
     path = ""
     for word, rest in stage:
         if word == "ENV":
@@ -78,7 +81,7 @@ def make(stage: Sequence[Instruction], scratch: Path) -> None:
 
 
 def copy(sources: Sequence[str], target: Path) -> None:
-    """Copy what `Dockerfile.dockerignore` lets through."""
+    """Copy the files that `Dockerfile.dockerignore` allows."""
     ignored = DOCKERFILE.with_name("Dockerfile.dockerignore").read_text(encoding="utf-8").splitlines()
     sent = {line[1:] for line in ignored if line.startswith("!")}
     for name in sources:
@@ -92,7 +95,9 @@ def copy(sources: Sequence[str], target: Path) -> None:
 
 
 def run(stage: Sequence[Instruction], scratch: Path) -> None:
-    """Start the container as its user, ask what the health check asks, try to write to its root, and stop it."""
+    """Start the container as its user and run the health check. Then try to write to the container's root,
+    and stop the container.
+    """
     last = dict(stage)
     (packages,) = re.findall(r"--no-install-recommends ([\w -]+?) *&&", last["RUN"])
     for package in packages.split():
@@ -145,7 +150,7 @@ def run(stage: Sequence[Instruction], scratch: Path) -> None:
 def walled(
     stage: Sequence[Instruction], scratch: Path, words: Sequence[str], *, path: str, rights: Sequence[str]
 ) -> subprocess.CompletedProcess[str]:
-    """Run something on a root of its own, with the Python that the stage begins with."""
+    """Run a command on a root of its own, with the Python version of the stage's base image."""
     (version,) = re.findall(r"python:(\d\.\d+)", stage[0][1])
     python = python_of(version)
     if python is None:
@@ -188,7 +193,7 @@ def walled(
 
 
 def _system() -> Iterator[str]:
-    """The folders of the system, as they are here: links stay links."""
+    """Yield bubblewrap arguments that show the machine's system folders; symbolic links stay links."""
     for name in ("usr", "etc", "bin", "sbin", "lib", "lib64"):
         folder = Path("/", name)
         if folder.is_symlink():

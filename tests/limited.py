@@ -1,4 +1,4 @@
-"""`python -m tests.limited SOFT HARD MODULE WORD…`: runs a module in a process that may have so many files open."""
+"""Run a module with limits on the number of open files: `python -m tests.limited SOFT HARD MODULE WORD…`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Holds every line that the product logs while a test runs against the table of kinds (`bot/contracts/log_kinds.toml`)."""
+"""Checks each line that the product logs during a test against the table of log kinds
+(`bot/contracts/log_kinds.toml`).
+"""
 
 from __future__ import annotations
 
@@ -26,11 +28,13 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "null": (type(None),),
 }
 found: list[str] = []
-"""What is wrong with the lines of the running test."""
+"""Errors found in the log lines of the running test."""
 
 
 def complaint(kind: str, level: str, details: Mapping[str, Any]) -> str:
-    """The complaint of the table about a line; "" where it is right. `details` as they stand in the line."""
+    """Return what is wrong with a log line according to the table; "" if the line is right. `details` are
+    the details as logged.
+    """
     known = KINDS.get(kind)
     if known is None:
         return f"unknown kind {kind!r}"
@@ -53,7 +57,9 @@ def complaint(kind: str, level: str, details: Mapping[str, Any]) -> str:
 
 
 def checked(write: Callable[..., None]) -> Callable[..., None]:
-    """`write` of a log; a line that the table does not know is noted in `found`, if the product wrote it."""
+    """Wrap a log's `write`. The wrapper adds an error to `found` for each wrong line that the product's own
+    code logs.
+    """
 
     def write_checked(log: object, kind: str, message: str, **how: Any) -> None:
         frame = inspect.currentframe()

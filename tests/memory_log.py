@@ -1,4 +1,4 @@
-"""`EventLog` in memory, for tests."""
+"""An `EventLog` in memory, for tests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from bot.core.events import Event, TurnEnded, Used, fact_of, keys_of
 
 
 class MemoryLog:
-    """`EventLog` in memory. A test can make it refuse writes and see what a killed process leaves."""
+    """An `EventLog` in memory. A test can make the log refuse writes, and can read what a killed process
+    would leave on disk.
+    """
 
     def __init__(self) -> None:
         self.on_disk: dict[ChatKey, dict[str, Event]] = defaultdict(dict)

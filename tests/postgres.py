@@ -1,4 +1,6 @@
-"""A PostgreSQL server for tests, where it is installed. `python -m tests.postgres` starts one and prints its address."""
+"""A PostgreSQL server for tests, if PostgreSQL is installed. `python -m tests.postgres` starts a server and
+prints its address.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +28,12 @@ MISSING = "PostgreSQL is not installed"
 
 
 _WITH_US = (shutil.which("setpriv"), "--pdeathsig", "QUIT") if shutil.which("setpriv") else ()
-"""Before a command that ends with this process, however that ends."""
+"""Command prefix that ends the server when this process ends, even after SIGKILL."""
 
 
 @functools.cache
 def programs() -> Path | None:
-    """The folder of the server's programs; None where there is none."""
+    """Return the folder of PostgreSQL's programs; None if PostgreSQL is not installed."""
     found = shutil.which("initdb")
     places = [Path(found).resolve().parent] if found else []
     places += [one.parent for one in sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), reverse=True)]
@@ -40,7 +42,7 @@ def programs() -> Path | None:
 
 @functools.cache
 def no_network() -> str:
-    """Why a server cannot be apart; "" where it can."""
+    """Return the reason why a server cannot have a network of its own; "" if it can."""
     if os.getuid() != 0 or not all(map(shutil.which, ("ip", "nsenter", "setpriv", "unshare"))):
         return "a network of its own takes root, ip, unshare, nsenter and setpriv"
     tried = subprocess.run(
@@ -51,7 +53,9 @@ def no_network() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A network between this machine and a server, whose other end can be turned off: then nothing is refused, all is silent."""
+    """A network link between this machine and a server. While the link is cut, connections are not refused;
+    they get no answer at all.
+    """
 
     url: str
     _end: tuple[str, ...]
@@ -64,10 +68,14 @@ class Line:
 
 
 class Postgres:
-    """One server with a folder of its own, reached by a socket in it. It refuses root, so root starts it as another user."""
+    """A PostgreSQL server with a data folder of its own, reached through a Unix socket in the folder.
+    PostgreSQL refuses to run as root, so root starts the server as another user.
+    """
 
     def __init__(self, *, durable: bool = False, apart: bool = False) -> None:
-        """One `apart` is in a network of its own, to which `line` leads."""
+        """Create and start a server. With `apart`, the server runs in a network of its own, reached through
+        `line`. With `durable`, the server syncs its writes to disk.
+        """
         memory = Path("/dev/shm")
         folder = memory if memory.is_dir() else Path(tempfile.gettempdir())
         _remove_old(folder)
@@ -87,18 +95,18 @@ class Postgres:
         self.start()
 
     def url(self, schema: str = "") -> str:
-        """The address of the database, whose connections begin in a schema."""
+        """Return the address of the database; with `schema`, connections use this schema."""
         path = f"&options={quote(f'-c search_path={schema}')}" if schema else ""
         return f"postgresql://shipmate@/postgres?host={quote(str(self.home), safe='')}{path}"
 
     def schema(self, name: str) -> str:
-        """The address of a new schema, in place of an old one of that name."""
+        """Create an empty schema and return its address; an existing schema of the same name is dropped."""
         with psycopg.connect(self.url(), autocommit=True) as db:
             db.execute(f"DROP SCHEMA IF EXISTS {name} CASCADE; CREATE SCHEMA {name}".encode())
         return self.url(name)
 
     def cpu(self) -> float:
-        """Seconds of processor time of all its processes so far, also of those that have ended."""
+        """Return the CPU seconds that all of the server's processes have used so far, including ended processes."""
         assert self._server is not None
         spent = sum(_times(self._server.pid))
         return spent + sum(sum(_times(pid)[:2]) for pid in _children(self._server.pid))
@@ -121,7 +129,7 @@ class Postgres:
         self._until_ready(self._server)
 
     def line(self) -> Line:
-        """One more way to a server that is apart. It goes with the server."""
+        """Add a network link to a server that was created with `apart`. The link disappears with the server."""
         assert self._server is not None
         inside = ("nsenter", "--net", "--target", str(self._server.pid))
         self._lines += 1
@@ -140,7 +148,7 @@ class Postgres:
         return made
 
     def crash(self) -> None:
-        """Kill every process of the server, as a loss of power would."""
+        """Kill all processes of the server, like a power failure."""
         assert self._server is not None
         for pid in (self._server.pid, *_children(self._server.pid)):
             with contextlib.suppress(ProcessLookupError):
@@ -154,7 +162,9 @@ class Postgres:
         shutil.rmtree(self.home, ignore_errors=True)
 
     def log(self) -> str:
-        """The address of a log as a new one is. Its tables stay: to make them takes longer than most tests."""
+        """Return the address of an empty log. Its tables are emptied but not dropped, because creating
+        tables takes longer than most tests.
+        """
         from bot.core.postgres_log import prepared
 
         prepared(self.url()).close()
@@ -165,7 +175,7 @@ class Postgres:
         return self.url()
 
     def _through(self) -> tuple[str, ...]:
-        """What the server is started through."""
+        """Return the command prefix with which the server is started."""
         if not self._apart:
             return tuple(filter(None, _WITH_US))
         with (self.home / "data/pg_hba.conf").open("a", encoding="ascii") as file:
@@ -175,7 +185,9 @@ class Postgres:
         return ("unshare", "--net", "setpriv", *who, "--pdeathsig", "QUIT")
 
     def _until_ready(self, server: subprocess.Popen[bytes]) -> None:
-        """Wait for the line that says so; what is said later is read and dropped, so that the server never waits."""
+        """Wait for the output line that says that the server is ready. A thread reads and drops all later
+        output, so that the server never blocks on a full pipe.
+        """
         assert server.stderr is not None
         said = b""
         for line in server.stderr:
@@ -210,20 +222,22 @@ class Postgres:
 
 @functools.cache
 def shared() -> Postgres:
-    """The server of this process, which goes with it."""
+    """Return the server that all tests of this process share; the server stops when the process ends."""
     server = Postgres()
     Finalize(None, server.stop, exitpriority=1)  # a forked worker knows no other
     return server
 
 
 def lease(url: str, holder: str) -> None:
-    """Say that another process leads."""
+    """Record in the database that the process `holder` is the leader."""
     with psycopg.connect(url, autocommit=True) as db:
         db.execute("UPDATE cluster_leader SET holder = %s", (holder,))
 
 
 def _remove_old(folder: Path) -> None:
-    """Remove what servers have left whose tests were killed. One that was begun a moment ago may have no process at times."""
+    """Remove the data folders of servers whose tests were killed. Folders younger than an hour stay, because
+    a starting server may have no process id yet.
+    """
     for home in folder.glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError, ValueError):
             note = home / "data/postmaster.pid"
@@ -237,7 +251,7 @@ def _children(pid: int) -> list[int]:
 
 
 def _times(pid: int) -> list[float]:
-    """The seconds of processor time of a process, for itself and the system, and of the children that it has waited for."""
+    """Return CPU seconds of a process: in user mode, in the kernel, and both again for its ended children."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
     except OSError:

@@ -1,10 +1,13 @@
-"""Quick starts of real processes: each is forked off one that has imported everything.
+"""Fast start of real processes: each process is forked from one process that has already imported
+everything.
 
-An import of the platforms' libraries takes seconds of CPU, a fork milliseconds. From there on nothing differs: a pid, an
-environment, pipes and signals of its own. What is about starting itself does without (`Process.fresh`).
+Importing the platforms' libraries takes seconds of CPU, a fork takes milliseconds. Otherwise a forked process
+is like any other: it has a pid, an environment, pipes and signals of its own. Tests of the start itself do
+not use forks (`Process.fresh`).
 
-`python -m tests.quick SOCKET` is the one that forks. Each connection asks for one process: a line of JSON with `argv` and
-`env`, and its stdin, stdout and stderr. It is answered with a line for the pid and one for the exit code.
+`python -m tests.quick SOCKET` runs the forking process. Each connection to the socket requests one process:
+it sends a line of JSON with `argv` and `env`, and the file descriptors for stdin, stdout and stderr. The
+answer is one line with the pid and, at the end of the process, one line with the exit code.
 """
 
 from __future__ import annotations
@@ -67,11 +70,11 @@ WARM = (
     "telegram.ext",
     "truststore",
 )
-"""What a gateway, or a command, imports in its first second."""
+"""Modules that a gateway or a command imports in its first second."""
 
 
 class Forked:
-    """A process as `asyncio.subprocess.Process` has it, as far as the tests need one."""
+    """A forked process with the parts of `asyncio.subprocess.Process` that the tests need."""
 
     def __init__(
         self,
@@ -105,7 +108,7 @@ class Forked:
 
 
 async def start(argv: Sequence[str], env: Mapping[str, str], given: bytes = b"") -> Forked:
-    """`python -m` with these arguments, in this environment. `given` is all of its stdin."""
+    """Start `python -m` with these arguments and this environment. `given` is the complete stdin."""
     address = await asyncio.to_thread(prepare)
     words = _stdin(given)
     (out, out_end), (err, err_end) = os.pipe(), os.pipe()
@@ -122,14 +125,14 @@ async def start(argv: Sequence[str], env: Mapping[str, str], given: bytes = b"")
 
 
 async def run(*argv: str, env: Mapping[str, str] | None = None, given: bytes = b"") -> tuple[int, bytes, str]:
-    """Exit code, stdout and stderr of `python -m bot` with these arguments."""
+    """Run `python -m bot` with these arguments; return the exit code, stdout and stderr."""
     process = await start(["bot", *argv], {**os.environ, **(env or {})}, given)
     out, err = await asyncio.gather(process.stdout.read(), process.stderr.read())
     return await process.wait(), out, err.decode()
 
 
 def _stdin(given: bytes) -> int:
-    """A pipe with these words, few enough to fit into it, or what has none."""
+    """Return a file descriptor to read `given` from. `given` must fit into a pipe's buffer."""
     if not given:
         return os.open(os.devnull, os.O_RDONLY)
     end, into = os.pipe()
@@ -148,7 +151,9 @@ async def _reader(end: int) -> asyncio.StreamReader:
 
 @functools.cache
 def prepare() -> str:
-    """Start this test run's forking process, once, which ends with the run; its socket."""
+    """Start the forking process of this test run, once; return its socket. The forking process ends with the
+    test run.
+    """
     folder = tempfile.TemporaryDirectory(prefix="quick-")
     address = f"{folder.name}/socket"
     process = subprocess.Popen(
@@ -170,12 +175,16 @@ def prepare() -> str:
 
 
 def _untraced() -> dict[str, str]:
-    """What these processes do is traced where it is tested in one process; here it would only take longer."""
+    """Return the environment without coverage variables. Tests in one process measure the coverage of this
+    code, so tracing it here would only cost time.
+    """
     return {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
 
 
 def _serve(address: str) -> Sequence[str]:
-    """Fork for whoever connects, until stdin ends. Returns in each forked process, with its arguments."""
+    """Fork a process for each connection, until stdin closes. In each forked process, return the process's
+    arguments.
+    """
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(address)
         server.listen()
@@ -205,7 +214,7 @@ def _serve(address: str) -> Sequence[str]:
 
 
 def _make_once() -> None:
-    """What is the same in every process, and made where it is first asked for."""
+    """Fill the caches whose content is the same in every process."""
     from channels.telegram import bot_api
 
     manifests = discovery.manifests()
@@ -220,7 +229,9 @@ def _make_once() -> None:
 
 
 def _tell(running: dict[int, socket.socket]) -> None:
-    """Wait for the processes that have ended, and tell whoever asked for them, unless that has gone."""
+    """Collect the ended processes and send each exit code to the client that requested the process, if the
+    client is still connected.
+    """
     while running:
         pid, status = os.waitpid(-1, os.WNOHANG)
         if not pid:
@@ -230,7 +241,7 @@ def _tell(running: dict[int, socket.socket]) -> None:
 
 
 def _begin(connection: socket.socket, running: dict[int, socket.socket]) -> Sequence[str] | None:
-    """Fork the process that is asked for. Returns its arguments in that process, None in this one."""
+    """Fork the requested process. In the forked process, return its arguments; in this process, return None."""
     data, ends, *_ = socket.recv_fds(connection, 1 << 16, 3)
     while not data.endswith(b"\n"):
         data += connection.recv(1 << 16)
@@ -257,7 +268,7 @@ def _begin(connection: socket.socket, running: dict[int, socket.socket]) -> Sequ
 
 
 def _run(module: str, arguments: Sequence[str], leave: _Leaving) -> None:
-    """`python -m`, as this process."""
+    """Run a module in this process as `python -m` would."""
     sys.argv = [module, *arguments]
     try:
         runpy.run_module(module, run_name="__main__", alter_sys=True)
@@ -269,8 +280,9 @@ def _run(module: str, arguments: Sequence[str], leave: _Leaving) -> None:
 
 
 class _Leaving:
-    """The last that a forked process does. Python would take everything apart that it has imported, page by page a copy of what
-    it shares with the others: half of the processor time of a short process.
+    """Ends a forked process without Python's cleanup. The cleanup would free all imported modules, which
+    copies the memory pages shared with the other processes. That takes half of a short process's CPU
+    time.
     """
 
     def __init__(self) -> None:

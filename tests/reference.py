@@ -1,4 +1,4 @@
-"""Writes the pages of `docs/` that follow from the code: `python -m tests.reference` (`make schema`)."""
+"""Writes the pages of `docs/` that are generated from the code: `python -m tests.reference` (`make schema`)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Made from the code by `make schema`.
 
 
 def pages() -> dict[str, str]:
-    """Path from the root → content."""
+    """Return the generated pages by path from the repository root."""
     return {"docs/settings.md": _settings(), "docs/commands.md": _commands()}
 
 
@@ -40,7 +40,7 @@ def _settings() -> str:
 
 
 def _section(prefix: str, model: Mapping[str, Any], definitions: Mapping[str, Any]) -> Iterator[str]:
-    """A table of the keys of a model, and a section for each of its models."""
+    """Yield a table of a model's keys, then one section for each nested model."""
     rows, inner = [], []
     for key, found in sorted(model["properties"].items()):
         name = f"{prefix}{key}"
@@ -59,7 +59,7 @@ def _section(prefix: str, model: Mapping[str, Any], definitions: Mapping[str, An
 
 
 def _model(found: Mapping[str, Any], definitions: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The model that a key holds; None where it is a value."""
+    """Return the nested model of a key; None if the key has a plain value."""
     either = (found, *found.get("anyOf", ()))
     reference = next((one["$ref"] for one in either if "$ref" in one), None)
     return definitions[reference.rpartition("/")[2]] if reference is not None else None
@@ -110,7 +110,7 @@ def _commands_of(section: str, listed: Sequence[str]) -> str:
 
 
 def _shell(name: str, command: Any) -> Iterator[str]:
-    """Sections of a command and of those below it."""
+    """Yield a section for a command, or for each of its subcommands."""
     below = getattr(command, "commands", None)
     if below is not None:
         for word in sorted(below):

@@ -1,5 +1,7 @@
-"""What `make test` runs of tests that try many cases: a share of them, the same one each time. `make torture`, or `-m torture`,
-runs all examples of property tests, and the other cases, which are marked.
+"""Selects which cases `make test` runs of tests that try many cases: always the same share.
+
+`make torture`, or `-m torture`, runs all examples of the property tests, and the cases that are marked
+`torture`.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With all of their examples, property tests are part of the torture."""
+    """Mark the property tests as torture tests if the profile runs all of their examples."""
     if settings.get_current_profile_name() == WHOLE:
         for item in items:
             if is_hypothesis_test(getattr(item, "obj", None)):
@@ -33,24 +35,32 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """The first example of a process reads all of its modules for constants, for seconds: once, before workers are forked off."""
+    """Run one example before the workers are forked. Hypothesis reads all modules for constants before its
+    first example, which takes seconds and would otherwise happen in each worker.
+    """
     if any(is_hypothesis_test(getattr(item, "obj", None)) for item in session.items):
         find(strategies.text(), lambda _: True, settings=settings(database=None))
 
 
 def examples(whole: int) -> int:
-    """So many examples of a property, or what the profile leaves of them: never fewer than 10 of it."""
+    """Return the number of examples of a property test. `make torture` uses `whole`; `make test` uses a
+    share of `whole`, but at least 10 if `whole` is at least 10.
+    """
     return max(min(whole, 10), whole * settings().max_examples // _ALL)
 
 
 @pytest.fixture(params=[5, pytest.param(1, marks=pytest.mark.torture)])
 def stride(request: pytest.FixtureRequest) -> int:
-    """How far apart the places are at which something is tried: each of them is in `make torture`."""
+    """Return the distance between the places that a test tries. `make test` tries every fifth place, `make
+    torture` tries every place.
+    """
     return int(request.param)
 
 
 def one_in(few: int, cases: Iterable[Any]) -> list[Any]:
-    """These cases for `parametrize`: every so-many-th for `make test` too, the others for `make torture` alone."""
+    """Return the cases for `parametrize`. `make test` runs every `few`-th case; the other cases are marked
+    `torture`.
+    """
     return [
         case
         if at % few == 0

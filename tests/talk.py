@@ -1,4 +1,4 @@
-"""What is said in some chats, as events of a log."""
+"""Conversations for tests, written as events of a log."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ CODEC = Codec()
 
 
 class Talk:
-    """Appends what lines of an archive are made of: words of people, answers, edits (`meta.edited`), deletions (`meta.deleted`)."""
+    """Appends the events that produce given archive lines: messages of people, answers, edits
+    (`meta.edited`) and deletions (`meta.deleted`).
+    """
 
     def __init__(self, log: EventLog | None = None) -> None:
         self.log = log or MemoryLog()
@@ -40,7 +42,7 @@ class Talk:
         self.log.append(entries)
 
     def say(self, line: ArchiveLine) -> None:
-        """What a line says is said."""
+        """Append the events that produce this archive line."""
         chat, meta = line.chat_key, line.meta or {}
         request = str(meta.get("requestId") or f"r{self.seqs[chat] + 1}")
         if line.role == "assistant":
@@ -68,7 +70,7 @@ class Talk:
 
 
 async def logged(path: Path, lines: Iterable[ArchiveLine]) -> None:
-    """Write a log of what some lines say."""
+    """Write a log with the events that produce these archive lines."""
     log = SqliteLog(path, Codec(), clock=SystemClock(), log=Lines())
     talk = Talk(log)
     for line in lines:
@@ -78,7 +80,7 @@ async def logged(path: Path, lines: Iterable[ArchiveLine]) -> None:
 
 
 async def indexed(path: Path, lines: Iterable[ArchiveLine], log: EventLog | None = None) -> None:
-    """Make an index of what some lines say."""
+    """Build a search index of these archive lines."""
     talk = Talk(log)
     for line in lines:
         talk.say(line)
@@ -89,7 +91,7 @@ async def indexed(path: Path, lines: Iterable[ArchiveLine], log: EventLog | None
 
 
 class Found:
-    """Questions to the index in a file."""
+    """A search index in a file, opened for queries."""
 
     def __init__(self, path: Path) -> None:
         self.db = index.opened(path)

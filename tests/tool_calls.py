@@ -1,4 +1,6 @@
-"""Runs tool calls as the model writes them, and gives their results as it gets them."""
+"""Runs tool calls in the form in which the model writes them, and returns results in the form in which the
+model receives them.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +20,6 @@ async def run_blocks(
     recorder: Recorder | None = None,
     known: Mapping[str, ToolResult] = MappingProxyType({}),
 ) -> list[Json]:
-    """The `tool_result` blocks of these `tool_use` blocks, by `Dispatcher.run`."""
+    """Run these `tool_use` blocks with `Dispatcher.run`; return the `tool_result` blocks."""
     results = await dispatcher.run(blocks.tool_calls(calls), cut, recorder, known)
     return [one.block for one in results]

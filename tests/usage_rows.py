@@ -1,4 +1,4 @@
-"""Writes events into the log of a folder that does not run, so that sums of usage have something to count."""
+"""Writes usage events into the log of a bot that is not running, so that tests of usage sums have data."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any
 from bot.core.sqlite_log import FILE, SCHEMA
 
 Row = tuple[str, str, float, dict[str, Any]]
-"""Chat, kind, time and data."""
+"""Chat key, event kind, time (epoch seconds) and data of one event."""
 
 
 def used(chat: str, at: float, person: str = "", cost: float | None = None, **more: Any) -> Row:
-    """A call of the model."""
+    """Return an event for one call of the model."""
     usage = {"inputTokens": 100, "outputTokens": 50, "cacheReadTokens": 0, "cacheWriteTokens": 0}
     usage |= more.pop("usage", {})
     data = {"model": "m", "purpose": "turn", "person": person, "usage": usage, "cost_usd": cost, **more}
@@ -24,7 +24,7 @@ def used(chat: str, at: float, person: str = "", cost: float | None = None, **mo
 
 
 def write(home: Path, rows: Iterable[Row]) -> None:
-    """Append these."""
+    """Append these events to the log in `home`."""
     insert = (
         "INSERT INTO events (chat, seq, id, turn, person, kind, at, data) VALUES (?, ?, ?, ?, '1', ?, ?, ?)"
     )

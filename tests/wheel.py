@@ -1,7 +1,9 @@
-"""What a stranger installs: the wheel alone, in an empty environment of each Python, without extras. `python -m tests.wheel`.
+"""Tests the wheel as a new user installs it: alone, without extras, in an empty environment of each Python
+version. `python -m tests.wheel`.
 
-On each it goes the whole way: init, check, run, the console, an answer in the terminal, SIGTERM, a chat of its own. The lines of README
-that need no clone, `uvx --from` and `pipx run --spec`, start the demo from the wheel.
+For each version, the script runs init, check, run, the console page, an answer in the terminal, SIGTERM, and
+a separate chat. The README's commands that need no clone, `uvx --from` and `pipx run --spec`, start the demo
+from the wheel.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ SECONDS = 180.0
 
 
 class Failed(Exception):
-    """A command that did not do what it should."""
+    """A command did not do what it should."""
 
 
 def main() -> int:
@@ -52,7 +54,7 @@ def main() -> int:
 
 
 def python_of(version: str) -> str | None:
-    """An interpreter of this version, on the path or of pyenv."""
+    """Return the path of a Python of this version, from the PATH or from pyenv; None if there is none."""
     folders = sorted(Path("~/.pyenv/versions").expanduser().glob(f"{version}.*/bin"))
     candidates = [sys.executable, *(str(folder / "python") for folder in folders)]
     candidates += [one] if (one := shutil.which(f"python{version}")) else []
@@ -65,14 +67,14 @@ def python_of(version: str) -> str | None:
 
 
 def build(folder: Path) -> Path:
-    """The wheel, made by the pinned backend."""
+    """Build the wheel with the pinned build backend; return its path."""
     words = [sys.executable, "-P", "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
     subprocess.run([*words, "--wheel-dir", str(folder), str(CODE)], check=True, timeout=SECONDS)
     return next(folder.glob("shipmate-*.whl"))
 
 
 def attempt(version: str, python: str, wheel: Path, scratch: Path) -> str | None:
-    """Install it and use it; what went wrong, or None."""
+    """Install the wheel and use it; return what went wrong, or None."""
     try:
         env = scratch / f"env-{version}"
         install(python, env, wheel)
@@ -85,7 +87,7 @@ def attempt(version: str, python: str, wheel: Path, scratch: Path) -> str | None
 
 
 def without_clone(wheel: Path, scratch: Path) -> Iterator[str | None]:
-    """Run it by the lines of README, on a terminal; what went wrong with each runner."""
+    """Run the README's commands in a terminal; yield for each runner what went wrong."""
     python = ["--python", sys.executable]
     runners = {
         "uvx": ["uvx", *python, "--from", str(wheel), "shipmate"],
@@ -104,7 +106,7 @@ def without_clone(wheel: Path, scratch: Path) -> Iterator[str | None]:
 
 
 def first_look(words: Sequence[str], home: Path) -> None:
-    """Start it on a terminal, wait until it is ready, and press Ctrl-C."""
+    """Start the demo in a terminal, wait until it is ready, and press Ctrl-C."""
     home.mkdir()
     hidden = ("TOKEN", "KEY", "VIRTUAL_ENV", "PYTHON")
     env = {name: value for name, value in os.environ.items() if not any(one in name for one in hidden)}
@@ -134,7 +136,7 @@ def first_look(words: Sequence[str], home: Path) -> None:
 
 
 def _rest(terminal: int) -> bytes:
-    """All that is still said on a terminal, until nobody has it open."""
+    """Return all remaining output of a terminal, until every process has closed the terminal."""
     said = b""
     while True:
         try:
@@ -147,7 +149,7 @@ def _rest(terminal: int) -> bytes:
 
 
 def install(python: str, env: Path, wheel: Path) -> None:
-    """The wheel and what it says that it needs, each by its hash, and nothing else."""
+    """Install the wheel and its dependencies, and nothing else. Each package is checked by its hash."""
     run([python, "-I", "-m", "venv", "--without-pip", str(env)])
     digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
     wanted = env / "wanted.txt"
@@ -181,13 +183,13 @@ def use(shipmate: Path, project: Path) -> None:
 
 
 class started:  # noqa: N801 - used as a function is
-    """`shipmate run`, ready for the block; SIGTERM ends it with 0 after it."""
+    """Runs `shipmate run` during a `with` block. After the block, SIGTERM must end the process with exit code 0."""
 
     def __init__(self, shipmate: Path, project: Path) -> None:
         self._words = [str(shipmate), "run", "--dir", str(project)]
 
     def __enter__(self) -> str:
-        """The line that says so."""
+        """Start the process; return its "ready" line."""
         self._process = subprocess.Popen(
             self._words, env=ENV, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
         )
@@ -208,7 +210,7 @@ class started:  # noqa: N801 - used as a function is
 
 
 def look(address: str) -> None:
-    """Open the console, whose pages are files of the wheel."""
+    """Open the console page. The page's files are part of the wheel."""
     for path, shown in (("/", "Healthy"), ("/style.css", "color-scheme")):
         with urlopen(address + path, timeout=SECONDS) as answer:
             if shown not in answer.read().decode():
@@ -216,14 +218,14 @@ def look(address: str) -> None:
 
 
 def talk(shipmate: Path, project: Path) -> None:
-    """Say something in the terminal and be answered by the demo model."""
+    """Send a message in the terminal and check that the demo model answers."""
     out = run([str(shipmate), "chat", "--dir", str(project)], said="hello 你好\n")
     if "demo" not in out.lower():
         raise Failed(f"chat answered {out[-500:]!r}")
 
 
 def run(words: Sequence[str], env: Mapping[str, str] = ENV, said: str = "") -> str:
-    """What a command printed. Raises `Failed` where it did not end well."""
+    """Run a command; return its output. Raises `Failed` if the command fails."""
     done = subprocess.run(
         words, env=env, input=said, capture_output=True, text=True, timeout=SECONDS, check=False
     )

@@ -1,8 +1,9 @@
-"""`pytest --workers 4` runs the tests in four workers, forked off one process that has imported and collected everything.
+"""Runs tests in parallel: `pytest --workers 4` uses four workers, forked from one process that has imported
+and collected everything.
 
-Collecting takes a quarter of a minute of CPU, a fork takes milliseconds. A worker that is free takes the next test, with
-all of a module that is marked `together`: what is made once for a module would be made in each worker. Its reports go to the
-one process that prints and counts them.
+Collecting takes about 15 seconds of CPU, a fork takes milliseconds. A free worker takes the next test. For a
+module marked `together` the worker takes all tests of the module, so that the module's shared data is made
+once and not in each worker. The workers send their reports to the one process that prints and counts them.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
-    """Run the tests, unless pytest's own loop is the one for them."""
+    """Run the tests in workers; return None if pytest's own loop must run them."""
     option = session.config.option
     count = min(option.workers, len(session.items))
     alone = option.usepdb or option.collectonly or option.basetemp or session.testsfailed
@@ -65,7 +66,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
 
 
 class _Worker:
-    """One forked process, as the process that prints sees it."""
+    """A forked worker, as seen by the process that prints."""
 
     def __init__(self, session: pytest.Session, turn: Any, number: int) -> None:
         self._session = session
@@ -78,7 +79,7 @@ class _Worker:
         there.close()
 
     def receive(self) -> bool:
-        """Take one thing that it says; whether that was the last."""
+        """Receive one message from the worker; return True if it was the last."""
         hook = self._session.config.hook
         try:
             kind, said = self.reports.recv()
@@ -100,7 +101,7 @@ class _Worker:
 
 
 class _Reporter:
-    """In a worker, in place of what prints."""
+    """Sends a worker's reports to the process that prints. Replaces pytest's terminal reporter."""
 
     def __init__(self, config: pytest.Config, out: Connection) -> None:
         self._config = config
@@ -144,7 +145,7 @@ def _work(session: pytest.Session, turn: Any, out: Connection, name: str) -> Non
 
 
 def _taken(turn: Any, left: Sequence[Sequence[pytest.Item]]) -> Iterator[pytest.Item]:
-    """The next tests that nobody has taken, until there are none."""
+    """Yield the next tests that no worker has taken, until none are left."""
     while True:
         with turn.get_lock():
             at = turn.value
@@ -155,7 +156,9 @@ def _taken(turn: Any, left: Sequence[Sequence[pytest.Item]]) -> Iterator[pytest.
 
 
 def portions(items: Iterable[pytest.Item]) -> list[list[pytest.Item]]:
-    """The tests in order, each by itself, but those of a module that is marked `together`."""
+    """Return the tests in order, in portions. A module marked `together` is one portion; each other test is
+    a portion by itself.
+    """
     return [
         portion
         for together, group in itertools.groupby(items, _together)
@@ -164,5 +167,5 @@ def portions(items: Iterable[pytest.Item]) -> list[list[pytest.Item]]:
 
 
 def _together(item: pytest.Item) -> str:
-    """The module of a test that is marked so; nothing of another one."""
+    """Return the module of a test that is marked `together`; "" for any other test."""
     return item.nodeid.partition("::")[0] if item.get_closest_marker("together") else ""

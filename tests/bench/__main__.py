@@ -1,7 +1,9 @@
-"""Measurements: `python -m tests.bench`, with `--json` one more line for machines.
+"""Measurements of Shipmate: `python -m tests.bench`. With `--json`, the report ends with one line of JSON.
 
-Times depend on the machine; the ratios to something plain that runs beside it should not. Writes `bench.json`. Fails where
-a message was not answered, and where a ratio is worse than the stored one (`limits.py`).
+Times depend on the machine. Ratios to a plain program that runs at the same time depend less on it.
+
+The command writes `bench.json`. It fails if a message got no answer, or if a ratio is worse than the stored
+one (`limits.py`).
 """
 
 from __future__ import annotations
@@ -40,15 +42,17 @@ from tests.bench.programs import Plain, Program, Shipmate, Unanswered
 from tests.bench.servers import Board, TimedModel
 
 BLOCKED = 50.0
-"""Milliseconds for which nothing may keep the event loop."""
+"""Limit in milliseconds for a single block of the event loop."""
 REPORT = Path("bench.json")
 ACKED = 3.0
-"""Seconds after which Slack counts an event as not confirmed and sends it again."""
+"""Timeout in seconds after which Slack treats an event as unconfirmed and sends it again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How much of everything: `many` chats for memory, `large` characters of the longest answer."""
+    """Sizes of all measurements. `many` is the number of chats in the memory measurement, `large` the number
+    of characters in the longest answer.
+    """
 
     pairs: int
     rounds: int
@@ -109,7 +113,7 @@ QUICK = Scale(
 
 
 async def bench(folder: Path, scale: Scale, only: Collection[str] = ()) -> dict[str, Any]:
-    """All parts, or those named, printed as they are found; returns the figures."""
+    """Run all parts, or those in `only`; print each result when it is found, and return the figures."""
     found: dict[str, Any] = {}
     for name, part in PARTS.items():
         if not only or name in only:
@@ -394,11 +398,11 @@ PARTS: dict[str, Callable[[Path, Scale], Awaitable[dict[str, Any]]]] = {
     "recall": _recall,
     "starts": _starts,
 }
-"""What `--only` names, in the order in which it is measured."""
+"""Parts that `--only` can name, in the order of measurement."""
 
 
 def say(line: str = "") -> None:
-    """One line of the report."""
+    """Print one line of the report."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 

@@ -1,4 +1,4 @@
-"""What Shipmate aims at, each beside what a run has measured: a miss is printed as one."""
+"""Performance aims of Shipmate. Each aim is printed with the measured value; a missed aim is marked."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.bench import figures
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """A figure of the report, by its path, that is to be at most so much."""
+    """An upper limit for one figure of the report. `path` names the figure."""
 
     point: int
     what: str
@@ -45,7 +45,9 @@ AIMS = (
 
 
 def told(found: Mapping[str, Any], *, measured_alone: bool = False) -> Iterator[str]:
-    """A line for each aim, or for those that were measured: reached, missed, or not measured."""
+    """Yield a line for each aim: reached, missed, or not measured. With `measured_alone`, skip aims that
+    were not measured.
+    """
     for aim in AIMS:
         value = at(found, aim.path)
         if value is None:
@@ -58,7 +60,7 @@ def told(found: Mapping[str, Any], *, measured_alone: bool = False) -> Iterator[
 
 
 def at(found: Any, path: str) -> float | None:
-    """The figure of a report that stands there; None where there is none."""
+    """Return the figure at a dotted path of the report; None if there is none."""
     for name in path.split("."):
         found = found.get(name) if isinstance(found, Mapping) else None
     return float(found) if found is not None else None

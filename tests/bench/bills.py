@@ -1,7 +1,9 @@
-"""The time of `shipmate stats`, `trace` and `logs -f` with a million lines of log over 30 days: `python -m tests.bench.bills [LINES]`.
+"""Measures `shipmate stats`, `trace` and `logs -f` with a million log lines over 30 days: `python -m
+tests.bench.bills [LINES]`.
 
-Prints seconds, and those of the processor, for counting the whole log once, for what came since, and for each view of the sums, the
-trace of a turn and the first of the newest lines, each in a process of its own, beside one that only says its version.
+The bench prints wall-clock and CPU seconds for counting the whole log once, for counting only new lines, for
+each view of the sums, for the trace of one turn, and for the first of the newest lines. Each command runs in
+a process of its own. A process that only prints its version is the comparison.
 """
 
 from __future__ import annotations
@@ -25,13 +27,15 @@ WORDS = "谈谈那艘船 and what it may cost to paint it again. " * 8
 
 
 def request_id(day: int, number: int) -> str:
-    """The id of a turn of that day, which its beginning tells."""
+    """Return the id of a turn on that day; the start of the id encodes the time."""
     moment = int(datetime(2027, 1, day, 12, tzinfo=UTC).timestamp() * 1000)
     return f"{ulids.written(moment << 80)[:10]}{number:016}"
 
 
 def fill(logs: Path, lines: int) -> None:
-    """Write a log as turns of two calls with a tool leave it: 2 of 10 lines are the model's answers, 1 is the end of a turn."""
+    """Write a log as left by turns with two model calls and one tool call. Of each 10 lines, 2 are answers
+    of the model and 1 is the end of a turn.
+    """
     for day in range(1, DAYS + 1):
         written = list[str]()
         for number in range(lines // DAYS // 10):
@@ -71,7 +75,9 @@ def fill(logs: Path, lines: int) -> None:
 
 
 def _process(*words: str, lines: int = 0) -> tuple[float, float]:
-    """The seconds of a command, and those of the processor, until it ends or has printed so many lines."""
+    """Return the wall-clock and CPU seconds of a command until it ends; with `lines`, until it has printed
+    that many lines.
+    """
     began = time.perf_counter()
     process = subprocess.Popen([sys.executable, "-m", "bot", *words], stdout=subprocess.PIPE)
     assert process.stdout is not None

@@ -1,4 +1,6 @@
-"""Thousands of events in seconds: each one confirmed in time, none lost, none answered twice."""
+"""Sends thousands of events within seconds. Each event must be confirmed in time, and each must be answered
+exactly once.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +17,18 @@ from tests.bench.programs import OnSlack, Unanswered
 from tests.bench.servers import Board, Parrot
 
 A_SECOND = 500
-"""Events: Slack counts 30,000 an hour for an app, a burst is far above that."""
+"""Events sent per second. Slack allows an app 30,000 events an hour; a burst is far above that rate."""
 FULL, SHORT, QUICK = 5_000, 1_000, 100
 PEOPLE = 250
 PATIENCE = 30.0
-"""Seconds without any progress after which what is missing counts as lost."""
+"""Timeout in seconds without any progress, after which the missing answers count as lost."""
 _ANSWER = re.compile(r"answer to (\d+)")
 
 
 @dataclass(frozen=True, slots=True)
 class Burst:
-    """`confirmed` are seconds from an event's way out to its confirmation, `whole` from the first event to the
-    last answer.
+    """Result of a burst. `confirmed` are the seconds from sending each event until its confirmation; `whole`
+    is the time from the first event to the last answer.
     """
 
     confirmed: list[float]
@@ -34,12 +36,12 @@ class Burst:
 
     @property
     def rate(self) -> float:
-        """Events answered in a second."""
+        """Events answered per second."""
         return len(self.confirmed) / self.whole
 
 
 async def bursts(folder: Path, events: int) -> tuple[Burst, Burst]:
-    """One burst on Slack, and one on Telegram."""
+    """Send one burst over Slack and one over Telegram; return both results."""
     model = Parrot()
     program = OnSlack(folder / "burst", Board(), first_chat=4_000_000)
     await model.start()
@@ -105,7 +107,9 @@ async def _until(moment: float) -> None:
 
 
 async def last_answer(events: int, texts: Callable[[], Iterable[str]]) -> float:
-    """Wait for every answer; the moment of the last. Raises `Unanswered` where some are missing or come twice."""
+    """Wait for all answers; return the time of the last answer. Raises `Unanswered` if answers are missing
+    or doubled.
+    """
     known, last = -1, time.perf_counter()
     while True:
         counts = Counter(int(found[1]) for text in texts() for found in _ANSWER.finditer(text))

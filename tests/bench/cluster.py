@@ -1,7 +1,9 @@
-"""PostgreSQL: `python -m tests.bench.cluster`, or with `--only` some of `latency`, `throughput` and `failover`.
+"""Measures Shipmate with PostgreSQL: `python -m tests.bench.cluster`, or with `--only` some of `latency`,
+`throughput` and `failover`.
 
-What it costs a message beside the embedded log, both in turn in one run, so that drift cancels; how much several
-Shipmates do on one server, each with a bot and a schema of its own; how long nobody answers where the leader is killed.
+`latency` compares a message with PostgreSQL and with the embedded log, alternately in one run, so that drift
+cancels. `throughput` runs several Shipmates on one server, each with a bot and a schema of its own.
+`failover` measures how long nobody answers after the leader is killed.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ KILLS = 30
 
 
 async def steady(program: Shipmate, chats: list[int]) -> list[float]:
-    """Milliseconds that each message takes, of `A_SECOND` messages a second."""
+    """Send `A_SECOND` messages a second; return the milliseconds that each message takes."""
     flights: list[Flight] = []
     for chat in chats:
         flights.append(program.telegram.ask(chat))
@@ -74,7 +76,7 @@ async def latency(folder: Path, url: str) -> None:
 
 
 async def throughput(folder: Path, server: postgres.Postgres) -> None:
-    """So many Shipmates at once, and all of them as busy as they can be."""
+    """Measure several Shipmates at the same time, all at full load."""
     for count in TOGETHER:
         board = Board()
         model = TimedModel(board)
@@ -119,7 +121,9 @@ def _cpu(programs: list[OnPostgres]) -> float:
 
 
 async def _commits(programs: list[OnPostgres], server: postgres.Postgres) -> int:
-    """Transactions that were committed. A session tells of its own behind the first one that comes a second later."""
+    """Return the number of committed transactions. PostgreSQL reports a session's commits only with a later
+    commit of the same session, at least a second later, so each program first answers one more message.
+    """
     await asyncio.sleep(1.2)
     await asyncio.gather(*(program.answered(program.new_chats(1)) for program in programs))
     with psycopg.connect(server.url(), autocommit=True) as db:

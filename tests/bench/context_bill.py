@@ -1,4 +1,6 @@
-"""What a chat costs: every request that was sent for it, as the provider's cache takes it and its price list bills it."""
+"""Computes what a chat costs: every request of the chat, billed by the rules of the provider's cache and by
+its price list.
+"""
 
 from __future__ import annotations
 
@@ -11,22 +13,24 @@ from bot.llm.prices import PriceTable
 
 MODEL = "claude-sonnet-5-5"
 SMALLEST = 1_024
-"""Tokens of a prefix below which nothing is kept."""
+"""Min size in tokens of a prefix that the provider caches."""
 LIFETIME = 300.0
 LOOK_BACK = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """One request: what it was billed as and how it relates to the one of the chat before it."""
+    """One billed request, and how much of the chat's previous request it repeats."""
 
     usage: Usage
     turn: int
     purpose: str = "turn"
     stable: float | None = None
-    """Which part of the request before begins this one, in tokens; None where it is no matter (forks, the first)."""
+    """Share of the previous request (in tokens) that this request repeats at its start. None if the share
+    has no meaning: for forks and for the first request.
+    """
     broken: bool = False
-    """The view changed, or the cache was lost while warm, and nobody had declared it."""
+    """Flag: the view sent to the model changed, or a warm cache was lost, without an event that declares the change."""
 
     @property
     def prompt(self) -> int:
@@ -36,12 +40,12 @@ class Sent:
 
 @dataclass
 class Bill:
-    """All of it."""
+    """All requests of a chat."""
 
     sent: list[Sent] = field(default_factory=list)
 
     def cents(self, turns: int) -> float:
-        """Of a turn, on average; what memory and compaction cost included."""
+        """Return the average cost of a turn in US cents, including the cost of memory and compaction."""
         return 100 * sum(PriceTable().cost_usd(MODEL, one.usage) or 0.0 for one in self.sent) / turns
 
     def cents_of(self, purpose: str, turns: int) -> float:
@@ -66,7 +70,7 @@ class Bill:
         return max(one.prompt for one in self.sent)
 
     def tokens(self, first: int, last: int) -> float:
-        """Prompt tokens of a turn, on average over the turns from `first` to before `last`."""
+        """Return the average prompt tokens of a turn, for the turns from `first` up to but not including `last`."""
         return sum(one.prompt for one in self.sent if first <= one.turn < last) / (last - first)
 
     def count(self, purpose: str) -> int:
@@ -74,19 +78,19 @@ class Bill:
 
 
 Block = tuple[object, int]
-"""What makes it this block and no other one, and its tokens."""
+"""Identity of a block, and its size in tokens."""
 
 
 @dataclass
 class Account:
-    """The provider's cache for a policy that is simulated: prompts are blocks that need no bytes."""
+    """Simulates the provider's cache for a context policy. Prompts are lists of blocks without content."""
 
     bill: Bill = field(default_factory=Bill)
     _entries: dict[int, float] = field(default_factory=dict)
     _before: list[tuple[int, int]] = field(default_factory=list)
 
     def send(self, blocks: Sequence[Block], marks: Sequence[int], now: float, output: int, turn: int) -> None:
-        """Bill one request; `marks` are the places of its breakpoints."""
+        """Bill one request. `marks` are the positions of its cache breakpoints."""
         parts = list(_chain(blocks))
         hit = next((at for at in self._looked(parts, marks, now)), -1)
         read = parts[hit][1] if hit >= 0 else 0
@@ -109,7 +113,9 @@ class Account:
 
 
 def shared(before: Sequence[tuple[object, int]], now: Sequence[tuple[object, int]]) -> float:
-    """Which part of the request before begins this one; both as (digest of all up to here, tokens up to here)."""
+    """Return the share of the previous request's tokens that the new request repeats at its start. Both
+    requests are lists of (digest of the prefix, tokens of the prefix).
+    """
     same = itertools.takewhile(
         lambda pair: pair[0] == pair[1],
         zip((p[0] for p in before), (p[0] for p in now), strict=False),

@@ -1,7 +1,8 @@
-"""The chat of the trace, held by the real core: its fold, turns, view, epochs, masks, memory, compactions and artifacts.
+"""Runs the chat of the trace through the real core, with turns, model context, masking, memory, compaction
+and artifacts.
 
-Only the model is not real: it answers as the trace says, and bills each request as the provider would, by the cache
-rules that the test server has too. Time stands still but where the trace lets it pass.
+Only the model is fake. It answers as the trace says, and bills each request by the same cache rules as the
+fake provider of the tests. Time passes only where the trace says so.
 """
 
 from __future__ import annotations
@@ -69,18 +70,19 @@ from tests.memory_log import MemoryLog as EventLog
 KEY = ChatKey.parse("telegram:chat:1")
 EPOCHS = frozenset({"compaction", "masking", "injection"})
 MEMORY_TOKENS = 500
-"""Tokens of a memory or a summary of this chat."""
+"""Size in tokens of a memory or a summary of this chat."""
 CHANGE_TOKENS = 100
-"""Tokens that are new when the memory is brought up to date. As many go."""
+"""Tokens that an update of the memory adds; the update removes as many."""
 FILES, FILE_TOKENS = 5, 1_000
-"""The files that are read, and the tokens of each, and of a skill."""
+"""Number of files that the tools read, and the size in tokens of each file and of a skill."""
 SECONDS_A_CALL, SECONDS_A_TOKEN = 1.5, 1 / 80
 BOOT = "boot"
 
 
 class Provider:
-    """`contracts.model.Model` that answers what `answers` holds and refuses what the provider refuses. One that `compacts`
-    writes summaries itself when it is asked to. A memory or summary has so many tokens as it `remembers`.
+    """A `contracts.model.Model` that returns the replies in `answers` and refuses what the provider would
+    refuse. With `compacts`, the model writes summaries on request. `remembers` is the size of a memory or
+    summary in tokens.
     """
 
     def __init__(
@@ -90,9 +92,9 @@ class Provider:
         self.answers: list[ModelReply] = []
         self.turn = 0
         self.thinks = 0
-        """Tokens that are thought of each request, and billed with its answer."""
+        """Thinking tokens of each request, billed with the answer."""
         self.frame = (0, 0)
-        """Tokens of the tools and of the system prompt."""
+        """Sizes in tokens of the tools and of the system prompt."""
         self._clock = clock
         self._log = log
         self._cache = cache.PromptCache(clock, lambda _: bill.SMALLEST)
@@ -146,7 +148,7 @@ class Provider:
         return bill.Sent(usage, self.turn, stable=stable, broken=broken)
 
     def _written(self, request: ModelRequest) -> str:
-        """What a model writes down of this chat: with many facts, as it would be after weeks."""
+        """Return the memory or summary that a model writes for this chat, with as many facts as after weeks of use."""
         if request.purpose == "memory":
             _, _, asked = request.messages[-1]["content"][-1]["text"].rpartition("The memory as it is now")
             facts = [int(number) for number in re.findall(r"^- \[(\d+)\]", asked, re.MULTILINE)]
@@ -176,7 +178,7 @@ def _items(tokens: int, name: str) -> str:
 
 
 def _sections(tokens: int) -> str:
-    """The sections of a memory of about so many tokens."""
+    """Return the sections of a memory of about `tokens` tokens."""
     return f"## Facts\n{_items(tokens - 60, 'fact')}\n\n## Decisions\n(none)\n\n## Preferences\n(none)\n\n## Open tasks\n- (none)"
 
 
@@ -185,7 +187,7 @@ class Query(BaseModel):
 
 
 class Look:
-    """A tool whose results age, of the size that the trace has for them."""
+    """A tool whose results age. The trace decides the size of each result."""
 
     name = "look_up"
     description = "Look something up."
@@ -202,7 +204,7 @@ class Look:
 
 
 class Screen:
-    """The outbox of a platform that takes everything at once."""
+    """An outbox whose platform accepts each message at once."""
 
     def __init__(self, chats: Chats) -> None:
         self._chats = chats
@@ -217,10 +219,11 @@ class Screen:
 
 @dataclass
 class Chat:
-    """One chat in a folder. With `sends` the model answers through `chat_send`, else in plain
-    text; without `remembers` there is no session memory; with `compacts` the provider writes the summaries; with `works`
-    its folder is a project in which files and commits come with every turn; with `reads` a turn that uses tools begins with a
-    look at one of five files, and the first with a skill.
+    """One chat in a folder. With `sends` the model answers through `chat_send`, else in plain text. Without
+    `remembers` there is no session memory. With `compacts` the provider writes the summaries.
+
+    With `works`, the folder is a project in which files and commits are added with every turn. With `reads`,
+    a turn that uses tools first reads one of five files, and the first turn loads a skill.
     """
 
     root: Path
@@ -289,7 +292,7 @@ class Chat:
         self._serve(agent, disk)
 
     def _serve(self, agent: AgentDeps, disk: SystemDisk) -> None:
-        """Put turns and runner around the agent, as `bot.lifecycle` does, on a log that keeps all in memory."""
+        """Create the turns and the runner for the agent, as `bot.lifecycle` does, with a log in memory."""
         clock, ids, log = self.clock, self._ids, self.log
         nobody: Any = None  # who sends files or quotes here
         make = functools.partial(chat.Chat, max_messages=self.limits.max_messages)
@@ -329,7 +332,7 @@ class Chat:
         )
 
     async def replay(self, turns: Sequence[Turn]) -> bill.Bill:
-        """What the whole chat comes to."""
+        """Run all turns; return the bill of the chat."""
         await self._windows.ask(self.model, bill.MODEL)
         await self._chats.get(KEY)
         await self._runner.start()
@@ -365,7 +368,9 @@ class Chat:
             raise RuntimeError(f"turn {number}: {status}")
 
     def _commit(self, number: int) -> None:
-        """Somebody works here: a module comes with each turn, a folder with every twentieth, a report with every tenth."""
+        """Change the project as a person at work would: each turn adds a module, every twentieth turn a
+        folder. A report appears or disappears every tenth turn.
+        """
         (self.root / ".git").mkdir(exist_ok=True)
         (self.root / ".git" / "HEAD").write_text(f"{number:040x}\n", encoding="utf-8")
         package = self.root / f"part{number // 20}" / f"module{number}"
@@ -378,7 +383,9 @@ class Chat:
             report.unlink()
 
     async def _settled(self) -> None:
-        """What goes on beside the turns takes no time here: the next turn finds it done."""
+        """Wait until all background work is done. Background work takes no simulated time, so the next turn
+        finds it finished.
+        """
         held = await self._chats.get(KEY)
         while (others := asyncio.all_tasks() - {asyncio.current_task()}) or held.open_since is not None:
             await (asyncio.wait(others) if others else asyncio.sleep(0))

@@ -1,7 +1,8 @@
-"""Other ways to keep a history, for comparison: simulated over the same chat, with the same cache and price list.
+"""Other ways to keep a chat's history, for comparison. Each is simulated over the same chat, with the same
+cache rules and the same price list.
 
-What each of them sends is counted in blocks: the frame (system and tools), what the person said, calls, results and
-answers, of the sizes that the trace gives them.
+A request is counted in blocks: tools, system prompt, the person's messages, tool calls, results and answers.
+The trace gives the size of each block.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from tests.bench.context_bill import Account, Bill, Block
 from tests.bench.context_trace import Turn
 
 CALL = 40
-"""Tokens of a tool call."""
+"""Size of a tool call in tokens."""
 MASK = 20
 KEPT_RESULTS = 4
 WINDOW = 60
@@ -31,7 +32,7 @@ class Message:
 
 
 class Policy:
-    """A history that only grows; below, what is done to it instead."""
+    """A history that only grows. Subclasses change what is kept or sent."""
 
     name = "append only"
 
@@ -44,7 +45,7 @@ class Policy:
         self._requests = 0
 
     def replay(self, turns: Sequence[Turn]) -> Bill:
-        """What the whole chat comes to."""
+        """Simulate all turns; return the bill of the chat."""
         for number, turn in enumerate(turns):
             self._now += turn.gap
             self._messages.append(Message(("said", number, 0), turn.said))
@@ -57,11 +58,11 @@ class Policy:
         return self.account.bill
 
     def frame(self) -> list[Block]:
-        """What stands before the messages."""
+        """Return the blocks before the messages."""
         return [("tools", self._tools), ("system", self._system)]
 
     def shown(self) -> list[Block]:
-        """What is sent of the history."""
+        """Return the blocks of the history that are sent."""
         return [(message.name, message.tokens) for message in self._messages]
 
     def before(self, turn: int) -> None:
@@ -78,7 +79,9 @@ class Policy:
         self.account.send(blocks, (0, 1, len(blocks) - 1), self._now, output, turn)
 
     def _compact(self, above: int, turn: int) -> None:
-        """Where it is too much, a summary takes the place of all but the newest; the same model writes it."""
+        """If the prompt exceeds `above` tokens, let the same model write a summary that replaces all but the
+        newest messages.
+        """
         if self._tools + self._system + sum(message.tokens for message in self._messages) <= above:
             return
         self._send([*self.shown(), (("summarize", turn, 0), 300)], SUMMARY, turn)
@@ -90,7 +93,9 @@ class Policy:
 
 
 class Window(Policy):
-    """The newest sixty messages, and a system prompt that says when and for whom."""
+    """Keeps the newest sixty messages. The system prompt changes with each request, because it contains the
+    time and the person.
+    """
 
     name = "60-message window, system per request"
 
@@ -102,7 +107,7 @@ class Window(Policy):
 
 
 class MaskEveryTurn(Policy):
-    """All but the newest four results are masked, at every request."""
+    """Masks all tool results but the newest four, at every request."""
 
     name = "mask every turn, compact at 150k"
 
@@ -119,7 +124,7 @@ class MaskEveryTurn(Policy):
 
 
 class AppendOnly(Policy):
-    """Nothing changes until it is too much; then a summary."""
+    """Changes nothing until the prompt is too large; then a summary replaces the older messages."""
 
     name = "append only, compact at 150k"
 

@@ -1,4 +1,6 @@
-"""The section `context` of the bench: what a chat of months costs a turn, beside other ways to keep its history."""
+"""The section `context` of the bench: the cost per turn of a chat over months, compared with other ways to
+keep its history.
+"""
 
 from __future__ import annotations
 
@@ -26,19 +28,23 @@ from tests.bench.context_trace import Turn, days, trace
 SEED = 1
 FAST = "claude-haiku-5-5"
 THOUGHT = {"low": 250, "medium": 500}
-"""Tokens of thinking in a request, by effort: assumed, since only a real model tells."""
+"""Thinking tokens per request by effort. The numbers are assumed, because only a real model could give
+measured ones.
+"""
 FULL_MEMORY = 2_900
 OTHER = 4_000
-"""The other number of tokens that a compaction may keep."""
+"""Alternative number of tokens that a compaction keeps, for comparison with the default."""
 CENTS, READ, STABLE, TOKENS, GROWTH = 2.1, 0.84, 0.96, 35_000, 0.01
-"""The aims."""
+"""Limits that the figures of the section are compared with: cents per turn, cache read share, prefix
+stability, tokens per turn, growth.
+"""
 
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How many turns; `long` for the growth, 0 where it is left out."""
+    """Number of turns. `long` is the number of turns for measuring growth; 0 skips that measurement."""
 
     turns: int
     long: int
@@ -50,7 +56,7 @@ FULL = Size(1_000, 10_000)
 
 
 async def measured(folder: Path, size: Size, say: Say) -> dict[str, Any]:
-    """Everything, printed as it is found; returns the figures. Works in `folder`, which it makes."""
+    """Run all measurements in the new folder `folder`; print each result when it is found, and return the figures."""
     turns = trace(size.turns, SEED)
     say(f"context: {size.turns:,} turns in {days(turns):.0f} days, prices of Sonnet 5.5")
     say(f"{'':<42}{'cents':>8}{'memory':>8}{'read':>8}{'stable':>8}{'tokens':>9}{'largest':>9}{'breaks':>8}")
@@ -103,7 +109,7 @@ def _told(name: str, bill: Bill, turns: int, say: Say, *, declares: bool = True)
 
 
 def _against(ours: dict[str, float], other: dict[str, float]) -> list[str]:
-    """Where an aim is missed, and which number of kept tokens is cheaper."""
+    """Return report lines: which aims are missed, and which number of kept tokens is cheaper."""
     missed = [
         words
         for words, value, met in (
@@ -124,7 +130,9 @@ def _against(ours: dict[str, float], other: dict[str, float]) -> list[str]:
 
 
 async def _lifetimes(folder: Path, turns: Sequence[Turn], say: Say) -> dict[str, Any]:
-    """What the lifetimes of the cache cost, what thinking costs, and memory on the fast model, which has no cache of the chat."""
+    """Measure the cost of the cache lifetimes, of thinking, and of memory on the fast model. The fast model
+    has no cached prefix of the chat.
+    """
     found, bills = dict[str, Any](), list[Bill]()
     for name, pays, rest in (
         ("5 m", False, view.CACHE),
@@ -151,7 +159,9 @@ async def _lifetimes(folder: Path, turns: Sequence[Turn], say: Say) -> dict[str,
 
 
 async def _put_back(folder: Path, turns: Sequence[Turn], say: Say) -> dict[str, Any]:
-    """What it costs that skills and files come back after each compaction, beside the same chat without that."""
+    """Measure the cost of restoring skills and files after each compaction, compared with the same chat
+    without restoring.
+    """
     found: dict[str, Any] = {}
     for name, most in (("  reads files and a skill", reattach.MOST_TOKENS), ("  the same, none put back", 0)):
         with mock.patch.object(reattach, "MOST_TOKENS", most):
@@ -161,7 +171,9 @@ async def _put_back(folder: Path, turns: Sequence[Turn], say: Say) -> dict[str, 
 
 
 async def _summaries(folder: Path, turns: Sequence[Turn], say: Say) -> dict[str, Any]:
-    """Where no memory stands for what goes, each compaction takes a summary: a fork's, or the provider's own."""
+    """Measure a chat without session memory. Each compaction then needs a summary, written either by a fork
+    or by the provider.
+    """
     ways = {
         "  no memory, summaries by a fork": Chat(_folder(folder, "fork"), remembers=False),
         "  no memory, by the provider": Chat(_folder(folder, "provider"), remembers=False, compacts=True),
@@ -172,9 +184,9 @@ async def _summaries(folder: Path, turns: Sequence[Turn], say: Say) -> dict[str,
 
 
 async def _growth(folder: Path, size: Size, say: Say) -> dict[str, float]:
-    """Tokens a turn, around the thousandth turn and at the end of a chat of years.
+    """Measure the tokens per turn early in the chat and at the end of a chat of years.
 
-    The later turns are the first ones over again, so that what grows is the history's doing alone.
+    The later turns repeat the first ones, so any growth comes from the history alone.
     """
     part = trace(size.turns, SEED)
     bill = await Chat(_folder(folder, "long")).replay(part * (size.long // size.turns))
@@ -187,7 +199,7 @@ async def _growth(folder: Path, size: Size, say: Say) -> dict[str, float]:
 
 
 def _folder(folder: Path, name: str) -> Path:
-    """A project of its own, with the default instructions."""
+    """Create a project folder with the default instructions; return its path."""
     made = folder / name
     made.mkdir(parents=True)
     if Path("Agent.md").exists():
@@ -196,8 +208,10 @@ def _folder(folder: Path, name: str) -> Path:
 
 
 def main() -> None:
-    """Measure this section alone: `python -m tests.bench.context_report`; with `--full` the long chat too, which takes
-    seven minutes of one processor, with `--growth` or `--summaries` one part of that.
+    """Run this section alone: `python -m tests.bench.context_report`.
+
+    `--full` includes the long chat, which takes seven minutes of one processor. `--growth` and `--summaries`
+    run only that part.
     """
     wanted = sys.argv[1:2]
     with tempfile.TemporaryDirectory(prefix=".bench-", dir=Path.cwd()) as made:

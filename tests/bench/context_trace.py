@@ -1,7 +1,7 @@
-"""A chat of two months: who says how much, what tools give, and how long it is quiet in between.
+"""A simulated chat of two months: the sizes of messages and tool results, and the pauses between turns.
 
-A third of the turns use tools, whose results are as uneven as they are in life: most are small, some are huge. Three of
-four turns follow the one before within five minutes, while the provider's cache is warm; the others come when it is not.
+A third of the turns use tools. Most tool results are small and some are huge, as in real use. Three of four
+turns follow the previous turn within five minutes, while the provider's cache is still warm.
 """
 
 from __future__ import annotations
@@ -12,21 +12,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 CHARACTERS = 4
-"""Of a token, as the provider of the bench counts."""
+"""Characters per token, as the fake provider of the bench counts."""
 WITH_TOOLS = 0.35
 WARM = 0.73
 RESULTS = (200, 12_000)
-"""Tokens of a tool result: a bounded Pareto distribution, so that small ones are the rule."""
+"""Limits of a tool result's size in tokens. The sizes follow a bounded Pareto distribution, so most results
+are small.
+"""
 ALPHA = 0.9
 CALLS = (0.35, 0.25, 0.17, 0.11, 0.07, 0.05)
-"""How often a turn with tools takes one step, two, three and so on."""
+"""Probabilities that a turn with tools takes one step, two steps, three steps and so on."""
 LONGEST = 110_000.0
-"""Seconds: with this, a thousand turns take two months."""
+"""Max pause between two turns in seconds. With this limit, a thousand turns take two months."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One turn; sizes in tokens, `gap` in seconds from the end of the turn before."""
+    """One turn. Sizes are in tokens; `gap` is the pause after the previous turn in seconds."""
 
     gap: float
     said: int
@@ -35,18 +37,20 @@ class Turn:
 
 
 def trace(turns: int, seed: int) -> list[Turn]:
-    """The same chat for the same seed, and a longer one begins like a shorter one."""
+    """Return the turns of a chat. The same seed gives the same chat, and a longer chat begins with the turns
+    of a shorter one.
+    """
     rng = random.Random(seed)
     return [_turn(rng) for _ in range(turns)]
 
 
 def days(turns: Sequence[Turn]) -> float:
-    """How long the chat takes."""
+    """Return the length of the chat in days."""
     return sum(turn.gap for turn in turns) / 86_400
 
 
 def words(tokens: int, name: str) -> str:
-    """So many tokens of text that occurs nowhere else, in lines."""
+    """Return about `tokens` tokens of text in lines, unique to `name`."""
     line = f"{name}: {name[::-1]} の値を見た, measured and noted down once more.\n"
     size = tokens * CHARACTERS
     return (line * (size // len(line) + 1))[:size]

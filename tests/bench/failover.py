@@ -1,5 +1,5 @@
-"""The leader is killed again and again while people write: how long it takes until the next one answers, and what becomes of
-every message.
+"""Kills the leader repeatedly while people write. Measures the time until the next leader answers, and
+checks what happened to every message.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from tests.bench.servers import Board, Parrot, TimedTelegram
 
 PEOPLE = 20
 A_SECOND = 10
-"""Messages of all people together."""
+"""Messages per second of all people together."""
 SECONDS = 180.0
-"""After so many it is not waited any longer."""
+"""Timeout in seconds for waiting on anything."""
 _ANSWER = re.compile(r"answer to (\d+)")
 
 
 class Platform(TimedTelegram):
-    """Knows how often the bot has sent something, and when for the last time."""
+    """A platform that counts the bot's sends and records the time of the last one."""
 
     def __init__(self, board: Board) -> None:
         super().__init__(board)
@@ -43,7 +43,7 @@ class Platform(TimedTelegram):
 
 
 class People:
-    """Each of them writes one message after the other, and waits for nobody."""
+    """People who keep writing at a fixed rate and do not wait for answers."""
 
     def __init__(self, platform: Platform) -> None:
         self._platform = platform
@@ -57,18 +57,18 @@ class People:
             await asyncio.sleep(1 / A_SECOND)
 
     def answers(self, chat: int) -> list[tuple[int, bool]]:
-        """The messages that are answered, and whether each answer says that it may stand there twice."""
+        """Return the numbers of the answered messages, each with whether the answer says that it may appear twice."""
         texts = [one.text for one in self._platform.visible(chat)]
         found = [(_ANSWER.search(text), not text.startswith("answer")) for text in texts]
         return [(int(match[1]), marked) for match, marked in found if match is not None]
 
     @property
     def waiting(self) -> int:
-        """Messages without an answer."""
+        """Number of messages without an answer."""
         return sum(self.said[chat] - len({name for name, _ in self.answers(chat)}) for chat in self.said)
 
     def result(self) -> str:
-        """What became of all that was said."""
+        """Return a line that says what happened to all messages."""
         lost, doubled, told, disordered = self.waiting, 0, 0, 0
         for chat in self.said:
             answers = self.answers(chat)
@@ -129,7 +129,7 @@ async def measure(folder: Path, url: str, kills: int, say: Callable[[str], None]
 
 
 def _seen(url: str, hosts: list[OnPostgres]) -> bool:
-    """True once all of them lead or stand by, the first one as leader."""
+    """Return True if every host is leader or standby, and the first host is the leader."""
     there = [host.holder for host in leadership.hosts(url)]
     return _leads(url, hosts[0]) and all(any(f":{host.pid}:" in one for one in there) for host in hosts)
 
@@ -139,7 +139,7 @@ def _leads(url: str, host: OnPostgres) -> bool:
 
 
 async def _until(condition: Callable[[], bool]) -> None:
-    """Wait for what the database knows. Raises TimeoutError."""
+    """Wait until a condition on the database holds. Raises TimeoutError."""
     async with asyncio.timeout(SECONDS):
         while not await asyncio.to_thread(condition):  # noqa: ASYNC110 - it sets no event here
             await asyncio.sleep(0.02)

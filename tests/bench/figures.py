@@ -1,4 +1,4 @@
-"""Numbers as people read them."""
+"""Formats numbers for the report."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Smallest, middle and nearly largest of many values."""
+    """Smallest value, median and 99th percentile of many values."""
 
     min: float
     p50: float
@@ -17,7 +17,7 @@ class Spread:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Spread:
-        """By nearest rank: every figure is one that was measured."""
+        """Compute the spread by nearest rank, so that every figure is a measured value."""
         ranked = sorted(values)
         return cls(ranked[0], _rank(ranked, 0.50), _rank(ranked, 0.99))
 
@@ -27,14 +27,16 @@ def _rank(ranked: Sequence[float], share: float) -> float:
 
 
 def number(value: float) -> str:
-    """Three digits that matter, thousands apart."""
+    """Return a number with about three significant digits and thousands separators."""
     if abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
 
 
 def paired(label: str, ours: Sequence[float], theirs: Sequence[float]) -> tuple[str, dict[str, float]]:
-    """A line with the spread of both programs and the ratios of middle and tail; and the same for machines."""
+    """Return a report line, and the same figures as a dict. The line has the spread of both programs and the
+    ratios of the medians and of the 99th percentiles.
+    """
     a, b = Spread.of(ours), Spread.of(theirs)
     cells = [number(value) for spread in (a, b) for value in (spread.min, spread.p50, spread.p99)]
     ratios = (_over(a.p50, b.p50), _over(a.p99, b.p99))
@@ -45,7 +47,7 @@ def paired(label: str, ours: Sequence[float], theirs: Sequence[float]) -> tuple[
 
 
 def heading(title: str, ours: str = "shipmate", theirs: str = "plain script") -> str:
-    """What the columns of `paired` are."""
+    """Return the column headings for the lines of `paired`."""
     names = ("min", "p50", "p99") * 2
     top = f"{'':<32}{ours:>27}{theirs:>27}{'ratio':>16}"
     return f"{top}\n{title:<32}" + "".join(f"{name:>9}" for name in names) + f"{'p50':>8}{'p99':>8}"
@@ -56,7 +58,7 @@ def _over(ours: float, theirs: float) -> float:
 
 
 def slope(xs: Sequence[float], ys: Sequence[float]) -> float:
-    """By how much `ys` grow with each of `xs`, by least squares; 0 where `xs` are one value alone."""
+    """Return the least-squares slope of `ys` over `xs`; 0 if all `xs` are equal."""
     x, y = sum(xs) / len(xs), sum(ys) / len(ys)
     width = sum((one - x) ** 2 for one in xs)
     return sum((a - x) * (b - y) for a, b in zip(xs, ys, strict=True)) / width if width else 0.0

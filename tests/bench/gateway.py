@@ -1,4 +1,6 @@
-"""Gateway overhead beside the plain script: one chat, many chats, in pairs A B A B so that drift cancels."""
+"""Measures the gateway's overhead against the plain script, with one chat and with many chats. The programs
+alternate (A B A B), so that drift cancels.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,15 @@ CROWD = 200
 CROWD_THINKING = 1.0
 ROUNDS = 4
 BREATH = 0.05
-"""Seconds between two messages of one chat: what a program does after its reply is not the next one's cost."""
+"""Interval in seconds between two messages of one chat, so that work after a reply does not count as cost of
+the next message.
+"""
 SETTLE = 1.5
 
 
 @dataclass(slots=True)
 class Times:
-    """Milliseconds of one program."""
+    """Times of one program in milliseconds."""
 
     inbound: list[float] = field(default_factory=list)
     outbound: list[float] = field(default_factory=list)
@@ -38,7 +42,7 @@ class Times:
 
 
 async def one_chat(programs: list[Program], model: TimedModel, pairs: int = PAIRS) -> list[Times]:
-    """One message after the other, each program in one chat of its own."""
+    """Send one message after the other to each program, in one chat per program; return the times of each program."""
     model.thinking = ONE_CHAT_THINKING
     times = [Times() for _ in programs]
     chats = [program.new_chats(1) for program in programs]
@@ -53,8 +57,8 @@ async def one_chat(programs: list[Program], model: TimedModel, pairs: int = PAIR
 
 @dataclass(slots=True)
 class Crowd:
-    """Of each round: `whole`, from the first question to the last answer, and `cpu`, processor time a message,
-    both in ms. The first round is with new chats.
+    """Results by round, in ms: `whole` is the time from the first message to the last answer, `cpu` the CPU
+    time per message. The chats are new in the first round.
     """
 
     whole: list[float] = field(default_factory=list)
@@ -63,7 +67,9 @@ class Crowd:
 
 
 async def crowd(programs: list[Program], model: TimedModel, rounds: int = ROUNDS) -> list[Crowd]:
-    """Everybody at once, several times: chats that are new in the first round and known in the others."""
+    """Send a message in all chats at once, for several rounds; return the results of each program. The chats
+    are new in the first round only.
+    """
     model.thinking = CROWD_THINKING
     found = [Crowd() for _ in programs]
     chats = [program.new_chats(CROWD) for program in programs]
@@ -81,7 +87,9 @@ async def crowd(programs: list[Program], model: TimedModel, rounds: int = ROUNDS
 
 
 async def by_tool(program: Program, model: TimedModel, count: int = 40) -> Times:
-    """Shipmate's own way: the reply goes through `chat_send`, and a second call ends the turn."""
+    """Measure Shipmate's usual way to answer: the reply is sent through `chat_send`, and a second model call
+    ends the turn.
+    """
     model.thinking = ONE_CHAT_THINKING
     model.by_tool = True
     times = Times()
@@ -96,7 +104,9 @@ async def by_tool(program: Program, model: TimedModel, count: int = 40) -> Times
 
 
 async def watched(folder: Path, long_answers: Sequence[str]) -> list[Json]:
-    """What kept the loop of a Shipmate of its own: a crowd of new chats, the same again, very long answers."""
+    """Return what blocked the event loop of a Shipmate that answers a crowd of new chats, the same chats
+    again, and then very long answers.
+    """
     board = Board()
     model = TimedModel(board)
     model.thinking = 0.2

@@ -1,4 +1,6 @@
-"""A gateway with a past: killed with much unfinished and started again, and the cost of a message by how much there is."""
+"""Measures a gateway with a long past: the restart after a kill with many unfinished turns, and the cost per
+message with much and with little stored.
+"""
 
 from __future__ import annotations
 
@@ -16,19 +18,22 @@ PATIENCE = 300.0
 EXPORTS_PATIENCE = 1_800.0
 WARM_UP = 5
 EXPORT_SECONDS = 11.0
-"""Seconds after a start within which the exports of the log begin to catch up."""
+"""Interval in seconds after a start within which the exports of the log begin to catch up."""
 QUIET = 0.02
-"""Share of a processor below which a program has nothing to do…"""
+"""Max share of one processor that an idle program uses."""
 CALM = 3
-"""… as often in a row: on a busy machine it may have to wait for its turn."""
+"""Number of consecutive idle measurements after which a program counts as idle. On a busy machine, one idle
+measurement can mean that the program waits for a processor.
+"""
 FEW = 10
 ROUNDS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Chats of a gateway with so many turns each that is killed with others `unfinished`; the turns of a long chat, the number of
-    chats on disk, and messages of each round, for what a message costs.
+    """Sizes of the measurements. The killed gateway has `chats` chats with `each` turns and some
+    `unfinished` turns. The cost per message is measured with a chat of `turns` turns, with `on_disk`
+    chats, and with `messages` messages in each round.
     """
 
     chats: int
@@ -46,14 +51,18 @@ FULL = Size(10_000, 5, 500, 10_000, 100_000, 25)
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """Seconds from the start of the process until it polls, and from then until the last unfinished turn is answered."""
+    """Seconds from the start of the process until it polls, and from then until the last unfinished turn is
+    answered.
+    """
 
     ready: float
     answered: float
 
 
 async def restart(folder: Path, size: Size) -> Restart:
-    """Raises `Unanswered`, also where a message is answered twice."""
+    """Kill a gateway with unfinished turns and start it again. Raises `Unanswered` if a message is not
+    answered, or is answered twice.
+    """
     board = Board()
     model = TimedModel(board)
     program = Shipmate(folder / "restart", board, first_chat=7_000_000)
@@ -85,7 +94,7 @@ async def restart(folder: Path, size: Size) -> Restart:
 
 
 async def _confirmed(program: Program) -> None:
-    """Wait until the platform knows that everything was taken."""
+    """Wait until the program has confirmed all updates to the platform."""
     async with asyncio.timeout(PATIENCE):
         while len(program.telegram.updates):  # noqa: ASYNC110 - another process takes them
             await asyncio.sleep(0.05)
@@ -93,14 +102,14 @@ async def _confirmed(program: Program) -> None:
 
 @dataclass(slots=True)
 class Cost:
-    """Milliseconds of each message, and of CPU a message in each round."""
+    """Time per message, and CPU time per message in each round, both in milliseconds."""
 
     times: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
 
 
 async def by_turns(folder: Path, size: Size) -> list[Cost]:
-    """Two chats of one gateway in turn: one of many turns, and one of ten."""
+    """Measure two chats of one gateway alternately: one chat with many turns, and one with ten."""
     board = Board()
     model = TimedModel(board)
     program = Shipmate(folder / "turns", board, first_chat=9_000_000)
@@ -116,7 +125,7 @@ async def by_turns(folder: Path, size: Size) -> list[Cost]:
 
 
 async def by_chats(folder: Path, size: Size) -> list[Cost]:
-    """Two gateways in turn: one with many chats on disk, and one with ten."""
+    """Measure two gateways alternately: one with many chats on disk, and one with ten."""
     board = Board()
     model = TimedModel(board)
     programs = []
@@ -155,7 +164,7 @@ async def _in_turn(places: list[tuple[Program, int]], messages: int) -> list[Cos
 
 
 async def _quiet(program: Program) -> None:
-    """Wait until a program has nothing more to do: what it finds in the log is exported after its start."""
+    """Wait until a program is idle. After its start, a program first exports the events in its log."""
     if program.cpu() is None:
         return
     await asyncio.sleep(EXPORT_SECONDS)

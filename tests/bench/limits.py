@@ -1,4 +1,4 @@
-"""Compares the ratios of a run with those that are stored: `python -m tests.bench --store` stores them anew."""
+"""Compares the ratios of a run with the stored ratios. `python -m tests.bench --store` stores new ones."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tests.bench import aims
 
 STORED = Path(__file__).with_name("ratios.toml")
 NOISE = 1.35
-"""Factor by which a ratio of one run may be worse than the stored one: so far apart are runs of the same code on a machine
-that does other things too.
+"""Max factor by which a ratio may be worse than the stored one. Runs of the same code differ by this much on
+a machine that also does other work.
 """
 KEPT = (
     "oneChat.overheadMs",
@@ -25,22 +25,24 @@ KEPT = (
     "growth.turns.cpuMs",
     "growth.chats.cpuMs",
 )
-"""Where less is better: beside the plain script, and in `growth` beside Shipmate with little."""
+"""Names of the ratios that are stored; smaller is better. Most compare Shipmate with the plain script; those
+in `growth` compare Shipmate with much data and with little.
+"""
 
 
 def stored() -> dict[str, float]:
-    """Return the stored ratios, by dotted name."""
+    """Return the stored ratios by dotted name."""
     return dict(tomllib.loads(STORED.read_text(encoding="utf-8"))["ratios"])
 
 
 def ratios(found: Mapping[str, Any]) -> dict[str, float]:
-    """Return those of a run; one that could not be measured is not there."""
+    """Return the ratios of a run by dotted name, without ratios that could not be measured."""
     told = {name: aims.at(found, f"{name}.ratio") for name in KEPT}
     return {name: ratio for name, ratio in told.items() if ratio}
 
 
 def regressions(now: Mapping[str, float], before: Mapping[str, float]) -> list[str]:
-    """Return a sentence for each ratio that is worse than before, beyond noise."""
+    """Return a sentence for each ratio that is worse than before by more than noise."""
     return [
         f"{name}: {now[name]:.2f} times the yardstick, stored are {ratio:.2f}"
         for name, ratio in before.items()

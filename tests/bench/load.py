@@ -1,4 +1,6 @@
-"""Many chats for long: every message answered once, memory flat, overhead beside the plain script."""
+"""Runs many chats for a long time. Every message must be answered exactly once; memory and overhead are
+measured beside the plain script.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ THINKING = (0.2, 2.0)
 
 @dataclass(slots=True)
 class Load:
-    """Of one program: its times, and the megabytes that it took at the start and after each round."""
+    """Results of one program: the times, and the memory in megabytes at the start and after each round."""
 
     times: Times = field(default_factory=Times)
     resident: list[float] = field(default_factory=list)
@@ -27,7 +29,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How many chats, and how many messages in each; never two of one chat at once."""
+    """Number of chats, and number of messages in each chat. A chat never has two messages at once."""
 
     chats: int
     messages: int
@@ -41,7 +43,9 @@ SHORT, FULL, QUICK = Size(200, 5), Size(1_000, 20), Size(70, 2)
 
 
 async def load(programs: Sequence[Program], model: TimedModel, size: Size) -> list[Load]:
-    """Rounds in which every chat says one thing, 64 at once, the programs in turn so that drift cancels."""
+    """Run rounds in which every chat sends one message, with at most 64 messages at once. The programs
+    alternate, so that drift cancels.
+    """
     model.thinking, model.longest = THINKING
     loads = [Load() for _ in programs]
     chats = [program.new_chats(size.chats) for program in programs]
@@ -60,14 +64,18 @@ async def load(programs: Sequence[Program], model: TimedModel, size: Size) -> li
 
 @dataclass(slots=True)
 class Rush:
-    """Of one program and each round without thinking: messages a second, and milliseconds of processor time a message."""
+    """Results of one program by round, with a model that answers at once: messages per second, and
+    milliseconds of CPU time per message.
+    """
 
     rates: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
 
 
 async def rush(programs: Sequence[Program], model: TimedModel, size: Size) -> list[Rush]:
-    """Every chat says one thing as soon as there is room among those that wait; the model answers at once."""
+    """Run rounds in which every chat sends one message as soon as one of the places for waiting messages is
+    free. The model answers at once.
+    """
     model.thinking, model.longest = 0.0, 0.0
     found = [Rush() for _ in programs]
     chats = [program.new_chats(size.chats) for program in programs]
@@ -98,7 +106,7 @@ def _weigh(program: Program, found: Load) -> None:
 
 
 def check(name: str, answers: dict[int, int], wanted: int) -> None:
-    """Raises `Unanswered` where a chat got more or fewer answers than messages were said in it."""
+    """Raise `Unanswered` if a chat has more or fewer than `wanted` answers."""
     wrong = sorted(chat for chat, count in answers.items() if count != wanted)
     if wrong:
         chat = wrong[0]
@@ -108,7 +116,9 @@ def check(name: str, answers: dict[int, int], wanted: int) -> None:
 
 
 def growth(resident: Sequence[float], chats: int) -> float:
-    """Kilobytes for each message of the later half of the rounds: what was new in the first is warm by then."""
+    """Return the memory growth in kilobytes per message, over the later half of the rounds. The first half
+    is left out because the program is still warming up.
+    """
     later = resident[len(resident) // 2 :]
     rounds = len(later) - 1
     return figures.slope(list(range(len(later))), later) * 1_000 / chats if rounds else 0.0

@@ -1,4 +1,4 @@
-"""Logs with a past: chats of plain turns as the product leaves them, and what it costs to read one."""
+"""Logs with many chats of plain turns as the product writes them, and the cost of reading such a chat."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ BOOT = "boot"
 CODEC = Codec()
 FRAME = events.Framed(Frozen("Rules and instructions. " * 150), MODEL, "", "prefix")
 AT_ONCE = 1_000
-"""Turns of one transaction."""
+"""Max turns in one transaction."""
 TIMES = 9
 
 
 @contextlib.asynccontextmanager
 async def opened(home: Path) -> AsyncIterator[tuple[EventLog, Chats]]:
-    """The log of a `.ship`, which is made where there is none, with no chat in memory."""
+    """Open the log in a `.ship` folder, and create it if there is none. No chat is in memory yet."""
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     clock = SystemClock()
     log = SqliteLog(home / FILE, CODEC, clock=clock, log=MemoryLog())
@@ -43,7 +43,7 @@ async def opened(home: Path) -> AsyncIterator[tuple[EventLog, Chats]]:
 
 
 async def write(home: Path, turns: Mapping[str, int], result: str = "") -> None:
-    """Give each of these chats so many plain turns; with a `result`, turns that have called a tool first."""
+    """Add plain turns to each chat, as many as `turns` says. With `result`, each turn first calls a tool."""
     written, ids = 0, UlidSource()
     async with opened(home) as (log, chats):
         for key, count in turns.items():
@@ -65,7 +65,7 @@ def _lasting(chat: Chat) -> list[EventData]:
 
 
 def turn(key: ChatKey, request: str, result: str = "") -> Iterator[EventData]:
-    """The events of a turn, from the message to the answer that has arrived."""
+    """Yield the events of a turn, from the message to the delivered answer."""
     said, answer = (
         "What is the number that we spoke about? 几个字",
         "It is 42, as ever, and a few more words about it. " * 4,
@@ -117,14 +117,14 @@ def _text(words: str) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class Back:
-    """Milliseconds until a chat is in memory again, and `whole` by all of its events."""
+    """Milliseconds until a chat is in memory again. `took` is the usual way; `whole` is by reading all events."""
 
     took: float
     whole: float
 
 
 async def back(home: Path, key: str, times: int = TIMES) -> Back:
-    """A chat that was evicted comes back: the quickest of some times, and once by all of its events."""
+    """Load an evicted chat: several times in the usual way (the fastest counts), and once by reading all events."""
     chat, took = ChatKey.parse(key), list[float]()
     async with opened(home) as (_, chats):
         began = time.perf_counter()

@@ -1,6 +1,7 @@
-"""The way of one plain message in files, functions, moves and calls: `python -m tests.bench.path`, `--files` names the files.
+"""Counts the files, functions, moves between files, and calls for one plain message: `python -m
+tests.bench.path`. `--files` prints the file names.
 
-The message is the third of its chat on Telegram, so that imports, prompts and caches count no more.
+The measured message is the third of its chat on Telegram, so imports, prompts and cache filling do not count.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from tests.bench.servers import Board, TimedModel
 
 WARM = 2
 SETTLE_SECONDS = 1.5
-"""After the answer: the turn's end, the archive and the index belong to the message."""
+"""Interval in seconds after the answer that still counts as part of the message: the end of the turn, the
+archive and the index.
+"""
 WAIT_SECONDS = 20.0
 
 
@@ -37,7 +40,7 @@ class Traced(Shipmate):
 
 
 async def traced(folder: Path) -> Json:
-    """What the tracer counted. Raises `Unanswered`."""
+    """Return the tracer's counts. Raises `Unanswered`."""
     board = Board()
     model = TimedModel(board)
     await model.start()

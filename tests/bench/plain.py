@@ -1,4 +1,6 @@
-"""The yardstick: the bot that one would write in an hour. Nothing is durable, nobody is kept out."""
+"""The plain script that Shipmate is compared with: a bot as one would write it in an hour. It stores nothing
+and admits everyone.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ history: dict[int, list[MessageParam]] = defaultdict(list)
 
 
 async def answer(update: Update, context: ContextTypes.DEFAULT_TYPE) -> None:
-    """One message: remember it, ask, remember the answer, send it."""
+    """Answer one message: remember the message, ask the model, remember the answer, send it."""
     if update.message is None or update.message.text is None:
         return
     chat = update.message.chat_id
@@ -37,7 +39,7 @@ async def answer(update: Update, context: ContextTypes.DEFAULT_TYPE) -> None:
 
 
 def main() -> None:
-    """Poll until a signal ends it."""
+    """Poll until a signal ends the process."""
     application = (
         Application.builder()
         .token(os.environ["TELEGRAM_BOT_TOKEN"])

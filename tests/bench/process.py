@@ -1,4 +1,4 @@
-"""A gateway as a process: its memory, its first reply after a start, and the CPU of a streamed delta."""
+"""Measures a gateway as a process: its memory, its first reply after a start, and the CPU time of a streamed delta."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ AT_ONCE = 50
 STARTS = 3
 DELTAS = 1_000
 DELTA = 4
-"""Characters of a delta: about what a token has."""
+"""Characters of a delta, about as many as in a token."""
 STREAMS = 20
 STREAM_ROUNDS = 3
 TURNS = 30
@@ -25,8 +25,11 @@ TURNS = 30
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Megabytes connected to both platforms with nothing said yet, after the first message and after many chats; kilobytes for
-    each chat of the later half; milliseconds until a chat that was evicted has its history again.
+    """Memory of a gateway that is connected to both platforms, in megabytes: `idle` before any message,
+    `first` after the first message, `many` after many chats.
+
+    `per_chat` is in kilobytes, over the later half of the chats. `back` is the time in milliseconds until an
+    evicted chat is loaded again.
     """
 
     idle: float
@@ -37,7 +40,9 @@ class Memory:
 
 
 async def memory(folder: Path, chats: int) -> Memory:
-    """Raises `Unanswered`, also where the system does not tell what a process takes."""
+    """Measure the memory. Raises `Unanswered` if a message gets no answer, or if the system does not report
+    a process's memory.
+    """
     board = Board()
     model = TimedModel(board)
     program = OnSlack(folder / "memory", board, first_chat=5_000_000)
@@ -63,7 +68,7 @@ async def memory(folder: Path, chats: int) -> Memory:
 
 
 async def _back(home: Path) -> float:
-    """Milliseconds until a chat of 30 turns is read from the log."""
+    """Return the milliseconds to load a chat of 30 turns from the log."""
     key = "telegram:chat:1"
     await past.write(home, {key: TURNS})
     return (await past.back(home, key)).took
@@ -78,7 +83,9 @@ def _resident(program: Program) -> float:
 
 @dataclass(slots=True)
 class First:
-    """Of one program and each start: milliseconds from the start of the process to its first reply, and those of CPU."""
+    """Results of one program by start: milliseconds from the start of the process to its first reply, and
+    milliseconds of CPU time.
+    """
 
     whole: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
@@ -86,7 +93,9 @@ class First:
 
 
 async def first_replies(folder: Path, starts: int = STARTS) -> list[First]:
-    """A message waits at the platform already when the process is started; both programs in turn."""
+    """Measure the first reply after a start, with a message that already waits at the platform. The programs
+    alternate.
+    """
     board = Board()
     model = TimedModel(board)
     found = [First(), First()]
@@ -123,7 +132,9 @@ async def _first(program: Program, model: TimedModel, found: First) -> None:
 
 
 async def streaming(program: Program, model: TimedModel, deltas: int = DELTAS) -> list[float]:
-    """Microseconds of CPU a delta, from the model to the channel: answers in many deltas beside the same in one, in turn."""
+    """Return the microseconds of CPU time per delta, from the model to the channel. Answers in many deltas
+    alternate with the same answers in one delta.
+    """
     said, chunk = model.words, model.chunk
     model.thinking = model.longest = 0.0
     model.words = ("Some words. " * deltas)[: deltas * DELTA]

@@ -1,4 +1,4 @@
-"""The two programs under test, each a process of its own against a platform of its own."""
+"""The programs that the bench compares. Each is a process of its own with a platform of its own."""
 
 from __future__ import annotations
 
@@ -18,16 +18,18 @@ from tests.bench.servers import Board, Flight, TimedTelegram
 ROOT = Path(__file__).parents[2]
 START_SECONDS = 60.0
 COMPILED = {"PYTHONDONTWRITEBYTECODE": ""}
-"""What an installation has compiled is compiled: not at each start anew."""
+"""Environment that lets Python store compiled modules, so that a start does not compile them again, as in an
+installation.
+"""
 ANSWER_SECONDS = 30.0
 
 
 class Unanswered(Exception):
-    """A message got no answer: the one thing that fails a bench."""
+    """A message got no answer. Only this makes a bench fail."""
 
 
 class Program:
-    """A bot as a process. `chats` are numbers that nobody else uses."""
+    """A bot that runs as a process. Its chat numbers are used by no other program."""
 
     def __init__(self, name: str, command: list[str], board: Board, *, first_chat: int) -> None:
         self.name = name
@@ -38,12 +40,12 @@ class Program:
         self._process: asyncio.subprocess.Process | None = None
 
     async def start(self, model: AnthropicServer) -> None:
-        """Start the platform and the process; returns once it polls."""
+        """Start the platform and the process; return when the process polls."""
         await self.platform(model)
         await self.launch()
 
     async def platform(self, model: AnthropicServer) -> None:
-        """Start the platform alone, and prepare what the process needs."""
+        """Start only the platform, and prepare the files and environment of the process."""
         await self.telegram.start()
         self.env = {
             "ANTHROPIC_API_KEY": KEY,
@@ -56,7 +58,7 @@ class Program:
         self.prepare(model)
 
     async def launch(self) -> None:
-        """Start the process; returns once it polls."""
+        """Start the process; return when it polls."""
         self.telegram.polled.clear()
         self._process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -77,7 +79,7 @@ class Program:
             raise Unanswered(f"{self.name} did not start within {START_SECONDS:.0f} s")
 
     def prepare(self, model: AnthropicServer) -> None:
-        """What the program needs on disk."""
+        """Write the files that the program needs."""
 
     @property
     def pid(self) -> int:
@@ -85,7 +87,7 @@ class Program:
         return self._process.pid
 
     def cpu(self) -> float | None:
-        """Seconds of processor time so far, where the system tells."""
+        """Return the CPU seconds used so far; None if the system does not report them."""
         assert self._process is not None
         try:
             stat = Path(f"/proc/{self._process.pid}/stat").read_text(encoding="ascii")
@@ -95,7 +97,7 @@ class Program:
         return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
     def resident(self) -> float | None:
-        """Megabytes of memory, where the system tells."""
+        """Return the memory in megabytes; None if the system does not report it."""
         assert self._process is not None
         try:
             pages = Path(f"/proc/{self._process.pid}/statm").read_text(encoding="ascii").split()[1]
@@ -104,7 +106,7 @@ class Program:
         return int(pages) * os.sysconf("SC_PAGE_SIZE") / 1_000_000
 
     async def kill(self) -> None:
-        """Kill the process. The platform goes on: `launch` starts it again."""
+        """Kill the process. The platform keeps running, so `launch` can start the process again."""
         assert self._process is not None
         self._process.kill()
         await self._process.wait()
@@ -125,7 +127,7 @@ class Program:
         return list(range(first, first + count))
 
     async def answered(self, chats: list[int]) -> list[Flight]:
-        """One message in each of these chats at once, until all are answered. Raises `Unanswered`."""
+        """Send one message in each chat at once; wait until all are answered. Raises `Unanswered`."""
         flights = [self.telegram.ask(chat) for chat in chats]
         await self.landed(flights)
         return flights
@@ -144,7 +146,7 @@ class Program:
 
 
 class Shipmate(Program):
-    """`shipmate run` with Telegram alone, everybody allowed."""
+    """`shipmate run` with Telegram only, open to everyone."""
 
     def __init__(self, root: Path, board: Board, *, first_chat: int, watch: Path | None = None) -> None:
         start = ["tests.bench.watched", str(watch)] if watch is not None else ["bot"]
@@ -153,11 +155,11 @@ class Shipmate(Program):
 
     @property
     def home(self) -> Path:
-        """Its `.ship`."""
+        """Path of the program's `.ship` folder."""
         return self._root / ".ship"
 
     def logged(self) -> tuple[int, int]:
-        """Lines and bytes of its log so far."""
+        """Return the numbers of lines and bytes in the program's log."""
         raws = [path.read_bytes() for path in (self.home / "logs").glob("*.jsonl")]
         return sum(raw.count(b"\n") for raw in raws), sum(map(len, raws))
 
@@ -172,7 +174,7 @@ class Shipmate(Program):
         (self._root / "ship.json").write_text(json.dumps(config), encoding="utf-8")
 
     def channels(self) -> Json:
-        """`channels` of its ship.json."""
+        """Return the `channels` section of the program's ship.json."""
         return {
             "telegram": {"enabled": True, "baseUrl": self.telegram.url, "allow": ["*"]},
             "slack": {"enabled": False},
@@ -182,7 +184,7 @@ class Shipmate(Program):
 
 
 class OnPostgres(Shipmate):
-    """One that has its log in PostgreSQL. `settings` are added to its ship.json."""
+    """A Shipmate with its log in PostgreSQL. `settings` are added to its ship.json."""
 
     def __init__(self, root: Path, board: Board, *, first_chat: int, url: str, **settings: Json) -> None:
         super().__init__(root, board, first_chat=first_chat)
@@ -196,7 +198,7 @@ class OnPostgres(Shipmate):
 
 
 class OnSlack(Shipmate):
-    """The same, on Slack too."""
+    """A Shipmate with both Telegram and Slack."""
 
     def __init__(self, root: Path, board: Board, *, first_chat: int) -> None:
         super().__init__(root, board, first_chat=first_chat)
@@ -222,7 +224,7 @@ class OnSlack(Shipmate):
 
 
 class Plain(Program):
-    """The script in `plain.py`."""
+    """The plain script in `plain.py`."""
 
     def __init__(self, board: Board, *, first_chat: int) -> None:
         super().__init__("plain", ["tests.bench.plain"], board, first_chat=first_chat)

@@ -1,8 +1,9 @@
-"""Invented conversations with questions, the same ones for the same seed.
+"""Generated conversations with questions; the same seed gives the same conversations.
 
-What is said stands in `recall_<language>.toml`: statements that answer, lines that speak of the same things and answer
-nothing, chatter. A question puts a statement in other words. Topics of the family `held` are for the last look alone:
-weights are chosen on the others.
+`recall_<language>.toml` holds the sentences: statements that answer a question, near misses about the same
+topic that do not answer it, and small talk. A question asks for a statement in other words.
+
+Search weights are tuned on the other topics; topics of the family `held` are only for the final check.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ _ZH_MONTHS = [
 
 
 def people(family: str, language: str, seed: int, number: int | None = None) -> list[Conversation]:
-    """One conversation a person, 50 sessions of 20 turns each."""
+    """Return one conversation per person, each with 50 sessions of 20 turns."""
     how_many = PEOPLE[family][language] if number is None else number
     return [
         _Person(language, f"{family}-{language}-{n}", seed, topics(language, family)).talk(
@@ -68,7 +69,7 @@ def people(family: str, language: str, seed: int, number: int | None = None) -> 
 
 
 def pooled(language: str, seed: int, sessions: int = POOLED) -> Conversation:
-    """One conversation over years, with the topics of both families."""
+    """Return one conversation over years, with the topics of both families."""
     every = [topic for family in FAMILIES for topic in topics(language, family)]
     person = _Person(language, f"pooled-{language}", seed, every)
     return person.talk(sessions, timedelta(hours=3), timedelta(hours=9))
@@ -79,7 +80,7 @@ def _words(language: str) -> dict[str, Any]:
 
 
 def topics(language: str, family: str) -> list[dict[str, Any]]:
-    """What a family of people may speak of and be asked about."""
+    """Return the topics that people of a family may speak of and be asked about."""
     return [topic for topic in _words(language)["topic"] if topic.get("family", "tuned") == family]
 
 
@@ -88,12 +89,12 @@ class _Line:
     role: str
     text: str
     mark: str | None = None
-    """Names the evidence that this line is."""
+    """Name of the evidence that this line contains; None if the line is no evidence."""
 
 
 @dataclass(slots=True)
 class _Plan:
-    """Which session holds which evidence, and what will be asked."""
+    """Evidence of each session, and the questions to ask."""
 
     scenes: dict[int, list[list[_Line]]] = field(default_factory=dict)
     asks: list[tuple[Mapping[str, Any], str, str, frozenset[str]]] = field(default_factory=list)
@@ -238,7 +239,7 @@ class _Person:
         return [_Line("user", text), _Line("assistant", self._random.choice(self._replies))]
 
     def _dealt(self) -> str:
-        """Nobody says a thing again before everything else was said."""
+        """Return a near-miss line. No line repeats until all others have been used."""
         if not self._deck:
             self._deck = self._random.sample(self._near, len(self._near))
         return self._deck.pop()
@@ -254,7 +255,7 @@ class _Person:
 
 
 def _whens(language: str, day: date, today: date) -> Iterator[tuple[str, date, date]]:
-    """Ways to name a day, each with the first day it speaks of and the day after the last."""
+    """Yield expressions for a day, each with the first day that the expression covers and the day after the last."""
     one, ago = timedelta(days=1), (today - day).days
     month, after = day.replace(day=1), (day.replace(day=28) + 4 * one).replace(day=1)
     monday = today - today.weekday() * one

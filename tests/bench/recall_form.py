@@ -1,4 +1,4 @@
-"""Conversations with questions, in the small JSON form that docs/recall.md tells."""
+"""Conversations with questions, in the small JSON format that docs/recall.md describes."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any
 
 GAP_MS = 30_000
-"""Between turns that have no time of their own."""
+"""Interval in milliseconds between turns that have no time of their own."""
 
 
 class FormError(ValueError):
-    """A file is not of the form; the text says where and what was expected."""
+    """A file does not follow the format. The text says where, and what was expected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One line that somebody said; `ts` in milliseconds."""
+    """A line that somebody said. `ts` is in epoch milliseconds."""
 
     id: str
     role: str
@@ -31,19 +31,19 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked and the ids of the turns that answer it; none where nothing does."""
+    """A question, and the ids of the turns that answer it; no ids if no turn answers it."""
 
     text: str
     asked_at: int
     evidence: frozenset[str]
     kind: str
     phrasings: tuple[str, ...] = ()
-    """Other ways to ask it, which a model may search with at once."""
+    """Other wordings of the question, which a model may search for at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """One chat: its sessions in order of time, and what is asked of it."""
+    """A chat: its sessions in order of time, and the questions about it."""
 
     id: str
     sessions: tuple[tuple[Turn, ...], ...]
@@ -55,7 +55,7 @@ class Conversation:
 
 
 def load(path: Path) -> list[Conversation]:
-    """Every conversation of a file. Raises `FormError`, and `OSError` where the file cannot be read."""
+    """Return the conversations in a file. Raises `FormError`, and `OSError` if the file cannot be read."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
@@ -64,7 +64,7 @@ def load(path: Path) -> list[Conversation]:
 
 
 def parse(value: Any) -> list[Conversation]:
-    """What the form says. Raises `FormError`."""
+    """Return the conversations in parsed JSON. Raises `FormError`."""
     found = [
         _conversation(one, f"conversations[{number}]")
         for number, one in enumerate(_list(value, "conversations", "the file"))
@@ -75,7 +75,7 @@ def parse(value: Any) -> list[Conversation]:
 
 
 def dump(conversations: Iterable[Conversation]) -> dict[str, Any]:
-    """The form of what `parse` returns."""
+    """Return conversations in the format that `parse` reads."""
     return {
         "conversations": [
             {
@@ -176,7 +176,7 @@ def _text(value: Any, key: str, where: str) -> str:
 
 
 def _time(value: Any, where: str) -> int:
-    """Milliseconds as they are; ISO 8601, UTC where it names no zone."""
+    """Return a time in epoch milliseconds. A number is used as it is; ISO 8601 text without a zone is read as UTC."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     try:

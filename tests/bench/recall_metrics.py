@@ -1,4 +1,6 @@
-"""How good a ranking is. Pure: ranked ids and the ids that answer, best first."""
+"""Quality measures of a ranking. All functions are pure; they take the ranked ids (best first) and the ids
+that answer the question.
+"""
 
 from __future__ import annotations
 
@@ -8,27 +10,29 @@ from dataclasses import dataclass
 
 AT = (1, 5, 10, 25)
 DEPTH = AT[-1]
-"""How many hits are asked for; what stands further down counts as not found."""
+"""Max hits per question; a later hit counts as not found."""
 
 
 def recall(ranked: Sequence[str], evidence: Collection[str], k: int) -> float:
-    """The share of the evidence among the first `k`."""
+    """Return the share of the evidence that is among the first `k` hits."""
     return sum(1 for one in ranked[:k] if one in evidence) / len(evidence)
 
 
 def reciprocal(ranked: Sequence[str], evidence: Collection[str]) -> float:
-    """One over the place of the first piece of evidence; 0 without any."""
+    """Return the reciprocal rank: one divided by the position of the first evidence, 0 if there is none."""
     return next((1 / place for place, one in enumerate(ranked, 1) if one in evidence), 0.0)
 
 
 def ndcg(ranked: Sequence[str], evidence: Collection[str], k: int) -> float:
-    """Discounted gain of the first `k`, over that of the best order there is."""
+    """Return the discounted gain of the first `k` hits, divided by the gain of the best possible order."""
     gain = sum(1 / math.log2(place + 1) for place, one in enumerate(ranked[:k], 1) if one in evidence)
     return gain / sum(1 / math.log2(place + 1) for place in range(1, min(k, len(evidence)) + 1))
 
 
 def parted(higher: Sequence[float], lower: Sequence[float]) -> float:
-    """How often one of `higher` is above one of `lower` (a tie counts half): 1 tells them apart, 0.5 is chance."""
+    """Return how often a value of `higher` is above a value of `lower`; a tie counts half. 1 is a perfect
+    separation, 0.5 is chance.
+    """
     pairs = len(higher) * len(lower)
     above = sum((a > b) + (a == b) / 2 for a in higher for b in lower)
     return above / pairs if pairs else 0.0
@@ -36,19 +40,19 @@ def parted(higher: Sequence[float], lower: Sequence[float]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What became of one question."""
+    """Result of one question."""
 
     kind: str
     evidence: frozenset[str]
     ranked: tuple[str, ...]
     ms: float
     best: float = 0.0
-    """The score of the first hit."""
+    """Score of the first hit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """Means over the questions that have an answer; times are of all of them, in milliseconds."""
+    """Averages over the questions that have an answer. The times cover all questions, in milliseconds."""
 
     questions: int
     recall: tuple[float, ...]

@@ -1,4 +1,4 @@
-"""The search of the archive, asked about a conversation of the benchmark."""
+"""Shipmate's archive search, run on a conversation of the benchmark."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from tests.talk import indexed
 
 
 class Searched:
-    """A conversation as one chat of a log, and its index. `weights` may be set between questions."""
+    """A conversation written as one chat of a log, with its index. `weigh` changes the search weights
+    between questions.
+    """
 
     def __init__(self, conversation: Conversation, weights: Weights = ranking.DEFAULT) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="recall-")
@@ -52,7 +54,7 @@ class Searched:
         began = time.perf_counter()
         asyncio.run(build())
         self.built = time.perf_counter() - began
-        """Seconds that the index took, with its log."""
+        """Seconds that building the index and the log took."""
         self._db = index.opened(folder / "index.db")
         self._finder = Finder(self._db, weights=weights)
 
@@ -60,7 +62,9 @@ class Searched:
         self._finder = Finder(self._db, weights=weights)
 
     def search(self, question: Question, limit: int) -> list[tuple[str, float]]:
-        """The best lines; by all phrasings of the question where it has some."""
+        """Return the ids and scores of the best lines. If the question has other wordings, all wordings are
+        searched at once.
+        """
         query = RecallQuery((question.text, *question.phrasings), question.asked_at, limit=limit)
         hits = self._finder.recall([str(self._key)], query).hits
         return [(str(hit.line.message_id), hit.score) for hit in hits]

@@ -1,4 +1,6 @@
-"""What the search is held against: plain BM25 of SQLite's FTS5 with the Porter stemmer, one index a conversation."""
+"""The search that Shipmate's search is compared with: plain BM25 of SQLite's FTS5 with the Porter stemmer,
+one index per conversation.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,10 @@ _UNSPACED = re.compile("([\u3041-\u30ff\u3400-\u9fff\uf900-\ufaff])")
 
 
 class PlainBm25:
-    """The OR of a question's words over the same lines, and nothing else. FTS5 takes a sentence in Chinese for one
-    word; `spaced` makes a word of each character, which is the least that one can do about it.
+    """Searches the same lines for any of the question's words, and does nothing else.
+
+    FTS5 treats a Chinese sentence as one word. `spaced` makes each Chinese or Japanese character a word, as
+    the simplest remedy.
     """
 
     def __init__(self, conversation: Conversation, *, spaced: bool = False) -> None:

@@ -1,7 +1,9 @@
-"""How well old turns are found: `python -m tests.bench.recall_report [--json FILE…] [--full] [--kinds]`.
+"""Measures how well old turns are found: `python -m tests.bench.recall_report [--json FILE…] [--full]
+[--kinds]`.
 
-Without a file, invented conversations: topics that weights were chosen on, and others that were held back. With files,
-the conversations and questions in them (docs/recall.md tells the form). Beside each figure stands that of plain FTS5.
+Without a file, the report uses generated conversations: topics that the search weights were tuned on, and
+held-out topics. With files, it uses the conversations and questions in the files (docs/recall.md describes
+the format). Each figure is printed beside the figure of plain FTS5.
 """
 
 from __future__ import annotations
@@ -23,13 +25,17 @@ from tests.bench.recall_plain import PlainBm25
 
 LANGUAGES = {"en": "English", "zh": "Chinese", "ja": "Japanese"}
 SEEDS = {"tuned": 1, "held": 7}
-"""Another seed for what was held back: neither its topics nor its dates were looked at."""
+"""Random seeds by family. The held-out family has another seed, so that neither its topics nor its dates
+were seen during tuning.
+"""
 _POOLED_SEED = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """`people` a language (None: so many that there are more than 500 questions); `pooled` sessions of one chat."""
+    """Sizes of the corpora. `people` is the number of people per language; None means enough for more than
+    500 questions. `pooled` is the number of sessions of the pooled chat.
+    """
 
     people: int | None = None
     pooled: int = 0
@@ -42,7 +48,7 @@ FULL = Size(pooled=recall_corpus.POOLED)
 
 class Search(Protocol):
     def search(self, question: Question, limit: int) -> list[tuple[str, float]]:
-        """Ids of turns and their scores, best first."""
+        """Return the ids of turns with their scores, best first."""
         ...
 
     def close(self) -> None: ...
@@ -50,8 +56,8 @@ class Search(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What the search and plain BM25 made of the same questions; `phrased` is the former with all phrasings at once,
-    `spaced` the latter with CJK set apart.
+    """Results of the same questions. `ours` is Shipmate's search, `phrased` the same search with all
+    wordings at once. `plain` is plain BM25, `spaced` plain BM25 with each CJK character as a word.
     """
 
     ours: list[Asked] = field(default_factory=list)
@@ -61,7 +67,7 @@ class Compared:
 
 
 def corpora(size: Size) -> Iterator[tuple[str, list[Conversation]]]:
-    """The invented conversations, with the titles under which they are reported."""
+    """Yield the generated conversations, each set with its title in the report."""
     for family in recall_corpus.FAMILIES:
         for language, name in LANGUAGES.items():
             people = recall_corpus.people(family, language, SEEDS[family], size.people)
@@ -73,7 +79,7 @@ def corpora(size: Size) -> Iterator[tuple[str, list[Conversation]]]:
 
 
 def compare(conversations: Iterable[Conversation]) -> Compared:
-    """Ask all of them the same."""
+    """Ask each search the same questions about all conversations."""
     found = Compared()
     for one in conversations:
         once = [replace(question, phrasings=()) for question in one.questions]
@@ -98,14 +104,14 @@ def _asked(questions: Iterable[Question], search: Search) -> Iterator[Asked]:
 
 
 def measured(size: Size, say: Callable[[str], None], *, kinds: bool = False) -> dict[str, Any]:
-    """The invented conversations, reported as they are found; returns the figures."""
+    """Measure the generated conversations; print each result when it is found, and return the figures."""
     return told(corpora(size), say, kinds=kinds)
 
 
 def told(
     sets: Iterable[tuple[str, list[Conversation]]], say: Callable[[str], None], *, kinds: bool = False
 ) -> dict[str, Any]:
-    """A table for each set of conversations."""
+    """Print a table for each set of conversations; return the figures."""
     names = "".join(f"{f'recall@{k}':>11}" for k in AT)
     say(f"{'recall of old turns':<34}{names}{'MRR':>8}{'nDCG@10':>9}{'p50 ms':>9}{'p95 ms':>9}")
     found = {}

@@ -1,4 +1,4 @@
-"""How fast a long chat is indexed, searched and looked at: `python -m tests.bench.recall_speed 100000 1000000`."""
+"""Measures how fast a long chat is indexed, searched and read: `python -m tests.bench.recall_speed 100000 1000000`."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ KEY = ChatKey.parse("web:chat:1")
 START = 1_600_000_000_000
 QUESTIONS = 200
 QUICK, ORDINARY, FULL = (2_000,), (100_000,), (100_000, 1_000_000)
-"""Lines of the chats."""
+"""Numbers of lines of the measured chats, by size of the run."""
 FILE_LINES = 500
-"""Lines of an archive file after the rotations of many years."""
+"""Lines of an archive file after many years of rotation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """Of a chat with `lines`: seconds of a rebuild, and milliseconds of the others (p50 and p95). What is `computing` is
-    the time of the processor, which says more where something else is running; `literal` is a search for a word as it
-    stands.
+    """Times for a chat with `lines` lines: a rebuild in seconds, everything else in milliseconds (p50 and
+    p95). `computing` is CPU time, which is more reliable on a busy machine. `literal` is a search for an
+    exact word.
     """
 
     lines: int
@@ -52,7 +52,7 @@ class Speed:
 
 
 class Talk:
-    """Words as often as words are, and lines of them, from a seed."""
+    """Generates words with a natural frequency distribution, and lines of such words, from a fixed seed."""
 
     def __init__(self, words: int = 30_000) -> None:
         self._rng = random.Random(7)
@@ -76,7 +76,7 @@ class Talk:
         )
 
     def question(self) -> str:
-        """Between a rare word or two and a sentence; every eighth with a time."""
+        """Return a question between one rare word and a whole sentence; every eighth question contains a time."""
         words = self.said(self._rng.choice((2, 4, 8)))
         return f"{words} last month" if self._rng.random() < 1 / 8 else words
 
@@ -85,7 +85,7 @@ class Talk:
 
 
 async def fill(folder: Path, log: SqliteLog, talk: Talk, lines: int) -> int:
-    """Write a chat as many rotations leave it, and its log; the time of its last line."""
+    """Write a chat as it is after many rotations, and its log; return the time of the last line."""
     folder.mkdir(parents=True)
     said = chats.Talk(log)
     ts, waiting, files = START, list[bytes](), 0
@@ -105,7 +105,7 @@ async def fill(folder: Path, log: SqliteLog, talk: Talk, lines: int) -> int:
 
 
 async def measured(root: Path, lines: int) -> Speed:
-    """Everything of one chat with so many lines, in a fresh folder."""
+    """Measure a chat with `lines` lines in a new folder."""
     talk, folder, path = Talk(), root / "chats", root / "index.db"
     log = SqliteLog(root / "log.db", Codec(), clock=SystemClock(), log=MemoryLog())
     now = await fill(folder, log, talk, lines)
@@ -134,7 +134,7 @@ async def measured(root: Path, lines: int) -> Speed:
 
 
 async def _times(calls: list[Callable[[], Awaitable[object]]]) -> tuple[tuple[float, float], ...]:
-    """Time passed and time of the processor."""
+    """Return the wall-clock times and the CPU times of the calls."""
     await calls[0]()  # the first one opens files
     times: tuple[list[float], ...] = [], []
     for call in calls:
@@ -146,7 +146,7 @@ async def _times(calls: list[Callable[[], Awaitable[object]]]) -> tuple[tuple[fl
 
 
 def told(speed: Speed) -> str:
-    """A line of the report."""
+    """Return a line of the report."""
     pairs = (
         ("search", speed.search),
         ("of it computing", speed.computing),

@@ -1,4 +1,4 @@
-"""What single rooms cost, each beside something plain that does the same kind of work."""
+"""Measures single parts of Shipmate, each beside a plain program that does the same kind of work."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LONG_TEXT = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of the table; all three in milliseconds but where `unit` says otherwise."""
+    """A line of the table. The figures are in milliseconds unless `unit` says otherwise."""
 
     what: str
     shipmate: float
@@ -45,7 +45,7 @@ class Line:
 
 
 async def measured(folder: Path) -> list[Line]:
-    """Every room, one after the other."""
+    """Measure all parts one after the other."""
     folder.mkdir(parents=True, exist_ok=True)
     # Disks have moods: the reference is taken before and after.
     before = _append_and_sync(folder / "before")
@@ -65,7 +65,7 @@ async def measured(folder: Path) -> list[Line]:
 
 
 async def _back(home: Path) -> Line:
-    """A chat with a long past comes back into memory."""
+    """Measure loading a chat with a long past into memory."""
     key = "telegram:chat:1"
     await past.write(home, {key: SESSION_TURNS}, RESULT)
     back = await past.back(home, key, times=3)
@@ -74,7 +74,9 @@ async def _back(home: Path) -> Line:
 
 
 def _codec() -> list[Line]:
-    """The events of a plain turn into the log and out of it, on average, beside JSON of the same without its types."""
+    """Measure writing the events of a plain turn to the log format and reading them back, beside untyped
+    JSON of the same data.
+    """
     turn = list(past.turn(ChatKey.parse("telegram:chat:1"), "1"))
     raws = [(one.kind, past.CODEC.encode(one)) for one in turn]
     values = [json.loads(raw) for _, raw in raws]
@@ -101,7 +103,7 @@ def _codec() -> list[Line]:
 
 
 def _append_and_sync(path: Path, times: int = 200) -> list[float]:
-    """Milliseconds of the cheapest durable append there is."""
+    """Return the milliseconds of the cheapest durable append."""
     handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     line = b"a message of ordinary length " * 12 + b"\n"
 
@@ -116,7 +118,9 @@ def _append_and_sync(path: Path, times: int = 200) -> list[float]:
 
 
 def _view() -> Line:
-    """A request with sixty messages of history, from the fold to the body, beside writing it as JSON."""
+    """Measure building a request with sixty messages of history, from the fold to the request body, beside
+    writing the request as JSON.
+    """
     chat, key = Chat(ChatKey.parse("telegram:chat:1")), ChatKey.parse("telegram:chat:1")
     said = events.Told({"role": "user", "content": [_words(400)]}, ("1",))
     answered = events.Answered("1", [_words(800)], "end_turn")
@@ -153,7 +157,9 @@ def _words(length: int) -> dict[str, str]:
 
 
 def _markdown() -> list[Line]:
-    """A hundred thousand characters of Markdown for Telegram: all of it, and the longest piece of work at once."""
+    """Measure converting a hundred thousand characters of Markdown for Telegram: the total time, and the
+    longest single step.
+    """
     around = ChannelDeps(SystemClock(), MemoryLog(), random.Random(1), Path(), Path(), SystemDisk())
     channel = adapter.TelegramChannel(settings.TelegramSettings(bot_token="1:a"), around)
     source = long_markdown()
@@ -179,7 +185,7 @@ def _markdown() -> list[Line]:
 
 
 def markdown_bombs(length: int = 40_000) -> list[str]:
-    """Texts that make careless parsers of Markdown slow."""
+    """Return texts that make careless Markdown parsers slow."""
     return [
         "[" * length,
         "> " * 400 + "x\n",
@@ -197,7 +203,7 @@ def markdown_bombs(length: int = 40_000) -> list[str]:
 
 
 def long_markdown(length: int = LONG_TEXT) -> str:
-    """Markdown with everything in it."""
+    """Return Markdown text that contains every kind of markup."""
     section = (
         "## Section {n}\n\nSome **bold** and *slanted* words, `code`, a [link](https://example.org/{n}), 几个字 😀.\n\n"
         "- one\n- two\n  - nested `item`\n- three\n\n> quoted words\n\n```python\nprint({n})\n```\n\n"
@@ -212,7 +218,7 @@ def _median(work: Callable[[], object], times: int) -> float:
 
 
 def _times(work: Callable[[], object], times: int) -> list[float]:
-    """Milliseconds of each call, the quickest first."""
+    """Return the milliseconds of each call, sorted."""
     took = []
     for _ in range(times):
         began = time.perf_counter()

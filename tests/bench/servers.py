@@ -1,7 +1,8 @@
-"""The loopback servers with a stop-watch: when a message was handed out, asked about, answered, sent.
+"""Loopback servers that record times: when a message was delivered, when the model was asked, when it
+answered, and when the reply was sent.
 
-All times are `time.perf_counter` of the servers' process, taken where a request enters or the last byte leaves:
-what happens inside the programs under test is not asked of them.
+All times are `time.perf_counter` of the servers' process, taken when a request arrives or when the last byte
+leaves. The tested programs themselves are not measured.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _flight: ContextVar[Flight] = ContextVar("flight")
 
 @dataclass(slots=True)
 class Flight:
-    """One message on its way, in seconds; `calls` counts requests to the model."""
+    """Times of one message, in seconds. `calls` counts the requests to the model."""
 
     pushed: float
     handed: float = 0.0
@@ -49,24 +50,24 @@ class Flight:
 
     @property
     def inbound(self) -> float:
-        """From the platform's answer to the poll until the model is asked."""
+        """Seconds from the platform's answer to the poll until the model is asked."""
         return self.asked - self.handed
 
     @property
     def outbound(self) -> float:
-        """From the last byte of the model's answer until the platform is asked to deliver."""
+        """Seconds from the last byte of the model's answer until the program asks the platform to deliver."""
         return self.sent - self.answered
 
 
 class Board:
-    """Every message that is under way, by chat: the programs' chats have different numbers."""
+    """Messages in progress by chat. The programs use different chat numbers."""
 
     def __init__(self) -> None:
         self.flights: dict[int, Flight] = {}
 
 
 class TimedTelegram(TelegramServer):
-    """One bot's platform."""
+    """A Telegram server for one bot that records times."""
 
     def __init__(self, board: Board) -> None:
         super().__init__()
@@ -74,7 +75,7 @@ class TimedTelegram(TelegramServer):
         self.polled = asyncio.Event()
 
     def ask(self, chat_id: int) -> Flight:
-        """A person writes; the bot may answer once."""
+        """Send a message as a person; return its record. The bot may answer once."""
         flight = self._board.flights[chat_id] = Flight(time.perf_counter())
         self.say(
             f"What is the number that we spoke about, here in chat {chat_id}. Thank you!", chat_id=chat_id
@@ -109,8 +110,8 @@ class TimedTelegram(TelegramServer):
 
 
 class TimedModel(AnthropicServer):
-    """A model that thinks for `thinking` seconds (up to `longest`, where that is more) and then says the same to
-    everybody, by `chat_send` or plainly.
+    """A model that waits and then always gives the same answer, through `chat_send` or as text. The wait is
+    random between `thinking` and `longest` seconds; it is `thinking` if `longest` is smaller.
     """
 
     def __init__(self, board: Board) -> None:
@@ -144,7 +145,7 @@ class TimedModel(AnthropicServer):
         return await super()._stream(request, response, _LastSeen(wire), **how)
 
     def _check(self, body: Json, request: web.Request) -> None:
-        """Nothing: strictness is for tests, its cost would be counted as the programs'."""
+        """Check nothing. The checks are for tests; here they would count as time of the tested programs."""
 
     def _say(self, body: Json) -> script.Answer:
         flight = self._board.flights[_chat_of(body)]
@@ -160,7 +161,7 @@ class TimedModel(AnthropicServer):
 
 
 class Parrot(AnthropicServer):
-    """A model that says the number it was asked for, and remembers nothing."""
+    """A model that answers with the number in the question, and stores no requests."""
 
     def __init__(self, thinking: float = 0.0) -> None:
         super().__init__()
@@ -172,11 +173,11 @@ class Parrot(AnthropicServer):
         return await super()._messages(request)
 
     def _check(self, body: Json, request: web.Request) -> None:
-        """Nothing: strictness is for tests."""
+        """Check nothing; the checks are for tests."""
 
 
 class _LastSeen(list[script.Frame]):
-    """The frames of an answer; the moment in which the last one is taken to be written is noted."""
+    """The frames of an answer. Taking the last frame records the time."""
 
     def __iter__(self) -> Iterator[script.Frame]:
         last = len(self) - 1
@@ -200,7 +201,7 @@ def _number_of(body: Json) -> int:
 
 
 def _found(body: Json, pattern: re.Pattern[str]) -> int:
-    """The newest number of this kind in a request."""
+    """Return the newest number in a request that matches the pattern."""
     for message in reversed(body["messages"]):
         for block in _blocks(message):
             found = pattern.search(block.get("text", ""))
@@ -210,6 +211,6 @@ def _found(body: Json, pattern: re.Pattern[str]) -> int:
 
 
 def _blocks(message: Json) -> list[Json]:
-    """The blocks of a message, the last first."""
+    """Return the blocks of a message, last block first."""
     content = message["content"]
     return [{"text": content}] if isinstance(content, str) else list(reversed(content))

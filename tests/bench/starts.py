@@ -1,4 +1,4 @@
-"""How long it takes until something runs, and what a long past costs: many chats, a long archive."""
+"""Measures start times, and the cost of a long past: many chats, and a long archive."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PER_FILE = 500  # lines of one archive file: half of what a chat's file holds be
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """How many chats there are, and how many lines one of them has."""
+    """Number of chats, and number of lines in one of the chats."""
 
     chats: int
     lines: int
@@ -37,7 +37,7 @@ SHORT, FULL, QUICK = Past(5_000, 50_000), Past(100_000, 1_000_000), Past(100, 1_
 
 
 async def starts() -> list[Line]:
-    """The command line and its interpreter."""
+    """Measure the start of the command line beside the start of the Python interpreter."""
     bare = await _quickest(lambda: _run("-c", "pass"))
     version = await _quickest(lambda: _run("-m", "bot", "--version"))
     usage = await _quickest(lambda: _run("-m", "bot", "--help"))
@@ -46,7 +46,7 @@ async def starts() -> list[Line]:
 
 
 async def with_past(folder: Path, size: Past) -> list[Line]:
-    """A gateway with many chats on disk beside one with none, and a chat with many lines."""
+    """Measure a gateway with many chats on disk beside one with none, and a chat with many lines."""
     new, old = folder / "new", folder / "old"
     for home in (new, old):
         _configure(home)
@@ -109,7 +109,7 @@ async def _run(*arguments: str) -> float:
 
 
 async def _ready(root: Path) -> float:
-    """From the start of the process to its ready line."""
+    """Measure the time from the start of the process to its "ready" line."""
     began = time.perf_counter()
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -148,7 +148,7 @@ def _configure(home: Path) -> None:
 
 
 def write_archive(folder: Path, count: int) -> None:
-    """Chats of two lines each."""
+    """Write an archive with `count` chats of two lines each."""
     folder.mkdir(mode=0o700)
     for number in range(count):
         key = f"telegram:chat:{number}"
@@ -166,7 +166,7 @@ def write_long(folder: Path, key: str, lines: int) -> None:
 
 
 def line(key: str, number: int) -> bytes:
-    """A line of an archive."""
+    """Return one archive line as JSON."""
     fields: Json = {
         "v": 1,
         "ts": number,
@@ -182,7 +182,7 @@ def line(key: str, number: int) -> bytes:
 
 
 def _reading(folder: Path) -> float:
-    """Milliseconds for reading every file of a folder, the quickest of three."""
+    """Return the milliseconds to read every file of a folder, the fastest of three runs."""
     took = []
     for _ in range(TIMES):
         began = time.perf_counter()

@@ -1,4 +1,4 @@
-"""How fast what has to be durable becomes so: called by the bench, not collected as a test."""
+"""Measures how fast messages become durable. The bench calls this module; pytest does not collect it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from tests.bench import past
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """`p50` and `p99` are milliseconds of one call with nobody beside it, `rate` calls a second at once."""
+    """Times of a durable write. `p50` and `p99` are milliseconds of a call without other calls; `rate` is
+    the number of calls per second with many callers at once.
+    """
 
     p50: float
     p99: float
@@ -23,7 +25,7 @@ class Speed:
 
 
 async def log_speed(folder: Path, *, calls: int = 5_000, at_once: int = 64) -> Speed:
-    """Taking messages of 200 chats into a fresh log."""
+    """Measure storing messages of 200 chats in a new log."""
     async with past.opened(folder / "log") as (log, chats):
 
         async def receive(number: int) -> None:

@@ -1,8 +1,10 @@
-"""Shipmate with a tracer of calls: `python -m tests.bench.traced FILE run --dir DIR`.
+"""Runs Shipmate with a tracer of function calls: `python -m tests.bench.traced FILE run --dir DIR`.
 
-SIGUSR1 starts the tracer, SIGUSR2 writes what it counted to FILE as one JSON object: files of `bot` and `channels` that were
-called into, functions that were called, and moves, which are calls from one file into another; and calls of Python functions, those of libraries too. Callbacks and coroutines that
-the event loop resumes count as calls out of the loop.
+SIGUSR1 starts the tracer; SIGUSR2 writes the counts to FILE as one JSON object. The object counts the files
+of `bot` and `channels` that were called, the functions that were called, and the moves (calls from one file
+into another). It also counts all calls of Python functions, including those of libraries.
+
+A callback or coroutine that the event loop resumes counts as a call from the event loop.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ OURS = (f"{ROOT}bot/", f"{ROOT}channels/")
 
 
 class Tracer:
-    """Counts calls on all threads while it is on."""
+    """Counts calls on all threads while the tracer is on."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -35,7 +37,7 @@ class Tracer:
         self._on = False
 
     def listen(self) -> None:
-        """Handle both signals on the running loop; threads made before the first signal are traced too."""
+        """Handle both signals on the running event loop. Threads started before the first signal are traced too."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGUSR1, self._start)
         loop.add_signal_handler(signal.SIGUSR2, self._stop)

@@ -1,6 +1,6 @@
-"""Files sent to a server, with a watch on the event loop: `python -m tests.bench.uploads FILE ADDRESS`.
+"""Sends files to a server and watches the event loop: `python -m tests.bench.uploads FILE ADDRESS`.
 
-Whatever keeps the loop for long goes into FILE, as `tests.bench.watched` tells it.
+Each long block of the event loop is written to FILE, in the format of `tests.bench.watched`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SIZE = 40_000_000
 
 
 async def send(address: str) -> None:
-    """Send the largest files in each way in which files are sent."""
+    """Send the largest allowed files in each of the ways in which files are sent."""
     file = OutgoingFile("table.csv", "text/csv", bytes(SIZE))
     target = {"channel": "C1"}
     message = Outbound("OUT1", "REQ1", ChatKey.parse("slack:chat:C1"), target, "", file=file)

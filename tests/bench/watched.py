@@ -1,8 +1,9 @@
-"""Shipmate with a watch on its event loop: `python -m tests.bench.watched FILE run --dir DIR`.
+"""Runs Shipmate with a watch on its event loop: `python -m tests.bench.watched FILE run --dir DIR`.
 
-Whatever keeps the loop for long after `ready` goes into FILE, one JSON object a line: wall-clock and processor
-milliseconds, how often it waited for something other than a processor, what ran, and where it was when a second
-thread looked. (asyncio's own debug mode would tell the names too, but makes everything several times slower.)
+Each long block of the event loop after `ready` is written to FILE as one line of JSON. The line has the wall-
+clock and CPU milliseconds, the number of waits for something other than a processor, the callback that ran,
+and the place in the code where a second thread saw it. (asyncio's debug mode also reports names, but makes
+everything several times slower.)
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ LOOK_EVERY = 0.01
 
 
 class Watch:
-    """Times every callback of the loop."""
+    """Times every callback of the event loop."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -72,7 +73,9 @@ class Watch:
 
 
 def _waits() -> int:
-    """How often this thread has waited for something other than a processor; ever more where that is unknown."""
+    """Return how often this thread has waited for something other than a processor. If the system does not
+    report the number, each call returns a larger one.
+    """
     if not hasattr(resource, "RUSAGE_THREAD"):
         return int(time.perf_counter_ns())
     return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
@@ -84,7 +87,7 @@ def _where(frame: FrameType | None) -> str:
 
 
 def main() -> None:
-    """Run the command line under watch."""
+    """Run the command line under the watch."""
     watch = Watch(Path(sys.argv.pop(1)))
     tell = bot.app.ready_line
 

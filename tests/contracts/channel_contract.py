@@ -1,7 +1,8 @@
-"""What every channel must do, whatever its platform. `test_<name>_channel.py` subclasses `ChannelContract`.
+"""The tests that every channel must pass, on any platform. `test_<name>_channel.py` subclasses
+`ChannelContract`.
 
-A subclass gives the class attributes and the fixture `rig`: the channel, started, on one side and the
-platform with its people on the other.
+A subclass supplies the class attributes and the fixture `rig`. The rig is a started channel, together with a
+fake platform and its people.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ EVERYDAY = (
     "שלום עולם",
     "👨‍👩‍👧‍👦 🇪🇺 👍🏽 e\u0301 क्षि",
 )
-"""What people really write."""
+"""Texts such as people really write."""
 
 _PIECES = [
     "word ",
@@ -62,50 +63,51 @@ Cannot = Literal["say_as_self", "fail_next_send", "lose_next_answer", "repeat", 
 
 
 class Rig(Protocol):
-    """A channel, started against `intake`, and its platform, played by the test."""
+    """A started channel that delivers to `intake`, with a platform that the test controls."""
 
     channel: Channel
     intake: RecordingIntake
 
     async def say(self, text: str, *, user: str = "first") -> None:
-        """A person addresses the bot in a direct chat (`user` is a label: equal labels, same person).
+        """Address the bot in a direct chat as a person. `user` is a label: the same label means the same
+        person.
 
-        Returns once the platform has the message and, where it answers at once, its answer.
+        Return when the platform has the message. If the platform answers at once, return after the answer.
         """
         ...
 
     async def repeat(self) -> None:
-        """The platform delivers the event of the last `say` once more, though it was confirmed."""
+        """Make the platform deliver the event of the last `say` again, although the event was confirmed."""
         ...
 
     async def again(self) -> None:
-        """The platform delivers again what was not confirmed; nothing where all was."""
+        """Make the platform deliver all unconfirmed events again, if there are any."""
         ...
 
     async def say_as_self(self, text: str) -> None:
-        """A message of the bot itself comes back as an event, and is processed when this returns."""
+        """Make a message of the bot itself arrive as an event; return when the event is processed."""
 
     async def visible(self) -> list[str]:
-        """The messages of the bot that people see, oldest first, as the text they read."""
+        """Return the bot's messages that people see, oldest first, as the text that people read."""
         ...
 
     async def fail_next_send(self) -> None:
-        """The next send fails surely before it is executed."""
+        """Make the next send fail before the platform executes it."""
 
     async def lose_next_answer(self) -> None:
-        """The next send is executed and the answer to it lost."""
+        """Make the platform execute the next send and lose the answer."""
 
     def fits(self, part: str) -> bool:
-        """Whether a part made by `split` fits one message of the platform."""
+        """Return True if a part made by `split` fits into one message of the platform."""
         ...
 
     def build(self) -> Channel:
-        """Another channel like the one that runs, not started."""
+        """Return another channel with the same configuration, not started."""
         ...
 
 
 def surroundings(folder: Path, clock: Clock | None = None) -> ChannelDeps:
-    """What a channel under test is built with."""
+    """Return the dependencies with which a channel under test is built."""
     home = folder / ".ship"
     home.mkdir(mode=0o700, exist_ok=True)
     return ChannelDeps(
@@ -121,7 +123,7 @@ def surroundings(folder: Path, clock: Clock | None = None) -> ChannelDeps:
 
 
 def listening_port(around: ChannelDeps) -> int:
-    """The port on which a channel that was started there waits for posts of its platform."""
+    """Return the port on which a channel built with these dependencies waits for its platform's requests."""
     assert isinstance(around.log, MemoryLog)
     return next(int(entry.details["port"]) for entry in around.log.of("channel") if "port" in entry.details)
 
@@ -129,16 +131,16 @@ def listening_port(around: ChannelDeps) -> int:
 class ChannelContract(abc.ABC):
     manifest: ClassVar[Manifest]
     addresses: ClassVar[st.SearchStrategy[dict[str, str]]]
-    """Every address that `manifest.encode` takes."""
+    """Strategy that generates the addresses that `manifest.encode` accepts."""
     pinned: ClassVar[Mapping[str, Mapping[str, str]]]
-    """chatKeys as they stand in people's archives, and the addresses they mean."""
+    """Chat keys in the form stored in existing archives, each with the address that the key stands for."""
     cannot: ClassVar[Mapping[Cannot, str]] = {}
-    """What cannot happen on this platform, with the reason."""
+    """Actions that are impossible on this platform, each with the reason."""
 
     @pytest.fixture
     @abc.abstractmethod
     def rig(self) -> Any:
-        """The channel, started, and its platform; closes both."""
+        """Start the channel and its platform; stop both after the test."""
 
     def _needs(self, what: Cannot) -> None:
         if reason := self.cannot.get(what):
@@ -164,7 +166,7 @@ class ChannelContract(abc.ABC):
             assert self.manifest.encode(address) == key
             assert self.manifest.decode(key) == dict(address)
 
-    # -- coming in -------------------------------------------------------------------------------------------
+    # -- incoming ---------------------------------------------------------------------------------------------
 
     @pytest.mark.parametrize("said", EVERYDAY)
     async def test_what_a_person_says_arrives_unchanged(self, rig: Rig, said: str) -> None:
@@ -199,7 +201,7 @@ class ChannelContract(abc.ABC):
         assert first.chat_key != second.chat_key
 
     cannot_tell_people_apart: ClassVar[str] = ""
-    """Why everyone who reaches this channel is the same person, where that is so."""
+    """Reason why everyone who uses this channel counts as the same person; "" if the channel tells people apart."""
 
     async def test_an_event_delivered_twice_has_the_same_keys(self, rig: Rig) -> None:
         self._needs("repeat")
@@ -268,9 +270,9 @@ class ChannelContract(abc.ABC):
             address = self.manifest.direct(person) if self.manifest.direct else {}
             assert self.manifest.decode(self.manifest.encode(address)) == address
 
-    people: ClassVar[tuple[str, ...]] = ()  # ids of some, where the channel can begin to talk with a person
+    people: ClassVar[tuple[str, ...]] = ()  # user ids, if the channel can start a conversation with a person
 
-    # -- going out -------------------------------------------------------------------------------------------
+    # -- outgoing --------------------------------------------------------------------------------------------
 
     @pytest.mark.parametrize("answer", ["Hello there", *EVERYDAY[3:]])
     async def test_a_send_is_one_visible_message_with_an_id(self, rig: Rig, answer: str) -> None:
@@ -360,7 +362,7 @@ class ChannelContract(abc.ABC):
         shown = await rig.visible()
         assert ["".join(_seen(message)) for message in shown] == ["".join(_seen(part)) for part in parts]
 
-    # -- life ------------------------------------------------------------------------------------------------
+    # -- start and stop ------------------------------------------------------------------------------------------------
 
     async def test_health_follows_the_life_of_the_channel(self, rig: Rig) -> None:
         assert not rig.build().health().connected
@@ -384,7 +386,7 @@ _numbers = itertools.count(1)
 
 
 def reply(inbound: Inbound, answer: str) -> Outbound:
-    """An answer to `inbound`, as the gateway would make it."""
+    """Return an answer to `inbound` in the form in which the gateway sends it."""
     number = next(_numbers)
     return Outbound(
         id=f"{number:026d}",
@@ -396,12 +398,12 @@ def reply(inbound: Inbound, answer: str) -> Outbound:
 
 
 def notice(inbound: Inbound, sentence: str) -> Outbound:
-    """A notice in the chat of `inbound`."""
+    """Return a notice to the chat of `inbound`."""
     return dataclasses.replace(reply(inbound, sentence), kind="notice")
 
 
 def longer_than_one(rig: Rig, unit: str) -> str:
-    """`unit` repeated until it no longer fits one message of the platform, and a little more."""
+    """Return `unit` repeated until the text is slightly too long for one message of the platform."""
     long = unit
     while rig.fits(long):
         long += long
@@ -409,12 +411,12 @@ def longer_than_one(rig: Rig, unit: str) -> str:
 
 
 async def _said(rig: Rig, words: str, *, user: str = "first") -> Inbound:
-    """Let a person say something and wait until the intake has it."""
+    """Say something as a person; return the message when the intake has received it."""
     count = len(rig.intake.offered) + 1
     await rig.say(words, user=user)
     return await rig.intake.offers(count)
 
 
 def _seen(part: str) -> list[str]:
-    """What a reader sees of a text, white space aside."""
+    """Return the visible characters (graphemes) of a text, without white space."""
     return [grapheme for grapheme in text.graphemes(part) if grapheme.strip()]

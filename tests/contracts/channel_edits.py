@@ -1,4 +1,4 @@
-"""What every channel must do that can change its messages, beside what all channels must."""
+"""More tests for channels that can edit their messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every channel must do that gives the files of messages, beside what all channels must."""
+"""More tests for channels that can fetch the files of messages."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from tests.contracts.channel_contract import Rig
 BYTES = bytes(range(256)) * 1_000
 NO_NAMES = (None, "", "../../etc/passwd", "F0NOSUCH99", "x" * 5_000, "F0 0\n")
 BUFFERS = 24_000_000
-"""More than the kernel keeps of a connection that nobody reads."""
+"""Size in bytes that is larger than the kernel buffers for a connection that nobody reads."""
 
 
 class FilesRig(Rig, Protocol):
     async def upload(self, data: bytes, *, name: str, words: str = "look") -> None:
-        """A person sends a file in a direct chat."""
+        """Send a file in a direct chat as a person."""
         ...
 
     async def forget_files(self) -> None:
-        """The platform no longer has the files that were sent."""
+        """Delete all sent files from the platform."""
         ...
 
     @property
     def secrets(self) -> list[str]:
-        """What no error may tell."""
+        """Texts that no error message may contain."""
         ...
 
 
 class DownloadsRig(FilesRig, Protocol):
     server: Any
-    """A `bot.testing.loopback.Loopback`."""
+    """Fake platform server, a `bot.testing.loopback.Loopback`."""
 
 
 class FilesContract:
@@ -109,7 +109,7 @@ class FilesContract:
 
 
 class DownloadsContract(FilesContract):
-    """For those that get them from a platform over the network."""
+    """More tests for channels that download files from a platform over the network."""
 
     async def test_the_platform_is_asked_for_a_file_once_and_for_no_name_of_none(
         self, rig: DownloadsRig

@@ -1,4 +1,4 @@
-"""What every channel must do that sends files, beside what all channels must."""
+"""More tests for channels that can send files."""
 
 from __future__ import annotations
 
@@ -27,21 +27,23 @@ BYTES = bytes(range(256)) * 300
 
 class SendsFilesRig(Rig, Protocol):
     async def received(self) -> list[tuple[str, bytes]]:
-        """The files that people have got in the direct chat, oldest first: their names and what is in them."""
+        """Return the files that the bot sent to the direct chat, oldest first, each as name and content."""
         ...
 
     async def refuse_files(self) -> str:
-        """From now on the platform takes no files for want of a right, which it is told by name ("" where nothing is told)."""
+        """Make the platform refuse files because the bot lacks a right. Return the name of the right that
+        the channel must report; "" if the channel reports none.
+        """
         ...
 
     async def fail_next_file(self) -> None:
-        """The next file fails surely before it is shown."""
+        """Make the next file fail before people can see it."""
 
     async def lose_next_file(self) -> None:
-        """The next file is shown and the answer to that lost."""
+        """Make the platform show the next file and lose the answer."""
 
     def placed(self, file: OutgoingFile) -> OutgoingFile:
-        """The file as a turn has made it, where that matters."""
+        """Return the file as a turn would have created it, if the channel needs this."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""The console channel, its terminals, and how the contract suite plays them."""
+"""The console channel and its terminals, for the channel tests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.contracts.channel_contract import surroundings
 
 
 class Terminal:
-    """One attached terminal, speaking the protocol itself."""
+    """An attached terminal that speaks the console's protocol."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
@@ -32,7 +32,7 @@ class Terminal:
         return terminal
 
     async def ask(self, line: dict[str, Any], *kinds: str) -> dict[str, Any]:
-        """Write one line and read until an answer has one of these keys."""
+        """Write one line; return the first answer that has one of the keys `kinds`."""
         self.writer.write(json.dumps(line).encode() + b"\n")
         return await self.read(*kinds)
 

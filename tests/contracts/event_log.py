@@ -1,4 +1,4 @@
-"""What every `EventLog` promises."""
+"""The tests that every `EventLog` must pass."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ def entry(
 
 
 class EventLogContract(ABC):
-    """Subclasses give `opened`, which gives the log that was there before where it is asked for again."""
+    """Tests of an event log. Subclasses implement `opened`, which opens the same log again if it is called
+    with the same place.
+    """
 
     @abstractmethod
     def opened(self, place: Any) -> AbstractAsyncContextManager[EventLog]: ...

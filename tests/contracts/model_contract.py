@@ -1,7 +1,7 @@
-"""What every model must do, whatever its provider. `test_<name>_model.py` subclasses `ModelContract`.
+"""The tests that every model must pass, for any provider. `test_<name>_model.py` subclasses `ModelContract`.
 
-A subclass gives the fixture `model`: one that answers a person through `chat_send` where it has that tool, and in
-text where it has not.
+A subclass supplies the fixture `model`. The model must answer through the tool `chat_send` if the request
+offers it, else in text.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def said(words: str) -> Message:
 
 
 async def ask(model: Model, asked: ModelRequest) -> tuple[list[TextDelta | ToolInputDelta], ModelReply]:
-    """The deltas and the reply, which is the only one and comes last."""
+    """Return the deltas and the reply. The check fails unless there is exactly one reply, at the end."""
     *deltas, reply = [item async for item in model.stream(asked)]
     assert isinstance(reply, ModelReply)
     previews = [item for item in deltas if not isinstance(item, ModelReply)]
@@ -66,11 +66,11 @@ def nothing_is_none(value: Any) -> bool:
 
 
 class ModelContract(abc.ABC):
-    """The suite."""
+    """Tests of a model."""
 
     @abc.abstractmethod
     def model(self) -> Any:
-        """The model; closes it."""
+        """Create the model; close it after the test."""
 
     @pytest.mark.parametrize(
         "words", EVERYDAY, ids=lambda words: words[:12].encode("unicode_escape").decode()
@@ -121,7 +121,7 @@ class ModelContract(abc.ABC):
 
     @staticmethod
     def must_be_valid(asked: ModelRequest) -> None:
-        """Raises for what the provider would refuse."""
+        """Raise if the provider would refuse the request."""
         anthropic_rules.check(
             {
                 "model": asked.model,

@@ -14,7 +14,9 @@ from tests.contracts.model_contract import ModelContract
 
 
 def answer(body: Json) -> script.Reply:
-    """Thinks, says the person's words through `chat_send` where there is one, and ends once that is done."""
+    """Return thinking and then the person's words through `chat_send`, if the request has that tool; end the
+    turn after the call.
+    """
     last = body["messages"][-1]["content"][-1]
     if last["type"] == "tool_result":
         return script.reply("Done.")

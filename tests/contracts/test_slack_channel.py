@@ -65,7 +65,7 @@ class SlackRig:
         return [self.server.bot_token, self.server.app_token]
 
     async def again(self) -> None:
-        # The pong comes after every ack that is on its way.
+        # The pong arrives after every ack that was already sent.
         await self.server.until(lambda: self.server.sockets > 0)
         pongs, opened = self.server.pongs, len(self.server.called(OPENS))
         await self.server.ping()
@@ -112,7 +112,7 @@ class SlackRig:
 
 
 class SlackWebhookRig(SlackRig):
-    """The same with events over HTTP."""
+    """A Slack rig that receives events over HTTP instead of sockets."""
 
     def build(self) -> Channel:
         server = self.server
@@ -159,7 +159,9 @@ class TestSlackChannel(SendsFilesContract, DownloadsContract, EditsContract, _Sl
             await rig.channel.stop()
 
     async def test_a_file_whose_answer_is_lost_is_uncertain(self, rig: SlackRig) -> None:  # type: ignore[override]
-        """Slack can be asked, so here it is found."""
+        """Check that the file is found: Slack can be asked whether it has the file, so the outcome is not
+        uncertain here.
+        """
         message = await self._message(rig, "one.csv")
         await rig.lose_next_file()
         sending = asyncio.ensure_future(rig.channel.send(message))

@@ -1,4 +1,4 @@
-"""The Telegram channel keeps the contract of channels."""
+"""The Telegram channel passes the channel tests."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SAID = "first"
 
 
 class TelegramRig(Bed):
-    """The channel on the real library against the loopback server."""
+    """The Telegram channel with the real library, connected to the loopback server."""
 
     last: Any = None
     webhook: Webhook | None = None
@@ -101,7 +101,7 @@ class TelegramRig(Bed):
 
 
 class TelegramWebhookRig(TelegramRig):
-    """The same with updates over HTTP."""
+    """A Telegram rig that receives updates over a webhook instead of polling."""
 
     webhook = Webhook(url="https://bot.example.org/telegram", port=0)
 

@@ -1,4 +1,4 @@
-"""What every `contracts.transcription.Transcriber` promises."""
+"""The tests that every `contracts.transcription.Transcriber` must pass."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from bot import errors
 from bot.contracts.model import Transcriber
 
 SAID = {b"OggS one": "你好, what is 2 + 2? 🎉", b"OggS silence": ""}
-"""Recordings, and what is said in each."""
+"""Recordings, each with the text that is spoken in it."""
 
 
 class TranscriberContract:
-    """Subclasses have a fixture `transcriber` that knows `SAID`."""
+    """Tests of a transcriber. Subclasses have a fixture `transcriber` that knows the recordings in `SAID`."""
 
     async def test_what_is_said_is_written_down(self, transcriber: Transcriber) -> None:
         for _ in range(2):

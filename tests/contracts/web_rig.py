@@ -1,4 +1,4 @@
-"""The web channel, its browsers, and how the contract suite plays them."""
+"""The web channel and its browsers, for the channel tests."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tests.contracts.channel_contract import surroundings
 
 
 class Stream:
-    """An event stream, as a browser reads it."""
+    """An event stream as a browser reads it."""
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self.response = response
         self.last_id = ""
 
     async def next(self) -> tuple[str, Any]:
-        """Name and data of the next event; a comment is an event of the name ""."""
+        """Return the name and data of the next event; a comment counts as an event with the name ""."""
         async with asyncio.timeout(90):
             block = (await self.response.content.readuntil(b"\n\n")).decode()
         if not block:
@@ -39,7 +39,7 @@ class Stream:
 
 
 class Browser:
-    """One browser with its cookies."""
+    """A browser with cookies of its own."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -70,7 +70,7 @@ class Browser:
             return answer.status, await answer.json() if answer.status != 204 else None
 
     async def file(self, name: str, called: str) -> bytes:
-        """A file that was sent, as a browser saves it under what it is called."""
+        """Download a file that the bot sent; check that the browser would save it under the name `called`."""
         async with self.http.get(f"{self.url}/api/files/{name}") as answer:
             assert answer.status == 200
             assert answer.content_type == "application/octet-stream"
@@ -83,7 +83,7 @@ class Browser:
         return (await self.post("/api/messages", {"text": text, "clientId": key}))[0]
 
     async def give(self, data: bytes, name: str, kind: str = "", *, piece: int = 256 * 1024) -> str:
-        """Hand a file to the page, as its script does; the id."""
+        """Upload a file to the page in pieces, as the page's script does; return the file's id."""
         status, told = await self.post("/api/files", {"name": name, "type": kind, "size": len(data)})
         assert status == 201, told
         for at in range(0, len(data) or 1, piece):
@@ -105,7 +105,7 @@ class Browser:
         return Stream(response)
 
     async def page(self) -> list[dict[str, Any]]:
-        """What a page that is opened now shows."""
+        """Return the messages that a newly opened page shows."""
         stream = await self.listen()
         name, data = await stream.next()
         assert name == "history"
