@@ -11,14 +11,14 @@ import pytest
 
 pytest_plugins = ["tests.workers", "tests.shares", "tests.log_lines"]
 
-# Whoever starts the tests in the background, or with nohup, has them ignore SIGINT or SIGHUP, and the processes that they
-# start would inherit that. A function is not inherited.
+# Tests that are started in the background or with nohup ignore SIGINT or SIGHUP, and their child processes would inherit
+# that. A child process does not inherit a handler function, so install one.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda *_: None)
 
-# What is imported and not collected: without this its bare asserts would say nothing.
+# Pytest imports these modules without collecting them; without this call, their failed asserts would show no values.
 
 pytest.register_assert_rewrite(
     "tests.contracts.channel_contract",
@@ -27,8 +27,8 @@ pytest.register_assert_rewrite(
     "tests.contracts.web_rig",
 )
 
-# What is imported stays to the end. To look through all of it for what could go takes a tenth of the time, while it is
-# imported and at every test; so does looking through what is new after every 700 objects.
+# Imported modules stay in memory to the end. Searching them for garbage would take a tenth of the time, during the import
+# and in every test. Searching the new objects after every 700 of them costs as much.
 gc.disable()
 
 
@@ -48,7 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= ROOM:
         os.environ["TMPDIR"] = str(MEMORY)
-        tempfile.tempdir = None  # it may have been looked up
+        tempfile.tempdir = None  # tempfile may have cached the old folder
 
 
 def pytest_collection_finish() -> None:

@@ -17,15 +17,15 @@ from typing import Any
 
 CODE = ("bot", "channels")
 FAKES = "bot/testing/"
-BROAD = {"bot/tools/dispatch.py": 1}  # a tool
+BROAD = {"bot/tools/dispatch.py": 1}  # a tool may raise anything
 """Max number of handlers that catch every exception, by file. All other files must catch errors by name."""
 
 WAITS = {
-    "bot/core/intake.py": 3,  # before the platform is told that something was taken in
+    "bot/core/intake.py": 3,  # before a message is confirmed to the platform
     "bot/core/outbox.py": 1,  # before a message is sent
-    "bot/core/live_messages.py": 1,  # before one is sent that grows
-    "bot/core/tool_calls.py": 1,  # before a call with effects
-    # Reads that look at the file.
+    "bot/core/live_messages.py": 1,  # before the first send of a live message
+    "bot/core/tool_calls.py": 1,  # before a tool call with effects
+    # These read from the database file, so all events must be committed.
     "bot/core/exports.py": 1,
     "bot/core/restored.py": 1,
     "bot/core/sql_log.py": 2,
@@ -36,7 +36,7 @@ event is appended.
 """
 
 EXCEPTIONS = "tests/exceptions.toml"
-"""File of exceptions: how many breaches of the last three rules each source file may have. The numbers may
+"""File of exceptions: how many breaches of four rules each source file may have. The numbers may
 only decrease.
 """
 
@@ -90,7 +90,7 @@ edit, find or draft.
 DOCUMENTED = frozenset({"os._exit", "sys._current_frames"})
 """Names in Python's standard library that are public although they begin with an underscore."""
 
-# With ~ in the words, so that this file passes; it is taken out before they are looked for.
+# The patterns contain ~ so that this file itself passes; the search removes each ~ first.
 FORBIDDEN = {
     r"py~pi\.org|python~hosted|npm~js\.(?:com|org)": "the host of a package registry",
     r"NotImplemented~Error": "unfinished code",
@@ -132,7 +132,7 @@ def examine(root: Path) -> Iterator[str]:
         try:
             content = path.read_text(encoding="utf-8")
         except (UnicodeDecodeError, FileNotFoundError):
-            continue  # a picture, or a file just removed
+            continue  # an image, or a file that was just deleted
         yield from _words(name, content)
         if path.suffix == ".py" and name.startswith(CODE):
             tree = parsed(content)

@@ -45,7 +45,7 @@ def complaint(kind: str, level: str, details: Mapping[str, Any]) -> str:
         if detail is None:
             return f"{kind}: unknown detail {name!r}"
         types = detail.types
-        # In Python a bool is an int; in JSON it is none.
+        # In Python a bool is also an int; in JSON a boolean is not a number.
         right = (
             "boolean" in types
             if isinstance(value, bool)
@@ -66,7 +66,7 @@ def checked(write: Callable[..., None]) -> Callable[..., None]:
         assert frame is not None
         assert frame.f_back is not None
         caller = frame.f_back.f_code.co_filename
-        del frame  # a frame that names itself keeps all that called it
+        del frame  # a frame that refers to itself keeps all of its callers in memory
         if caller.startswith(PRODUCT):
             named = {
                 name: value

@@ -133,7 +133,7 @@ class Postgres:
         assert self._server is not None
         inside = ("nsenter", "--net", "--target", str(self._server.pid))
         self._lines += 1
-        # Two lines for each process of tests, in the range that is kept for measurements.
+        # Use the address range reserved for benchmarks (198.18.0.0/15). Each test process can have two links.
         number = os.getpid() % 2**14 * 8 + self._lines * 4
         begin = f"198.{18 + (number >> 16)}.{number >> 8 & 255}"
         here, there = (f"{begin}.{(number & 255) + last}" for last in (1, 2))
@@ -224,7 +224,7 @@ class Postgres:
 def shared() -> Postgres:
     """Return the server that all tests of this process share; the server stops when the process ends."""
     server = Postgres()
-    Finalize(None, server.stop, exitpriority=1)  # a forked worker knows no other
+    Finalize(None, server.stop, exitpriority=1)  # a forked worker runs no other exit handlers
     return server
 
 

@@ -101,7 +101,7 @@ class Forked:
         return await asyncio.shield(self._end)
 
     def send_signal(self, number: int) -> None:
-        # It may be gone, and its end not told yet.
+        # The process may have ended before its exit code arrived here.
         with contextlib.suppress(ProcessLookupError):
             if self.returncode is None:
                 os.kill(self.pid, number)
@@ -260,7 +260,7 @@ def _begin(connection: socket.socket, running: dict[int, socket.socket]) -> Sequ
     for have, want in zip(ends, range(3), strict=True):
         os.dup2(have, want)
         os.close(have)
-    # What stood there before was of another kind, and Python has remembered it.
+    # Python has cached the kind of the old files (such as a terminal), so open the new ones again.
     sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - open to the end
     sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", encoding="utf-8", buffering=1, closefd=False)  # noqa: SIM115
@@ -288,7 +288,9 @@ class _Leaving:
     def __init__(self) -> None:
         self.code: int = 1
         self._forks = os.getpid()
-        atexit.register(self)  # before all others, so it is called after them, and after threads have ended
+        atexit.register(
+            self
+        )  # registered first, so called last: after all other handlers, and after all threads have ended
 
     def __call__(self) -> None:
         if os.getpid() != self._forks:

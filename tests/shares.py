@@ -15,7 +15,7 @@ from hypothesis import find, is_hypothesis_test, settings, strategies
 SHORT, WHOLE = "short", "whole"
 _ALL = 100
 
-# How long an example takes says how busy the machine is.
+# No deadline: the duration of an example depends on how busy the machine is.
 settings.register_profile(SHORT, deadline=None, max_examples=10)
 settings.register_profile(WHOLE, deadline=None, max_examples=_ALL)
 

@@ -124,7 +124,7 @@ def first_look(words: Sequence[str], home: Path) -> None:
             try:
                 said += os.read(terminal, 4096)
             except OSError:
-                break  # it has ended
+                break  # the process has ended
     os.write(terminal, b"\x03") if b"\nready " in said else os.kill(pid, signal.SIGKILL)
     said += _rest(terminal)
     _, status = os.waitpid(pid, 0)

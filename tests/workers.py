@@ -42,7 +42,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     if alone or count < 2:
         return None
     if (quick := sys.modules.get("tests.quick")) is not None:
-        quick.prepare()  # one for all workers
+        quick.prepare()  # one forking process for all workers
     turn = _FORK.Value("i", 0)
     running: dict[Connection, _Worker] = {}
     try:
@@ -112,7 +112,7 @@ class _Reporter:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.passed and report.when != "call":
-            return  # nobody shows it, and there are two for each test
+            return  # reports of passed set-up and tear-down are never shown
         data = self._config.hook.pytest_report_to_serializable(config=self._config, report=report)
         self._out.send(("report", data))
 
@@ -123,7 +123,7 @@ def _work(session: pytest.Session, turn: Any, out: Connection, name: str) -> Non
     plugins = config.pluginmanager
     plugins.unregister(name="terminalreporter")
     plugins.register(_Reporter(config, out))
-    # What is captured goes to files, which each needs for itself.
+    # Captured output goes to files, and each worker needs its own files.
     capture = plugins.getplugin("capturemanager")
     assert capture is not None
     capture.stop_global_capturing()

@@ -344,7 +344,7 @@ def _told_tool(times: gateway.Times) -> None:
 async def _loop(folder: Path, scale: Scale) -> dict[str, Any]:
     answers = [rooms.long_markdown(30_000), *rooms.markdown_bombs(), rooms.long_markdown(scale.large)]
     found = await gateway.watched(folder / "watched", answers)
-    # What neither computed nor waited for anything was put aside by the machine, for somebody else.
+    # A block that neither computed nor waited only lost the processor to another process, so it does not count.
     blocks = [block for block in found if block["waits"] or block["cpu"] > block["wall"] / 2]
     longest = max(blocks, key=lambda block: float(block["wall"]), default=None)
     words = f"{longest['wall']:.0f} ms" if longest else "under 20 ms"
@@ -429,9 +429,9 @@ def main() -> int:
     say()
     logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)  # a client that stops cuts its connections
     gc.freeze()
-    gc.disable()  # the servers share this process: their times are the measure
+    gc.disable()  # garbage collection would distort the times of the servers in this process
     began = time.monotonic()
-    # Beside the project and not in the system's temporary folder, which may be memory only.
+    # Use a folder on the project's disk, because the system's temporary folder may be in memory.
     with tempfile.TemporaryDirectory(prefix=".bench-", dir=Path.cwd()) as folder:
         try:
             scale = QUICK if wanted.quick else FULL if wanted.full else ORDINARY

@@ -60,7 +60,7 @@ async def latency(folder: Path, url: str) -> None:
         for number in range(ROUNDS + 1):
             for program, mine, found in zip(programs, chats, took, strict=True):
                 one = await steady(program, mine)
-                found.extend(one if number else [])  # the first is for warmth
+                found.extend(one if number else [])  # the first round is a warm-up
         rushes = await load.rush(programs, model, RUSH)
     finally:
         for program in programs:
@@ -93,7 +93,7 @@ async def throughput(folder: Path, server: postgres.Postgres) -> None:
         try:
             for program in programs:
                 await program.start(model)
-            await _busy(programs, model, load.Size(50, 1))  # for warmth
+            await _busy(programs, model, load.Size(50, 1))  # a warm-up
             commits, served, worked = await _commits(programs, server), server.cpu(), _cpu(programs)
             began = time.perf_counter()
             await _busy(programs, model, RUSH)

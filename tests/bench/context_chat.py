@@ -263,7 +263,7 @@ class Chat:
         registry = Registry([*builtin_tools(ports), self.look])
         memories = Memories(self.root / "memory", disk=disk)
         self._windows = ContextWindows(InMemoryLearned(), log=log)
-        nobody: Any = None  # whom trouble is reported to
+        nobody: Any = None  # the bench needs no receiver of reports
         agent = AgentDeps(
             models=ModelDeps(SystemRoleModel(self.model, self._windows), bill.MODEL, self._windows),
             archive=archive,
@@ -294,7 +294,7 @@ class Chat:
     def _serve(self, agent: AgentDeps, disk: SystemDisk) -> None:
         """Create the turns and the runner for the agent, as `bot.lifecycle` does, with a log in memory."""
         clock, ids, log = self.clock, self._ids, self.log
-        nobody: Any = None  # who sends files or quotes here
+        nobody: Any = None  # the bench sends no files and no quotes
         make = functools.partial(chat.Chat, max_messages=self.limits.max_messages)
         self._event_log = EventLog()
         self._chats = Chats(self._event_log, events.Codec(), make, clock=clock, ids=ids)

@@ -115,7 +115,7 @@ async def measure(folder: Path, url: str, kills: int, say: Callable[[str], None]
             hosts.reverse()
         writing.cancel()
         await platform.until(lambda: not people.waiting, SECONDS)
-        await asyncio.sleep(2)  # a second answer would come now
+        await asyncio.sleep(2)  # a wrong second answer would arrive during this pause
     finally:
         for host in hosts:
             await host.stop()

@@ -81,7 +81,7 @@ async def restart(folder: Path, size: Size) -> Restart:
         ready = time.perf_counter() - began
         await program.landed(flights, PATIENCE)
         answered = time.perf_counter() - began - ready
-        await asyncio.sleep(SETTLE)  # a second answer would come now
+        await asyncio.sleep(SETTLE)  # a wrong second answer would arrive during this pause
         counts = [len(program.telegram.visible(7_000_000 + number)) for number in range(size.unfinished)]
         if set(counts) != {1}:
             raise Unanswered(

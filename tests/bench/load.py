@@ -56,7 +56,7 @@ async def load(programs: Sequence[Program], model: TimedModel, size: Size) -> li
             await _round(program, mine, found)
             _weigh(program, found)
     model.longest = 0.0
-    await asyncio.sleep(SETTLE)  # a second answer would come now
+    await asyncio.sleep(SETTLE)  # a wrong second answer would arrive during this pause
     for program, mine in zip(programs, chats, strict=True):
         check(program.name, {chat: len(program.telegram.visible(chat)) for chat in mine}, size.messages)
     return loads

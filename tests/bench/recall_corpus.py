@@ -143,7 +143,7 @@ class _Person:
             at += least + (most - least) * self._random.random()
         return starts
 
-    # What is planted where.
+    # Evidence: which sentences go into which session.
 
     def _once(self, topic: Any, plan: _Plan, starts: list[datetime], _: date) -> None:
         where = self._random.randrange(len(starts))
@@ -204,7 +204,7 @@ class _Person:
         plan.scenes.setdefault(where, []).append(scene)
         return mark
 
-    # The rest of what is said.
+    # All other lines of the conversations.
 
     def _told(
         self, plan: _Plan, starts: list[datetime]

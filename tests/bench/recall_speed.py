@@ -76,7 +76,7 @@ class Talk:
         )
 
     def question(self) -> str:
-        """Return a question between one rare word and a whole sentence; every eighth question contains a time."""
+        """Return a question of two, four or eight words; about one in eight questions contains a time."""
         words = self.said(self._rng.choice((2, 4, 8)))
         return f"{words} last month" if self._rng.random() < 1 / 8 else words
 
@@ -135,7 +135,7 @@ async def measured(root: Path, lines: int) -> Speed:
 
 async def _times(calls: list[Callable[[], Awaitable[object]]]) -> tuple[tuple[float, float], ...]:
     """Return the wall-clock times and the CPU times of the calls."""
-    await calls[0]()  # the first one opens files
+    await calls[0]()  # the first call opens files and is not measured
     times: tuple[list[float], ...] = [], []
     for call in calls:
         began = time.perf_counter(), time.process_time()

@@ -47,7 +47,7 @@ class Line:
 async def measured(folder: Path) -> list[Line]:
     """Measure all parts one after the other."""
     folder.mkdir(parents=True, exist_ok=True)
-    # Disks have moods: the reference is taken before and after.
+    # The speed of a disk varies, so the reference is measured before and after.
     before = _append_and_sync(folder / "before")
     speed = await storage.log_speed(folder)
     synced = sorted([*before, *_append_and_sync(folder / "after")])

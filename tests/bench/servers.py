@@ -84,7 +84,7 @@ class TimedTelegram(TelegramServer):
 
     async def _request(self, request: web.Request) -> web.StreamResponse:
         _entered.set(time.perf_counter())
-        self.calls.clear()  # a bench remembers nothing
+        self.calls.clear()  # recorded calls would only grow the memory
         return await super()._request(request)
 
     async def _get_updates(self, args: rules.Args) -> list[Any]:
@@ -98,7 +98,7 @@ class TimedTelegram(TelegramServer):
         return found
 
     def _chat_of(self, args: rules.Args) -> world.Chat:
-        # The strict server looks through all its chats, which would be counted as the programs' time.
+        # The strict server searches all of its chats; that time would count as time of the tested programs.
         return self.chats.get(args.integer("chat_id")) or super()._chat_of(args)
 
     async def _send_message(self, args: rules.Args) -> Json:
@@ -133,7 +133,7 @@ class TimedModel(AnthropicServer):
         _flight.set(self._board.flights[_chat_of(seen.body)])
         response = await super()._answer(request, seen, request_id)
         if isinstance(response, web.Response):
-            # Not streamed: written here and not after this method, to see its last byte leave.
+            # An answer that is not streamed is written here, so that the time of its last byte is known.
             await response.prepare(request)
             _leaves()
             await response.write_eof()

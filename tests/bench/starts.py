@@ -22,7 +22,7 @@ from tests.bench.programs import COMPILED, ROOT, START_SECONDS, Unanswered
 from tests.bench.rooms import Line
 
 TIMES = 3
-PER_FILE = 500  # lines of one archive file: half of what a chat's file holds before it is split
+PER_FILE = 500  # lines of one archive file: half of the number at which a chat's file is split
 
 
 @dataclass(frozen=True, slots=True)
