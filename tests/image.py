@@ -4,8 +4,8 @@ tests.image`.
 Each stage runs in bubblewrap with a root of its own. The root contains the machine's system folders, a
 Python, and the commands, files, environment and user that the Dockerfile names.
 
-System packages are not installed; the script only checks that they are installed. The container has a read-
-only root, no capabilities, a network of its own, `/project` and `/tmp`.
+System packages are not installed; the script only checks that they are installed. The container has a
+read-only root, no capabilities, a network of its own, `/project` and `/tmp`.
 """
 
 from __future__ import annotations

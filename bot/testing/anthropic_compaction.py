@@ -26,8 +26,8 @@ class Compactions:
         self._signed: dict[str, tuple[Json, str]] = {}
 
     def check(self, body: Json, betas: str, *, able: bool = True) -> None:
-        """Raise `Refused` for the first rule that the request breaks. `betas` is the value of the anthropic-
-        beta header.
+        """Raise `Refused` for the first rule that the request breaks. `betas` is the value of the
+        anthropic-beta header.
         """
         known = BETA in betas.replace(" ", "").split(",")
         if KIND in body:

@@ -1,7 +1,7 @@
 """Runs Shipmate with a watch on its event loop: `python -m tests.bench.watched FILE run --dir DIR`.
 
-Each long block of the event loop after `ready` is written to FILE as one line of JSON. The line has the wall-
-clock and CPU milliseconds, the number of waits for something other than a processor, the callback that ran,
+Each long block of the event loop after `ready` is written to FILE as one line of JSON. The line has the
+wall-clock and CPU milliseconds, the number of waits for something other than a processor, the callback that ran,
 and the place in the code where a second thread saw it. (asyncio's debug mode also reports names, but makes
 everything several times slower.)
 """

@@ -146,7 +146,7 @@ class ChannelContract(abc.ABC):
         if reason := self.cannot.get(what):
             pytest.skip(reason)
 
-    # -- chatKey ---------------------------------------------------------------------------------------------
+    # -- chatKey ----------------------------------------------------------------------------------------------
 
     def test_a_chat_key_leads_back_to_the_address_it_was_made_from(self) -> None:
         @settings(derandomize=True, deadline=None, max_examples=100)
@@ -272,7 +272,7 @@ class ChannelContract(abc.ABC):
 
     people: ClassVar[tuple[str, ...]] = ()  # user ids, if the channel can start a conversation with a person
 
-    # -- outgoing --------------------------------------------------------------------------------------------
+    # -- outgoing ---------------------------------------------------------------------------------------------
 
     @pytest.mark.parametrize("answer", ["Hello there", *EVERYDAY[3:]])
     async def test_a_send_is_one_visible_message_with_an_id(self, rig: Rig, answer: str) -> None:
@@ -329,7 +329,7 @@ class ChannelContract(abc.ABC):
         await rig.channel.indicate(inbound.target, working=False)
         assert await rig.visible() == []
 
-    # -- long text -------------------------------------------------------------------------------------------
+    # -- long text --------------------------------------------------------------------------------------------
 
     async def test_split_parts_fit_and_together_say_the_same(self, rig: Rig) -> None:
         split, fits = rig.channel.split, rig.fits
@@ -362,7 +362,7 @@ class ChannelContract(abc.ABC):
         shown = await rig.visible()
         assert ["".join(_seen(message)) for message in shown] == ["".join(_seen(part)) for part in parts]
 
-    # -- start and stop ------------------------------------------------------------------------------------------------
+    # -- start and stop ---------------------------------------------------------------------------------------
 
     async def test_health_follows_the_life_of_the_channel(self, rig: Rig) -> None:
         assert not rig.build().health().connected

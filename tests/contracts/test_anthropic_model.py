@@ -14,8 +14,8 @@ from tests.contracts.model_contract import ModelContract
 
 
 def answer(body: Json) -> script.Reply:
-    """Return thinking and then the person's words through `chat_send`, if the request has that tool; end the
-    turn after the call.
+    """Return a reply that repeats the person's words, through `chat_send` if the request offers that tool. After
+    the tool's result, return a short last reply.
     """
     last = body["messages"][-1]["content"][-1]
     if last["type"] == "tool_result":
