@@ -1,1 +1,1 @@
-"""Files under `.ship` that tools and core both use: artifacts, and memory files with the origin of each line."""
+"""Files under `.ship` that tools and the core share: artifacts, and memory files with the sources of each line."""

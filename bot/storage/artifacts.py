@@ -1,7 +1,8 @@
-"""`ArtifactStore`: tool results that are too large for the model's view, one file each, read back in pages.
+"""`ArtifactStore`: one file for each tool result that is too large for the model's context. The model reads
+artifacts in pages.
 
-A file is one line of JSON metadata and then the text. Files are written whole and never change, except the
-transcript of a running task, which is replaced as it grows.
+A file consists of one line of JSON metadata followed by the text. Files are written atomically and never
+change. The one exception is the transcript of a running task, which is replaced as the task goes on.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ from bot.system import JumpSafeClock
 
 @dataclass(frozen=True, slots=True)
 class ArtifactPage:
-    """A part of an artifact. `offset` and `end` count characters, and `end` is where the next page begins; `line` and
-    `last` are the lines (from 1) that it begins and ends in. `characters` and `lines` are those of the whole,
-    whose words it holds says `origin`.
+    """A page of an artifact. `offset` and `end` are character offsets into the artifact; the next page
+    begins at `end`. `line` and `last` are the numbers (from 1) of the first and the last line of the
+    page. `characters` and `lines` are totals of the whole artifact. `origin` says whose words the whole
+    artifact contains.
     """
 
     text: str
@@ -42,7 +44,9 @@ class ArtifactPage:
 
 @dataclass(frozen=True, slots=True)
 class ArtifactMatch:
-    """A line that holds what was looked for: its number, the character it begins at, and what fits of it."""
+    """A line that contains the search text: the line number, the character offset of the match, and a
+    shortened part of the line.
+    """
 
     line: int
     offset: int
@@ -51,8 +55,9 @@ class ArtifactMatch:
 
 @dataclass(frozen=True, slots=True)
 class ArtifactMatches:
-    """`total` counts every match from where the search began; `next` is the offset of the first that is not among
-    `found`, None where all are. `origin` as of a page.
+    """The result of a search in an artifact. `total` counts all matches after the offset at which the search
+    began. `next` is the offset of the first match that is not in `found`, or None if all are. `origin`
+    says whose words the artifact contains.
     """
 
     found: tuple[ArtifactMatch, ...]
@@ -62,25 +67,25 @@ class ArtifactMatches:
 
 
 LARGEST = 10_000_000
-"""Max bytes stored of one result: half head, half tail."""
+"""Max bytes stored per result; of a larger result, half comes from the beginning and half from the end."""
 CHAT_BYTES = 100_000_000
 CHAT_COUNT = 1_000
-"""Max artifacts of one chat; the oldest are deleted."""
+"""Max artifacts per chat; the oldest artifacts are deleted first."""
 SEGMENT = 2_000
 """Max characters of a line searched at once; longer lines are split."""
 SHOWN = 240
-"""Max characters shown around a match."""
+"""Max characters shown of the line around a match."""
 
 _END = ".txt"
-_ABOUT = 4096  # bytes that are read for the line about a result
-_FRAMING = 24  # characters that a match costs beside its text
+_ABOUT = 4096  # max bytes read of the line of metadata
+_FRAMING = 24  # characters that a match takes in addition to its text
 _DAY = 86_400.0
 _R = TypeVar("_R")
 
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """Offset and length of the text in its file, and the people whose words it holds."""
+    """Offset and length of the text in an artifact's file, and the people whose words the text contains."""
 
     begin: int
     characters: int
@@ -89,7 +94,7 @@ class _Facts:
 
 
 class ArtifactStore:
-    """Stores artifacts in `folder/<encoded chatKey>/<id>.txt`. A chat can read only its own."""
+    """Stores artifacts in `folder/<encoded chatKey>/<id>.txt`. A chat can read only its own artifacts."""
 
     def __init__(self, folder: Path, *, disk: Disk, ids: Ids, clock: Clock, log: Log) -> None:
         self._folder = folder
@@ -110,8 +115,10 @@ class ArtifactStore:
         artifact_id: str | None = None,
         origin: Provenance = ANYBODYS,
     ) -> str:
-        """Write a redacted text that holds words of this `origin` to disk and return its id. An `artifact_id` (a ULID) replaces the
-        artifact of that id. Of a text above `LARGEST` the middle is cut out, and a note in it says so. Raises `errors.StorageError`.
+        """Write a redacted text to disk as an artifact and return the artifact's id. `origin` says whose
+        words the text contains. If an `artifact_id` (a ULID) is given, the artifact with that id is
+        replaced. The middle of a text above `LARGEST` is cut out, and a note in the text says so. Raises
+        `errors.StorageError`.
         """
         about: Json = {
             "v": 1,
@@ -128,9 +135,10 @@ class ArtifactStore:
         return artifact_id
 
     async def read(self, artifact_id: str, chat_key: ChatKey, *, offset: int, limit: int) -> ArtifactPage:
-        """At most `limit` characters from `offset` on, cut between graphemes; consecutive pages give the whole. An `offset` inside a
-        grapheme means its beginning. A page has at least one grapheme, except at the end. Raises `errors.ToolError` if this chat
-        has no such artifact, and `errors.StorageError`.
+        """Return at most `limit` characters from `offset` on, cut between graphemes. Consecutive pages add
+        up to the whole artifact. An `offset` inside a grapheme is moved back to the start of that
+        grapheme. A page contains at least one grapheme, except at the end. Raises `errors.ToolError` if
+        this chat has no such artifact, and `errors.StorageError`.
         """
         return await self._reading(
             artifact_id, chat_key, lambda file, facts: _page(file, facts, artifact_id, offset, limit)
@@ -139,29 +147,31 @@ class ArtifactStore:
     async def grep(
         self, artifact_id: str, chat_key: ChatKey, words: str, *, offset: int, limit: int
     ) -> ArtifactMatches:
-        """The lines from `offset` on that contain `words` (one line) literally, ignoring case; at most `limit` characters of them.
-        Raises as `read` does.
+        """Return the lines from `offset` on that contain `words` (a single line) literally, ignoring case.
+        At most `limit` characters of these lines are returned. Raises the same errors as `read`.
         """
         return await self._reading(
             artifact_id, chat_key, lambda file, facts: _matches(file, facts, words, offset, limit)
         )
 
     async def made(self, chat_key: ChatKey, requests: Collection[str]) -> dict[str, list[tuple[str, str]]]:
-        """Ids and tool names of the artifacts of these turns, oldest first, by requestId. Raises `errors.StorageError`."""
+        """Return the ids and tool names of the artifacts that these turns created, oldest first, keyed by
+        request id. Raises `errors.StorageError`.
+        """
         with errors.as_storage_error("artifacts cannot be read"):
             return await asyncio.to_thread(self._made, chat_key, frozenset(requests))
 
     async def forget(self, chat_key: ChatKey, requests: Collection[str]) -> int:
-        """Remove the artifacts of these turns and return their number. Raises `errors.StorageError`."""
+        """Delete the artifacts of these turns; return the number of deleted artifacts. Raises `errors.StorageError`."""
         with errors.as_storage_error("artifacts cannot be removed"):
             return await uninterrupted(asyncio.to_thread(self._forget, chat_key, frozenset(requests)))
 
     async def sweep(self, days: float) -> int:
-        """Delete artifacts older than `days`; return their number. Raises `errors.StorageError`."""
+        """Delete artifacts older than `days`; return the number of deleted artifacts. Raises `errors.StorageError`."""
         with errors.as_storage_error("old artifacts cannot be removed"):
             return await asyncio.to_thread(self._sweep, self._steady.now() - days * _DAY)
 
-    # The following runs on any thread.
+    # The methods below may run on any thread.
 
     def _path(self, chat_key: ChatKey, artifact_id: str) -> Path:
         return self._folder / file_names.encode(chat_key) / f"{artifact_id}{_END}"
@@ -176,7 +186,7 @@ class ArtifactStore:
             try:
                 self._make_room(path)
             except OSError as error:
-                # The artifact itself is stored; the next one retries this.
+                # The artifact itself is stored; storing the next artifact retries the deletion.
                 self._log.write("storage", "old artifacts cannot be removed", level="warn", cause=str(error))
 
     def _make_room(self, newest: Path) -> None:
@@ -190,7 +200,7 @@ class ArtifactStore:
             total -= sizes[path]
 
     def _all(self, folder: Path) -> list[Path]:
-        """The artifacts of one chat, oldest first."""
+        """Return the artifacts of one chat, oldest first."""
         found = self._disk.names(folder)
         return [folder / name for name in found if ulids.FORM.fullmatch(name.removesuffix(_END))]
 
@@ -275,7 +285,7 @@ def _facts(file: OpenFile, artifact_id: str, chat_key: ChatKey) -> _Facts:
 
 
 def _kept(words: str) -> str:
-    """Return the text, or its head and tail if it is too long."""
+    """Return the text unchanged, or only its beginning and end if the text is too long."""
     raw = words.encode()
     if len(raw) <= LARGEST:
         return words
@@ -288,7 +298,7 @@ def _kept(words: str) -> str:
 
 def _page(file: OpenFile, facts: _Facts, artifact_id: str, offset: int, limit: int) -> ArtifactPage:
     offset = min(offset, facts.characters)
-    # Grapheme borders depend on preceding text, so one character more is read.
+    # Grapheme boundaries depend on the preceding text, so one more character is read.
     base = max(0, offset - text.REACH - 1)
     window, lines = _window(jsonl.characters(file, facts.begin), base, offset + limit + text.REACH + 1 - base)
     start = text.border(window, offset - base)
@@ -315,7 +325,7 @@ def _page(file: OpenFile, facts: _Facts, artifact_id: str, offset: int, limit: i
 
 
 def _window(stream: Iterable[str], base: int, count: int) -> tuple[str, int]:
-    """Return `count` characters from `base` on, and the number of lines before them."""
+    """Return `count` characters from offset `base` on, and the number of line breaks before that offset."""
     found: list[str] = []
     lines = 0
     for piece in stream:
@@ -352,7 +362,9 @@ def _matches(file: OpenFile, facts: _Facts, words: str, offset: int, limit: int)
 
 
 def _segments(stream: Iterator[str], reach: int) -> Iterator[tuple[int, int, str, str]]:
-    """Yield lines, long ones split: offset, line number, text, and the text that follows in the same line."""
+    """Yield each line, long lines in several segments: offset, line number, segment, and the text that
+    follows the segment in the same line.
+    """
     left, offset, line, more = "", 0, 1, True
     while more:
         piece = next(stream, None)
@@ -377,7 +389,9 @@ def _segments(stream: Iterator[str], reach: int) -> Iterator[tuple[int, int, str
 
 
 def _find(segment: str, behind: str, needle: str, skip: int) -> int | None:
-    """Return where a case-folded needle begins in a segment, from `skip` on. Folding may lengthen characters."""
+    """Return the index in a segment, from `skip` on, at which the case-folded needle begins. Folding may
+    lengthen characters, so the index is counted in unfolded ones.
+    """
     place = (segment[skip:] + behind).casefold().find(needle)
     if place < 0:
         return None
@@ -389,7 +403,7 @@ def _find(segment: str, behind: str, needle: str, skip: int) -> int | None:
 
 
 def _shown(line: str, place: int, length: int) -> str:
-    """Return the part of a line around a match."""
+    """Return the part of a line around a match, at most `SHOWN` characters."""
     begin = text.border(line, max(0, place - max(0, SHOWN - length) // 3))
     end = text.border_after(line, min(len(line), begin + SHOWN))
     return ("…" if begin else "") + line[begin:end] + ("…" if end < len(line) else "")

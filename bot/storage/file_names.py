@@ -1,4 +1,4 @@
-"""File names of conversations: any text maps to a safe name, and no two texts share one."""
+"""Maps conversation names to file names. Any text maps to a safe name, and no two texts share a name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import lru_cache
 from bot.contracts.identity import ChatKey
 
 LONGEST = 200
-_KNOWN = 4_096  # names that are remembered
+_KNOWN = 4_096  # max cached names
 _UNSAFE = re.compile(rb"[^A-Za-z0-9_-]")
 _PLAIN = re.compile(r"(?:[A-Za-z0-9_-]|%[0-9A-F]{2})*")
 _HASHED = re.compile(r"[A-Za-z0-9_%-]{120}~[0-9a-f]{16}")
@@ -17,10 +17,10 @@ _ESCAPE = re.compile(rb"%([0-9A-F]{2})")
 
 
 def encode(text: ChatKey | str) -> str:
-    """Return a file name for any text: bytes outside `A-Z a-z 0-9 _ -` become %XX; over 200 bytes, the first
-    120, `~` and 16 hex digits of the SHA-256.
+    """Return a file name for any text. Bytes outside `A-Z a-z 0-9 _ -` become %XX. A name over 200 bytes is
+    reduced to its first 120 bytes, `~` and 16 hex digits of the SHA-256.
 
-    A name contains neither `.` nor `/`, so a suffix cannot be confused with it.
+    A name contains neither `.` nor `/`, so a file suffix cannot be confused with the name.
     """
     return _encoded(str(text))
 
@@ -35,7 +35,7 @@ def _encoded(text: str) -> str:
 
 
 def decode(name: str) -> str | None:
-    """Return the text of a name; None if it is hashed or not ours."""
+    """Return the text that a file name encodes; None if the name is hashed or was not made by `encode`."""
     if _PLAIN.fullmatch(name) is None:
         return None
     raw = _ESCAPE.sub(lambda found: bytes([int(found[1], 16)]), name.encode("ascii"))
@@ -47,5 +47,7 @@ def decode(name: str) -> str | None:
 
 
 def is_hashed(name: str) -> bool:
-    """Return True if a name is hashed. No chatKey looks like that, since each has a colon."""
+    """Return True if a file name is hashed. No chatKey looks like a hashed name, because every chatKey
+    contains a colon.
+    """
     return _HASHED.fullmatch(name) is not None

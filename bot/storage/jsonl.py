@@ -1,7 +1,7 @@
-"""Durable JSONL files: appends that are complete or undone, repair of torn tails, and reading lines of any
-length piecewise.
+"""Durable JSONL files: an append either completes or is undone, torn ends of files are repaired, and lines
+of any length are read piecewise.
 
-Everything here blocks. It runs on a writer's thread under the folder's lock.
+All functions in this module block. They run on a writer's thread under the folder's lock.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ _R = TypeVar("_R")
 
 
 async def uninterrupted(work: Awaitable[_R]) -> _R:
-    """Await work that goes on in a thread where its caller is cancelled: cancelled, the caller ends once the work has, so
-    that what is done after it stands behind it.
+    """Await work that cannot be cancelled because it runs in a thread. If the caller is cancelled, the
+    cancellation is raised only after the work has ended, so that later writes cannot overtake this work.
     """
     going_on = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(going_on)
     except asyncio.CancelledError:
         while not going_on.done():
-            with contextlib.suppress(asyncio.CancelledError):  # the first one is raised
+            with contextlib.suppress(asyncio.CancelledError):  # the first cancellation is raised below
                 await asyncio.wait([going_on])
         raise
 
@@ -49,22 +49,22 @@ async def uninterrupted(work: Awaitable[_R]) -> _R:
 LOCK = ".lock"
 _LOCK_SECONDS, _LOCK_TRIES, _LOCK_PAUSE = 10.0, 5_000, 0.002
 _SCRATCH = re.compile(r"\.[^.]+\.tmp")
-_FILES = 4_000  # files whose end is remembered
-_FOLDERS = 256  # whose real names are remembered
+_FILES = 4_000  # max files with cached facts
+_FOLDERS = 256  # max folders with a cached real path
 
 
 _GUARD = threading.Lock()
 _QUEUES: weakref.WeakValueDictionary[str, _Queue] = weakref.WeakValueDictionary()
-"""Queues by folder, while in use."""
+"""Queues of waiting threads by folder; an entry disappears when nobody uses the queue."""
 
 
 @contextmanager
 def locked(folder: Path, *, shared: bool = False) -> Iterator[None]:
-    """Lock the folder against other stores and processes; `shared` only against writers.
+    """Lock the folder against other stores and processes; with `shared`, only against writers.
 
-    Within a process the lock is fair: file locks have no queue, so a thread that asks again at once would
-    starve others. A reader without write permission reads without the lock. Raises OSError on a time-out,
-    e.g. if a frozen process holds the lock.
+    Within a process the lock is fair. File locks have no queue, so a thread that asks again at once would
+    starve other threads. A reader without write permission reads without the lock. Raises OSError on a
+    timeout, e.g. if a frozen process holds the lock.
     """
     with _GUARD:
         queue = _QUEUES.setdefault(_real(folder), _Queue())
@@ -81,14 +81,14 @@ def locked(folder: Path, *, shared: bool = False) -> Iterator[None]:
 
 @functools.lru_cache(_FOLDERS)
 def _real(folder: Path) -> str:
-    """Return the folder's path without symlinks. If a link changes later, two queues exist; the file lock
-    still holds.
+    """Return the folder's path without symlinks. If a symlink changes later, there are two queues for one
+    folder; the file lock still excludes other writers.
     """
     return os.path.realpath(folder)
 
 
 class _Queue:
-    """The threads of this process that wait for a folder, in order."""
+    """A queue of the threads of this process that wait for a folder."""
 
     def __init__(self) -> None:
         self._waiting: collections.deque[object] = collections.deque()
@@ -97,7 +97,7 @@ class _Queue:
 
     @contextmanager
     def turn(self, *, shared: bool) -> Iterator[None]:
-        """Wait for the lock and hold it. Raises TimeoutError."""
+        """Wait for the lock and keep it during the block. Raises TimeoutError."""
         self._enter(shared=shared)
         try:
             yield
@@ -148,7 +148,7 @@ def _lock_file(folder: Path, *, shared: bool) -> int | None:
 
 
 def dumps(value: Json) -> bytes:
-    """Serialise one line with its newline. Keys keep their order; lone surrogates are replaced."""
+    """Serialise a value as one line with a newline. Keys keep their order; lone surrogates are replaced."""
     dumped = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
     return text.one_line(text.clean(dumped)).encode() + b"\n"
 
@@ -163,7 +163,7 @@ def loads(raw: bytes) -> Json | None:
 
 
 def tidy(disk: Disk, folder: Path) -> None:
-    """Delete temporary files that a killed `replace` left. Call under the lock only."""
+    """Delete temporary files that a killed `replace` left behind. Call this only under the lock."""
     for name in disk.names(folder):
         if _SCRATCH.fullmatch(name):
             disk.remove(folder / name)
@@ -171,7 +171,7 @@ def tidy(disk: Disk, folder: Path) -> None:
 
 @dataclass(slots=True)
 class Tail:
-    """Cached facts about a file. `ended` is False if the last newline is missing."""
+    """Cached facts about a file. `ended` is False if the file lacks its last newline."""
 
     size: int
     lines: int
@@ -186,11 +186,13 @@ class Files:
         self._log = log
         self._clock = clock
         self._tails: OrderedDict[Path, Tail] = OrderedDict()
-        # Size and content of files where a failed append could not be undone.
+        # Size and appended bytes of files in which a failed append could not be undone.
         self._doubts: dict[Path, tuple[int, bytes]] = {}
 
     def tail(self, path: Path) -> Tail:
-        """Return the facts about a file after repairing a torn tail. Cached until another process changes the file."""
+        """Return the facts about a file after repairing a torn end. The facts are cached until another
+        process changes the file.
+        """
         tail = self._tails.get(path)
         if tail is not None and tail.size == self._disk.size(path):
             self._tails.move_to_end(path)
@@ -209,7 +211,7 @@ class Files:
         return tail
 
     def forget(self, path: Path) -> None:
-        """Drop the cached facts after a change other than `append`."""
+        """Drop the cached facts about a file; needed after any change other than `append`."""
         self._tails.pop(path, None)
 
     def begun(self, path: Path) -> bool:
@@ -224,8 +226,8 @@ class Files:
         sync: bool = True,
         tail: Tail | None = None,
     ) -> Tail:
-        """Append whole lines; return once they are on disk, or without `sync` in the page cache. If it
-        raises OSError, no line was added. A fresh `tail` saves a stat.
+        """Append whole lines. With `sync`, return once the lines are on disk; without, once they are in the
+        page cache. If OSError is raised, no line was added. Passing a fresh `tail` saves a stat call.
         """
         tail = tail if tail is not None else self.tail(path)
         blob = (b"" if tail.ended else b"\n") + b"".join(lines)
@@ -234,7 +236,7 @@ class Files:
             if tail.size or not sync:
                 self._disk.append(path, blob, sync=sync)
             else:
-                # A new file is durable only once its directory entry is; `replace` ensures both.
+                # A new file is durable only once its directory entry is on disk; `replace` syncs both.
                 self._disk.replace(path, blob)
         except OSError:
             self._doubts[path] = (tail.size, blob)
@@ -249,10 +251,10 @@ class Files:
         try:
             self._undoubted(path)
         except OSError:
-            return  # tried again before the next append
+            return  # the next append tries to undo this one again
 
     def _undoubted(self, path: Path) -> None:
-        """Truncate what a failed append left, unless another process has appended since."""
+        """Truncate the remains of a failed append, unless another process has appended since."""
         if path in self._doubts:
             size, blob = self._doubts[path]
             with closing(self._disk.open(path)) as file:
@@ -262,7 +264,7 @@ class Files:
             del self._doubts[path]
 
     def _repaired(self, path: Path, file: OpenFile) -> int:
-        """Move what follows the last readable line into another file; return the size without it."""
+        """Move everything after the last readable line into another file; return the size of the rest."""
         cut = end = file.size
         for raw in lines_backwards(file):
             line = raw.strip()
@@ -271,7 +273,7 @@ class Files:
             start = end - len(raw)
             if line:
                 cut = start
-            end = start - 1  # its newline
+            end = start - 1  # the newline of the line before
         if cut < file.size:
             self._quarantine(path, file.read(cut, file.size - cut), cut)
         return cut
@@ -298,7 +300,7 @@ PIECE = 64 * 1024
 
 
 def lines(file: OpenFile, start: int = 0) -> Iterator[bytes]:
-    """Yield the lines after the first `start` bytes, without newlines, including an unterminated last one."""
+    """Yield the lines after the first `start` bytes without newlines. An unterminated last line is included."""
     line: list[bytes] = []
     for piece in _pieces(file, file.size, start):
         first, *others = piece.split(b"\n")
@@ -312,11 +314,11 @@ def lines(file: OpenFile, start: int = 0) -> Iterator[bytes]:
 
 
 def lines_backwards(file: OpenFile, size: int | None = None) -> Iterator[bytes]:
-    """Yield the lines of the first `size` bytes (None: all), last first; the first one is empty if the file
-    ends with a newline.
+    """Yield the lines within the first `size` bytes (None: the whole file) from last to first. If the file
+    ends with a newline, the first yielded line is empty.
     """
     at = file.size if size is None else size
-    line: list[bytes] = []  # its pieces, last to first
+    line: list[bytes] = []  # pieces of one line, last to first
     while at > 0:
         begin = max(0, at - PIECE)
         first, *others = file.read(begin, at - begin).split(b"\n")
@@ -332,7 +334,7 @@ def lines_backwards(file: OpenFile, size: int | None = None) -> Iterator[bytes]:
 
 
 def count_lines(file: OpenFile, size: int) -> int:
-    """Count the lines in the first `size` bytes, including an unterminated last one."""
+    """Count the lines within the first `size` bytes. An unterminated last line counts."""
     count, end = 0, b"\n"
     for piece in _pieces(file, size):
         count += piece.count(b"\n")
@@ -341,7 +343,7 @@ def count_lines(file: OpenFile, size: int) -> int:
 
 
 def characters(file: OpenFile, start: int) -> Iterator[str]:
-    """Yield the text after the first `start` bytes; invalid UTF-8 becomes U+FFFD."""
+    """Yield the text after the first `start` bytes; invalid UTF-8 is replaced by U+FFFD."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     for piece in _pieces(file, file.size, start):
         yield decoder.decode(piece)

@@ -1,4 +1,6 @@
-"""`Memories`: the session memory of each chat, one Markdown file, with what it covers beside it."""
+"""`Memories`: the session memory of each chat. It is one Markdown file, with a JSON file that says which
+events it covers.
+"""
 
 from __future__ import annotations
 
@@ -16,18 +18,21 @@ from bot.contracts.provenance import ANYBODYS, ORIGIN, Provenance, unpacked
 from bot.storage import file_names, jsonl
 from bot.storage.note_origins import Written, digest_of, noted, sources
 
-LARGEST = 256 * 1024  # bytes; a memory is notes, not a data set
+LARGEST = 256 * 1024  # max bytes: a memory holds notes, not data sets
 MOST_REMOVED = 2_000
-"""Max removals that a memory is told to omit; the lines of others are checked each time."""
+"""Max ids of removed messages stored with a memory. The ids tell the model what to omit. The lines of other
+removed messages are checked each time.
+"""
 LINES = ".lines"
-"""Suffix of the file with the sources of each line."""
+"""Suffix of the file that stores the sources of each line."""
 
 
 @dataclass(frozen=True, slots=True)
 class SavedMemory:
-    """A stored memory. `covers` is the newest event that it covers (None: not sure, e.g. after an edit of
-    the file). `ts` is milliseconds. `written` gives the source turns of each line if known. `removed` are
-    message ids removed before it was written. `origin` says whose words it holds.
+    """A stored session memory. `covers` is the newest event that the memory covers, or None if that is
+    unknown, e.g. after somebody edited the file. `ts` is in epoch milliseconds. `written` lists the
+    source turns of each line, if known. `removed` lists the ids of messages that were removed before the
+    memory was written. `origin` says whose words the memory contains.
     """
 
     markdown: str
@@ -40,8 +45,8 @@ class SavedMemory:
 
 
 class Memories:
-    """Stores `folder/<encoded chatKey>/session.md`, `session.lines` and `covers.json`. Each is replaced as a
-    whole, `covers.json` last: after a crash in between, the coverage is unknown.
+    """Stores `folder/<encoded chatKey>/session.md`, `session.lines` and `covers.json`. Each file is replaced
+    atomically, `covers.json` last. After a crash between two replacements, the coverage is unknown.
     """
 
     def __init__(self, folder: Path, *, disk: Disk) -> None:
@@ -50,24 +55,24 @@ class Memories:
         self._forgotten: Counter[ChatKey] = Counter()
 
     async def load(self, chat_key: ChatKey) -> SavedMemory | None:
-        """Return a chat's memory; None if there is none. Raises `errors.StorageError`."""
+        """Return a chat's memory, or None if the chat has none. Raises `errors.StorageError`."""
         with errors.as_storage_error("the memory cannot be read"):
             if not self._disk.exists(self._paths(chat_key)[0]):
                 return None
             return await asyncio.to_thread(self._load, chat_key)
 
     async def save(self, chat_key: ChatKey, kept: SavedMemory) -> None:
-        """Replace a chat's memory with this redacted one. Raises `errors.StorageError`."""
+        """Replace a chat's memory with this redacted memory. Raises `errors.StorageError`."""
         with errors.as_storage_error("the memory cannot be written"):
             await asyncio.to_thread(self._save, chat_key, kept, self._forgotten[chat_key])
 
     async def forget(self, chat_key: ChatKey) -> None:
-        """Delete a chat's memory, including one being written. Raises `errors.StorageError`."""
+        """Delete a chat's memory, even if a new one is just being written. Raises `errors.StorageError`."""
         self._forgotten[chat_key] += 1
         with errors.as_storage_error("the memory cannot be removed"):
             await asyncio.to_thread(self._forget, chat_key)
 
-    # The following runs on any thread.
+    # The methods below may run on any thread.
 
     def _paths(self, chat_key: ChatKey) -> tuple[Path, Path]:
         folder = self._folder / file_names.encode(chat_key)
@@ -85,7 +90,7 @@ class Memories:
         known = tuple(map(str, removed)) if isinstance(removed, list) else ()
         origin = unpacked(about.get(ORIGIN))
         if about.get("sha256") != digest_of(raw):
-            # An operator edited the stored text, which no longer contained what was removed.
+            # An operator edited the file. Removed messages were no longer in the text at that time.
             return SavedMemory(
                 markdown, None, written=written if any(written) else (), removed=known, origin=origin
             )
@@ -111,7 +116,7 @@ class Memories:
         }
         with jsonl.locked(self._folder):
             if self._forgotten[chat_key] != forgotten:
-                return  # whoever wanted it saved has been stopped meanwhile, but not the thread
+                return  # the memory was deleted while this thread waited for the lock
             self._disk.replace(words, raw)
             if kept.written:
                 self._disk.replace(words.with_suffix(LINES), noted(raw, kept.written))

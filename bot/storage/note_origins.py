@@ -1,4 +1,4 @@
-"""Carries the sources of each line over when a text is rewritten."""
+"""Keeps the sources of each line of a text when the text is rewritten."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ Span = Literal["turn", "up_to", "any"]
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The source of a line: time (`ts` in milliseconds) and turn. `taint` is the level of untrusted text that this turn
-    had in view. `chat_key` is None for an operator's line, which comes from no chat. `span` says which turns it stands
-    for: this one, all up to this one, or any at all (then `request_id` is "").
+    """A source of a line: a turn and its time (`ts` in epoch milliseconds). `taint` is the untrusted-text
+    level of this turn's context. `chat_key` is None if an operator wrote the line outside any chat.
+    `span` says which turns the source stands for: this turn only, all turns up to this one, or any turn
+    (then `request_id` is "").
     """
 
     ts: int
@@ -42,10 +43,11 @@ def carried(
     after: Sequence[str],
     new: Sequence[_Source],
 ) -> list[tuple[_Source, ...]]:
-    """Return the sources of each line of a new text, from those of the old text and the `new` ones.
+    """Return the sources of each line of a new text, computed from the sources of the old text and the `new`
+    sources.
 
-    An unchanged line keeps its own. Any other line may paraphrase deleted ones, so it gets their sources too.
-    No content loses its source. Above the limit the newest are kept.
+    An unchanged line keeps its sources. Any other line may paraphrase deleted lines, so it also gets the
+    sources of deleted lines. No content loses its source. Above the limit, the newest sources are kept.
     """
     left: dict[str, list[tuple[_Source, ...]]] = {}
     for line, sources in before:
@@ -61,8 +63,8 @@ def carried(
 def noted(
     raw: bytes, written: Sequence[Sequence[Written]], before: tuple[bytes, bytes] = (b"", b"")
 ) -> bytes:
-    """Return the content of the sources file of a text. It describes the previous text (`before`) as well,
-    because the text file is replaced after it.
+    """Return the content of the file that stores a text's sources. It also describes the previous text
+    (`before`), because the text file is replaced later than this file.
     """
     writers = list(dict.fromkeys(by for line in written for by in line))
     places = {by: at for at, by in enumerate(writers)}
@@ -78,7 +80,7 @@ def noted(
 
 
 def sources(raw: bytes, note: bytes) -> tuple[tuple[Written, ...], ...]:
-    """Return the stored sources of each line; () for each line of a text that changed since."""
+    """Return the stored sources of each line. If the text was changed without its sources, every line gets ()."""
     count = raw.count(b"\n") + 1
     unknown: tuple[tuple[Written, ...], ...] = ((),) * count
     about = _about(raw, note)
@@ -110,7 +112,7 @@ def _writer(told: Json) -> Written:
 
 
 def _about(raw: bytes, note: bytes) -> Json | None:
-    """Return the entry of exactly this text."""
+    """Return the stored entry whose hash matches this text; None if there is no such entry."""
     about = jsonl.loads(note) or {}
     digest = digest_of(raw)
     told = (about, about.get(_BEFORE))

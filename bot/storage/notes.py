@@ -1,6 +1,6 @@
-"""`NoteStore`: memory files of chats and people, with the sources of each line beside them.
+"""`NoteStore`: memory files of chats and people, with the sources of each line in a file beside each.
 
-Every owner has one flat folder of encoded names, so that no path leads out of it.
+Every owner has one flat folder of encoded file names, so that no path can lead outside the folder.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bot.storage.note_origins import MOST, Written, carried, noted, sources
 
 @dataclass(frozen=True, slots=True)
 class MemoryOwner:
-    """The chat or person whose files they are: `key` is a chatKey, or `<channel>:<user id>`."""
+    """The chat or person that memory files belong to. `key` is a chatKey, or `<channel>:<user id>` for a person."""
 
     kind: Literal["chat", "person"]
     key: str
@@ -30,8 +30,9 @@ class MemoryOwner:
 
 @dataclass(frozen=True, slots=True)
 class MemoryFile:
-    """A file as it is. `written` has the sources of each line of `text` (one entry more than it has breaks), oldest
-    first; () where they are unknown, as after a change by hand.
+    """A memory file. `written` lists the sources of each line of `text`, oldest first, with one entry more
+    than the text has line breaks. It is () if the sources are unknown, e.g. after somebody edited the
+    file by hand.
     """
 
     path: str
@@ -40,16 +41,16 @@ class MemoryFile:
 
 
 LARGEST = 32 * 1024
-"""Max bytes of a file."""
+"""Max bytes per file."""
 MOST_LINES = 2_000
 ALL_BYTES = 256 * 1024
 MOST_FILES = 100
-"""Max files of an owner."""
+"""Max files per owner."""
 DEEPEST = 4
 LONGEST = 180
-"""Max bytes of a name on disk."""
+"""Max bytes of an encoded file name."""
 SESSION = "session.md"
-"""The session memory (`bot.storage.memories`): listed among a chat's files, read-only here."""
+"""Name of the session memory (see `bot.storage.memories`). It is listed among a chat's files, but is read-only here."""
 COVERS = "covers.json"
 _WORDS, _ABOUT = ".md", ".lines"
 _PEOPLE = "people"
@@ -57,10 +58,11 @@ _R = TypeVar("_R")
 
 
 class NoteStore:
-    """The files of every owner, in `folder/<encoded chatKey>/files/` and `folder/people/<channel>-<encoded id>/`.
+    """Stores the memory files of every owner, in `folder/<encoded chatKey>/files/` and
+    `folder/people/<channel>-<encoded id>/`.
 
-    A path is relative to its owner's folder; one that a model may not write raises `errors.ToolError`. Everything raises
-    `errors.StorageError` if the disk refuses.
+    A path is relative to the owner's folder. A path that a model may not write raises `errors.ToolError`.
+    Every method raises `errors.StorageError` if the disk fails.
     """
 
     def __init__(
@@ -71,18 +73,18 @@ class NoteStore:
         redact: Redact = str,
         keys: Callable[[str], str | None] = lambda _: None,
     ) -> None:
-        """`keys` maps a hashed name to its chatKey if no file here has it."""
+        """Create the store. `keys` maps a hashed name to its chatKey if no file here contains the chatKey."""
         self._folder = folder
         self._disk = disk
         self._redact = redact
         self._keys = keys
 
     async def sizes(self, owner: MemoryOwner) -> dict[str, int]:
-        """Paths of all files in order, each with its size in bytes."""
+        """Return the paths of all files in order, each with its size in bytes."""
         return await self._done(lambda: self._sizes(owner), shared=True)
 
     async def read(self, owner: MemoryOwner, path: str) -> MemoryFile | None:
-        """One file; None if there is none."""
+        """Return one file; None if it does not exist."""
         name = checked(path)
         return await self._done(lambda: self._read(owner, name), shared=True)
 
@@ -94,32 +96,35 @@ class NoteStore:
         by: Written,
         also: Callable[[str], Sequence[Written]] = lambda _: (),
     ) -> MemoryFile:
-        """Replace the text of a file by what `change` returns, with known secrets replaced. `change` gets None if there is no file
-        yet; it runs on another thread, and its exceptions are raised here. New lines have the source `by`; `also` gives further
-        sources of a line. Raises `errors.ToolError` if there is no room.
+        """Replace the text of a file by the result of `change`, with known secrets replaced. `change` gets
+        None if the file does not exist yet. It runs on another thread, and its exceptions are raised
+        here. New lines get the source `by`; `also` returns further sources of a line. Raises
+        `errors.ToolError` if the file or the folder would become too large.
         """
         name = checked(path)
         return await self._done(lambda: self._change(owner, name, change, by, also))
 
     async def remove(self, owner: MemoryOwner, path: str) -> int:
-        """Remove a file, or a folder with its files; returns the number of files removed."""
+        """Delete a file, or a folder with its files; return the number of deleted files."""
         name = checked(path)
         return await self._done(lambda: self._remove(owner, name))
 
     async def move(self, owner: MemoryOwner, old: str, new: str, by: Written) -> int:
-        """Move a file or a folder, adding `by` as a source; returns the number of files moved. Raises `errors.ToolError` if `new`
-        exists.
+        """Move a file or a folder, adding `by` as a source; return the number of moved files. Raises
+        `errors.ToolError` if `new` exists.
         """
         source, target = checked(old), checked(new)
         return await self._done(lambda: self._move(owner, source, target, by))
 
     async def forget(self, owner: MemoryOwner, requests: Collection[str]) -> int:
-        """Remove every line that has one of these turns as a source; returns the number of lines removed."""
+        """Delete every line that has one of these turns as a source; return the number of deleted lines."""
         gone = frozenset(requests)
         return await self._done(lambda: self._forget(owner, gone))
 
     async def put(self, owner: MemoryOwner, path: str, words: str, by: Written) -> MemoryFile:
-        """Replace a file with an operator's text; the session memory too. Raises as `change`."""
+        """Replace a file with a text written by an operator; the session memory may be replaced too. Raises
+        the same errors as `change`.
+        """
         name = checked(path)
         return await self._done(
             lambda: self._change(owner, name, lambda _: words, by, lambda _: (), operator=True)
@@ -127,7 +132,7 @@ class NoteStore:
 
     async def drop(self, owner: MemoryOwner, path: str | None = None) -> int:
         """Delete a file, a folder, or everything for an operator, including the session memory; return the
-        number of files.
+        number of deleted files.
         """
         name = checked(path) if path is not None else None
         return await self._done(lambda: self._drop(owner, name))
@@ -137,12 +142,12 @@ class NoteStore:
         return await self._done(self._people, shared=True)
 
     async def chats(self) -> list[str]:
-        """Return the chatKeys with files or a session memory. A hashed name without a known key is returned
-        itself; every method accepts it as a key.
+        """Return the chatKeys that have files or a session memory. A hashed name whose chatKey is unknown is
+        returned as it is; every method accepts such a name as a key.
         """
         return await self._done(self._chats, shared=True)
 
-    # The following runs on any thread.
+    # The methods below may run on any thread.
 
     async def _done(self, work: Callable[[], _R], *, shared: bool = False) -> _R:
         def locked() -> _R:
@@ -234,7 +239,7 @@ class NoteStore:
         return file
 
     def _kept(self, words: str) -> str:
-        """Return text as stored: without secrets and control characters."""
+        """Return the text as it will be stored: without secrets and control characters."""
         clean = text.clean(self._redact(words)).replace("\r\n", "\n")
         if any(char not in "\n\t" and unicodedata.category(char) == "Cc" for char in clean):
             raise errors.ToolError("Memory files hold text only, without control characters.")
@@ -248,14 +253,14 @@ class NoteStore:
                 "This memory folder cannot be used. Tell the person that an operator must look."
             )
         jsonl.tidy(self._disk, place)
-        # The sources are written first, and cover the old text too, so that no text is ever without them.
+        # The sources are written first and describe the old text too, so that every text on disk has sources.
         about = path.with_suffix(_ABOUT)
         before = self._disk.read(path), self._disk.read(about)
         self._disk.replace(about, noted(raw, file.written, before))
         self._disk.replace(path, raw)
 
     def _under(self, owner: MemoryOwner, name: str) -> list[str]:
-        """Return the file of this name, or the files below a folder of this name."""
+        """Return the file of this name, or the files inside a folder of this name."""
         return [path for path in self._sizes(owner) if path == name or path.startswith(f"{name}/")]
 
     def _remove(self, owner: MemoryOwner, name: str) -> int:
@@ -289,7 +294,7 @@ class NoteStore:
         for old, new in moved.items():
             file = self._read(owner, old)
             if file is not None and old != new:
-                # A file's name is somebody's words as well.
+                # The mover chose the new name, so the mover becomes a source of the file.
                 written = tuple((*line, by)[-MOST:] if line else () for line in file.written)
                 self._write(owner, MemoryFile(new, file.text, written))
                 self._unlink(owner, old)
@@ -310,7 +315,9 @@ class NoteStore:
                     left = MemoryFile(name, words, tuple(by for _, by in kept))
                     self._write(owner, left)
                     about = self._path(owner, name).with_suffix(_ABOUT)
-                    self._disk.replace(about, noted(words.encode(), left.written))  # without the lines before
+                    self._disk.replace(
+                        about, noted(words.encode(), left.written)
+                    )  # drops the entry about the previous text
                 else:
                     self._unlink(owner, name)
         return count
@@ -337,7 +344,7 @@ class NoteStore:
         return found
 
     def _decoded(self, name: str) -> str | None:
-        """Return the chatKey of a hashed name, from the stored sources of lines."""
+        """Return the chatKey of a hashed name, read from the stored sources of lines."""
         owner = MemoryOwner("chat", name)
         for path in self._sizes(owner):
             file = self._read(owner, path)
@@ -348,7 +355,7 @@ class NoteStore:
 
 
 def checked(path: str) -> str:
-    """Return the normal form of a relative path. Raises `errors.ToolError` for any other path."""
+    """Return the normal form of a relative path. Raises `errors.ToolError` for an invalid path."""
     name = unicodedata.normalize("NFC", path)
     parts = name.split("/")
     if len(parts) > DEEPEST or not all(map(_plain, parts)):
@@ -373,12 +380,14 @@ def _own(owner: MemoryOwner, name: str) -> None:
 
 
 def _free(taken: Iterable[str], name: str) -> None:
-    """Reject a path that exists, also in another case, which some disks treat as equal."""
+    """Raise `errors.ToolError` if a path exists already. A path that differs only in case counts, because
+    some disks do not distinguish case.
+    """
     folded = name.casefold()
     for other in taken:
         there = other.casefold()
         if there == folded or there.startswith(f"{folded}/") or folded.startswith(f"{there}/"):
-            # The name is somebody's words and must not be repeated in an error.
+            # Somebody chose the name, so an error must not repeat it.
             raise errors.ToolError(
                 "There is something at this path already. Use another path, or delete that first."
             )
