@@ -1,1 +1,3 @@
-"""Features: each is a folder with a `FEATURE`. The core finds them here and imports none."""
+"""Features. Each feature is a folder with an object named `FEATURE`; the core discovers features in this
+folder and imports none by name.
+"""

@@ -239,7 +239,7 @@ class NoteStore:
         return file
 
     def _kept(self, words: str) -> str:
-        """Return the text as it will be stored: without secrets and control characters."""
+        """Return the text as it will be stored, without secrets. Raises `errors.ToolError` for control characters."""
         clean = text.clean(self._redact(words)).replace("\r\n", "\n")
         if any(char not in "\n\t" and unicodedata.category(char) == "Cc" for char in clean):
             raise errors.ToolError("Memory files hold text only, without control characters.")

@@ -1,4 +1,4 @@
-"""Admissions: strangers' requests to use the bot, and the operators' decisions."""
+"""Admissions: strangers ask to use the bot, and operators decide."""
 
 from bot.core.feature import Command, Feature, Hooks, Runtime
 from bot.features.admissions.commands import AccessCommands

@@ -1,4 +1,4 @@
-"""`/allow` and `/block`."""
+"""The commands `/allow` and `/block`."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ from bot.tools.permissions.display import named
 from bot.words import paragraph, say
 
 MOST_WAITING = 20
-"""Max people listed by `/allow` without an argument."""
+"""Max undecided people listed by `/allow` without an argument."""
 
 
 class AccessCommands:
-    """Runs the commands. `decide` carries out an operator's decision about a person, or about a group by its id."""
+    """Runs `/allow` and `/block`. `decide` carries out an operator's decision about a person, or about a
+    group by its id.
+    """
 
     def __init__(
         self,
@@ -39,7 +41,7 @@ class AccessCommands:
         self._decide = decide
 
     async def allow(self, inbound: Inbound) -> Done:
-        """`/allow [id]`: admit somebody, or list who waits."""
+        """Run `/allow [id]`: admit a person or group, or list the undecided people."""
         if inbound.args or not self._access.is_operator(inbound.person):
             return await self._admit(inbound, "approved")
         if inbound.chat_type != "direct":
@@ -61,11 +63,11 @@ class AccessCommands:
         )
 
     async def block(self, inbound: Inbound) -> Done:
-        """`/block id`: deny somebody."""
+        """Run `/block id`: deny a person or group."""
         return await self._admit(inbound, "denied")
 
     async def _admit(self, inbound: Inbound, decision: Literal["approved", "denied"]) -> Done:
-        """Admit or deny an id: one of this channel, or `channel:id`."""
+        """Admit or deny an id. The id belongs to this channel unless it is written as `channel:id`."""
         if not self._access.is_operator(inbound.person):
             return Done(say("commands.operators_admit"))
         asked = inbound.args
@@ -84,7 +86,7 @@ class AccessCommands:
         return Done(say(key, who=who), facts)
 
     def _no_id(self, inbound: Inbound, asked: str, channel: str) -> str:
-        """Explain what an id of a channel looks like."""
+        """Return an explanation of what an id on a channel looks like."""
         assert inbound.command is not None  # noqa: S101 - this answers a command
         prefix, name = self._manifests[inbound.channel].command_prefix, inbound.command.name
         said = (

@@ -1,5 +1,5 @@
-"""Asks operators about strangers and carries out their decisions. A request is a question of the chat in
-which the stranger wrote.
+"""Asks operators about strangers and carries out the operators' decisions. An admission request is stored as
+a question in the chat in which the stranger wrote.
 """
 
 from __future__ import annotations
@@ -27,26 +27,30 @@ ABOUT_A_PERSON: tuple[Choice, ...] = ("admit", "later")
 
 
 ASKED = "admission"
-"""Kind of the facts that store requests by id: the inbound without its words, the time, and whether
-operators were asked.
+"""Kind of the facts that store admission requests by id. A fact contains the stranger's message without its
+text, the time, and whether operators were asked.
 """
 KEPT = 7 * EVERY
-"""Seconds for which a request is kept, so that a person who was denied learns of a later yes."""
+"""Max age in seconds of a stored request. It is long, so that a person who was denied is notified of a later
+admission.
+"""
 REACHED_SECONDS = 3.0
-"""Timeout for a request to reach an operator before its person is told that one was asked."""
+"""Timeout in seconds for delivering a request to an operator. Only then is the stranger told that an
+operator was asked.
+"""
 LOOK_EVERY = 2.0
-"""Interval in seconds of the check for people admitted or denied outside this process."""
+"""Interval in seconds between checks for people admitted or denied outside this process."""
 
 
 class AdmissionService:
-    """Runs admission requests."""
+    """Creates admission requests and applies decisions."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._run = runtime
         self._rules: list[tuple[frozenset[str] | frozenset[UserRef], ...]] = []
 
     async def ask(self, inbound: Inbound) -> Done:
-        """Ask operators about a stranger. Idempotent, so a repeat after a crash is the same request."""
+        """Ask operators about a stranger. The call is idempotent: repeated after a crash, it finds the same request."""
         await asyncio.to_thread(self._run.lists.note, inbound.channel, inbound.user_id, inbound.user_name)
         chat = await self._run.chats.get(inbound.chat_key)
         name = inbound.request_id
@@ -63,8 +67,8 @@ class AdmissionService:
         return Done(paragraph(say("strangers.hello"), say(key, who=inbound.person)))
 
     def _asked(self, chat: Chat, inbound: Inbound) -> Iterator[Fact]:
-        """Return the question, its copies for operators unless they had too many today, and the end of the
-        oldest request if too many wait.
+        """Return three things: the question; its copies for operators, or none if operators got too many
+        requests today; and the end of the oldest request if too many are undecided.
         """
         name, now = inbound.request_id, self._run.clock.now()
         before = self._run.chats.facts.all(ASKED)
@@ -101,7 +105,7 @@ class AdmissionService:
         ]
 
     async def _reached(self, chat: Chat, found: Question) -> bool:
-        """Return True once an operator has the request; False if that takes too long."""
+        """Return True once an operator has received the request; False after the timeout."""
 
         def known() -> bool | None:
             if True in found.rows.values() or found.verdict is not None:
@@ -116,7 +120,7 @@ class AdmissionService:
     # ------------------------------------------------------------ decisions
 
     async def settle(self, found: Question, verdict: Verdict) -> Sequence[Fact] | None:
-        """Carry out a decision made by a button. Returns None if the button is older than a block of that person."""
+        """Carry out a decision made with a button. Returns None if the person was blocked after the button was sent."""
         chat, who = await self._run.chats.get(found.record.asked.chat_key), _person(found)
         if self._run.access.standing(who, chat.key.chat_id, "direct").reason in {"blocked", "never"}:
             self._run.chats.append(*self._decided(chat, found.id, Verdict("denied", scope="always")))
@@ -125,7 +129,7 @@ class AdmissionService:
         return tuple(self._decided(chat, found.id, verdict))
 
     async def decide(self, who: UserRef, verdict: Verdict) -> Sequence[Fact]:
-        """Carry out a decision about a person, or about a group by its id, and end that person's request."""
+        """Carry out a decision about a person, or about a group by its id, and close that person's request."""
         await self._carry_out(who, verdict)
         facts = [
             one
@@ -136,7 +140,9 @@ class AdmissionService:
         return facts or (tuple(await self._admitted_later(who)) if verdict.ended == "approved" else ())
 
     def _decided(self, chat: Chat, name: str, verdict: Verdict) -> Iterator[Fact]:
-        """Return the verdict, and the message to its person: if admitted, in the chat where they asked."""
+        """Return the verdict as an event, and the message that notifies the person. An admitted person is
+        notified in the chat in which they asked.
+        """
         yield Fact(chat.key, events.Decided(name, verdict))
         value = self._run.chats.facts.get(ASKED, name)
         if value is None:
@@ -160,7 +166,7 @@ class AdmissionService:
         yield from (Fact(chat.key, row) for row in rows)
 
     async def _admitted_later(self, who: UserRef) -> list[Fact]:
-        """Return the facts that tell a person of a yes after an earlier no."""
+        """Return the facts that notify a person who was denied first and is admitted now."""
         found = list[Fact]()
         for name, value in self._run.chats.facts.all(ASKED).items():
             inbound = Inbound.model_validate(value["inbound"])
@@ -187,14 +193,14 @@ class AdmissionService:
         )
 
     def ended(self, found: Question) -> str:
-        """Return the text below a decided request."""
+        """Return the text shown below a request after the decision."""
         verdict = found.verdict
         return "" if verdict is None else ended(verdict, found.record.decided_at or 0.0)
 
     # ------------------------------------------------------------ what is decided elsewhere
 
     async def watch(self) -> None:
-        """Watch for decisions made by the command line or the configuration."""
+        """Watch for decisions made on the command line or in the configuration."""
         while True:
             await self._run.clock.sleep(LOOK_EVERY)
             rules = [self._run.access.rules(channel) for channel in self._run.manifests]
@@ -214,7 +220,7 @@ class AdmissionService:
                 self._run.chats.append(*self._decided(chat, name, verdict))
 
     def _stop_blocked(self) -> None:
-        """Stop what runs for people who are now blocked, as if they had asked for it."""
+        """Stop the turns of people who are now blocked, as if each person had used `/stop`."""
         for chat in self._run.chats:
             first = chat.turn.first if chat.turn is not None and chat.turn.phase in STOPPABLE else None
             if first is None:
@@ -226,7 +232,7 @@ class AdmissionService:
                 self._run.chats.append(Fact(chat.key, events.Stop(stop, everyones=True)))
 
     def _ephemeral(self, channel: str) -> bool:
-        """Return True if one member of a group can be told something that others do not see."""
+        """Return True if the channel can show a message to one member of a group only."""
         return self._run.manifests[channel].ephemeral
 
 

@@ -1,4 +1,4 @@
-"""Wording of admissions: the request for operators, its answer, and its outcome."""
+"""Texts of admissions: the request for operators, the answer to the operator, and the outcome."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from bot.tools.permissions.display import named
 from bot.words import say, times
 
 MOST = 20
-"""Max requests per day that operators are messaged about, so that a public bot does not flood them. `/allow`
-lists the others.
+"""Max requests per day sent to operators, so that a public bot does not flood them with messages. `/allow`
+lists all other requests.
 """
 MOST_OPEN = 200
-"""Max open requests; the oldest are dropped."""
+"""Max undecided requests; the oldest requests are dropped."""
 
 
 def approval_of(inbound: Inbound) -> Approval:
@@ -35,7 +35,7 @@ def approval_of(inbound: Inbound) -> Approval:
 
 
 def question(inbound: Inbound, place: str, prefix: str) -> str:
-    """Return the request as operators read it."""
+    """Return the text of a request for operators."""
     who = str(inbound.person)
     # Names are chosen freely: no formatting, link or id in them is rendered.
     name = f"`{named(inbound.user_name)}` ({who})" if inbound.user_name else who
@@ -48,7 +48,7 @@ def answer_to_decider(verdict: Verdict) -> str:
 
 
 def ended(verdict: Verdict, at: float) -> str:
-    """Return the line below the request with the decision."""
+    """Return the line with the decision, shown below the request."""
     when = times.hour(at)
     by = say("strangers.by", who=who_decided(verdict, "approval.an_operator")) if verdict.by else ""
     if verdict.ended == "approved":

@@ -1,4 +1,4 @@
-"""Asks people before a call if a rule requires it, and records their decisions."""
+"""Asks people for approval before a tool call if a rule requires it, and records the decisions."""
 
 from __future__ import annotations
 
@@ -46,18 +46,20 @@ from bot.tools.permissions.display import changed_lines, in_words, named
 from bot.words import language, own_zone, say, speaking, times, zone
 
 GRANTED = "approval"
-"""Kind of the facts that store lasting approvals, by question id."""
+"""Kind of the facts that store lasting approvals by question id."""
 MOST_SHOWN = 5
 """Max questions listed on a person's home page."""
 REACHED_SECONDS = 3.0
-"""Timeout for a copy to reach an operator before a group in which nobody may decide gets buttons too."""
+"""Timeout in seconds for delivering a question to an operator. After it, a group in which nobody may decide
+gets buttons too.
+"""
 SCOPES: dict[str, Scope] = {"once": "once", "chat": "chat", "today": "today", "always": "always"}
 _RECORDS = TypeAdapter(ApprovalRecord)
 
 
 class ApprovalService:
-    """Implements `contracts.approvals.Approvals`. A question is an event of the asking chat, and its copies
-    are rows of that chat.
+    """Implements `contracts.approvals.Approvals`. A question is an event in the chat that asks; copies of
+    the question are outbox rows of the same chat.
     """
 
     def __init__(self, runtime: Runtime) -> None:
@@ -67,7 +69,7 @@ class ApprovalService:
     # ------------------------------------------------------------ the call that waits
 
     async def decide(self, asked: Approval, *others: Approval) -> Verdict:
-        """See `contracts.approvals.Approvals`. One question at a time in a chat."""
+        """See `contracts.approvals.Approvals.decide`. Each chat has only one open question at a time."""
         async with self._alone.setdefault(asked.chat_key, asyncio.Lock()):
             chat = await self._run.chats.get(asked.chat_key)
             if others:
@@ -120,8 +122,8 @@ class ApprovalService:
         self._run.chats.append(*(Fact(chat.key, one, asked.request_id) for one in data))
 
     def _given(self, asked: Approval) -> ApprovalRecord | None:
-        """Return the lasting approval of a call. One given by a non-operator applies only to those who could
-        give it themselves.
+        """Return the lasting approval that covers a call, or None. A lasting approval given by a non-
+        operator covers only calls that the asking person could approve alone.
         """
         if not asked.lasting:
             return None
@@ -135,7 +137,7 @@ class ApprovalService:
         return lasting(theirs, asked.chat_key, asked.fingerprint)
 
     def _lasting(self) -> list[ApprovalRecord]:
-        """Return the valid lasting approvals, oldest first; an approval for a day expires with it."""
+        """Return the valid lasting approvals, oldest first. An approval for one day is invalid after that day."""
         today = times.local(self._run.clock.now()).date()
         records = map(_RECORDS.validate_python, self._run.chats.facts.all(GRANTED).values())
         return sorted(
@@ -151,8 +153,8 @@ class ApprovalService:
     # ------------------------------------------------------------ showing it
 
     async def _show(self, chat: Chat, found: Question, first: Inbound) -> None:
-        """Ask wherever somebody may decide, and wait for the verdict. Copies queued before a restart are not
-        queued again.
+        """Show the question wherever somebody may decide, and wait for the verdict. Copies that were queued
+        before a restart are not queued again.
         """
         asked, here = found.record.asked, Address.of(first)
         all_choices = that_hold(asked, CHOICES)
@@ -182,7 +184,9 @@ class ApprovalService:
             self._append(chat, asked, events.Decided(found.id, Verdict("nobody")))
 
     async def _reached(self, chat: Chat, found: Question, rows: Sequence[str]) -> bool:
-        """Return True once one of these rows is delivered; False if none will be or it takes too long."""
+        """Return True once one of these outbox rows is delivered. Return False if none can be delivered, or
+        after the timeout.
+        """
 
         def known() -> bool | None:
             states = [found.arrived(name) for name in rows]
@@ -205,9 +209,10 @@ class ApprovalService:
         *,
         choices: tuple[Choice, ...],
     ) -> str:
-        """Queue the question in one place unless it is queued already; return the id of its last row, which
-        has the buttons. A call too long for a message is sent as a file above the question, so that
-        nobody can decide before seeing all of it. If that fails, only a single approval is offered.
+        """Queue the question in one chat unless it is queued already. Returns the id of the last outbox row,
+        which has the buttons. A call that is too long for a message is sent as a file above the question,
+        so that nobody can decide without seeing the whole call. If sending the file fails, only a single
+        approval is offered.
         """
         record, name = found.record, f"{found.id}/{to.chat_key}"
         queued = [one for one in found.rows if one == name or one.startswith(f"{name}/")]
@@ -250,12 +255,12 @@ class ApprovalService:
         )
 
     def _cut(self, record: ApprovalRecord, channel: str) -> bool:
-        """Return True if the question shows the call only in part on this channel."""
+        """Return True if the question shows only part of the call on this channel."""
         return len(record.asked.shown) > SHOWN and isinstance(self._run.channels[channel], HasReadingLimits)
 
     async def _whole_above(self, chat: Chat, found: Question, to: Address, name: str) -> bool:
-        """Send the complete call as a file; return True once it is delivered, or if the question was decided
-        meanwhile.
+        """Send the complete call as a file. Returns True once the file is delivered, or if the question was
+        decided meanwhile.
         """
         file = file_of(found.record.asked)
         if name not in found.rows:
@@ -290,22 +295,24 @@ class ApprovalService:
         return await self._run.chats.until(chat.key, known)
 
     def _place(self, first: Inbound, to: Address) -> str:
-        """Describe where the question was asked, for readers elsewhere."""
+        """Return a description of the chat in which the question was asked, for readers in other chats."""
         place = self._run.memberships.place(first)
         if first.channel == to.channel:
             return place
         return say("place.elsewhere", place=place, channel=first.channel.title())
 
     def _elsewhere(self, first: Inbound, asked: Approval) -> Iterator[tuple[ReaderLocale, Address]]:
-        """Return the operators' direct chats, unless an operator asked or it concerns only who asked."""
+        """Return the operators' direct chats. Returns none if an operator asked, or if the call concerns
+        only the person who asked.
+        """
         if first.person in self._run.operators or asked.own:
             return
         for operator, to in self._run.operator_chats.people(asked.request_id):
             yield self._run.locales.of_person(operator), to
 
     def _anybody(self, asked: Approval, first: Inbound) -> bool:
-        """Return True if somebody who can see the question may decide it. On the web page and terminal
-        people see only their own chat.
+        """Return True if somebody who can see the question may decide it. On the web page and in the
+        terminal, people see only their own chat.
         """
         return asked.granted or any(
             operator == first.person or self._run.manifests[operator.channel].access != "local"
@@ -314,7 +321,7 @@ class ApprovalService:
         )
 
     def _choices(self, asked: Approval, person: UserRef) -> tuple[Choice, ...]:
-        """Return the answers that a person may give: the buttons in their direct chat."""
+        """Return the answers that a person may give, which are the buttons in the person's direct chat."""
         if person in self._run.operators:
             return that_hold(asked, CHOICES)
         if person != asked.person or not (asked.granted or asked.own):
@@ -322,14 +329,14 @@ class ApprovalService:
         return that_hold(asked, ("once", "chat", "deny") if asked.granted else ("once", "deny"))
 
     def ended(self, found: Question) -> str:
-        """Return the text below a decided question."""
+        """Return the text shown below a decided question."""
         record = found.record
         return (
             "" if record.verdict is None else outcome(record.asked, record.verdict, record.decided_at or 0.0)
         )
 
     async def home(self, opened: Inbound) -> HomeSection:
-        """Return calls of a person's turns that wait for an approval, for their home page."""
+        """Return the calls in a person's turns that wait for an approval, for the person's home page."""
         questions = (one for chat in self._run.chats for one in chat.questions.values())
         asked = [one.record.asked for one in questions if one.verdict is None and not one.of_tool]
         waits = [one for one in asked if one.person == opened.person and not one.admits]
@@ -339,7 +346,7 @@ class ApprovalService:
         return HomeSection(self._run.name, tuple(lines))
 
     def open_in(self, chat_key: ChatKey, person: UserRef) -> list[OpenQuestion]:
-        """Return the open questions of a chat as seen by a person who opens it now."""
+        """Return the open questions of a chat, as shown to a person who opens the chat now."""
         chat = self._run.chats.loaded(chat_key)
         found = list[OpenQuestion]()
         for one in chat.questions.values() if chat is not None else ():
@@ -362,19 +369,19 @@ class ApprovalService:
     # ------------------------------------------------------------ the person who decides
 
     async def approve(self, inbound: Inbound) -> Done:
-        """`/approve [name] [once|chat|today|always|each]`, or its button."""
+        """Run `/approve [name] [once|chat|today|always|each]`, or the button that stands for it."""
         words = inbound.args.split()
         last = words.pop().lower() if words and words[-1].lower() in {*SCOPES, "each"} else ""
         ended: Ended = "steered" if last == "each" else "approved"
         return await self._decide(inbound, " ".join(words), ended, SCOPES.get(last, "once"))
 
     async def deny(self, inbound: Inbound) -> Done:
-        """`/deny [name]`, or its button."""
+        """Run `/deny [name]`, or the button that stands for it."""
         return await self._decide(inbound, inbound.args, "denied", "once")
 
     async def afresh(self, press: Inbound) -> Done:
-        """[Start over without it]: the asking turn ends, and the person's own words are asked again in a new
-        conversation.
+        """Handle the button [Start over without it]: end the asking turn, and ask the person's own text
+        again in a new conversation, without the untrusted text.
         """
         open_ones = [chat for chat in self._run.chats if _waits(chat.questions.get(press.args))]
         turn = open_ones[0].turn if open_ones else None
@@ -408,7 +415,7 @@ class ApprovalService:
         return Done(say("retry.trying"), facts)
 
     async def listed(self, inbound: Inbound) -> Done:
-        """`/approvals`: list lasting approvals; `/approvals NAME` revokes one."""
+        """Run `/approvals`: list lasting approvals. `/approvals NAME` revokes the approval with that name."""
         if inbound.person not in self._run.operators:
             return Done(say("approval.not_yours"))
         if inbound.chat_type != "direct":
@@ -460,14 +467,16 @@ class ApprovalService:
         )
 
     def _refusal(self, record: ApprovalRecord, inbound: Inbound, scope: Scope) -> str:
-        """Return why this person may not decide; "" if they may."""
+        """Return the reason why this person may not decide; "" if they may."""
         asker = record.asked.granted and inbound.person == record.asked.person
         if inbound.person not in self._run.operators and (not asker or scope == "always"):
             return say("approval.not_always" if asker else "approval.not_yours")
         return say("approval.once_only") if scope in LASTING and not record.asked.lasting else ""
 
     def _named(self, inbound: Inbound, name: str) -> Question | str:
-        """Return the question by name, or the only open one of this chat and its threads; else a sentence."""
+        """Return the question with this name; without a name, the only open question of this chat and its
+        threads. If there is no such question, return a sentence that says so.
+        """
         waiting = [one for chat in self._run.chats for one in chat.questions.values()]
         open_ones = [one for one in waiting if one.verdict is None and not one.of_tool]
         if wanted := name.upper():
@@ -493,8 +502,8 @@ class ApprovalService:
         return say("approval.which", name=short_name(near[0].record), names=names, prefix=prefix)
 
     def _stands_in(self, one: Question, inbound: Inbound) -> set[ChatKey]:
-        """Return the chats in which this person sees a question: where it was asked, and an operator's
-        direct chat with a copy.
+        """Return the chats in which this person sees a question: the chat that asked, and an operator's
+        direct chat if it has a copy.
         """
         asked_in, here = one.record.asked.chat_key, inbound.chat_key
         found = {asked_in} if here.shows(asked_in) else set[ChatKey]()
@@ -505,7 +514,9 @@ class ApprovalService:
         return found
 
     def _unknown(self, name: str, known: Iterable[Question]) -> str:
-        """Return the sentence about an unknown name. Buttons carry the full name of a question that has ended."""
+        """Return the sentence about an unknown name. Buttons contain the full name, so an old button may
+        name a question that is closed.
+        """
         wanted = name.upper()
         if len(wanted) == len(self._run.ids.ulid()) or any(is_called(one.record, wanted) for one in known):
             return say("approval.unknown")
@@ -538,7 +549,7 @@ def _waits(question: Question | None) -> bool:
 
 
 def _call(asked: Approval) -> str:
-    """Return the part of a fingerprint that covers tool, arguments and folder."""
+    """Return the part of a fingerprint that identifies the tool, the arguments and the folder."""
     return asked.fingerprint.partition(":")[0]
 
 
@@ -547,5 +558,5 @@ def _fact(record: ApprovalRecord) -> events.FactSet:
 
 
 def _granted(name: str, asked: Approval, verdict: Verdict, at: float) -> tuple[events.FactSet, ...]:
-    """Yield the facts of a lasting verdict."""
+    """Yield the facts that store a lasting verdict."""
     return (_fact(ApprovalRecord(name, asked, at, verdict, at)),) if verdict.lasts else ()

@@ -1,4 +1,4 @@
-"""Wording of approvals: questions, buttons and outcomes."""
+"""Texts of approvals: questions, buttons and outcomes."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from bot.tools.permissions.display import in_words, named, quoted, shortened
 from bot.words import paragraph, say, times
 
 SHOWN = 1_500
-"""Max characters of a call shown in its question on channels with a message limit; a longer call is in a
-file above it.
+"""Max characters of a call shown in its question, on channels with a message limit. A longer call is sent as
+a file above the question.
 """
 GLIMPSE = 300
 """Max characters of a call shown to people who may not decide."""
 LONGEST_PASSAGE = 20_000
 """Max characters of a call sent as text if the platform rejects its file."""
 SHORT = 6
-"""Letters of an approval's name that people type."""
+"""Number of letters of an approval's short name, which people type."""
 _ACTS: Mapping[str, str] = {
     "edit_file": "edit",
     "memory": "remember",
@@ -39,29 +39,33 @@ _ACTS: Mapping[str, str] = {
     "web_search": "search",
     "write_file": "write",
 }
-"""The action of each built-in tool, by sentence key (`approval.act_…`)."""
+"""Sentence key of each built-in tool's action (`approval.act_…`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionWords:
-    """The text of a question; `while_open` are its lines shown only until it is decided."""
+    """The text of a question. `while_open` lists the lines that are shown only until the question is decided."""
 
     words: str
     while_open: tuple[str, ...]
 
     def with_place(self, place: str) -> QuestionWords:
-        """Return the text with a paragraph that says where it was asked."""
+        """Return the text with an added paragraph that says where the question was asked."""
         return replace(self, words=f"{self.words}\n\n{place}")
 
 
 def that_hold(asked: Approval, choices: tuple[Choice, ...]) -> tuple[Choice, ...]:
-    """Return the answers that can take effect; with foreign text in view, also starting over without it."""
+    """Return the answers that can take effect. If untrusted text is in the model's context, starting over
+    without it is one of the answers.
+    """
     held = tuple(one for one in choices if asked.lasting or one not in LASTING)
     return (*held, "afresh") if asked.about else held
 
 
 def buttons_of(record: ApprovalRecord, choices: tuple[Choice, ...]) -> QuestionButtons:
-    """Return the buttons of a question. If it covers several calls, one button asks about each separately."""
+    """Return the buttons of a question. A question about several calls has a button that asks about each
+    call separately.
+    """
     return QuestionButtons(record.id, (*choices, "each") if choices and record.asked.step else choices)
 
 
@@ -70,7 +74,7 @@ def decides_each(verdict: Verdict) -> bool:
 
 
 def call_in_words(asked: Approval) -> str:
-    """Return the complete call; for several calls, each with its purpose."""
+    """Return the text of the complete call; for several calls, each with its purpose."""
     if not asked.step:
         return in_words(asked.shown, plans.said)
     told = [
@@ -81,14 +85,14 @@ def call_in_words(asked: Approval) -> str:
 
 
 def file_of(asked: Approval) -> OutgoingFile:
-    """Return the complete call as a file for those who decide."""
+    """Return the complete call as a file for the people who decide."""
     words = call_in_words(asked)
     passage = f"```\n{plain(words)}\n```" if len(words) <= LONGEST_PASSAGE else ""
     return OutgoingFile(f"{asked.tool}.txt", "text/plain", words.encode(), markdown=passage)
 
 
 def plain(words: str) -> str:
-    """Return a call's text without anything that ends its code block."""
+    """Return a call's text without anything that could close the code block around it."""
     return words.replace("```", "\\u0060" * 3)
 
 
@@ -101,7 +105,7 @@ def short_name(record: ApprovalRecord) -> str:
 
 
 def outcome(asked: Approval, verdict: Verdict, now: float) -> str:
-    """Return the line below the question with the decision."""
+    """Return the line with the decision, shown below the question."""
     at = times.hour(now)
     if verdict.ended in {"approved", "denied"}:
         how = verdict.scope if verdict.ended == "approved" else verdict.ended
@@ -115,12 +119,14 @@ def outcome(asked: Approval, verdict: Verdict, now: float) -> str:
 
 
 def typed(name: str, manifest: Manifest) -> str:
-    """Return the commands that answer a question."""
+    """Return the commands that a person can type to answer a question."""
     return say("approval.typed", id=name[-SHORT:], prefix=manifest.command_prefix)
 
 
 def act(asked: Approval, *, names_tool: bool = True) -> str:
-    """Return what a call wants to do, to follow “to” in a sentence. Only deciders see which tool it is."""
+    """Return what a call would do, worded to follow “to” in a sentence. Only people who may decide see the
+    name of the tool.
+    """
     if asked.subject in {"task", "budget"}:
         return say(f"approval.act_{asked.subject}")
     if asked.step:
@@ -139,7 +145,7 @@ def act(asked: Approval, *, names_tool: bool = True) -> str:
 
 
 def waiting_notice(record: ApprovalRecord) -> QuestionWords:
-    """Return the question for people who may not decide it."""
+    """Return the text shown to people who may not decide."""
     task, wish = record.asked.task, act(record.asked, names_tool=False)
     words = say("approval.waits_task", task=task, act=wish) if task else say("approval.waits", act=wish)
     until = say("approval.asked", count=int(SECONDS // 60))
@@ -148,7 +154,9 @@ def waiting_notice(record: ApprovalRecord) -> QuestionWords:
 
 
 def wish(asked: Approval, who: str) -> str:
-    """Return the first sentence of a question. `who` is the person it is for, "" for the reader."""
+    """Return the first sentence of a question. `who` is the person whose request needs the call; "" means
+    the reader.
+    """
     if asked.subject == "budget":
         question = say("approval.question_budget" if who else "approval.question_budget_here", who=who)
         return paragraph(question, say("approval.budget_scopes"))
@@ -159,7 +167,7 @@ def wish(asked: Approval, who: str) -> str:
 
 
 def replacement(asked: Approval) -> list[str]:
-    """Return how the call changes a file."""
+    """Return a description of how the call changes a file."""
     if asked.replaces is None:
         return []
     if asked.gone is None:
@@ -180,9 +188,10 @@ def question(
     cut: bool,
     asker_decides: bool,
 ) -> QuestionWords:
-    """Return the question for a chat: for whom, exactly what, why, who decides and how; on channels without
-    buttons, the commands. On a local channel a person without a name is not named by id. `cut`: the
-    complete call is in a file above. `asker_decides`: an operator asked.
+    """Return the text of a question for one chat: who asked, exactly what would run, why approval is needed,
+    who decides and how. On channels without buttons the text names the commands. On a local channel, a
+    person without a name is not identified by id. `cut` means that the complete call is in a file above;
+    `asker_decides` means that an operator asked.
     """
     asked, manifest = record.asked, manifests[chat_key.channel]
     here = first.chat_type == "direct" and first.chat_key == chat_key
@@ -222,7 +231,7 @@ def answer_to_decider(verdict: Verdict) -> str:
 
 
 def together(calls: Sequence[Approval]) -> Approval:
-    """One question about several calls of a step that the same people may decide."""
+    """Return one question about several calls of a step that the same people may decide."""
     first, keys = calls[0], [one.key for one in calls]
     same = len({(one.why, one.rule) for one in calls}) == 1
     facts = ("tool", "shown", "replaces", "gone", "new", "differs_from")
@@ -238,13 +247,15 @@ def together(calls: Sequence[Approval]) -> Approval:
 
 
 def runs(fingerprint: str) -> str:
-    """The part of a fingerprint that tells what runs; "" where nothing can be told."""
+    """Return the part of a fingerprint that identifies which programs run; "" if that is unknown."""
     return fingerprint.partition(":")[2].partition(":")[0]
 
 
 def lasting(records: Iterable[ApprovalRecord], chat_key: ChatKey, now: str = "") -> ApprovalRecord | None:
-    """The approval of a call in a chat for longer, of those about the same call, oldest first: one of what it runs `now`, by
-    its fingerprint, before others, then the newest one that holds everywhere, else the newest of this chat.
+    """Return the lasting approval that covers a call in a chat, or None. `records` are the approvals of the
+    same call, oldest first. An approval given for the programs that run `now` (a fingerprint) is
+    preferred. Next preferred is the newest approval for all chats, then the newest approval for this
+    chat.
     """
     covering = [
         ((runs(one.asked.fingerprint) == runs(now), one.verdict.scope == "always"), one)

@@ -1,4 +1,4 @@
-"""Basics: greeting, help, identity, language and time zone."""
+"""Basic commands: greeting, help, identity, language and time zone."""
 
 from bot.contracts.channel import HomeSection
 from bot.contracts.inbound import Inbound

@@ -1,4 +1,4 @@
-"""Commands about the bot and its language; they do not touch the conversation."""
+"""Commands about the bot and the person's language and time zone. They do not change the conversation."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from bot.words import (
 )
 
 MEANT = {"cancel": "stop", "delete": "forget"} | dict.fromkeys(("reset", "restart"), "new")
-"""Commands of other bots, with ours of the same meaning."""
+"""Command names used by other bots, each with our command of the same meaning."""
 MOST_ZONE = 60
-"""Max characters of a zone name that is looked up."""
+"""Max characters of a time zone name that is looked up."""
 SECTIONS: Mapping[str, tuple[str, ...]] = {
     "talk": ("start", "help", "new", "stop", "undo", "forget"),
     "history": ("history", "compact", "resume", "fork"),
@@ -40,20 +40,20 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     "settings": ("language", "timezone", "listen"),
     "operators": ("allow", "block"),
 }
-"""The commands listed by `/help`, by section. Each has a sentence in the catalogues (`help`), and possibly
-arguments and an explanation.
+"""Commands listed by `/help`, by section. Each command has a sentence in the translation files (`help`), and
+possibly arguments and an explanation.
 """
 OPERATORS = frozenset(SECTIONS["operators"])
 """Commands for operators only."""
 CHANGED_BY_OPERATORS = frozenset({"effort", "listen", "model"})
-"""Commands that anyone may read, but only operators may give arguments."""
+"""Commands that anyone may use to read a setting, but only operators may use to change it."""
 _LISTED = tuple(name for listed in SECTIONS.values() for name in listed)
 AUTO = "auto"
-"""Argument of `/language` and `/timezone` that returns to the app's setting."""
+"""Argument of `/language` and `/timezone` that restores the chat app's setting."""
 
 
 class Basics:
-    """Runs the commands; each returns the answer for the person."""
+    """Runs the basic commands. Each method returns the answer for the person."""
 
     def __init__(
         self,
@@ -85,8 +85,8 @@ class Basics:
         return f"{hello}\n\n{say('start.tap')}" if examples(inbound, self._manifests) else hello
 
     async def introduce(self, inbound: Inbound) -> str:
-        """Return the first message in a chat that the bot was added to; operators are told which rights it
-        lacks there.
+        """Return the first message in a chat that the bot was added to. Operators are told which rights the
+        bot lacks in that chat.
         """
         channel: object = self._channels.get(inbound.channel)
         if not isinstance(channel, Introduces):
@@ -117,7 +117,7 @@ class Basics:
         return paragraph(introduction.words, say("strangers.group"))
 
     async def help(self, inbound: Inbound) -> str:
-        """`/help`: list all commands by section, or explain one."""
+        """Run `/help`: list all commands by section, or explain one command."""
         prefix, operator = self._prefix(inbound), self._access.is_operator(inbound.person)
         if inbound.args:
             return self._explained(inbound, inbound.args.split()[0].lstrip("/!").casefold())
@@ -132,7 +132,7 @@ class Basics:
         return "\n\n".join([*parts, say("commands.help_end", prefix=prefix)])
 
     def _explained(self, inbound: Inbound, name: str) -> str:
-        """Explain one command with its arguments."""
+        """Return the explanation of one command with its arguments."""
         prefix, operator = self._prefix(inbound), self._access.is_operator(inbound.person)
         if name not in _LISTED:
             return self.unknown(inbound, name)
@@ -144,7 +144,7 @@ class Basics:
         return "\n".join([shown, *([paragraph(*more)] if more else [])])
 
     def unknown(self, inbound: Inbound, name: str) -> str:
-        """Say that a command is unknown, and suggest a similar one."""
+        """Return the answer to an unknown command, with a similar command as a suggestion."""
         prefix, shown = self._prefix(inbound), text.preview(name, 40)
         operator = self._access.is_operator(inbound.person)
         listed = [one for one in _LISTED if operator or one not in OPERATORS]
@@ -154,7 +154,7 @@ class Basics:
         return say("commands.unknown_near", name=shown, near=near, prefix=prefix)
 
     async def language(self, inbound: Inbound) -> str:
-        """Show or set the person's language."""
+        """Run `/language`: show or set the person's language."""
         asked, prefix = inbound.args, self._prefix(inbound)
         codes = ", ".join(CATALOGUES)
         if not asked:
@@ -168,7 +168,7 @@ class Basics:
             return paragraph(now, *_other_script(asked if code else inbound.language))
 
     async def timezone(self, inbound: Inbound) -> str:
-        """Show or set the person's time zone."""
+        """Run `/timezone`: show or set the person's time zone."""
         asked, prefix, now = inbound.args, self._prefix(inbound), self._clock.now()
         if not asked:
             known = self._locales.locale(inbound.person).zone is not None
@@ -196,7 +196,7 @@ class Basics:
         return say("timezone.near", asked=shown, zones=", ".join(near))
 
     async def whoami(self, inbound: Inbound) -> str:
-        """`/whoami`: show the person's id, name and role."""
+        """Run `/whoami`: show the person's id, name and role."""
         operator = self._access.is_operator(inbound.person)
         key = "commands.whoami_operator" if operator else "commands.whoami_member"
         name = named(inbound.user_name or "").strip()
@@ -205,11 +205,13 @@ class Basics:
 
 
 def usage(name: str, prefix: str, *, operator: bool) -> str:
-    """Return a command with the arguments that this person may give, as in `/resume [id]`."""
+    """Return a command with the arguments that this person may use, e.g. `/resume [id]`."""
     takes = f"arguments.{name}" in CATALOGUES[DEFAULT] and (operator or name not in CHANGED_BY_OPERATORS)
     return f"{prefix}{name} {say(f'arguments.{name}')}" if takes else f"{prefix}{name}"
 
 
 def _other_script(tag: str | None) -> list[str]:
-    """Return a sentence for readers of Traditional Chinese, who get simplified characters; "" for others."""
+    """Return a notice for readers of Traditional Chinese, because the bot writes simplified characters; ""
+    for all other readers.
+    """
     return [say("language.simplified")] if is_traditional(tag) and language() == "zh" else []

@@ -1,7 +1,7 @@
-"""Claim check: compares what a reply says was done with what the turn's tools did.
+"""Claim check: compares the actions that a reply claims with the tool calls of its turn.
 
-`detection` finds claims in a text, with one file of phrases per language; `performed_actions` records what
-was done; `checked` wraps the reply.
+`detection` finds claims in a text, using one file of phrases per language. `performed_actions` records the
+tool calls. `checked` wraps the reply.
 """
 
 from __future__ import annotations

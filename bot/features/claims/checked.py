@@ -1,4 +1,4 @@
-"""Holds back a reply that claims an action which no tool of its turn performed."""
+"""Holds back a reply that claims an action which no tool of the turn performed."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ from bot.tools.ports import Reply
 from bot.tools.registry import Registry
 
 SHORT = 800
-"""Max characters checked on the event loop; that takes milliseconds once the language is loaded."""
+"""Max characters of a reply that is checked on the event loop. That takes milliseconds once the language is loaded."""
 SHOWN = 120
 """Max characters of a sentence quoted in a note."""
 
 
 class CheckedReply:
-    """Wraps `tools.ports.Reply`: a reply with an unfounded claim is rejected once and then annotated.
+    """Wraps `tools.ports.Reply`. The first reply with an unfounded claim is rejected; a second one is sent
+    with a note.
 
-    The first time a sending tool gets the error `errors.ClaimUnfounded`; afterwards the message is sent with
-    a note. `person` returns the words that the turn answers, `recorded` the turn's actions before a restart.
+    On the first unfounded claim, the sending tool gets `errors.ClaimUnfounded`. `person` returns the text
+    that the turn answers. `recorded` returns the turn's actions from before a restart.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class CheckedReply:
     async def send(
         self, words: str, step_id: str | None = None, files: Sequence[OutgoingFile] = ()
     ) -> list[Sent]:
-        """See `tools.ports.Reply.send`. Also raises `errors.ClaimUnfounded`."""
+        """See `tools.ports.Reply.send`. This method also raises `errors.ClaimUnfounded`."""
         person = self._person()
         if len(words) <= SHORT and detection.loaded(words, person) and not detection.claims(words, person):
             return await self._inner.send(words, step_id, files)
@@ -76,7 +77,7 @@ class CheckedReply:
         return await self._inner.send(self._marked(words, found), step_id, files)
 
     def _marked(self, words: str, found: Sequence[Claim]) -> str:
-        """Return the reply, with a note if claims were `found`."""
+        """Return the reply, with a note if unfounded claims were `found`."""
         if not found:
             return words
         self._note(found, "marked")
@@ -94,7 +95,7 @@ class CheckedReply:
         )
 
     async def _unfounded(self, words: str) -> list[Claim]:
-        """Return the claims that no action supports."""
+        """Return the claims in a reply that no action of the turn supports."""
         left = await asyncio.to_thread(unfounded, words, self._person(), tuple(self._done.done))
         if left:
             known = any(one.tool == performed_actions.TASK for one in self._done.done)
@@ -105,7 +106,7 @@ class CheckedReply:
         return [claim for claim in left if not claim.earlier]
 
     def _before(self) -> list[PerformedAction] | None:
-        """Return the actions of earlier turns in view; None if some are unknown."""
+        """Return the actions of earlier turns in the model's context; None if some actions are unknown."""
         try:
             view: Sequence[Message] = context.current().view()
         except errors.ToolError:
@@ -123,8 +124,8 @@ def unfounded(words: str, person: str, done: Sequence[PerformedAction]) -> list[
 def _without(
     claims: Iterable[Claim], done: Iterable[PerformedAction], *, admits: bool, inside: bool = True
 ) -> list[Claim]:
-    """Return the claims without those that actions support. A failed action supports that it was tried, and
-    more if the reply admits a failure.
+    """Return the claims that no action supports. A failed command supports only the claim that it was run.
+    If the reply admits a failure, a failed action counts like a successful one.
     """
     borne: set[str] = set()
     for one in done:
@@ -136,5 +137,5 @@ def _without(
 
 
 def _forgotten(view: Sequence[Message]) -> bool:
-    """Return True if older turns are in view only as a summary or as loaded archive lines."""
+    """Return True if the model's context contains older turns only as a summary or as loaded archive lines."""
     return any(map(memory.stands_for, view))

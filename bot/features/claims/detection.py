@@ -1,6 +1,6 @@
-"""Finds the actions that a text claims its speaker just performed. In doubt it finds none: quotes, drafts,
-code, the past, conditions, plans, denials and questions claim nothing. The phrases of each language are
-in a file beside this module.
+"""Finds the actions that a text claims its author just performed. In doubt it reports no claim: quotes,
+drafts, code, past events, conditions, plans, denials and questions are not claims. The phrases of each
+language are in a file in this folder.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from typing import Any, Literal
 import regex
 
 Kind = Literal["sent", "mailed", "saved", "deleted", "ran", "scheduled", "acted"]
-"""Kinds of claims. `sent` may mean this chat, `mailed` means another recipient; `acted` is any other effect
-(installed, booked, paid …).
+"""Kinds of claims. `sent` may refer to this chat, `mailed` refers to another recipient, and `acted` covers
+any other effect (installed, booked, paid …).
 """
 Pattern = regex.Pattern[str]
 COMMAND = "⌘"
-"""Replaces inline code that is not a file name."""
+"""Placeholder for inline code that is not a file name."""
 NAME = r"(?:[\w./~-]*\w\.(?:cfg|conf|cpp|css|csv|docx?|env|go|html?|ini|ics|java|jsx?|json|jsonl|lock|log|md|pdf|php|png|jpe?g|pptx?|py|rb|rs|sh|sql|svg|toml|tsx?|txt|xlsx?|xml|ya?ml|zip)\b)"
-"""A file name."""
+"""Regular expression of a file name."""
 _WORD = re.compile(r"<(\w+)>")
 _LOADED: dict[str, Language] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimPattern:
-    """One form of claim. `own`: the phrase itself says that the speaker did it; otherwise it may report
-    somebody else's action.
+    """A phrase pattern for one kind of claim. `own` means that the phrase itself names the author as the one
+    who acted; otherwise the phrase may report somebody else's action.
     """
 
     kind: Kind
@@ -40,42 +40,42 @@ class ClaimPattern:
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """The phrases of one language. `before` is searched from the sentence's start to the claim's end,
-    `around` in the claim's clause; a match there means no claim. `earlier` marks earlier actions,
-    `admits` marks failures.
+    """The phrases of one language. `before` is searched from the start of the sentence to the end of the
+    claim, `around` in the clause of the claim. A match of either means that there is no claim. `earlier`
+    recognises actions of earlier turns, `admits` recognises reported failures.
     """
 
     name: str
     deed: re.Pattern[str]
-    """Words of which each claim contains at least one, in lower case."""
+    """Pattern of verbs in lower case. Every claim contains at least one of these verbs."""
     sayings: tuple[ClaimPattern, ...]
     before: Pattern
     around: Pattern
     earlier: Pattern
     admits: Pattern
     draft: Pattern
-    """Introduces a text by or for somebody else."""
+    """Pattern that introduces a draft: a text by or for somebody else."""
     composing: Pattern
-    """Asks for such a text."""
+    """Pattern of requests to write a draft."""
     requests: Pattern
-    """Requests phrased as questions."""
+    """Pattern of requests that are phrased as questions."""
     reviewing: Pattern
-    """Questions whether something was done."""
+    """Pattern of questions whether something was done."""
     orders: dict[Kind, Pattern]
-    """Asks for what a claim of this kind would answer."""
+    """Patterns of requests, by the kind of claim that would answer each request."""
     done: dict[Kind, Pattern]
-    """Says that somebody did such a thing."""
+    """Patterns of statements that somebody else performed an action of this kind."""
     note: str
-    """The note below a reply; `{claim}` is the sentence."""
+    """Note added below a reply; `{claim}` is replaced by the sentence with the claim."""
 
     def names_deed(self, words: str) -> bool:
-        """Return True if a claim word occurs; other text is not examined further."""
+        """Return True if the text contains a verb used in claims. Other texts are not examined further."""
         return self.deed.search(words.lower()) is not None
 
 
 def _language(name: str) -> Language:
-    """Load a language file; compiling takes a tenth of a second. Patterns ignore case; `<WORD>` in them
-    stands for an entry of [words], NAME or COMMAND.
+    """Load a language file; compiling its patterns takes a tenth of a second. Patterns ignore case. In
+    patterns, `<WORD>` stands for an entry of the table [words], for NAME or for COMMAND.
     """
     if name not in _LOADED:
         raw = tomllib.loads(Path(__file__).with_name(f"{name}.toml").read_text(encoding="utf-8"))
@@ -98,7 +98,7 @@ def _language(name: str) -> Language:
 
 
 def _compiled(value: Any, words: dict[str, str]) -> Any:
-    """Compile a pattern, or a table of patterns by name."""
+    """Compile a pattern, or a table of named patterns."""
     if isinstance(value, dict):
         return {key: _compiled(pattern, words) for key, pattern in value.items()}
     return regex.compile(_filled(value, words), regex.IGNORECASE)
@@ -109,9 +109,11 @@ def _filled(pattern: str, words: dict[str, str]) -> str:
 
 
 HEAD, TAIL = 4_000, 2_000
-"""Max characters checked at the beginning and at the end of a text; a report is never in between."""
+"""Max characters checked at the beginning and at the end of a text. The middle of a long text never reports
+what the bot just did.
+"""
 SENTENCE = 400
-"""Max characters checked of a sentence."""
+"""Max characters checked per sentence."""
 _FENCED = regex.compile(
     r"^[ \t]*(```+|~~~+)[^\n]*\n.*?(?:^[ \t]*\1[ \t]*$|\Z)", regex.MULTILINE | regex.DOTALL
 )
@@ -126,7 +128,7 @@ _ITEM = regex.compile(r"^\s*(?:[-+*•]|\d{1,3}[.)]|#{1,6})\s+")
 _SENTENCES = regex.compile(r"(?<=[.!?…])\s+|(?<=[。！？；;])|\n+")
 _CLAUSES = regex.compile(r"[,，、;；:：–—]| but | however | aber | jedoch ")
 LATIN = ("english", "german")
-"""Languages assumed for a text without signs of another."""
+"""Languages assumed for a text whose language cannot be recognised."""
 _UNMARKED = str.maketrans({"*": None, "_": None, "~": None, "`": " "})
 _KANA = regex.compile(r"[\p{Hiragana}\p{Katakana}]")
 _HAN = regex.compile(r"\p{Han}")
@@ -139,7 +141,9 @@ _PERSONS = regex.compile(
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A claim found. `earlier`: it was done before, perhaps in an earlier turn. `own`: see `ClaimPattern`."""
+    """A claim found in a text. `earlier` means that the action was done before, perhaps in an earlier turn.
+    For `own`, see `ClaimPattern`.
+    """
 
     kind: Kind
     sentence: str
@@ -149,7 +153,7 @@ class Claim:
 
 
 def claims(words: str, person: str = "") -> list[Claim]:
-    """Return the claims in a reply to a `person`'s words, one per kind."""
+    """Return the claims in a reply to the text of a `person`, at most one per kind."""
     found: dict[Kind, Claim] = {}
     words, person = _ends(words), _ends(person)
     if not _names_deed(words):
@@ -162,8 +166,8 @@ def claims(words: str, person: str = "") -> list[Claim]:
 
 
 def _names_deed(words: str) -> bool:
-    """Return False if no sentence can claim anything: one search of the whole text is much cheaper than one
-    per sentence.
+    """Return False if no sentence can contain a claim. One search of the whole text is much cheaper than one
+    search per sentence.
     """
     if _names(words) != LATIN:
         return True
@@ -172,12 +176,12 @@ def _names_deed(words: str) -> bool:
 
 
 def admits(words: str) -> bool:
-    """Return True if a reply says that something went wrong."""
+    """Return True if a reply says that something failed."""
     return any(language.admits.search(words) for language in languages(words))
 
 
 def loaded(*texts: str) -> bool:
-    """Return True if the languages of these texts are loaded, so that checking is fast."""
+    """Return True if the languages of these texts are loaded already, so that checking is fast."""
     return all(name in _LOADED for words in texts for name in _names(_ends(words)))
 
 
@@ -186,7 +190,7 @@ def _ends(words: str) -> str:
 
 
 def languages(words: str) -> tuple[Language, ...]:
-    """Return the candidate languages of a text, loading each on first use."""
+    """Return the possible languages of a text. Each language is loaded on first use."""
     return tuple(map(_language, _names(words)))
 
 
@@ -199,7 +203,7 @@ def _names(words: str) -> tuple[str, ...]:
 
 
 def sentences(words: str) -> Iterator[tuple[str, str]]:
-    """Yield each sentence of a text's own words, normalised and as written."""
+    """Yield each sentence written by the author of a text, once normalised and once as written."""
     plain = _FENCED.sub("\n", words)
     for line in plain.split("\n"):
         if line.lstrip().startswith((">", "|", "    ")):
@@ -213,7 +217,7 @@ def sentences(words: str) -> Iterator[tuple[str, str]]:
 
 
 def _named(code: regex.Match[str]) -> str:
-    """Replace inline code by `COMMAND` unless it is a file name."""
+    """Return inline code unchanged if it is a file name; otherwise return `COMMAND`."""
     return str(code[2]) if _FILE.fullmatch(code[2].strip()) else COMMAND
 
 
@@ -241,7 +245,7 @@ def _clause(sentence: str, start: int, end: int) -> str:
 
 
 def _asked_otherwise(saying: ClaimPattern, person: str) -> bool:
-    """Return True if the person asked for something else: a question, a draft, or a report."""
+    """Return True if the person asked for something other than an action: an answer, a draft, or a report."""
     if not saying.own:
         if not _order(saying.kind, person):
             return True

@@ -1,4 +1,4 @@
-"""Records the tool calls of a turn and of its subagents as `PerformedAction`s."""
+"""Records the tool calls of a turn and of the turn's subagents as `PerformedAction`s."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _LOOKS = frozenset(
         "whoami",
     ]
 )
-"""Verbs in names of third-party tools that change nothing."""
+"""Verbs in names of third-party tools that only read."""
 _EVERYTHING: frozenset[Kind] = frozenset({"sent", "mailed", "saved", "deleted", "ran", "scheduled", "acted"})
 _BY_EFFECT: dict[Effect, frozenset[Kind]] = {
     "write": frozenset({"saved", "deleted"}),
@@ -48,7 +48,7 @@ _BY_EFFECT: dict[Effect, frozenset[Kind]] = {
 
 @dataclass(frozen=True, slots=True)
 class PerformedAction:
-    """A tool call that was made. `worked`: the tool reported no failure."""
+    """A tool call that was run. `worked` is True if the tool reported no failure."""
 
     tool: str
     effects: frozenset[Effect]
@@ -56,8 +56,8 @@ class PerformedAction:
     looks: bool = False
 
     def bears_out(self, *, inside: bool = True) -> frozenset[Kind]:
-        """Return the kinds of claims that it supports: all for a subagent whose calls are unknown (`inside`
-        is false).
+        """Return the kinds of claims that this action supports. A subagent whose calls are unknown (`inside`
+        is False) supports all kinds.
         """
         if self.looks:
             return frozenset()
@@ -74,7 +74,7 @@ class PerformedAction:
 
 @dataclass(slots=True)
 class PerformedActions:
-    """The actions of a turn. `calling`: a tool is running."""
+    """The tool calls of a turn. `calling` counts the running tools."""
 
     done: list[PerformedAction] = field(default_factory=list)
     calling: int = 0
@@ -84,7 +84,7 @@ _current: ContextVar[PerformedActions | None] = ContextVar("performed_actions", 
 
 
 def record_here() -> PerformedActions:
-    """Start recording for the current task, which is a turn's."""
+    """Start recording in the current asyncio task, which belongs to one turn."""
     actions = PerformedActions()
     _current.set(actions)
     return actions
@@ -92,7 +92,7 @@ def record_here() -> PerformedActions:
 
 @dataclass(frozen=True, slots=True)
 class ActionRecorder:
-    """A `tools.dispatch.CallWrapper` that records calls that were run."""
+    """A `tools.dispatch.CallWrapper` that records each call that was run."""
 
     around: CallWrapper
     registry: Registry
@@ -133,7 +133,7 @@ def _looks(call: ToolCall, effects: frozenset[Effect]) -> bool:
 
 
 def performed_in(messages: Iterable[Message], registry: Registry) -> list[PerformedAction]:
-    """Return the actions of the calls in these messages, judged by their results."""
+    """Return the actions of the tool calls in these messages. Whether a call worked is taken from its result."""
     calls: dict[str, ToolCall] = {}
     found: list[PerformedAction] = []
     for message in messages:

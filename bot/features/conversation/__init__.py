@@ -1,4 +1,4 @@
-"""Commands about one conversation: start a new one, undo a turn, stop, status."""
+"""Commands about one conversation: start a new conversation, undo a turn, stop, and show the status."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from bot.words import paragraph, say
 
 
 class Conversation:
-    """Runs the commands."""
+    """Runs the commands about a conversation."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._run = runtime
 
     async def new(self, inbound: Inbound) -> Done:
-        """`/new`: start a new conversation; the archive stays."""
+        """Run `/new`: start a new conversation. The archive is kept."""
         chat = await self._run.chats.get(inbound.chat_key)
         if not len(chat.context) and chat.context.head is None:
             return Done(say("commands.new_empty"))
@@ -35,7 +35,7 @@ class Conversation:
         return Done(words, (Fact(chat.key, events.Cut("all", None, "new")),))
 
     async def undo(self, inbound: Inbound) -> Done:
-        """`/undo`: remove the last turn."""
+        """Run `/undo`: remove the last turn."""
         context = (await self._run.chats.get(inbound.chat_key)).context
         if not context.turns:
             return Done(say("commands.undo_nothing"))
@@ -45,7 +45,7 @@ class Conversation:
         return Done(say("commands.undone", said=said), (Fact(inbound.chat_key, gone),))
 
     async def stop(self, inbound: Inbound) -> Done:
-        """`/stop`, or the platform's button, which shows the outcome itself."""
+        """Run `/stop`, or handle the platform's stop button. The platform itself shows the outcome of its button."""
         chat = await self._run.chats.get(inbound.chat_key)
         ended = chat.stopped.get(inbound.request_id)
         other = "" if ended is None or ended.goes_on is None else _whose(ended.goes_on)
@@ -61,7 +61,7 @@ class Conversation:
         )
 
     async def status(self, inbound: Inbound) -> str:
-        """`/status`: show what runs for the person, and the state of this conversation."""
+        """Run `/status`: show the person's running turns and the state of this conversation."""
         chats = [chat for chat in self._run.chats if inbound.chat_key.shows(chat.key)]
         waiting = sum(len(chat.waiting) for chat in chats)
         if busy := [chat for chat in chats if chat.turn is not None]:
@@ -78,14 +78,14 @@ class Conversation:
         return paragraph(*words)
 
     async def home(self, opened: Inbound) -> HomeSection:
-        """Return a person's running turns and their model, for their home page."""
+        """Return a person's running turns and the model in use, for the person's home page."""
         busy = [chat for chat in self._run.chats if chat.turn is not None]
         own = [one for one in busy if one.turn is not None and one.turn.first.person == opened.person]
         model = say("home.model", model=self._run.models(opened.chat_key).name)
         return HomeSection(self._run.name, (_doing(own) if own else say("status.ready"), model))
 
     async def stats(self, inbound: Inbound) -> str:
-        """`/stats`: show this chat's usage so far; operators also see the context of the current conversation."""
+        """Run `/stats`: show this chat's usage so far. Operators also see the size of the current conversation."""
         context = (await self._run.chats.get(inbound.chat_key)).context
         models, usage = self._run.models(inbound.chat_key), await self._run.event_log.usage(inbound.chat_key)
 
@@ -103,13 +103,13 @@ class Conversation:
         return stats_text(now, details=self._run.access.is_operator(inbound.person))
 
     async def history(self, inbound: Inbound) -> str:
-        """`/history`: show what the model sees of the conversation."""
+        """Run `/history`: show which part of the conversation the model sees."""
         context = (await self._run.chats.get(inbound.chat_key)).context
         return rendering.history(context.view(), self._run.redact) or say("commands.history_empty")
 
 
 def _doing(busy: Sequence[Chat]) -> str:
-    """Return how many chats are working, and how many wait for a person."""
+    """Return a sentence that says how many chats are working and how many wait for a person."""
     waits = [one for one in busy if one.turn is not None and one.turn.phase is Phase.SUSPENDED]
     asks = sum(
         any(
@@ -130,7 +130,7 @@ def _doing(busy: Sequence[Chat]) -> str:
 
 
 def _whose(message: Inbound) -> str:
-    """Return the sentence about another person's turn that a stop does not end."""
+    """Return the sentence saying that a stop does not end another person's turn."""
     return say("stop.not_yours", who=f"`{named(message.user_name or message.user_id)}`")
 
 
@@ -158,7 +158,7 @@ FEATURE = Feature("conversation", _build)
 
 
 def stats_text(stats: ChatStats, *, details: bool) -> str:
-    """The state of a conversation for a person; `details` are for operators."""
+    """Return the state of a conversation as text for a person; `details` adds the lines for operators."""
     cost = text.dollars(stats.cost_usd)
     if stats.unpriced and not stats.cost_usd:
         cost = say("stats.price_unknown")

@@ -1,4 +1,4 @@
-"""Model and effort of a chat, chosen by operators and stored as facts."""
+"""Model and effort of a chat. Operators choose both, and the choice is stored as facts."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ DEFAULT_MODEL = "default"
 
 
 class Models:
-    """`/model` and `/effort`: show the choice to everybody; operators may change it."""
+    """Runs `/model` and `/effort`. Everybody may see the choice; only operators may change it."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._run = runtime
 
     async def model(self, inbound: Inbound) -> Done:
-        """`/model`."""
+        """Run `/model`."""
         asked, models = inbound.args, self._run.models(inbound.chat_key)
         if not asked:
             return Done(answering(models))
@@ -60,7 +60,7 @@ class Models:
         return Done(words, (_chosen(inbound, MODEL, name),))
 
     async def effort(self, inbound: Inbound) -> Done:
-        """`/effort`."""
+        """Run `/effort`."""
         asked, models = inbound.args.casefold(), self._run.models(inbound.chat_key)
         if not asked:
             return Done(working(models))
@@ -73,7 +73,7 @@ class Models:
 
 
 def answering(models: ModelDeps) -> str:
-    """The model that answers in a chat, for a person."""
+    """Return a text for people that says which model answers in a chat."""
     name = models.name
     key = "commands.model_default" if models.chosen is None else "commands.model_chosen"
     window, price = models.windows.window(name), models.prices.million(name)
@@ -85,7 +85,7 @@ def answering(models: ModelDeps) -> str:
 
 
 def working(models: ModelDeps) -> str:
-    """The effort of answers in a chat, for a person."""
+    """Return a text for people that says which effort answers in a chat are made with."""
     effort = models.sent().effort
     if effort is None:
         return say("commands.effort_none", model=models.name)

@@ -1,6 +1,6 @@
-"""Resuming an earlier conversation of a chat, and forking the current one at a past turn.
+"""Resumes an earlier conversation of a chat, and forks the current conversation at a past turn.
 
-Nothing is lost: the conversation that is left stays in the log and can be resumed.
+Nothing is lost: the conversation that was current stays in the log and can be resumed.
 """
 
 from __future__ import annotations
@@ -22,15 +22,17 @@ from bot.words import paragraph, say, times
 
 LISTED = 10
 SHORTEST = 4
-"""Min letters of a short id; more if two ids end alike."""
+"""Min letters of a short id. More letters are used if two ids have the same ending."""
 ULID = 26
 MOST_BACK = 6
-"""Max digits of a number of turns; longer input is an id."""
+"""Max digits of a number of turns; a longer argument is an id."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The view of a conversation: its turns, the head that stands for older ones, and the masks."""
+    """The state of a conversation as the model sees it: the turns, the summary (`head`) that replaces older
+    turns, and the masked results.
+    """
 
     turns: tuple[str, ...] = ()
     head: Message | None = None
@@ -38,13 +40,13 @@ class View:
 
     @classmethod
     def of(cls, context: AgentContextStore) -> View:
-        """Return the view of a context."""
+        """Return the view of a chat's context."""
         return cls(tuple(turn.id for turn in context.turns), context.head, dict(context.masked))
 
 
 @dataclass(slots=True)
 class Session:
-    """A conversation. `points` are its ended turns, each with the view after it; `last` is epoch seconds."""
+    """A conversation. `points` are its ended turns, each with the view after that turn; `last` is in epoch seconds."""
 
     id: str
     view: View = field(default_factory=View)
@@ -53,14 +55,14 @@ class Session:
 
 
 class Sessions:
-    """The conversations of a chat, a fold of its events."""
+    """The conversations of a chat, computed from the chat's events."""
 
     def __init__(self) -> None:
         self.all: dict[str, Session] = {}
         self.current = Session("")
 
     def apply(self, event: Event, chat: Chat) -> None:
-        """Fold an event, given the chat after it."""
+        """Apply one event, given the state of the chat after the event."""
         context, before = chat.context, self.current
         match data := event.data:
             case _ if not before.id:
@@ -89,23 +91,23 @@ class Sessions:
 
     @property
     def listed(self) -> list[Session]:
-        """Return the conversations with messages, newest first."""
+        """Return the conversations that contain messages, newest first."""
         return sorted((one for one in self.all.values() if one.points), key=lambda one: -one.last)
 
     def short(self, name: str) -> str:
-        """Return the shortest unique ending of an id."""
+        """Return the shortest ending of an id that no other conversation's id has."""
         return short(name, self.all)
 
 
 class SessionCommands:
-    """`/resume` and `/fork`."""
+    """Runs `/resume` and `/fork`."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._run = runtime
         self._turns = TurnLookup(runtime.chats, runtime.event_log)
 
     async def resume(self, inbound: Inbound) -> Done:
-        """Resume an earlier conversation, or list them."""
+        """Run `/resume`: resume an earlier conversation, or list the conversations."""
         sessions = Sessions()
         past = await self._run.chats.whole(inbound.chat_key, sessions.apply)
         asked = next(iter(inbound.args.split()), "")
@@ -127,7 +129,7 @@ class SessionCommands:
         return Done(words, (await self._moved(inbound, past, sessions, found[0].id, found[0].view),))
 
     async def fork(self, inbound: Inbound) -> Done:
-        """Fork the current conversation at a past turn."""
+        """Run `/fork`: fork the current conversation at a past turn."""
         asked = next(iter(inbound.args.split()), "")
         prefix = self._run.manifests[inbound.channel].command_prefix
         sessions = Sessions()
@@ -157,7 +159,7 @@ class SessionCommands:
     async def _moved(
         self, inbound: Inbound, past: Chat, sessions: Sessions, name: str, view: View, *, forked_at: str = ""
     ) -> Fact:
-        """Return the fact that switches to this view, after providing the chat with the turns that come back."""
+        """Return the fact that switches the chat to this view. The turns of the view are loaded into the chat first."""
         left = sessions.current.id
         what = "a fork of the session begins" if forked_at else "an earlier session goes on"
         self._run.log.write("session", what, chat_key=inbound.chat_key, session=name, left=left)
@@ -190,13 +192,15 @@ class SessionCommands:
 
     @staticmethod
     def _way_back(sessions: Sessions, prefix: str) -> list[str]:
-        """How to go back to the conversation that was left; nothing where it has no turns."""
+        """Return a sentence that says how to return to the previous conversation; nothing if that
+        conversation has no turns.
+        """
         left = sessions.current
         return [say("sessions.return", id=sessions.short(left.id), prefix=prefix)] if left.points else []
 
 
 def short(name: str, known: Collection[str]) -> str:
-    """Return the shortest unique ending of an id."""
+    """Return the shortest ending of an id that no other known id has."""
     others = [one for one in known if one != name]
     for length in range(SHORTEST, ULID):
         if not any(one.endswith(name[-length:]) for one in others):

@@ -1,4 +1,4 @@
-"""Conversations: in some direct chats each message outside a thread starts a conversation."""
+"""Conversations: in some direct chats, each message outside a thread starts a new conversation."""
 
 from bot.core.feature import Feature, Hooks, Runtime
 from bot.features.conversations.service import Conversations

@@ -1,4 +1,6 @@
-"""Finds in the log which direct conversation a message belongs to, and which exchange a new one starts with."""
+"""Finds in the log which conversation of a direct chat a message belongs to, and which earlier exchange a
+new conversation starts with.
+"""
 
 from __future__ import annotations
 
@@ -20,30 +22,30 @@ from bot.core.message_versions import plain
 from bot.tools.permissions import taint
 
 QUICK = 10_000
-"""Max milliseconds between two messages of one conversation."""
+"""Max milliseconds between two messages that are put into the same conversation."""
 MOST_CHATS = 1_000
 OF_CONVERSATION = frozenset(
     {"compact", "effort", "forget", "fork", "history", "model", "new", "resume", "stats", "undo"}
 )
-"""Commands that concern one conversation of a chat."""
+"""Commands that refer to one conversation of a chat."""
 
 
 RECENT_SECONDS = 3_600.0
 """Max age in seconds of the exchange that a new direct conversation starts with."""
 LONGEST = 4_000
-"""Max characters of each of its messages."""
+"""Max characters of each message of that exchange."""
 
 
 class Conversations:
-    """Finds conversations of a direct chat in the log."""
+    """Finds the conversations of a direct chat in the log."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._run = runtime
         self._newest: OrderedDict[ChatKey, Inbound] = OrderedDict()
 
     async def found(self, inbound: Inbound) -> Sequence[Inbound]:
-        """Return an inbound in its conversation. A command about a conversation refers to the latest one.
-        Raises `errors.StorageError`.
+        """Return an incoming message assigned to its conversation. A command about a conversation refers to
+        the latest conversation. Raises `errors.StorageError`.
         """
         chat = inbound.chat_key
         if inbound.is_stop and (inbound.opens or chat.thread is None):
@@ -55,8 +57,8 @@ class Conversations:
         return (await self._placed(inbound),)
 
     def _stops(self, stop: Inbound) -> Sequence[Inbound]:
-        """Return a stop outside threads as stops for each conversation in which something of the person
-        runs; in a direct chat for all.
+        """Return a stop sent outside threads as one stop for each conversation in which something of the
+        person runs. In a direct chat the stops cover all conversations.
         """
         busy = [
             chat.key
@@ -79,8 +81,8 @@ class Conversations:
         return chat
 
     async def _placed(self, inbound: Inbound) -> Inbound:
-        """Return the inbound in its conversation: that of a quickly preceding unanswered message, or of the
-        message it changes.
+        """Return the message assigned to a conversation: the conversation of an unanswered message sent
+        shortly before, or of the message that this message changes.
         """
         if not inbound.opens:
             return inbound
@@ -97,7 +99,7 @@ class Conversations:
         return inbound
 
     def _unanswered(self, before: Inbound) -> bool:
-        """Return True while a message is unanswered and nobody has seen part of an answer."""
+        """Return True if a message is unanswered and no part of an answer was shown."""
         chat = self._run.chats.loaded(before.chat_key)
         if chat is None or before not in chat.said or before in chat.waiting:
             return True
@@ -106,7 +108,7 @@ class Conversations:
         return runs and turn is not None and before in turn.members
 
     async def _change(self, change: Inbound) -> Inbound:
-        """Return an edit or deletion in the conversation of its message."""
+        """Return an edit or deletion assigned to the conversation of the changed message."""
         for chat in self._run.chats:
             if change.chat_key.chat.contains(chat.key) and any(
                 one.message_id == change.message_id for one in chat.said
@@ -118,7 +120,7 @@ class Conversations:
         return change
 
     async def before(self, chat: Chat, inbound: Inbound) -> Sequence[Quoted]:
-        """Return the latest turn of the last hour in the same direct chat; none after `/new`."""
+        """Return the latest turn of the last hour in the same direct chat; nothing after `/new`."""
         if not inbound.opens or chat.context.head is not None or len(chat.context):
             return ()
         since = self._run.clock.now() - RECENT_SECONDS
@@ -155,7 +157,7 @@ class Conversations:
 
 
 def _said(message: Message) -> list[str]:
-    """Return the text of a model message for people."""
+    """Return the text of a model message as shown to people."""
     if message["role"] != "assistant":
         return []
     calls = blocks.tool_calls(message["content"])

@@ -1,4 +1,4 @@
-"""Jobs: what a person scheduled becomes a message of theirs when it is due."""
+"""Jobs: text that a person scheduled becomes a message from that person at the due time."""
 
 from bot.contracts.channel import HomeSection
 from bot.contracts.inbound import Inbound
@@ -10,7 +10,7 @@ from bot.periodic_jobs import PeriodicJob
 from bot.words import say
 
 MOST_SHOWN = 10
-"""Max jobs on a person's home page."""
+"""Max jobs shown on a person's home page."""
 
 
 def _build(runtime: Runtime) -> Hooks:

@@ -1,7 +1,8 @@
-"""Due jobs: each due time becomes one message of the job's person, whatever happens to process and clock.
+"""Due jobs: each due time produces exactly one message from the job's person, even if the process crashes or
+the clock changes.
 
-The message and the job's next time are one transaction, and the message's key consists of job and time, so it
-is accepted once.
+The message and the job's next time are written in one transaction. The message's key is made of job and due
+time, so the log accepts the message only once.
 """
 
 from __future__ import annotations
@@ -26,13 +27,15 @@ from bot.features.jobs.job import ASK_SECONDS, FAILURES, JobBook, JobLimits, Sch
 from bot.words import speaking
 
 MOST_DOUBTS = 5
-"""Platform answers needed to believe that somebody has left, since one answer may be a failure."""
+"""Min number of platform answers needed to conclude that somebody has left, because a single answer may be a
+failure.
+"""
 ASK_AGAIN_SECONDS = 60.0
-"""Seconds before a platform is asked again."""
+"""Interval in seconds before a platform is asked again."""
 
 
 class RightToRun:
-    """Checks each due time of a job."""
+    """Checks at each due time whether the job may still run."""
 
     def __init__(self, access: Access, channels: Mapping[str, Channel], clock: Clock, log: Log) -> None:
         self._access = access
@@ -43,15 +46,15 @@ class RightToRun:
         self._unsure: dict[str, float] = {}
 
     def unsure(self, job: ScheduledJob) -> bool:
-        """Return True while the membership of its person is unknown."""
+        """Return True while it is unknown whether the job's person is still a member of the chat."""
         return job.id in self._unsure
 
     def end(self, job: ScheduledJob) -> None:
-        """Forget a due time."""
+        """Forget what is known about a due time."""
         self._unsure.pop(job.id, None)
 
     async def barred(self, job: ScheduledJob) -> str | None:
-        """Return why a job must not run, "" if it may, None if that is unknown yet."""
+        """Return the reason why a job must not run; "" if it may run; None if that is unknown yet."""
         standing = self._access.standing(job.person, job.chat_id, job.chat_type)
         if not standing.allowed:
             return f"its person is not let in any more ({standing.reason})"
@@ -61,7 +64,7 @@ class RightToRun:
         return await self._gone_from(job, channel)
 
     async def _gone_from(self, job: ScheduledJob, channel: KnowsMembers) -> str | None:
-        """As `barred`, for the membership of its person in the group."""
+        """Return, in the same form as `barred`, whether the person has left the group."""
         if self._clock.monotonic() < self._unsure.get(job.id, -math.inf):
             return None
         try:
@@ -93,7 +96,7 @@ class RightToRun:
 def note(
     log: Log, job: ScheduledJob, what: str, due: float | None, *, level: Level = "info", **more: Any
 ) -> None:
-    """Log an event of a job and its due time."""
+    """Write a log entry about a job and its due time."""
     shown = plans.written(due, job.plan.where) if due is not None else None
     log.write(
         "schedule",
@@ -107,11 +110,11 @@ def note(
 
 
 JOB_SECONDS = 1.0
-"""Interval in seconds of the check for due jobs."""
+"""Interval in seconds between checks for due jobs."""
 
 
 class DueJobs:
-    """Appends due jobs to their chats."""
+    """Appends the messages of due jobs to their chats."""
 
     def __init__(self, runtime: Runtime, book: JobBook, limits: JobLimits) -> None:
         self._run = runtime
@@ -121,7 +124,7 @@ class DueJobs:
         self._seen = math.inf
 
     async def look(self) -> None:
-        """Handle everything that is due."""
+        """Handle all jobs that are due."""
         now = self._run.clock.now()
         set_back, self._seen = now < self._seen, now
         for name in [one.id for one in self._book.all()]:
@@ -141,7 +144,7 @@ class DueJobs:
             await self._fire(job, job.next, now)
 
     def _runs(self, job: ScheduledJob) -> bool:
-        """Return True while the job's last message waits or runs."""
+        """Return True while the job's last message is queued or its turn is running."""
         chat = self._run.chats.loaded(job.chat_key)
         if chat is None:
             return False
@@ -178,7 +181,9 @@ class DueJobs:
         note(self._run.log, job, what, due, level=level, missed=missed, user_id=job.user_id)
 
     def turn_ends(self, turn: Turn, state: TurnEndState) -> Done:
-        """Count a job's consecutive failures, and note below its answer which missed times it covers."""
+        """Count a job's consecutive failures. Also adds a note below the answer that says which missed times
+        the answer covers.
+        """
         due = turn.first.due
         job = self._book.get(due.job) if due is not None else None
         if due is None or job is None:

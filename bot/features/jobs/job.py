@@ -1,4 +1,4 @@
-"""Jobs: what a person scheduled and when, stored as facts of the log."""
+"""Jobs: what a person scheduled and when. Jobs are stored as facts in the log."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ from bot.core.plans import MOST_MISSED, Plan
 from bot.words import paragraph, say, times
 
 ASK_SECONDS = 15.0
-"""Timeout for a platform to answer about a person."""
+"""Timeout in seconds for a platform to answer whether a person is a member."""
 FAILURES = 3
-"""Failed turns in a row after which a job is paused."""
+"""Max consecutive failed turns; after that many, the job is paused."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobLimits:
-    """`most` jobs of one chat; `least` seconds between two times; `grace` seconds that a job may run late."""
+    """Limits of jobs: `most` jobs per chat, at least `least` seconds between two times, and at most `grace`
+    seconds of delay.
+    """
 
     most: int = 20
     least: float = 300.0
@@ -33,9 +35,10 @@ class JobLimits:
 
 
 class ScheduledJob(Frozen):
-    """A job. Times are epoch seconds.
+    """A scheduled job. Times are in epoch seconds.
 
-    `next` is the next due time; None while its last turn runs. `paused` is set by failures or a person.
+    `next` is the next due time; it is None while the job's last turn runs. `paused` says whether failures or
+    a person paused the job.
     """
 
     v: int = 1
@@ -52,14 +55,14 @@ class ScheduledJob(Frozen):
     words_of: tuple[str, ...] | None = None
     taint: Taint = Taint.NONE
     made_by: str
-    """The request id of the turn that created it."""
+    """Request id of the turn that created the job."""
     next: float | None
     failures: int = 0
     paused: Literal["", "failed", "person"] = ""
 
     @property
     def origin(self) -> Provenance:
-        """The people whose words were in view when it was created."""
+        """Return the people whose words were in the model's context when the job was created."""
         return Provenance(frozenset(self.words_of), self.taint) if self.words_of is not None else ANYBODYS
 
     @property
@@ -71,17 +74,17 @@ class ScheduledJob(Frozen):
         return text.preview(self.prompt, 60)
 
     def key(self, due: float) -> str:
-        """Return the key of a due time's inbound, which the log accepts once."""
+        """Return the message key of a due time. The log accepts each key only once."""
         # After the clock was set back, an interval restarts and reaches the same times again.
         since = f"{self.plan.begin:.3f}+" if self.plan.kind == "every" else ""
         return f"job:{self.id}:{since}{due:.3f}"
 
     def of(self, inbound: Inbound) -> bool:
-        """Return True if it belongs to a message's place or to a thread there."""
+        """Return True if the job belongs to the chat of a message, or to a thread of that chat."""
         return inbound.chat_key.contains(self.chat_key)
 
     def inbound(self, due: float, missed: int, now: float) -> Inbound:
-        """Return the message of a due time, which also covers `missed` earlier times."""
+        """Return the message for a due time, which also covers `missed` earlier times."""
         return Inbound(
             channel=self.channel,
             chat_id=self.chat_id,
@@ -105,8 +108,8 @@ class ScheduledJob(Frozen):
         )
 
     def replanned(self, now: float) -> ScheduledJob:
-        """Return the job replanned after the clock was set back. Wall-clock times that repeat are recognised
-        by key; intervals restart now.
+        """Return the job with a new due time after the clock was set back. A repeated wall-clock time is
+        recognised by its key; an interval restarts now.
         """
         plan = self.plan
         following = plan.following(now) if plan.kind == "cron" else None
@@ -120,7 +123,7 @@ class ScheduledJob(Frozen):
         return self
 
     def skipped(self, due: float, missed: int, grace: float, *, unsure: bool) -> str:
-        """Return the sentence about a time that is too late, and `missed` earlier ones."""
+        """Return the sentence about a due time that is too long ago, and about `missed` earlier times."""
         key = "jobs.skipped_membership" if unsure else "jobs.skipped"
         words = [say(key, id=self.id, title=self.title, time=times.date(due), minutes=grace / 60)]
         if missed:
@@ -130,23 +133,23 @@ class ScheduledJob(Frozen):
         return paragraph(*words)
 
     def gave_up(self) -> str:
-        """Return the sentence about a job paused for its failures."""
+        """Return the sentence saying that a job was paused after failures."""
         return say("jobs.gave_up", id=self.id, title=self.title)
 
 
 def merged(due: Due) -> str:
-    """Return the sentence about times covered by this turn; "" if there are none."""
+    """Return the sentence about the due times that this turn covers; "" if there are none."""
     if not due.missed:
         return ""
     return say("jobs.merged_most" if due.missed >= MOST_MISSED - 1 else "jobs.merged", count=due.missed)
 
 
 JOB = "job"
-"""Kind of the facts."""
+"""Kind of the facts that store jobs."""
 
 
 class JobBook:
-    """The jobs. A change takes effect with its append, without locks or reads."""
+    """The jobs of all chats. A change takes effect when it is appended to the log, without locks or reads."""
 
     def __init__(self, chats: Chats) -> None:
         self._chats = chats
@@ -154,7 +157,7 @@ class JobBook:
         self._draft: tuple[ChatKey, list[Fact]] | None = None
 
     def all(self) -> list[ScheduledJob]:
-        """Return the readable jobs in order of creation."""
+        """Return the jobs that this version can read, in order of creation."""
         found = [job for name in self._chats.facts.all(JOB) if (job := self.get(name)) is not None]
         return sorted(found, key=lambda job: job.made_by)
 
@@ -168,7 +171,9 @@ class JobBook:
 
     @contextlib.contextmanager
     def drafting(self, chat: ChatKey) -> Iterator[list[Fact]]:
-        """Collect the changes made in the block for the end of a command in this chat. The block must not await."""
+        """Collect the changes made in the block, to be appended at the end of a command in this chat. The
+        block must not await.
+        """
         self._draft = (chat, [])
         try:
             yield self._draft[1]
@@ -176,7 +181,9 @@ class JobBook:
             self._draft = None
 
     def fact(self, job: ScheduledJob, *, over: bool = False) -> Fact:
-        """Return the fact that stores a job, appended with the turn that changed it; an `over` job is deleted."""
+        """Return the fact that stores a job. It is appended together with the turn that changed the job. If
+        the job is `over`, the fact deletes it.
+        """
         spec = None if over else job.model_dump(by_alias=True, mode="json")
         return Fact(job.chat_key, FactSet(JOB, job.id, spec), job.made_by)
 
@@ -197,7 +204,7 @@ class JobBook:
 
 
 def _job(spec: Json) -> ScheduledJob | None:
-    """Parse a stored job; None if this version cannot."""
+    """Return a stored job; None if this version cannot read it."""
     try:
         job = ScheduledJob.model_validate(spec)
         job.plan.following(0.0)  # a zone or an expression that is none is found here

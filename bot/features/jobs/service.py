@@ -1,4 +1,4 @@
-"""Creates, lists and cancels jobs, for the model and for people."""
+"""Creates, lists and cancels jobs for the model and for people."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from bot.tools.ports import JobList, JobRequest
 from bot.words import DEFAULT, UTC, say, speaking, times
 
 SHORT = 6
-"""Letters of a job's short name."""
+"""Number of letters of a job's short name."""
 LONGEST = 4_000
 """Max characters of a job's instructions."""
 MOST_WORDS = 50
-"""Max people recorded as sources of a job; above it, anybody counts as a source."""
+"""Max people recorded as sources of a job. With more people, the job counts as written by anybody."""
 UNKNOWN = "the default here; ask the person if theirs may differ"
 IN_A_JOB = "A job is what runs now, and jobs neither make nor change jobs. Say what you would plan; the person can ask for it."
 
@@ -144,7 +144,7 @@ class JobService:
     # ------------------------------------------------------------ for people
 
     async def command(self, inbound: Inbound, prefix: str = "/") -> str:
-        """`/jobs [pause|resume|cancel NAME]`: return the answer. Raises `errors.StorageError`."""
+        """Run `/jobs [pause|resume|cancel NAME]` and return the answer. Raises `errors.StorageError`."""
         words = inbound.args.split()
         if not words or words == ["list"]:
             return (await self._list(inbound, _shown)).words
@@ -156,7 +156,7 @@ class JobService:
         return found if isinstance(found, str) else await verb(inbound, found)
 
     async def of_person(self, person: UserRef) -> list[str]:
-        """Return a line for each job of a person in any chat. Raises `errors.StorageError`."""
+        """Return one line for each job of a person, in all chats. Raises `errors.StorageError`."""
         return [_line(job, _shown) for job in self._book.all() if job.person == person]
 
     async def _list(self, inbound: Inbound, when: Callable[[ScheduledJob, float], str]) -> JobList:
@@ -167,7 +167,7 @@ class JobService:
         return JobList("\n".join(_line(job, when) for job in found) or say("jobs.none"), origin)
 
     async def _named(self, inbound: Inbound, name: str) -> ScheduledJob | str:
-        """Return the named job if the person may change it; else a sentence."""
+        """Return the named job if the person may change it; otherwise a sentence that says why not."""
         job = self._book.get(name.strip().upper())
         if job is None or not job.of(inbound):
             here = ", ".join(one.id for one in self._book.all() if one.of(inbound))
@@ -198,7 +198,7 @@ class JobService:
     # ------------------------------------------------------------ inside
 
     async def _zone(self, asked: JobRequest) -> tuple[str, str]:
-        """Return the asker's time zone and how it is known."""
+        """Return the asking person's time zone, and how it is known."""
         await self._locales.load()
         person = asked.inbound.person
         known = self._locales.locale(person)
@@ -253,7 +253,7 @@ def _attended(inbound: Inbound) -> None:
 
 
 def _exact(job: ScheduledJob, due: float) -> str:
-    """Return a time for models, in the job's zone."""
+    """Return a time in the job's zone, worded for models."""
     return plans.written(due, job.plan.where)
 
 

@@ -1,4 +1,4 @@
-"""Listening: which messages of a group are for the bot, and what was said before them."""
+"""Listening: decides which messages of a group are for the bot, and finds what was said before such a message."""
 
 from bot.core.feature import Command, Feature, Hooks, Runtime
 from bot.features.listening.service import ListeningService

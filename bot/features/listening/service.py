@@ -1,4 +1,4 @@
-"""Listening: which messages a chat's bot listens to, and what was said before a turn."""
+"""Decides which messages the bot answers in a chat, and finds what was said before a turn."""
 
 from __future__ import annotations
 
@@ -19,34 +19,39 @@ from bot.features.listening.unaddressed import UnaddressedMessages
 from bot.words import paragraph, say
 
 Listening = Literal["mention", "thread", "always", "never"]
-"""Which messages of a group are for the bot, besides commands: mentions; also replies to it and threads that
-it takes part in; all; none.
+"""Which messages of a group are for the bot, in addition to commands. `mention`: messages that mention the
+bot. `thread`: also replies to the bot, and messages in threads that the bot takes part in. `always`: all
+messages. `never`: no messages.
 """
 LISTENING: tuple[Listening, ...] = ("mention", "thread", "always", "never")
 HEARD: Listening = "thread"
-"""The default."""
+"""Default value of `Listening`."""
 MOST_KNOWN = 10_000
-"""Max conversations cached as joined; for others the log is asked."""
+"""Max conversations cached as joined by the bot; for all other conversations the log is searched."""
 SKEW = 300.0
-"""Max clock difference to a platform, in seconds."""
+"""Max difference in seconds between our clock and a platform's clock."""
 CONTEXT_SECONDS = 20.0
-"""Timeout for a platform to return a thread's earlier messages; then the turn starts without them."""
+"""Timeout in seconds for a platform to return the earlier messages of a thread. After it, the turn starts
+without those messages.
+"""
 FIRST_REST, LONGEST_REST = 60.0, 3_600.0
-"""Seconds before a platform that refused to show a chat's messages is asked again: first value, doubled up
-to the second.
+"""Seconds before a platform that refused to show a chat's messages is asked again. The pause starts with the
+first value and is doubled up to the second value.
 """
 MOST_RESTING = 1_000
-"""Max chats for which a refusal is remembered."""
+"""Max chats for which a platform's refusal is remembered."""
 
 
 class PlatformHistory:
-    """Asks platforms for earlier messages."""
+    """Asks platforms for the earlier messages of a chat."""
 
     def __init__(self, channels: Mapping[str, Channel], clock: Clock) -> None:
         self._channels = channels
         self._clock = clock
         self._refused: dict[ChatKey, tuple[float, float]] = {}
-        """Chats whose platform refused: until when it is not asked (monotonic), and the length of that pause."""
+        """Chats whose messages a platform refused to show: the time until which the platform is not asked
+        (monotonic), and the length of the pause.
+        """
 
     async def before(self, inbound: Inbound) -> tuple[Quoted, ...]:
         """Return the earlier messages that a platform shows; () during the pause after a refusal."""
@@ -68,8 +73,9 @@ class PlatformHistory:
 def around(
     inbound: Inbound, told: Sequence[Quoted], heard: Sequence[Quoted], since: int | None
 ) -> tuple[Quoted, ...]:
-    """Merge earlier messages from the platform (`told`) and as received (`heard`), without quotes of the
-    inbound. In a conversation known to the model, only people's messages after `since` (epoch ms).
+    """Merge earlier messages returned by the platform (`told`) with those received live (`heard`), omitting
+    quotes of the current message. In a conversation that the model knows already, only people's messages
+    after `since` (epoch ms) are returned.
     """
     quoted = {one.message_id for one in inbound.quoted}
     found = [one for one in told if one.message_id is None or one.message_id not in quoted]
@@ -80,21 +86,21 @@ def around(
 
 
 LISTENS = "listening"
-"""Kind of the facts that store which messages a chat's bot listens to."""
+"""Kind of the facts that store which messages of a chat are for the bot."""
 UNSEEN = "unseen"
-"""Kind of the facts that store when a chat was told that its messages cannot be read."""
+"""Kind of the facts that store when a chat was told that the bot cannot read its messages."""
 DAY = 24 * 3_600.0
 
 
 class ListeningService:
-    """Filters group inbounds, runs `/listen`, and provides earlier messages to turns."""
+    """Filters the messages of groups, runs `/listen`, and provides turns with earlier messages."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._run = runtime
         self._unaddressed = UnaddressedMessages(runtime.clock)
         self._platforms = PlatformHistory(runtime.channels, runtime.clock)
         self._unseen = set[str]()
-        """Turns that started without earlier messages, because reading them is not permitted."""
+        """Turns that started without earlier messages because the bot has no right to read those messages."""
         self._asking: dict[ChatKey, asyncio.Future[bool]] = {}
         self._known: dict[ChatKey, None] = {}
         """Conversations that the bot takes part in."""
@@ -102,7 +108,9 @@ class ListeningService:
     # ------------------------------------------------------------ what comes in
 
     async def counted(self, inbound: Inbound) -> Sequence[Inbound]:
-        """Return an inbound for the bot, after earlier messages of its thread; () if it is not for the bot."""
+        """Return a message that is for the bot, preceded by earlier messages of its thread. Returns () if
+        the message is not for the bot.
+        """
         counts = await self._counts(inbound)
         if not counts or inbound.kind in {"edit", "delete"}:
             self._unaddressed.keep(inbound)
@@ -125,8 +133,8 @@ class ListeningService:
         return HEARD if chosen is None else cast("Listening", chosen["to"])
 
     async def _counts(self, inbound: Inbound) -> bool:
-        """Return True if an inbound is for the bot. Later messages of the same conversation wait for the
-        answer, to keep their order.
+        """Return True if a message is for the bot. Later messages of the same conversation wait for this
+        answer, so that they keep their order.
         """
         chat_key = inbound.chat_key
         while (asking := self._asking.get(chat_key)) is not None:
@@ -142,7 +150,7 @@ class ListeningService:
             del self._asking[chat_key]
 
     def _joined(self, chat_key: ChatKey) -> None:
-        """Record that the bot takes part in a conversation, from now on."""
+        """Record that the bot takes part in a conversation."""
         self._known[chat_key] = None
         if len(self._known) > MOST_KNOWN:
             del self._known[next(iter(self._known))]
@@ -177,11 +185,11 @@ class ListeningService:
         return await self._listening(chat) == "always"
 
     async def _heard(self, chat_key: ChatKey) -> bool:
-        """Return True if the log has a message of this conversation."""
+        """Return True if the log contains a message of this conversation."""
         return chat_key in await self._run.event_log.spoken_in(chat_key)
 
     async def _concerns(self, change: Inbound) -> bool:
-        """Return True if the bot has received the changed message, or may have been shown it as context."""
+        """Return True if the bot has received the changed message, or may have seen it as an earlier message."""
         chat = await self._run.chats.get(change.chat_key)
         if any(one.message_id == change.message_id for one in chat.said):
             return True
@@ -193,7 +201,7 @@ class ListeningService:
     # ------------------------------------------------------------ the command
 
     async def listen(self, inbound: Inbound) -> Done:
-        """`/listen`: show what the bot listens to in a group; operators change it."""
+        """Run `/listen`: show which messages of a group are for the bot. Operators can change this."""
         asked, operator = inbound.args.casefold(), inbound.person in self._run.operators
         if inbound.chat_type == "direct":
             return Done(say("listen.direct"))
@@ -211,7 +219,7 @@ class ListeningService:
     # ------------------------------------------------------------ before a turn
 
     async def before(self, chat: Chat, inbound: Inbound) -> Sequence[Quoted]:
-        """Return earlier messages if the bot is new to a conversation or mentioned in a group."""
+        """Return earlier messages if the bot is new to a conversation, or was mentioned in a group."""
         known = chat.context.head is not None or len(chat.context) > 0
         mentioned = inbound.chat_type == "group" and inbound.addressed == "mention"
         if not mentioned and (known or inbound.opens):
@@ -230,7 +238,7 @@ class ListeningService:
         return around(inbound, told, self._unaddressed.before(inbound), since)
 
     def turn_ends(self, turn: Turn, _: TurnEndState) -> Done:
-        """Tell a chat once a day that its messages cannot be read."""
+        """Tell a chat, at most once a day, that the bot cannot read the chat's messages."""
         if turn.id not in self._unseen:
             return Done()
         self._unseen.discard(turn.id)
@@ -242,5 +250,5 @@ class ListeningService:
 
 
 def _listened_to(inbound: Inbound) -> bool:
-    """Return True for text; commands and changes always pass."""
+    """Return True if a message has text. Commands and changes of messages always pass."""
     return inbound.kind == "message" and inbound.command is None

@@ -1,4 +1,4 @@
-"""Keeps messages of a group that were not for the bot, for platforms without a history API."""
+"""Keeps messages of a group that were not for the bot, in memory, for platforms without a history API."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound, Quoted
 
 MOST_KEPT = 30
-"""Max messages kept per conversation."""
+"""Max messages kept for each conversation."""
 KEPT_SECONDS = 3_600.0
 """Max age in seconds of a kept message."""
 MOST_CHATS = 200
-"""Max conversations with kept messages; the most recent ones."""
+"""Max conversations with kept messages; the least recent conversations are dropped."""
 LONGEST_KEPT = 2_000
 """Max characters of a kept message."""
 
 
 @dataclass(frozen=True, slots=True)
 class _RecentMessage:
-    """A message: when it was received (monotonic seconds), and its current text with quotes."""
+    """A kept message: the time at which it was received (monotonic seconds), and its current text with quotes."""
 
     inbound: Inbound
     at: float
@@ -34,14 +34,16 @@ class _RecentMessage:
 
 
 class UnaddressedMessages:
-    """Kept in memory only: what was not addressed to the bot is never stored and is lost with the process."""
+    """Keeps messages that were not for the bot, in memory only. These messages are never stored and are lost
+    when the process ends.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._chats: OrderedDict[ChatKey, deque[_RecentMessage]] = OrderedDict()
 
     def keep(self, inbound: Inbound) -> None:
-        """Keep a message that was not for the bot, or its author's edit of it."""
+        """Keep a message that was not for the bot, or the author's edit of a kept message."""
         kept = self._chats.get(inbound.chat_key, deque(maxlen=MOST_KEPT))
         said = _said(inbound) if inbound.kind != "delete" else ()
         if inbound.kind == "message" and self.author(inbound.chat_key, inbound.message_id) is None:
@@ -54,7 +56,7 @@ class UnaddressedMessages:
             self._chats.popitem(last=False)
 
     def author(self, chat_key: ChatKey, message_id: str | None) -> str | None:
-        """Return the author of a kept message; None if it is unknown."""
+        """Return the author of a kept message; None if the author is unknown."""
         kept = self._chats.get(chat_key, ()) if message_id is not None else ()
         said = (quoted for one in kept if one.message_id == message_id for quoted in one.said)
         return next((one.user_id for one in said), None)
@@ -64,13 +66,13 @@ class UnaddressedMessages:
         _change(self._chats.get(chat_key, deque()), message_id, ())
 
     def early(self, opening: Inbound) -> list[Inbound]:
-        """Return messages of a thread that precede the one that brought the bot into it."""
+        """Return the messages of a thread that precede the message which brought the bot into the thread."""
         kept = self._chats.get(opening.chat_key, ()) if not opening.overheard else ()
         early = (one.inbound for one in kept if one.said and one.inbound.ts >= opening.ts)
         return [one for one in early if one.addressed == "thread"]
 
     def before(self, inbound: Inbound) -> tuple[Quoted, ...]:
-        """Return earlier messages of an inbound's conversation, oldest first."""
+        """Return the messages that precede this message in its conversation, oldest first."""
         oldest = self._clock.monotonic() - KEPT_SECONDS
         kept = self._chats.get(inbound.chat_key, ())
         return tuple(quoted for one in kept if one.at >= oldest for quoted in one.said)

@@ -1,4 +1,4 @@
-"""Truncates unfinished Markdown so that it renders correctly: nothing is half open."""
+"""Truncates unfinished Markdown so that it renders correctly: the result contains no half-written construct."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from bot import text
 from bot.core.long_blocks import delimits
 
 LONGEST_LINK = 400
-"""Max characters after a `[`, or in a possible table head, that are held back."""
+"""Max characters held back after a `[` or in the possible header row of a table."""
 LONGEST_URL = 2_000
 LONGEST_END = 2_600
-"""Max characters held back for other open constructs at the end."""
+"""Max characters held back at the end of the text for other unfinished constructs."""
 TRIES = 12
-"""Max passes over a text; each holds back more."""
+"""Max passes over a text; each pass holds back more of it."""
 
 _FENCE = re.compile(r"^([ \t>]*)((?:[-+*]|\d{1,9}[.)])[ \t]+)?(`{3,}(?=[^`\n]*$)|~{3,})[^\n]*", re.MULTILINE)
 _MARKS_ALONE = re.compile(r"[>\-+*#=_~`|: \t]*(?:\[[ xX]?\]?)?|[> \t]*\d{1,9}[.)]?")
-"""A last line that could still become anything."""
+"""Pattern of a last line of marks that could still become any construct."""
 _BRACKETS = re.compile(r"[()\[\]]")
 _NO_CELLS = re.compile(r"`[^`\n]*`|<[^<>\n]*>|\\\|")
 _BLOCK = re.compile(r"[ \t>]*(?:[-+*][ \t]|\d{1,9}[.)][ \t]|#{1,6}[ \t])")
@@ -39,9 +39,9 @@ _EMPHASIS = "*_~"
 
 @dataclass(frozen=True, slots=True)
 class RenderablePrefix:
-    """`words` is the part that can be shown. `closing` closes its open marks, and ends the line if nothing
-    may follow on it. The first `sure` characters are final: no open mark precedes them, so append-only
-    displays may show them.
+    """The part of an unfinished text that can be shown (`words`). `closing` closes the open marks, and ends
+    the line if nothing may follow on that line. The first `sure` characters are final, because no open
+    mark precedes them. Append-only displays may show those characters.
     """
 
     words: str
@@ -67,7 +67,7 @@ def beginning(written: str) -> RenderablePrefix:
 
 
 def _without_bare_marks(shown: RenderablePrefix) -> RenderablePrefix:
-    """Hold back a list item or heading until it has words."""
+    """Remove a list item or heading at the end that has no text yet."""
     sure = shown.words[: shown.sure].rstrip()
     line = sure.rfind("\n") + 1
     bare = _MARKS_ALONE.fullmatch(sure, line) is not None and _FENCE.match(sure, line) is None
@@ -75,13 +75,13 @@ def _without_bare_marks(shown: RenderablePrefix) -> RenderablePrefix:
 
 
 class _Tail:
-    """One pass over a text that may end anywhere. Only its last block matters, and whether that is code."""
+    """One pass over an unfinished text. Only the last block matters, and whether that block is code."""
 
     def __init__(self, written: str) -> None:
         self._text = written
 
     def read(self) -> RenderablePrefix | int:
-        """Return the part that can be shown, or the position from which text is held back."""
+        """Return the part that can be shown, or the position from which the text is held back."""
         opened = self._open_fence()
         if opened is not None:
             return self._code(*opened)
@@ -100,7 +100,7 @@ class _Tail:
     # ------------------------------------------------------------ code
 
     def _open_fence(self) -> tuple[int, str, str] | None:
-        """Return the start of the code block that is open at the end, and the fence that closes it."""
+        """Return the start of the code block that is open at the end of the text, and the fence that closes it."""
         opened: tuple[int, str, str] | None = None
         for found in _FENCE.finditer(self._text):
             mark = found[3]
@@ -137,7 +137,7 @@ class _Tail:
         return line
 
     def _block(self, first: int, line: int) -> int:
-        """Return the start of the last list item, heading or paragraph from line `first` on."""
+        """Return the start of the last list item, heading or paragraph after line `first`."""
         while line > first:
             before = self._text.rfind("\n", 0, line - 1) + 1
             if _BLOCK.match(self._text, line) or self._text[before:line].lstrip(" \t>").startswith("#"):
@@ -146,7 +146,9 @@ class _Tail:
         return line
 
     def _table(self, first: int, line: int, shown: str) -> RenderablePrefix | int | None:
-        """Show only complete rows of a table; hold back a possible head until the next line decides."""
+        """Show only the complete rows of a table. A possible header row is held back until the next line
+        shows whether it is one.
+        """
         lines = shown[first:].split("\n")
         at = first
         for above, row in itertools.pairwise(lines):
@@ -184,17 +186,17 @@ class _Tail:
 
 
 class _Inline:
-    """Emphasis, code and links in one block, by the CommonMark rules that matter at its end."""
+    """Parses emphasis, code and links at the end of one block by the CommonMark rules."""
 
     def __init__(self, block: str) -> None:
         self._block = block
         self._open: list[tuple[str, int, int]] = []
         """Marks that may open emphasis: character, count, position."""
         self._opened: Counter[str] = Counter()
-        """Their number by character, to skip searches."""
+        """How often each mark character occurs in `_open`; avoids searches that would find nothing."""
         self._brackets: list[int] = []
         self._ends: dict[int, int] = {}
-        """The closing position of each bracket, computed on first use."""
+        """Position of the closing bracket for each opening bracket, computed on first use."""
         self._at = 0
 
     def read(self, before: str) -> RenderablePrefix | int:
@@ -222,7 +224,7 @@ class _Inline:
         return self._closed(before, block, "")
 
     def _closed(self, before: str, words: str, closing: str) -> RenderablePrefix:
-        """Return the text with its open marks closed, last opened first."""
+        """Return the text with its open marks closed, the last opened mark first."""
         closing += "".join(sign * count for sign, count, _ in reversed(self._open))
         sure = min((at for _, _, at in self._open), default=len(words))
         return RenderablePrefix(before + words, closing, sure=len(before) + sure)
@@ -269,7 +271,7 @@ class _Inline:
         self._opened[sign] += 1
 
     def _link(self) -> int | None:
-        """Step over a closing bracket; return its position if its link is incomplete."""
+        """Move past a closing bracket; return the start of the link if the link is incomplete."""
         block, start = self._block, self._brackets.pop() if self._brackets else None
         self._at += 1
         if start is None:
@@ -291,7 +293,7 @@ class _Inline:
 
 
 def _ends(block: str) -> dict[int, int]:
-    """Return the closing position of each bracket by its opening position, in one pass."""
+    """Return the position of the closing bracket for each opening bracket, computed in one pass."""
     opened: list[int] = []
     ends: dict[int, int] = {}
     for found in _BRACKETS.finditer(block):
@@ -303,7 +305,7 @@ def _ends(block: str) -> dict[int, int]:
 
 
 def _run(block: str, at: int) -> int:
-    """Return the length of a run of one character."""
+    """Return how often the character at this position is repeated."""
     end = at
     while end < len(block) and block[end] == block[at]:
         end += 1
@@ -311,12 +313,12 @@ def _run(block: str, at: int) -> int:
 
 
 def _escaped(before: str) -> bool:
-    """Return True if the next character is escaped."""
+    """Return True if the character after this text is escaped by a backslash."""
     return (len(before) - len(before.rstrip("\\"))) % 2 == 1
 
 
 def _in_code(block: str, at: int) -> bool:
-    """Return True if a position is inside inline code, closed or not."""
+    """Return True if a position is inside inline code, whether or not the code is closed."""
     start = 0
     while 0 <= (start := block.find("`", start)) < at:
         count = _run(block, start)

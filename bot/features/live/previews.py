@@ -1,4 +1,4 @@
-"""Previews: shows an answer while the model writes it, in the messages that the final answer replaces."""
+"""Previews: shows an answer while the model writes it. The final answer replaces the text in the same messages."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from bot.features.live.partial_markdown import RenderablePrefix, beginning, has_
 from bot.words import say
 
 GOES_ON = " …"
-"""Follows the text of an unfinished answer."""
+"""Suffix shown after the text of an unfinished answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Previewing:
-    """`after`: seconds of writing before an answer is shown, by channel; channels without previews are
-    missing. `settled`: returns the part of an unfinished text that is final after redaction. `drafts`:
-    channels that show drafts in direct chats.
+    """Settings of previews. `after` gives, by channel, the seconds of writing before an answer is shown; a
+    channel without previews has no entry. `settled` returns the part of an unfinished text that redaction
+    cannot change any more. `drafts` lists the channels that show drafts in direct chats.
     """
 
     after: Mapping[str, float]
@@ -36,7 +36,7 @@ class Previewing:
 
     @classmethod
     def of(cls, channels: Mapping[str, ChannelSettings], settled: Redact) -> Previewing:
-        """Build from the channels' settings."""
+        """Return the settings built from the channels' settings."""
         found = {name: getattr(settings, "streaming", None) for name, settings in channels.items()}
         on = {name: one for name, one in found.items() if isinstance(one, Streaming) and one.enabled}
         drafts = frozenset(name for name, one in on.items() if one.drafts)
@@ -44,7 +44,7 @@ class Previewing:
 
 
 def settled(previewing: Previewing, words: str) -> str:
-    """Return the part of a text that is final after redaction."""
+    """Return the part of a text that redaction cannot change any more."""
     words = previewing.settled(text.clean(words))
     # The last character may be half of a grapheme.
     return words[: text.border(words, len(words) - 1)]
@@ -57,7 +57,9 @@ def preview_parts(
     *,
     anything: bool,
 ) -> list[tuple[str, LiveForm]]:
-    """Return the messages to show now; none before the first complete sentence, unless `anything` may be shown."""
+    """Return the messages to show now. Nothing is shown before the first complete sentence, unless
+    `anything` is true.
+    """
     shown = beginning(words)
     if not (anything or has_begun(words, shown)):
         return []
@@ -79,15 +81,15 @@ def preview_parts(
 
 
 SENTENCE_SECONDS = 5.0
-"""Timeout for the first complete sentence; then anything is shown."""
+"""Timeout in seconds for the first complete sentence; after it, an incomplete sentence is shown."""
 DRAFT_SECONDS = 20.0
-"""Interval in seconds of resending an unchanged draft, which disappears after 30 s."""
+"""Interval in seconds between repetitions of an unchanged draft; the platform deletes a draft after 30 s."""
 LOOK_SECONDS = 0.5
-"""Interval in seconds of the check for something to show."""
+"""Interval in seconds between checks for new text to show."""
 GROWS_SECONDS = 5.0
-"""Seconds after an edit in which a message counts as growing, and the activity indicator stays."""
+"""Seconds after an edit during which a message counts as growing. The activity indicator stays on for that time."""
 LONG = 2_000
-"""Max characters split on the event loop."""
+"""Max characters of a text that is split on the event loop."""
 
 
 @dataclass(slots=True, eq=False)
@@ -105,8 +107,8 @@ class _Preview:
 
 
 class Previews:
-    """Shows each turn's answer from its first complete sentence on, redacted: the end is held back while a
-    secret or open Markdown could begin there.
+    """Shows the answer of each turn from its first complete sentence on. The text is redacted. The end of
+    the text is held back while a secret or a Markdown construct could begin there.
     """
 
     def __init__(self, runtime: Runtime, previewing: Previewing) -> None:
@@ -120,7 +122,7 @@ class Previews:
         runtime.live.last_words["preview"] = self._last
 
     def begin(self, chat: Chat, to: Inbound, words: Callable[[], str]) -> None:
-        """Start showing an answer; `words` returns its current text, "" once it has ended."""
+        """Start showing an answer. `words` returns the current text of the answer, or "" once the answer has ended."""
         edits, after = self._manifests[to.channel].edits, self._previewing.after.get(to.channel)
         if edits is None or after is None:
             return
@@ -137,13 +139,13 @@ class Previews:
         return preview is not None and self._clock.monotonic() - preview.changed_at < GROWS_SECONDS
 
     def end(self, turn: str) -> None:
-        """Stop showing anything of a turn."""
+        """Stop showing the answer of a turn."""
         preview = self._open.pop(turn, None)
         if preview is not None and preview.task is not None:
             preview.task.cancel()
 
     def _last(self, row: OutboxRow, seen: str) -> tuple[str, LiveForm]:
-        """Return the final text of an answer that was never completed, with a remark; "" deletes it."""
+        """Return the final text for an answer that was never completed, with a remark; "" deletes the message."""
         preview = self._open.get(row.turn)
         if preview is not None and not preview.words():
             return "", LiveForm()
@@ -171,7 +173,7 @@ class Previews:
             await clock.sleep(every if changed else min(every, 2 * LOOK_SECONDS if stands else LOOK_SECONDS))
 
     async def _draft(self, chat: Chat, preview: _Preview, words: str) -> bool:
-        """Show a draft; return True if it was sent now."""
+        """Show the text as a draft; return True if the draft was sent now."""
         now = self._clock.monotonic()
         if words == preview.drafted and now - preview.drafted_at < DRAFT_SECONDS:
             return False
@@ -182,7 +184,9 @@ class Previews:
         return bool(shown)
 
     async def _show_parts(self, chat: Chat, preview: _Preview, parts: Sequence[tuple[str, LiveForm]]) -> bool:
-        """Show each part in its message, in order; nothing follows an incomplete one. Returns True if one changed."""
+        """Show each part in its message, in order, up to the first message that is incomplete. Returns True
+        if a message changed.
+        """
         changed = False
         rows = self._live.of(chat, preview.to.request_id, "preview")
         for number, (words, form) in enumerate(parts):
@@ -204,7 +208,7 @@ class Previews:
         )
 
     def _shortened(self, channel: str, shown: RenderablePrefix) -> RenderablePrefix:
-        """Return the text with long code and tables replaced."""
+        """Return the text with long code blocks and tables taken out."""
         shorter = self._long_blocks.taken_out(channel, shown.words, goes_on=True)
         closing = "" if shorter.ends_in_one else shown.closing
         return RenderablePrefix(shorter.words, closing, sure=shorter.at(shown.sure))

@@ -1,4 +1,4 @@
-"""Progress: a message that shows a turn's running work and disappears at its end."""
+"""Progress: a message that shows the running work of a turn and is deleted when the turn ends."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from bot.features.live.progress_view import BUSY_SECONDS, ProgressState
 from bot.words import say
 
 LOOK_SECONDS = 0.5
-"""Interval in seconds of the check for something to show."""
+"""Interval in seconds between checks for changes to show."""
 FRESH_SECONDS = 10.0
-"""Interval in seconds of updating elapsed times when nothing else changes."""
+"""Interval in seconds between updates of the elapsed times if nothing else changes."""
 
 
 @dataclass(slots=True, eq=False)
@@ -37,9 +37,9 @@ class _Watched:
 
 
 class Progress:
-    """Implements `tools.dispatch.ToolWatch`; `record` gets the events of tasks. Every event counts; the
-    latest state is shown as often as rate limits allow. On channels without progress, people are told
-    once of a model that does not answer.
+    """Implements `tools.dispatch.ToolWatch`; `record` receives the events of tasks. Every event is recorded,
+    and the latest state is shown as often as rate limits allow. On channels without progress messages,
+    people are told once that the model does not answer.
     """
 
     def __init__(self, runtime: Runtime, previewing: Previewing) -> None:
@@ -53,17 +53,19 @@ class Progress:
         runtime.live.last_words["progress"] = self._last
 
     def begin(self, chat: Chat, to: Inbound) -> None:
-        """Start showing a turn's work."""
+        """Start showing the work of a turn."""
         self._open.setdefault(to.request_id, _Watched(chat, to))
 
     def end(self, turn: str) -> None:
-        """Stop showing anything of a turn."""
+        """Stop showing the work of a turn."""
         watched = self._open.pop(turn, None)
         if watched is not None and watched.task is not None:
             watched.task.cancel()
 
     def _last(self, row: OutboxRow, _: str) -> tuple[str, LiveForm]:
-        """Return "" to delete the progress message, or its final text if the turn was stopped."""
+        """Return the final text of the progress message if the turn was stopped; otherwise return "", which
+        deletes the message.
+        """
         watched = self._open.get(row.turn)
         if watched is None:
             return "", LiveForm()
@@ -90,7 +92,7 @@ class Progress:
 
     @contextlib.contextmanager
     def waiting(self, request_id: str, seconds: float) -> Iterator[None]:
-        """Show during the block that the model has not answered for so many seconds."""
+        """Show during the block that the model has not answered for this number of seconds."""
         since = self._clock.now() - seconds
         self._tell(request_id, lambda board: board.waits(since))
         try:
@@ -112,7 +114,7 @@ class Progress:
     # ------------------------------------------------------------ what is shown
 
     async def _say(self, watched: _Watched) -> None:
-        """Tell once that a model does not answer."""
+        """Tell people once that the model does not answer."""
         to = watched.to
         while watched.board.busy and not watched.told:
             if watched.board.without_model(self._clock.now()):
@@ -123,7 +125,7 @@ class Progress:
             await self._clock.sleep(LOOK_SECONDS)
 
     async def _show(self, watched: _Watched, every: float) -> None:
-        """Update the progress message while work runs."""
+        """Update the progress message while work is running."""
         clock, board = self._clock, watched.board
         while not (self._stands(watched) or board.is_visible(clock.now())):
             if not board.busy:

@@ -1,4 +1,4 @@
-"""The text of a progress message; pure."""
+"""Builds the text of a progress message, without side effects."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from bot.words import names, say
 State = Literal["waiting", "running", "done", "failed", "stopped"]
 
 ALONE_SECONDS = 8.0
-"""Seconds until a single running item is shown; for several, `TOGETHER_SECONDS`."""
+"""Seconds until a single running item is shown. Several items are shown after `TOGETHER_SECONDS`."""
 TOGETHER_SECONDS = 2.0
 BUSY_SECONDS = 5.0
-"""Seconds until a model without an answer is reported."""
+"""Seconds without an answer after which people are told that the model does not answer."""
 MOST = 12
-"""Max items named; running and failed ones first."""
+"""Max items listed; running and failed items are listed first."""
 LABEL = 60
-"""Max characters of a label, and half of an error's."""
+"""Max characters of a label. An error text may have half of that."""
 
 _MARKS: dict[State, str] = {"waiting": "○", "running": "▸", "done": "✓", "failed": "✗", "stopped": "■"}
 _CARDS: dict[State, CardState] = {
@@ -39,7 +39,7 @@ _plain = text.literal
 
 @dataclass(slots=True)
 class WorkItem:
-    """A task or tool call. Times are epoch seconds. `note` says what it is about, or what went wrong."""
+    """A task or tool call. Times are in epoch seconds. `note` says what the item is about, or what went wrong."""
 
     id: str
     label: str
@@ -49,20 +49,20 @@ class WorkItem:
     over: float | None = None
     note: str = ""
     call: bool = False
-    """A tool call of the turn itself, whose label is Markdown."""
+    """True for a tool call of the turn itself. The label of such a call is Markdown."""
 
     @property
     def open(self) -> bool:
         return self.state in {"waiting", "running"}
 
     def seconds(self, now: float) -> float:
-        """Return its running time in seconds."""
+        """Return the running time in seconds."""
         return 0.0 if self.began is None else max(0.0, (now if self.over is None else self.over) - self.began)
 
 
 @dataclass(frozen=True, slots=True)
 class ProgressTotals:
-    """Totals of a turn's work; `elapsed` in seconds."""
+    """Totals of the work of a turn; `elapsed` is in seconds."""
 
     total: int
     done: int
@@ -75,7 +75,7 @@ class ProgressTotals:
 
 @dataclass(frozen=True, slots=True)
 class RenderedProgress:
-    """The message to send."""
+    """The progress message to send."""
 
     words: str
     title: str
@@ -84,11 +84,11 @@ class RenderedProgress:
 
 @dataclass(slots=True)
 class ProgressState:
-    """Collects events. Shows the latest state of each item; totals cover all."""
+    """Collects the events of a turn's work. The latest state of each item is shown; the totals count all items."""
 
     _works: dict[str, WorkItem] = field(default_factory=dict)
     _waits: list[float] = field(default_factory=list)
-    """Start times of the waits for a model."""
+    """Start times of the current waits for a model."""
 
     # ------------------------------------------------------------ what happens
 
@@ -108,31 +108,31 @@ class ProgressState:
             self._end(work, event.at, _ENDS[event.kind], event.error)
 
     def began(self, call: ToolCall, at: float) -> None:
-        """A tool call of the turn started."""
+        """Record that a tool call of the turn has started."""
         self._works[call.id] = WorkItem(call.id, _doing(call), at, "running", at, call=True)
 
     def noted(self, call_id: str, words: str | None, at: float) -> None:
-        """A call reports progress, or waits for a person (None)."""
+        """Record the progress that a call reports; None means that the call waits for a person."""
         if (work := self._works.get(call_id)) is not None and work.open:
             work.since = work.since if work.state == "running" else at
             work.state, work.note = ("waiting", "") if words is None else ("running", words)
 
     def waits(self, since: float) -> None:
-        """A model has not answered since this time and is retried."""
+        """Record that a model has not answered since this time and that the request is retried."""
         self._waits.append(since)
 
     def goes_on(self, since: float) -> None:
-        """The wait has ended."""
+        """Record that the wait which began at this time has ended."""
         self._waits.remove(since)
 
     def ended(self, call_id: str, at: float, *, failed: bool) -> None:
-        """A call ended."""
+        """Record that a call has ended."""
         work = self._works.get(call_id)
         if work is not None and work.open:
             self._end(work, at, "failed" if failed else "done", "")
 
     def close(self, at: float) -> None:
-        """The turn ended; nothing runs any more."""
+        """Record that the turn has ended, so that no item is running."""
         for work in self._works.values():
             if work.open:
                 self._end(work, at, "stopped", "")
@@ -149,17 +149,17 @@ class ProgressState:
 
     @property
     def waiting(self) -> bool:
-        """True while a model does not answer."""
+        """Return True while a model does not answer."""
         return bool(self._waits)
 
     @property
     def stopped(self) -> bool:
-        """True if something was stopped, which must be reported."""
+        """Return True if an item was stopped, which must be reported to people."""
         return any(work.state == "stopped" for work in self._works.values())
 
     @property
     def busy(self) -> bool:
-        """True while anything is still running."""
+        """Return True while any item is running."""
         return bool(self._waits) or any(work.open for work in self._works.values())
 
     def without_model(self, now: float) -> bool:
@@ -167,7 +167,7 @@ class ProgressState:
         return bool(self._waits) and now - min(self._waits) >= BUSY_SECONDS
 
     def is_visible(self, now: float) -> bool:
-        """Return True if people should see it: several items, or one that takes long."""
+        """Return True if people should see the progress: there are several items, or one item that takes long."""
         works = [
             work for work in self._works.values() if work.open and (work.state != "waiting" or not work.call)
         ]
@@ -192,7 +192,7 @@ class ProgressState:
         )
 
     def shown(self, now: float) -> RenderedProgress:
-        """Return the message for now, or the summary once nothing runs. A single item is one line."""
+        """Return the message to show now, or the summary if no item is running. A single item takes one line."""
         figures = self.figures(now)
         works = self._named()
         busy = [say("progress.model_busy")] if self.without_model(now) or not works else []
@@ -207,7 +207,7 @@ class ProgressState:
         return RenderedProgress("\n".join(lines), title, tuple(_card(work, now) for work in works))
 
     def _named(self) -> list[WorkItem]:
-        """Return the named items in order of appearance."""
+        """Return the listed items in order of appearance."""
         order: tuple[State, ...] = ("running", "failed", "stopped", "waiting", "done")
         works = list(self._works.values())
         ranked = sorted(works, key=lambda work: (order.index(work.state), -work.since))
@@ -216,7 +216,7 @@ class ProgressState:
 
 
 def _doing(call: ToolCall) -> str:
-    """Return what a call does for people, in Markdown."""
+    """Return a description of a call for people, in Markdown."""
     server, _, tool = call.name.removeprefix(MCP).partition("__")
     if tool:
         return say("progress.server", tool=f"`{named(tool)}`", server=f"`{named(server)}`")

@@ -1,4 +1,4 @@
-"""Displays running turns: activity indicators, reactions on waiting messages, titles, previews and progress."""
+"""Displays running turns: activity indicators, reactions on queued messages, titles, previews and progress."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from bot.features.live.progress import Progress
 from bot.telemetry.context import on_waiting_for_model
 
 SHOWN_AFTER = 0.4
-"""Seconds of a turn before an indicator is shown; a faster answer needs none."""
+"""Seconds of a turn before an indicator is shown; a faster answer needs no indicator."""
 SIGN_SECONDS = 5.0
-"""Timeout of an indicator."""
+"""Timeout in seconds for showing an indicator."""
 CLOSE_SECONDS = 1.0
-"""Timeout of clearing indicators at shutdown."""
+"""Timeout in seconds for clearing all indicators at shutdown."""
 MOST_MARKED = 10_000
-"""Max messages remembered as marked; marking again changes nothing."""
+"""Max messages remembered as marked. Marking a message twice does no harm."""
 
 TITLE = 60
-"""Characters of the title of a conversation."""
+"""Max characters of a conversation's title."""
 
 
 class LiveTurns:
-    """Watches chats and displays what runs. Only the ends of its messages are events."""
+    """Watches chats and displays running turns. Only the final texts of live messages are stored as events."""
 
     def __init__(self, runtime: Runtime, previews: Previews, progress: Progress) -> None:
         self._previews = previews
@@ -53,12 +53,12 @@ class LiveTurns:
         runtime.chats.watch(self._look_at)
 
     def begin(self, turn: Turn) -> None:
-        """Watch the current task, which is a turn's, for a model that does not answer."""
+        """Let the current asyncio task, which belongs to a turn, report a model that does not answer."""
         if not _unasked(turn):
             on_waiting_for_model(partial(self._progress.waiting, turn.id))
 
     async def close(self) -> None:
-        """Stop displaying; the next process continues with the messages in the chats."""
+        """Stop displaying. The next process continues to use the messages in the chats."""
         tasks = list(self._turns.values())
         for task in tasks:
             task.cancel()
@@ -81,7 +81,7 @@ class LiveTurns:
     # ------------------------------------------------------------ a turn
 
     async def _show(self, chat: Chat, turn: Turn) -> None:
-        """Display a turn until it ended and its live messages are final."""
+        """Display a turn until the turn has ended and its live messages have their final text."""
         self._progress.begin(chat, turn.first)
         signs = self._live.start(self._work(turn))
         try:
@@ -101,7 +101,7 @@ class LiveTurns:
             del self._turns[turn.id]
 
     async def _work(self, turn: Turn) -> None:
-        """Show an indicator while the turn works. One shown by an earlier process is cleared in any case."""
+        """Show an indicator while the turn works. An indicator shown by an earlier process is cleared in any case."""
         first = turn.first
         channel, every = self._channels[first.channel], self._manifests[first.channel].indicate_every
         shown, title = turn.id < self._boot, text.preview(first.readable, TITLE) if first.opens else ""
@@ -125,7 +125,9 @@ class LiveTurns:
             await self._sign(to, self._channels[to.channel].indicate(to.target, working=working))
 
     def _suspend(self, turn: Turn) -> None:
-        """Show that a turn waits for a person, if the platform can; afterwards that it works again."""
+        """Show that a turn waits for a person if the platform can display this; afterwards show that the
+        turn works again.
+        """
         channel = self._channels[turn.first.channel]
         waits = turn.phase is Phase.SUSPENDED
         if waits == (turn.id in self._suspended) or not isinstance(channel, Suspends):
@@ -140,7 +142,7 @@ class LiveTurns:
     # ------------------------------------------------------------ a message that waits
 
     def _mark(self, inbound: Inbound) -> None:
-        """Mark a message as seen once it waits or joins a turn."""
+        """Mark a message as seen once it is queued or has joined a turn."""
         channel, name = self._channels[inbound.channel], inbound.request_id
         if name < self._boot or name in self._seen or not isinstance(channel, Reacts):
             return
@@ -171,7 +173,7 @@ class LiveTurns:
 
 
 def _unasked(turn: Turn) -> bool:
-    """Return True if nobody addressed the bot, so that nobody waits."""
+    """Return True if nobody addressed the bot, so that nobody waits for an answer."""
     return all(one.addressed == "chat" for one in turn.left)
 
 

@@ -1,4 +1,4 @@
-"""Tells operators that a start found the log damaged or gone."""
+"""Tells operators if the log was found damaged or missing at startup."""
 
 from bot.core.feature import Feature, Hooks, Runtime
 from bot.core.sqlite_log import LOST

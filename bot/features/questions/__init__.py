@@ -1,4 +1,4 @@
-"""Questions of tools: the turn is suspended, and the person's next message is the answer."""
+"""Questions that tools ask people: the turn is suspended, and the person's next message is the answer."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ from bot.tools.ports import Answer, Question
 
 
 class QuestionService:
-    """Implements `tools.ports.Questions` in chats. A question ends with its process, as its tool call does."""
+    """Implements `tools.ports.Questions` in chats. A question ends when its process ends, like the tool call
+    that asked it.
+    """
 
     def __init__(self, runtime: Runtime) -> None:
         self._run = runtime
         self._alone = WeakValueDictionary[ChatKey, asyncio.Lock]()
 
     async def ask(self, question: Question) -> Answer:
-        """See `tools.ports.Questions`. One question at a time in a chat."""
+        """See `tools.ports.Questions.ask`. Each chat has only one open question at a time."""
         async with self._alone.setdefault(question.chat_key, asyncio.Lock()):
             chat = await self._run.chats.get(question.chat_key)
             turn = chat.turn
@@ -40,7 +42,7 @@ class QuestionService:
             return _answer(chat, asked)
 
     def _asked(self, chat: Chat, turn: Turn, question: Question) -> Asked:
-        """Ask in the turn's chat."""
+        """Ask the question in the turn's chat and wait for the answer."""
         first, name = turn.first, self._run.ids.ulid()
         asked = Approval(
             turn.id,
@@ -67,7 +69,7 @@ class QuestionService:
 
 
 def _settled(asked: Asked) -> bool | None:
-    """Return True once it has a verdict, False if it cannot reach the chat, None while it waits."""
+    """Return True once the question is answered; False if it cannot be delivered to the chat; None while it is open."""
     if asked.verdict is not None:
         return True
     return False if False in asked.rows.values() else None

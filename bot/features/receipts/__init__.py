@@ -1,4 +1,4 @@
-"""Receipts: what happened in a turn, and ratings of answers."""
+"""Receipts say what happened in a turn. This feature also stores ratings of answers."""
 
 from bot.core.feature import Command, Feature, Hooks, Runtime
 from bot.features.receipts.account import Receipts

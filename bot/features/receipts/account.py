@@ -1,4 +1,4 @@
-"""The account of one turn, a fold of its events."""
+"""The account of one turn, computed from the turn's events."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bot.features.receipts import wording
 from bot.words import CATALOGUES, DEFAULT, say
 
 STATES = {"failed": "failed", "withdrawn": "failed", "stopped": "stopped"}
-"""Ends of turns with a sentence of their own."""
+"""Final states of a turn that have their own sentence."""
 
 
 class Account:
@@ -34,10 +34,10 @@ class Account:
         self.arrived: float | None = None
         """Delivery time of the newest part of the answer."""
         self.worked = 0.0
-        """Time of the newest event of its work."""
+        """Time of the newest event in the turn's work."""
 
     def apply(self, event: Event) -> None:
-        """Fold an event of its chat."""
+        """Apply one event of the turn's chat."""
         match data := event.data:
             case events.Received(inbound) if inbound.request_id == self._turn:
                 self.asked, self.words = event, inbound
@@ -106,7 +106,9 @@ class Account:
         self.rows[row.id] = row
 
     def state(self, turn: Turn | None) -> str:
-        """Return its end and duration, or what it does now; `turn` is the chat's running turn."""
+        """Return how the turn ended and how long it took, or what it is doing now. `turn` is the running
+        turn of the chat.
+        """
         if self.asked is None:
             return ""
         runs = turn is not None and turn.id == self._turn
@@ -125,14 +127,14 @@ class Account:
 
 
 class Receipts:
-    """Runs `/receipt` and ratings."""
+    """Runs `/receipt` and stores ratings."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._run = runtime
         self._turns = TurnLookup(runtime.chats, runtime.event_log)
 
     async def receipt(self, inbound: Inbound) -> str:
-        """Return the receipt of the turn given as argument or replied to, else of the latest."""
+        """Return the receipt of the turn that is named in the argument or replied to; otherwise of the latest turn."""
         words = inbound.args.split()
         asked = words[0] if words else inbound.answers
         found = await self._turns.found(inbound, asked)
@@ -169,8 +171,8 @@ class Receipts:
         return "\n".join(filter(None, lines))
 
     async def rate(self, rating: Inbound) -> Done:
-        """Store 👍 or 👎 with the answer's turn and log it. Ratings of other messages are ignored. The
-        platform displays ratings itself.
+        """Store the rating 👍 or 👎 with the turn of the answer, and log it. Ratings of other messages are
+        ignored. The platform displays ratings itself.
         """
         turn = await self._turns.of_message(rating.chat_key, rating.answers) if rating.answers else None
         if turn is not None:

@@ -1,4 +1,4 @@
-"""Wording of receipts."""
+"""Texts of receipts."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from bot.tools.permissions.display import named
 from bot.words import CATALOGUES, DEFAULT, paragraph, say, times
 
 QUOTED = 200
-"""Max characters quoted of the asking message."""
+"""Max characters quoted from the message that asked."""
 MOST_TOOLS = 12
-"""Max tools named, and again for failed ones."""
+"""Max tools listed as successful, and again max tools listed as failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolRun:
-    """One tool call; times in epoch seconds."""
+    """One tool call; times are in epoch seconds."""
 
     name: str
     began_at: float
@@ -31,7 +31,9 @@ class ToolRun:
 
 @dataclass(frozen=True, slots=True)
 class ModelCall:
-    """One model request: its tokens if `counted`, its cost if known. `ended` is False if it was interrupted."""
+    """One model request: its tokens if they were `counted`, and its cost if known. `ended` is False if the
+    request was interrupted.
+    """
 
     model: str
     fresh: int = 0
@@ -44,7 +46,7 @@ class ModelCall:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A message of the turn."""
+    """One message that the turn sent."""
 
     id: str
     kind: OutboundKind
@@ -60,7 +62,7 @@ class Row:
 
 
 def question(reader: Inbound, asked: Inbound, at: float, now: float, *, removed: bool) -> str:
-    """Return the asking message. `at` and `now` are epoch seconds."""
+    """Return the line about the message that asked. `at` and `now` are in epoch seconds."""
     if removed:
         words = say("marks.removed")
     else:
@@ -82,7 +84,7 @@ def _words(asked: Inbound) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a duration in words."""
+    """Return a duration as text."""
     whole = round(seconds)
     if whole < 10:
         return say("receipt.seconds", seconds=f"{max(0.0, seconds):.1f}")
@@ -92,7 +94,7 @@ def duration(seconds: float) -> str:
 
 
 def tools(runs: Sequence[ToolRun]) -> Iterator[str]:
-    """Return the tools with their results; equal ones are merged into a line."""
+    """Return the lines about tools and their results. Equal calls share one line."""
     count, seconds = Counter[tuple[str, str]](), defaultdict[tuple[str, str], float](float)
     for run in runs:
         outcome = "unfinished" if run.ended_at is None else "failed" if run.failed else "done"
@@ -112,7 +114,7 @@ def tools(runs: Sequence[ToolRun]) -> Iterator[str]:
 
 
 def model(calls: Sequence[ModelCall]) -> Iterator[str]:
-    """Return the model requests: tokens, and the cost if known and not zero."""
+    """Return the lines about model requests: tokens, and the cost if it is known and not zero."""
     used = [one for one in calls if one.counted]
     if not used:
         return
@@ -137,7 +139,7 @@ def model(calls: Sequence[ModelCall]) -> Iterator[str]:
 
 
 def delivered(rows: Sequence[Row]) -> Iterator[str]:
-    """Return how the answer was delivered; without an answer, what else was sent."""
+    """Return how the answer was delivered. For a turn without an answer, return what else was sent."""
     shown = [row for row in rows if row.kind == "reply"] or [row for row in rows if row.kind == "notice"]
     if not shown:
         return
@@ -159,7 +161,7 @@ def delivered(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _row_state(row: Row, *, repeated: bool) -> str:
-    """Return the state of one message in words."""
+    """Return the delivery state of one message as text."""
     until = row.not_before if row.delayed else None
     if row.state == "sent":
         return say("receipt.sent" if until is None else "receipt.sent_late")

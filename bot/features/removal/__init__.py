@@ -1,5 +1,5 @@
-"""Removal: deletes a message's words from the log and everything derived, when its author deletes it or
-somebody asks to forget it.
+"""Removal: deletes a message's text from the log and from everything derived from it. It runs when the
+author deletes the message, or when somebody uses `/forget`.
 """
 
 from bot.core.feature import Command, Feature, Hooks, Runtime

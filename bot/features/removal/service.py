@@ -1,4 +1,4 @@
-"""Finds the traces of a message in the log and removes them."""
+"""Finds every copy of a message in the log and in derived data, and removes these copies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LAST = "last"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A message to remove: its id, its author, who may remove it, and the turns `related` to it."""
+    """A message to remove: the message id, the author (who may remove it), and the turns `related` to the message."""
 
     message: str
     role: Role
@@ -32,13 +32,13 @@ class Target:
 
 
 class Removal:
-    """Runs removals."""
+    """Removes messages."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._run = runtime
 
     async def deleted(self, deletion: Inbound) -> Done:
-        """Handle a deletion reported by a platform."""
+        """Handle a deletion that a platform reported."""
         message = deletion.message_id or ""
         target = await self._target(deletion.chat_key, message) or await self._quoted(deletion, message)
         if target is None or target.role != "user" or target.person != deletion.user_id:
@@ -46,7 +46,7 @@ class Removal:
         return Done(facts=await self._removed(deletion, [target]))
 
     async def forget(self, inbound: Inbound) -> Done:
-        """`/forget`, as a reply to a message, or `last`."""
+        """Run `/forget`, either as a reply to a message or with the argument `last`."""
         words = inbound.args.split()
         asked = inbound.answers or next((word for word in words if word != LAST), None)
         manifest = self._run.manifests[inbound.channel]
@@ -66,7 +66,7 @@ class Removal:
         return Done(say("forget.done"), await self._removed(inbound, targets))
 
     async def _last(self, inbound: Inbound) -> list[Target]:
-        """Return a person's latest message and its answers."""
+        """Return a person's latest message and the answers to it."""
         said = [
             one.data.inbound
             for one in await self._run.event_log.read(inbound.chat_key)
@@ -84,7 +84,7 @@ class Removal:
         return [answers, target]
 
     async def _target(self, chat: ChatKey, message: str) -> Target | None:
-        """Return the message of a chat with this id, which may be any part of an answer."""
+        """Return the message of a chat with this id. The id may belong to any part of an answer."""
         found = [one for one in await self._run.event_log.naming(chat, {message}) if one.chat == chat]
         said = [
             one.data.inbound
@@ -113,7 +113,7 @@ class Removal:
         return Target(message, "assistant", person, Gone(turns=turns, messages=frozenset({message})), turns)
 
     async def _quoted(self, deletion: Inbound, message: str) -> Target | None:
-        """Return a message that was not for the bot but is quoted in others."""
+        """Return a message that was not for the bot but is quoted in other messages."""
         gone = Gone(messages=frozenset({message}))
         found = await self._run.event_log.naming(deletion.chat_key.chat, gone.names)
         told = [one for one in found if blanked(one, gone) is not one.data]
@@ -121,7 +121,7 @@ class Removal:
         return Target(message, "user", deletion.user_id, gone, turns) if told else None
 
     async def _turns(self, chat: ChatKey, names: frozenset[str]) -> frozenset[str]:
-        """Return the turns that answered these messages or quotes of them."""
+        """Return the turns that answered these messages, or that answered quotes of them."""
         about = await self._run.event_log.naming(chat, names)
         requests = {
             one.data.inbound.request_id
@@ -140,7 +140,7 @@ class Removal:
         )
 
     async def _removed(self, inbound: Inbound, targets: Sequence[Target]) -> list[Fact]:
-        """Return the facts that remove these targets in every chat with traces of them."""
+        """Return the facts that remove these targets, for every chat that contains copies."""
         facts = list[Fact]()
         for target in targets:
             found = await self._facts(inbound, target)
@@ -197,7 +197,7 @@ class Removal:
         return facts
 
     async def _heads(self, chat: ChatKey, *, tells: bool) -> Iterable[Event]:
-        """Return the events that drop summaries which may mention what is removed."""
+        """Return the events that drop conversation summaries which may mention the removed message."""
         if not tells:
             return []
         found = await self._run.event_log.naming(chat, {"head"})

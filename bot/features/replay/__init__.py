@@ -1,4 +1,4 @@
-"""Replay: model requests are recorded as sent, and can be sent again."""
+"""Replay: model requests are recorded exactly as sent, and can be sent again."""
 
 from bot.core.exports import Exporter
 from bot.core.feature import Feature, Hooks, Runtime

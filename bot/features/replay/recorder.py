@@ -1,4 +1,4 @@
-"""Records model requests as sent, on a thread of its own, so that no turn waits."""
+"""Records model requests exactly as sent. Recording runs on a separate thread, so that no turn waits for it."""
 
 from __future__ import annotations
 
@@ -30,21 +30,23 @@ from bot.telemetry import context
 PROMPTS = 32
 """Max prompt texts whose redacted form is cached."""
 MOST_WAITING = 500
-"""Max records waiting for a slow disk; further ones are dropped and operators are told."""
+"""Max records queued for a slow disk. Further records are dropped, and operators are notified."""
 DAYS = 90
-"""Max days for which a request is kept."""
+"""Max days for which a recorded request is kept."""
 _DAY = 86_400.0
 _NO_JSON = (ValueError, TypeError, RecursionError)
 
 GATHER = 0.25
-"""Interval in seconds in which records are collected for one transaction: each hop to a thread takes the interpreter from turns."""
+"""Interval in seconds in which records are collected for one transaction. Fewer transactions take less of
+the interpreter's time from turns.
+"""
 
 Work = Callable[[RecordedRequests], object]
 
 
 class Recorder:
-    """Writes requests to a file in the order of the calls, many in one transaction. What the disk refuses is dropped and reported to
-    operators.
+    """Writes model requests to a file in the order in which they were made, many per transaction. Records
+    that cannot be written are dropped, and operators are notified.
     """
 
     def __init__(self, path: Path, *, log: Log) -> None:
@@ -57,7 +59,7 @@ class Recorder:
         self._refused = False
 
     def put(self, work: Work) -> None:
-        """Carry this out within `GATHER` seconds, unless too much waits."""
+        """Carry out this work within `GATHER` seconds. The work is dropped if too many records are queued."""
         if len(self._waiting) >= MOST_WAITING:
             self._refuse("the disk takes too long")
             return
@@ -66,7 +68,7 @@ class Recorder:
             self._timer = asyncio.create_task(self._gather(), name="requests")
 
     async def run(self, work: Work) -> None:
-        """Carry this out after all that waits. Raises `errors.StorageError`."""
+        """Carry out this work after all queued work. Raises `errors.StorageError`."""
         self._waiting.append(work)
         await self._write()
 
@@ -96,7 +98,7 @@ class Recorder:
         self._refused = True
 
     def _carry_out(self, batch: Sequence[Work]) -> None:
-        """Carry these out in one transaction, on the writer's thread. Raises `errors.StorageError`."""
+        """Carry out a batch of work in one transaction, on the writer's thread. Raises `errors.StorageError`."""
         if not batch:
             return
         try:
@@ -109,8 +111,8 @@ class Recorder:
 
 
 class RecordedModel(ModelWrapper):
-    """Records requests made in a chat, with their turn and task. One record per request: the model's own
-    retries send the same bytes.
+    """Records the model requests made in a chat, with the turn and the task of each. There is one record per
+    request, because the model client's own retries send the same bytes.
     """
 
     def __init__(self, model: Model, recorder: Recorder, *, ids: Ids, redact: Redact) -> None:
@@ -151,7 +153,7 @@ class RecordedModel(ModelWrapper):
         file.record(asked, self._kept(request, sent))
 
     def _kept(self, request: ModelRequest, sent: bytes) -> bytes:
-        """Return the body without secrets; messages contain none already."""
+        """Return the request body without secrets. Messages are redacted before they reach a request."""
         system = blocks.redacted(request.system, self._prompt)
         tools = self._tools(request.tools)
         if system == list(request.system) and tools == list(request.tools):
@@ -159,14 +161,14 @@ class RecordedModel(ModelWrapper):
         return body.wire(replace(request, system=system, tools=tools))
 
     def _answered(self, name: str, reply: ModelReply, file: RecordedRequests) -> None:
-        """Record the answer without thinking, which is in the next request if it matters."""
+        """Record the answer without thinking blocks. Thinking that matters is contained in the next request."""
         said = [block for block in reply.content if block.get("type") not in blocks.THINKING]
         facts = {"stopReason": reply.stop_reason} | spent(reply)
         file.answered(name, facts | {"content": blocks.redacted(said, self._redact)})
 
 
 class Removals(Export):
-    """Follows the log and erases what is removed there."""
+    """Follows the log and erases removed messages from the recorded requests."""
 
     name: ClassVar[str] = "record of requests"
 
@@ -192,14 +194,14 @@ class Removals(Export):
         return True
 
     async def write(self) -> None:
-        """Nothing to do: removals are written at once."""
+        """Do nothing, because removals are written at once."""
 
     async def sync(self) -> None:
-        """Nothing to do: each removal is on disk already."""
+        """Do nothing, because each removal is on disk already."""
 
 
 class Sweeper:
-    """Deletes expired records."""
+    """Deletes expired recorded requests."""
 
     def __init__(
         self, recorder: Recorder, days: Callable[[ChatKey], int | None], *, clock: Clock, log: Log
@@ -210,7 +212,7 @@ class Sweeper:
         self._log = log
 
     async def run(self) -> None:
-        """Check all chats. Raises `errors.StorageError`."""
+        """Delete the expired records of all chats. Raises `errors.StorageError`."""
         now, gone = self._clock.now(), 0
 
         def work(file: RecordedRequests) -> None:

@@ -1,9 +1,9 @@
-"""Reassembles a turn's or task's recorded requests, and sends them again to another model or with another
-prompt.
+"""Reassembles the recorded requests of a turn or a task, and sends them again to another model or with
+another prompt.
 
 The outcome of a request (answer, tool results, loaded messages) is found in the requests after it. A rerun
-has no effects: no tool runs and nothing is sent. A call with the same arguments gets the recorded result; any
-other is told that there is none.
+has no effects: no tool runs and no message is sent. A tool call with the same arguments gets the recorded
+result. For any other call, the model is told that there is no recorded result.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from bot.tools.builtin.chat_send import ChatSend, promises_more
 
 @dataclass
 class Call:
-    """One recorded request. `results` and `loaded` come from later requests."""
+    """One recorded request. `results` and `loaded` are found in later requests."""
 
     record: RecordedRequest
     results: list[Json] = field(default_factory=list)
     loaded: list[Message] = field(default_factory=list)
-    """Older messages that its tools loaded."""
+    """Older messages that this request's tool calls loaded."""
     found: list[Json] = field(default_factory=list)
-    """Tool definitions that its tools found."""
+    """Tool definitions that this request's tool calls found."""
 
     @property
     def exact(self) -> bool:
-        """True if these are the exact bytes that were sent."""
+        """Return True if the recorded bytes are exactly those that were sent."""
         return self.record.wrong is None
 
     @cached_property
     def request(self) -> ModelRequest | None:
-        """The request; None if its body is missing or damaged."""
+        """Return the request; None if the recorded body is missing or damaged."""
         if self.record.body is None or self.record.wrong not in {None, REDACTED}:
             return None
         body: Any = json.loads(self.record.body)
@@ -63,15 +63,15 @@ class Call:
 
     @property
     def answer(self) -> Message | None:
-        """The model's answer; None if it is empty or missing."""
+        """Return the model's answer; None if the answer is empty or missing."""
         content = (self.record.answer or {}).get("content")
         return {"role": "assistant", "content": content} if content else None
 
 
 @dataclass
 class RecordedTurn:
-    """The requests of a turn's main conversation, or of a task, in order. `joined` are people's messages
-    that joined while it ran.
+    """The recorded requests of a turn's main conversation, or of a task, in order. `joined` lists people's
+    messages that joined the turn while it ran.
     """
 
     calls: list[Call]
@@ -79,13 +79,15 @@ class RecordedTurn:
 
     @property
     def older(self) -> int:
-        """Number of messages of the first request before the question."""
+        """Return the number of messages that precede the question in the first request."""
         first = self.calls[0].request
         return len(first.messages) - 1 if first is not None else 0
 
 
 def recorded_turn(records: Iterable[RecordedRequest], said: Iterable[Message] = ()) -> RecordedTurn:
-    """Reassemble the requests. What people `said` in the turn is found in later requests."""
+    """Reassemble the requests of a turn. The messages of people in the turn (`said`) are recognised in later
+    requests.
+    """
     calls = [Call(one) for one in records]
     requests = [call.request for call in calls]
     for at, call in enumerate(calls):
@@ -115,7 +117,7 @@ def _results(request: ModelRequest) -> list[Json]:
 
 
 def _loaded(request: ModelRequest, behind: ModelRequest, first: ModelRequest | None) -> list[Message]:
-    """Return the messages before the question that an earlier request did not have."""
+    """Return the messages before the question that the earlier request did not contain."""
     if first is None:
         return []
     asked = _bare(first.messages[-1])
@@ -139,15 +141,15 @@ MAX_STEPS = 50
 NOT_RECORDED = "Not recorded: this is a replay in which no tool runs, and the turn did not make this call. Go on without it."
 TAKEN = "Taken as delivered: this is a replay in which nothing is sent."
 LOADS = "chat_load_history"
-"""The tool whose result also adds messages before the turn."""
+"""Name of the tool whose call also adds messages before the turn."""
 GOES_ON = frozenset({"max_tokens", "pause_turn", "model_context_window_exceeded"})
 _TOKENS = ("inputTokens", "cacheReadTokens", "cacheWriteTokens", "outputTokens")
 
 
 @dataclass(slots=True)
 class RerunResult:
-    """The result of a turn: the answer, the stop reason and cost of each model call, and tool calls without
-    a recorded result.
+    """The result of rerunning a turn: the answer, the stop reason and cost of each model call, and the tool
+    calls without a recorded result.
     """
 
     answer: str = ""
@@ -156,7 +158,7 @@ class RerunResult:
 
     @property
     def totals(self) -> Json:
-        """Tokens and USD; `costUsd` is None if any price is unknown."""
+        """Return the totals of tokens and USD; `costUsd` is None if any price is unknown."""
         told = [call.get("usage") or {} for call in self.calls]
         costs = [call.get("costUsd") for call in self.calls]
         known = [cost for cost in costs if cost is not None]
@@ -183,8 +185,9 @@ def recorded(turn: RecordedTurn) -> RerunResult:
 async def rerun(
     turn: RecordedTurn, model: Model, *, name: str | None, static: str | None, redact: Redact = str
 ) -> RerunResult:
-    """Send a turn's requests again, beginning with the first. `name` is another model, `static` replaces the
-    system prompt shared by all chats. Messages that joined are present from the beginning.
+    """Send the requests of a turn again, starting with the first. `name` is another model; `static` replaces
+    the part of the system prompt that all chats share. Messages that joined the turn later are present
+    from the start.
 
     Raises `errors.ModelError`.
     """
@@ -235,7 +238,7 @@ def _changed(first: ModelRequest, name: str | None, static: str | None) -> Model
 
 
 def _answer(said: Sequence[Message]) -> str:
-    """Return the answer that the person got: what was sent, else the last text."""
+    """Return the answer that the person received: the message that was sent, or else the last text."""
     sent = [
         str(call.input.get("text", ""))
         for message in said
@@ -246,7 +249,9 @@ def _answer(said: Sequence[Message]) -> str:
 
 
 class _Recorded:
-    """Recorded results by tool and arguments. `loaded` and `found` are not yet shown in a request."""
+    """Recorded results by tool and arguments. `loaded` and `found` are the messages and tool definitions
+    that no request has contained yet.
+    """
 
     def __init__(self, calls: Iterable[Call]) -> None:
         self.loaded: list[Message] = []
@@ -262,7 +267,7 @@ class _Recorded:
                     self._results.setdefault(_key(use), deque()).append(kept)
 
     def result(self, call: ToolCall, unknown: list[str], *, cut: bool) -> Json:
-        """Return a call's recorded result; without one, add the call to `unknown`."""
+        """Return the recorded result of a call. If there is none, add the call to `unknown`."""
         found = self._results.get(_key(call)) if not cut else None
         if found:
             block, brought, tools = found.popleft()
@@ -276,7 +281,7 @@ class _Recorded:
 
 
 def _only_sent(calls: Sequence[ToolCall], results: Sequence[Json]) -> bool:
-    """Return True if a step did nothing but send the answer."""
+    """Return True if a step did nothing except send the answer."""
     return all(
         call.name == ChatSend.name and not result.get("is_error")
         for call, result in zip(calls, results, strict=True)

@@ -1,4 +1,6 @@
-"""Retention: deletes what is older than its chat's retention time, from the log and everything derived."""
+"""Retention: deletes data that is older than the retention time of its chat, from the log and from
+everything derived from it.
+"""
 
 from bot.core.feature import Feature, Hooks, Runtime
 from bot.features.retention.service import Retention

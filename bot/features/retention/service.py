@@ -1,7 +1,8 @@
 """Deletes expired events, archive lines and web uploads.
 
-The `expired` event is appended first: nothing depends on earlier events from then on, and exports follow.
-Files are rewritten as a whole under their folder's lock, so a kill leaves work for the next run.
+The `expired` event is appended before anything is deleted. After it nothing depends on earlier events, and
+exports delete their copies. Each file is rewritten completely under its folder's lock; if the process is
+killed, the next run finishes the work.
 """
 
 from __future__ import annotations
@@ -22,24 +23,26 @@ from bot.system import JumpSafeClock
 
 INTERVAL_SECONDS = 3_600.0
 SLICE = 5_000
-"""Max events deleted per transaction, since appends wait for it."""
+"""Max events deleted per transaction, because appends wait for the transaction."""
 _DAY = 86_400.0
 _FILE = ".bin"
 
 
 class Retention:
-    """Runs retention. A chat's setting also covers its threads and topics unless they have their own."""
+    """Deletes expired data. A chat's retention time also applies to its threads and topics, unless they have
+    their own.
+    """
 
     def __init__(self, runtime: Runtime) -> None:
         self._run = runtime
         self._settings = runtime.configuration.history
         self._archives = rotation.ArchiveFiles(runtime.configuration.home / "chats", runtime.disk)
         self._of_page = [runtime.configuration.home / name for name in ("sent", "received")]
-        """The web page's files, by chat."""
+        """Folders with the files of the web page, by chat."""
         self._steady = JumpSafeClock(runtime.clock)
 
     async def watch(self) -> None:
-        """Delete what has expired at the start and then hourly."""
+        """Delete expired data at startup and then once an hour."""
         while True:
             try:
                 await self.run()
@@ -50,7 +53,7 @@ class Retention:
             await self._run.clock.sleep(INTERVAL_SECONDS)
 
     async def run(self) -> None:
-        """Delete what has expired, chat by chat, and log the numbers. Raises `errors.StorageError`."""
+        """Delete expired data, chat by chat, and log how much was deleted. Raises `errors.StorageError`."""
         with errors.as_storage_error("the archive cannot be read"):
             on_disk = await asyncio.to_thread(lambda: set(self._on_disk()))
         for chat in sorted({*on_disk, *await self._run.event_log.chats()}, key=str):
@@ -74,8 +77,9 @@ class Retention:
                 )
 
     async def _expire_events(self, key: ChatKey, since: float) -> int:
-        """Delete events up to the first that is younger or needed by unfinished work; return their number.
-        The newest event always stays, for its number.
+        """Delete the oldest events, up to the first event that is not expired or that unfinished work needs.
+        Returns the number of deleted events. The newest event is never deleted, because it stores the
+        last event number.
         """
         log, chats = self._run.event_log, self._run.chats
         first, end = await log.older(key, since)
@@ -96,7 +100,7 @@ class Retention:
     # ------------------------------------------------------------ files, on any thread
 
     def _on_disk(self) -> Iterator[ChatKey]:
-        """Return the chats with files. The archive may reach further back than the log."""
+        """Yield the chats that have files. The archive may reach further back than the log."""
         names = {name for one in self._of_page for name in self._run.disk.names(one)}
         for name in {*self._archives.chats(), *names}:
             told = rotation.chat_key(self._run.disk, name, self._files(name)) or ""
@@ -110,7 +114,9 @@ class Retention:
         return [*older, self._archives.main(name)]
 
     def _expire_files(self, chat: ChatKey, before: int) -> tuple[int, int]:
-        """Delete archive lines and web uploads before this time (epoch ms); return the numbers."""
+        """Delete archive lines and web uploads from before this time (epoch ms). Returns the number of
+        deleted lines and uploads.
+        """
         name = file_names.encode(chat)
         with jsonl.locked(self._archives.folder):
             self._archives.recover(name)
@@ -127,8 +133,9 @@ class Retention:
         return lines, len(old)
 
     def _expire_lines(self, path: Path, before: int) -> int:
-        """Cut a file after its last expired line. Late lines go with their neighbours; unreadable lines with
-        an older one after them.
+        """Delete the beginning of a file, up to its last expired line before the first younger line. Lines
+        that were written out of order are deleted with the lines around them. Unreadable lines are
+        deleted with the expired line after them.
         """
         at = cut = count = gone = 0
         young = False

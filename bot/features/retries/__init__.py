@@ -1,4 +1,6 @@
-"""Retries: [Try again] below a failure notice, [Answer again] below an answer whose question was edited."""
+"""Retries: the button [Try again] below a failure notice, and [Answer again] below an answer whose question
+was edited.
+"""
 
 from bot.core.feature import Command, Feature, Hooks, Runtime
 from bot.features.retries.service import Retries

@@ -1,4 +1,4 @@
-"""Retries: the messages of a turn become one new message, once."""
+"""Retries a turn: its messages are merged into one new message. This happens only once per turn."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from bot.words import say
 
 @dataclass(slots=True)
 class PastTurn:
-    """`members` by request id, None if deleted; `end` is None while it runs; `shown` are its messages with
-    their ids.
+    """A past turn. `members` are its messages by request id, None for a deleted message. `end` is None while
+    the turn runs. `shown` are the messages that the turn sent, with their platform ids.
     """
 
     id: str
@@ -29,24 +29,24 @@ class PastTurn:
     shown: dict[str, tuple[Queued, str]] = field(default_factory=dict)
 
     def whole(self) -> Inbound | None:
-        """Its messages merged into one; None if all were deleted."""
+        """Return the turn's messages merged into one; None if all messages were deleted."""
         parts = [one for one in self.members.values() if one is not None and plain(one)]
         return as_one(self.first, parts) if parts and self.first is not None else None
 
     @property
     def answer(self) -> tuple[Queued, str] | None:
-        """Its only text reply, with its platform id; None if there is none or more than one."""
+        """Return the turn's only text reply with its platform id; None if there is no reply or more than one."""
         replies = [one for one in self.shown.values() if one[0].form == "reply" and one[0].file is None]
         return replies[0] if len(replies) == 1 else None
 
     @property
     def notices(self) -> list[tuple[Queued, str]]:
-        """Its messages with buttons."""
+        """Return the messages of the turn that have buttons."""
         return [one for one in self.shown.values() if one[0].buttons is not None and one[0].buttons.choices]
 
 
 def as_one(first: Inbound, parts: Sequence[Inbound]) -> Inbound:
-    """Merge a turn's messages into one in place of the first."""
+    """Merge the messages of a turn into one message, which replaces the first."""
     return first.model_copy(
         update={
             "text": "\n".join(one.text for one in parts if one.text),
@@ -59,7 +59,7 @@ def as_one(first: Inbound, parts: Sequence[Inbound]) -> Inbound:
 
 
 class PastTurns:
-    """The turns of a chat."""
+    """The past turns of a chat."""
 
     def __init__(self, found: Iterable[Event]) -> None:
         self._said: dict[str, Inbound | None] = {}
@@ -109,7 +109,7 @@ class PastTurns:
 
 
 def with_buttons(shown: tuple[Queued, str], buttons: QuestionButtons) -> Queued:
-    """Return the edit of a message that changes its buttons."""
+    """Return an edit that changes only the buttons of a message."""
     row, message_id = shown
     name = f"{row.row}/{buttons.question_id}/{'-'.join(buttons.choices)}"
     return replace(
@@ -130,12 +130,14 @@ FAILED = frozenset[TurnEndState]({"failed", "withdrawn"})
 
 
 class Retries:
-    """A failed turn is retried once and an edit is answered once: the new message's key is derived from it."""
+    """Retries each failed turn once and answers each edit once. The key of the new message is derived from
+    the turn or the edit, so the log accepts it only once.
+    """
 
     def __init__(self, runtime: Runtime) -> None:
         self._run = runtime
         self._begun = set[str]()
-        """Keys of messages that this process created."""
+        """Keys of the new messages that this process created."""
 
     def turn_ends(self, turn: Turn, state: TurnEndState) -> Done:
         """Offer to retry a failed turn."""
@@ -143,8 +145,8 @@ class Retries:
         return Done(buttons=QuestionButtons(turn.id, AGAIN) if offered else None)
 
     async def run(self, press: Inbound) -> Done:
-        """Retry the turn whose button was pressed, with its person's rights; only that person and operators
-        may press.
+        """Retry the turn whose button was pressed, with the rights of the turn's person. Only this person
+        and operators may press the button.
         """
         turn = (await self._past(press)).turns.get(press.args)
         if turn is None or turn.end not in FAILED or turn.first is None or not plain(turn.first):
@@ -160,7 +162,7 @@ class Retries:
         return Done(say("retry.trying"), self._facts(whole, key, bare))
 
     async def offer(self, edit: Inbound) -> Done:
-        """Offer to answer an edited question again, below its answer."""
+        """Offer to answer an edited question again, with a button below the answer."""
         turn = (await self._past(edit)).about(edit)
         if turn is None or turn.end != "answered" or turn.answer is None or not edit.has_text:
             return Done()
@@ -168,7 +170,7 @@ class Retries:
         return Done(facts=(Fact(edit.chat_key, shown),))
 
     async def renew(self, press: Inbound) -> Done:
-        """Answer an edited question again, replacing its answer; rights as for `run`."""
+        """Answer an edited question again and replace the old answer. The same people may press as for `run`."""
         past = await self._past(press)
         edit = past.edits.get(press.args)
         turn = past.about(edit) if edit is not None else None
@@ -194,14 +196,14 @@ class Retries:
         return theirs and self._run.access.judge(asked).allowed
 
     async def _is_begun(self, key: str) -> bool:
-        """Return True for a repeated press, which the first one has answered or is answering."""
+        """Return True for a repeated press of a button whose first press was handled or is being handled."""
         if await self._run.event_log.known((key,)) or key in self._begun:
             return True
         self._begun.add(key)
         return False
 
     def _facts(self, whole: Inbound, key: str, shown: Iterable[Queued]) -> list[Fact]:
-        """Return the facts: edits of buttons, and the new message."""
+        """Return the facts of a retry: edits that change buttons, and the new message."""
         name, now = self._run.ids.ulid(), int(self._run.clock.now() * 1000)
         inbound = whole.model_copy(update={"request_id": name, "ts": now, "keys": (key,)})
         asked = Fact(inbound.chat_key, Received(inbound), person=inbound.user_id, id=name)

@@ -1,6 +1,8 @@
-"""Text as the tokens under which it is found. Texts and questions go through the same code.
+"""Splits text into the tokens under which it is indexed. Archive lines and search queries are split by the
+same code.
 
-A token holds letters, digits, marks of its script and `._-+#@:/'` alone, so that it can be put between quotes.
+A token contains only letters, digits, combining marks and the characters `._-+#@:/'`, so a token can be
+quoted in a full-text query.
 """
 
 from __future__ import annotations
@@ -104,12 +106,14 @@ _IRREGULAR = {
     for form in words.split()[1:]
 }
 _STEMMERS = threading.local()
-"""One per thread, since a stemmer keeps state."""
+"""Stemmers by thread, because a stemmer has internal state."""
 
 
 @functools.lru_cache(maxsize=50_000)
 def stem(word: str) -> str:
-    """The stem of a lower-case word of the letters a to z. Cached: a stemmer takes some 100 µs for a word."""
+    """Return the stem of a lower-case word of the letters a to z. Results are cached, because stemming a
+    word takes some 100 µs.
+    """
     word = _IRREGULAR.get(word, word)
     if len(word) < 3:
         return word
@@ -213,7 +217,7 @@ NOISE = frozenset(
         "lets",
     ]
 )
-"""Stop words: never indexed, since they are in every other line."""
+"""Stop words. They are never indexed, because almost every second line contains one."""
 
 ASKING = frozenset(
     [
@@ -276,7 +280,9 @@ ASKING = frozenset(
         "would",
     ]
 )
-"""Words of questions rather than of answers; ignored in a question unless nothing else is left."""
+"""Words that are typical of questions, not of answers. They are ignored in a search query unless the query
+contains nothing else.
+"""
 
 _ASKING_CJK = (
     "什么时候 什麼時候 什么 什麼 怎么样 怎麼樣 怎么 怎麼 为什么 為什麼 什么样 什麼樣 如何 是否 有没有 有沒有 是不是 多少 多久 多长时间 多長時間 "
@@ -289,29 +295,29 @@ _ASKING_CJK = (
 )
 # Longest first, because the first match is removed.
 ASKING_CJK = re.compile("|".join(map(re.escape, sorted(_ASKING_CJK.split(), key=len, reverse=True))))
-"""Question words in Chinese, Japanese and Korean, which have no spaces around them."""
+"""Question words in Chinese, Japanese and Korean. These languages do not separate words by spaces."""
 
 ASKING_PHRASES = re.compile(
     r"\b(?:so far|to date|until now|up to now|these days|at (?:the moment|present)|right now|as of now)\b"
     r"|^\W*(?:please\s+)?(?:list|name|describe|summari[sz]e|show|find)\b",
     re.IGNORECASE,
 )
-"""English phrases that frame a question and are not part of its subject."""
+"""English phrases that introduce a question and are not part of its subject."""
 
 PARTICLES = frozenset(
     "的了是在我你您他她它们們咱有和就不也都很过過给給到对對把被让讓从從这這那个個一上下来來去要会會能可么麼什谁誰哪怎几幾多少为為"
     "与與及或但而还還又再之其此些样樣里裡后後吗嗎呢吧啊呀着著得地所以"
 )
-"""Chinese function characters: a pair with one of them is rarely a word."""
+"""Chinese function characters. A pair of characters that contains one of them is rarely a word."""
 
 
 VERSION = 4
-"""Increases with every change of tokenisation; an index of another version is rebuilt."""
+"""Version of the tokenisation, increased with every change. An index of another version is rebuilt."""
 LONGEST_TEXT = 200_000
 """Max characters of a line that are indexed."""
 LONGEST_QUERY = 4_000
 MOST_TERMS = 64
-"""Max terms of a question."""
+"""Max terms of a search query."""
 LONGEST_TOKEN = 64
 _LONGEST_STEMMED = 40  # longer is no word, and would keep the rules busy
 _LONGEST_PARTED = 256
@@ -349,7 +355,7 @@ _FOLDED = re.compile(
 
 
 class _Memo(dict[str, tuple[str, ...]]):
-    """Cache of the tokens of space-separated strings."""
+    """Cache of the tokens of strings that contain no spaces."""
 
     def __missing__(self, piece: str) -> tuple[str, ...]:
         words = _ASCII.findall(piece) if piece.isascii() else _words(piece)
@@ -367,26 +373,29 @@ _memo = _Memo()
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A token to search for, with its weight."""
+    """A token to search for, with the weight of its matches."""
 
     token: str
     weight: float = 1.0
 
 
 def tokens(text: str) -> list[str]:
-    """Return the tokens of a text, with repetitions. Never fails, whatever the text."""
+    """Return the tokens of a text; a repeated token is returned repeatedly. Never raises, whatever the text."""
     return list(chain.from_iterable(map(_memo.__getitem__, _cut(text, LONGEST_TEXT).split())))
 
 
 def is_paired(token: str) -> bool:
-    """Return True for a character or a pair of a script without spaces, which is rarely a word by itself."""
+    """Return True for a single character or a pair of characters in a script without spaces. Such a token is
+    rarely a word by itself.
+    """
     return len(token) <= 2 and _PAIRED_RUN.match(token) is not None
 
 
 def terms(query: str, *, single: float = 0.75) -> list[Term]:
-    """Return the terms of a question. `single` is the weight of single characters if pairs are searched too.
+    """Return the terms of a search query. `single` is the weight of single characters when pairs of
+    characters are searched too.
 
-    Question words are left out unless nothing else is there.
+    Question words are left out unless the query contains nothing else.
     """
     text = _cut(query, LONGEST_QUERY)
     found = list(_terms(text, single, asking=False)) or list(_terms(text, single, asking=True))
@@ -397,7 +406,9 @@ def terms(query: str, *, single: float = 0.75) -> list[Term]:
 
 
 def _cut(text: str, longest: int) -> str:
-    """Return the beginning of a text in normalised form, where one character may become eighteen."""
+    """Return the beginning of a text in normalised form. Normalising may turn one character into eighteen,
+    so the text is cut first.
+    """
     return texts.normalized(texts.clean(text[:longest]))[:longest]
 
 
@@ -412,7 +423,7 @@ def _terms(text: str, single: float, *, asking: bool) -> Iterator[Term]:
 
 
 def _paired(word: str, single: float) -> Iterator[Term]:
-    """Yield characters and pairs with their weights, and katakana words."""
+    """Yield single characters and pairs of characters with their weights, and katakana words."""
     scripts = "".join(map(_script, word))
     for token in _of_word(word):
         if token == word or len(token) > 2:
@@ -436,7 +447,7 @@ def _of_pair(pair: str) -> float:
 
 
 def _script(character: str) -> str:
-    """Return `h` for hiragana, `k` for katakana, `=` for other scripts."""
+    """Return `h` for hiragana, `k` for katakana and `=` for all other scripts."""
     if "\u3041" <= character <= "\u309f":
         return "h"
     return "k" if "\u30a0" <= character <= "\u30ff" else "="
@@ -479,7 +490,9 @@ def _is_camel(word: str) -> bool:
 
 
 def _without_apostrophes(word: str) -> str:
-    """Return the words without apostrophes: `Anna's` gives Anna; `don't` and `O'Brien` are one word each."""
+    """Return the words of a string that contains apostrophes: `Anna's` gives Anna; `don't` and `O'Brien`
+    stay one word each.
+    """
     head, _, tail = word.rpartition("'")
     return head.replace("'", "") if tail.lower() == "s" else word.replace("'", "")
 
@@ -498,7 +511,7 @@ def _short(word: str) -> str:
 
 
 def _fold(word: str) -> str:
-    """Return a form without case and diacritics."""
+    """Return the word without case and diacritics."""
     word = word.casefold()
     if word.isascii():
         return word

@@ -1,4 +1,6 @@
-"""Finds lines by the index: terms, speakers and times of a question, chat by chat. Blocking; raises `sqlite3.Error`."""
+"""Finds archive lines in the index by the terms, speakers and times of a query, one chat at a time. All
+functions block and raise `sqlite3.Error`.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +22,13 @@ from bot.features.search.time_ranges import TimeRanges, time_ranges
 from bot.tools.ports import Hit, Recalled, RecallQuery
 
 REACH = 1
-"""Neighbouring lines returned with a hit, on each side."""
+"""Number of neighbouring lines returned before and after each hit."""
 _AT_ONCE = 40  # lines that are read together
 
 
 @dataclass(frozen=True, slots=True)
 class FoundLine:
-    """A line found: its number, which implies the chat, its score, and its content if already read."""
+    """A line found in the index: its number (which implies the chat), its score, and its content if already read."""
 
     line: int
     score: float = field(compare=False)
@@ -37,13 +39,13 @@ class FoundLine:
 def parse_query(
     query: str, now: int, single: float = ranking.DEFAULT.single
 ) -> tuple[TimeRanges, tuple[analysis.Term, ...]]:
-    """Return the times that a question names, and its other terms. Cached."""
+    """Return the times that a query names, and the query's other terms. Results are cached."""
     times = time_ranges(query, now)
     return times, tuple(analysis.terms(times.rest, single=single))
 
 
 class Finder:
-    """Searches lines of the given chats only."""
+    """Searches the lines of the given chats only."""
 
     def __init__(self, db: sqlite3.Connection, *, weights: Weights = ranking.DEFAULT) -> None:
         self._db = db
@@ -51,8 +53,8 @@ class Finder:
         self._known = Counts(db)
 
     def recall(self, names: Iterable[str], query: RecallQuery) -> Recalled:
-        """Return the requested page of hits, best first, with neighbours. A question without rankable terms
-        (`who are you`) is searched literally.
+        """Return the requested page of hits, best first, each with its neighbouring lines. A query without
+        rankable terms, such as `who are you`, is searched literally.
         """
         with transaction(self._db, "DEFERRED"):
             chats = [
@@ -79,8 +81,8 @@ class Finder:
             return Recalled(self._with_neighbours(page), len(places) - refused)
 
     def _found(self, chats: Sequence[IndexedChat], query: RecallQuery) -> list[FoundLine]:
-        """Return the best lines, best first, at most `CANDIDATES` per chat and phrasing. Several phrasings
-        are merged by reciprocal rank.
+        """Return the best lines, best first: at most `CANDIDATES` lines per chat and phrasing. The results
+        of several phrasings are merged by reciprocal rank fusion.
         """
         rankings = [
             _sorted(place for chat in chats if chat.lines for place in self._find(chat, phrasing, query))
@@ -123,7 +125,7 @@ class Finder:
         return [FoundLine(line, 0.0, said) for line, said in newest if asked in said.text.casefold()]
 
     def _sessions(self, chat: IndexedChat, ranges: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-        """Return the session ranges of time ranges."""
+        """Return the ranges of sessions that lie in these ranges of time."""
         first, last = chat.first_session, chat.first_session | (1 << 24) - 1
         found = []
         for begin, end in ranges:
@@ -139,7 +141,7 @@ class Finder:
     def _looked_at(
         kept: list[tuple[int, float]], read: Mapping[int, ArchiveLine], scorer: AnswerScorer
     ) -> list[tuple[int, float]]:
-        """Re-rank by the content of the lines read; repeated texts come last."""
+        """Return the lines re-ranked by their content. Lines that repeat the text of a better line come last."""
         seen: set[str] = set()
         found, again = [], []
         for line, score in kept:
@@ -157,7 +159,7 @@ class Finder:
         return found + [(line, found[-1][1]) for line in again]
 
     def _there(self, lines: Sequence[int], query: RecallQuery) -> set[int]:
-        """Return the existing lines with the requested role and time."""
+        """Return those lines that exist and have the requested role and time."""
         found = self._db.execute(
             "SELECT line FROM json_each(?1) CROSS JOIN lines ON line = value "
             "WHERE role = ifnull(?2, role) AND ts < ifnull(?3, ts + 1) AND ts >= ifnull(?4, ts)",
@@ -166,7 +168,7 @@ class Finder:
         return {line for (line,) in found}
 
     def _read(self, lines: Iterable[int]) -> dict[int, ArchiveLine]:
-        """Read the archive lines at these places; missing lines are left out."""
+        """Return the archive lines with these numbers; lines that do not exist are left out."""
         rows = self._db.execute(
             "SELECT line, raw FROM json_each(?) CROSS JOIN lines ON line = value",
             (json.dumps(sorted(lines)),),
@@ -190,7 +192,7 @@ class Finder:
 
 
 def _sorted(found: Iterable[FoundLine]) -> list[FoundLine]:
-    """Sort by score, then newest first."""
+    """Return the lines sorted by score; lines with equal scores are sorted newest first."""
     return sorted(found, key=lambda place: (place.score, place.line), reverse=True)
 
 

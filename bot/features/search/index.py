@@ -1,7 +1,7 @@
-"""The search index: the archive's lines and their tokens, exported from the log. It can be deleted at any
-time.
+"""The search index: the archive lines and their tokens, exported from the log. The index file can be deleted
+at any time and is then rebuilt.
 
-Tokens are prefixed with the number of their chat, so that no query reaches another chat.
+Each token is prefixed with the number of its chat, so that no query reaches another chat.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ BUSY_SECONDS = 5.0
 SESSION_GAP = 3_600_000
 """Milliseconds of silence that end a session."""
 SLICE = 500
-"""Lines written per transaction; fewer wait for the next sync or search."""
+"""Max lines written per transaction. Fewer lines wait for the next sync or search."""
 ROLES = ("user", "assistant")
 _CHAT_BITS, _SESSION_BITS = 20, 24
 _PLACES = (1 << PLACE_BITS) - 1
@@ -60,7 +60,9 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class IndexedChat:
-    """A chat's row: its newest indexed event, and the place of its next line. `lines` and `tokens` are totals."""
+    """The index entry of a chat: the newest indexed event, and the number of the next line. `lines` and
+    `tokens` are totals.
+    """
 
     id: int
     name: str
@@ -73,7 +75,7 @@ class IndexedChat:
 
     @property
     def prefix(self) -> str:
-        """Prefix of the chat's tokens."""
+        """Return the prefix of the chat's tokens."""
         return f"{self.id:x}:"
 
     @property
@@ -93,14 +95,14 @@ def chat_named(db: sqlite3.Connection, name: str) -> IndexedChat | None:
 
 
 def speaker_token(token: str) -> str:
-    """Return the token that finds the lines of a person with `token` in their name."""
+    """Return the token that finds the lines of every person whose name contains `token`."""
     return f"@{token}"
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A line to index, or one that `replaces` the line of its event. `gone` are requests and turns with
-    removed words; lines before `since` (epoch ms) are deleted.
+    """A line to index, or a line that replaces the line of the event named in `replaces`. `gone` contains
+    the requests and turns whose text was removed. Lines older than `since` (epoch ms) are deleted.
     """
 
     chat: str
@@ -112,7 +114,7 @@ class Entry:
 
 
 class SearchIndex(Export):
-    """The index in `path`; None: in memory. Its work runs on a thread of its own."""
+    """The search index in the file `path`, or in memory if `path` is None. All work runs on a separate thread."""
 
     name = "search index"
 
@@ -123,7 +125,7 @@ class SearchIndex(Export):
         self._due: list[Entry] = []
         self._taken = 0
         self._cursor = 0
-        """The last known cursor; a lower one on disk means that the index was recreated."""
+        """The last known export cursor. A lower cursor on disk means that the index file was recreated."""
         self._db: sqlite3.Connection | None = None
         self._pool: ThreadPoolExecutor | None = None
         self._one_at_a_time = asyncio.Lock()
@@ -155,7 +157,7 @@ class SearchIndex(Export):
         return found is not None
 
     async def _without(self, event: Event, gone: events.Removed) -> list[Entry]:
-        """Delete what was removed, and rewrite lines that quote it."""
+        """Delete the lines of removed messages, and rewrite the lines that quote these messages."""
         names = frozenset({*gone.requests, *gone.turns})
         found = [Entry(str(event.chat), event.seq, gone=names)]
         for one in await self._log.naming(event.chat, {*names, *gone.messages}):
@@ -182,8 +184,8 @@ class SearchIndex(Export):
                 raise
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run work on the index's thread. Raises `errors.StorageError`, or `ExportLost` if the file is
-        damaged; then it was deleted.
+        """Run this work on the index's thread. Raises `errors.StorageError`. If the file is damaged, it is
+        deleted and `ExportLost` is raised.
         """
         self._pool = self._pool or ThreadPoolExecutor(1, thread_name_prefix="index")
         return await asyncio.get_running_loop().run_in_executor(self._pool, self._guarded, work)
@@ -233,7 +235,7 @@ class SearchIndex(Export):
 
 
 class _Writer:
-    """Writes lines of one chat within a transaction."""
+    """Writes the lines of one chat within a transaction."""
 
     def __init__(self, db: sqlite3.Connection, name: str) -> None:
         self._db = db
@@ -246,7 +248,7 @@ class _Writer:
         self._chat = chat
 
     def take(self, entries: Iterator[Entry]) -> None:
-        """Write these lines in order, except those already indexed."""
+        """Write these lines in order, except the lines that are indexed already."""
         chat = self._chat
         for one in entries:
             if one.gone:
@@ -303,7 +305,7 @@ class _Writer:
                     self._take_out(place, old)
 
     def _standing(self, condition: str, value: str | int) -> list[tuple[int, ArchiveLine]]:
-        """Return the chat's lines that match a condition, with their places."""
+        """Yield the indexed lines of the chat that match an SQL condition, with their numbers."""
         first, last = self._chat.row_range()
         found = self._db.execute(
             f"SELECT line, raw FROM lines WHERE line BETWEEN ? AND ? AND {condition} ORDER BY line",  # noqa: S608 - a constant
@@ -346,7 +348,7 @@ class _Writer:
         self._chat.tokens -= count
 
     def _entry(self, place: int, line: ArchiveLine) -> tuple[int, str, int]:
-        """Return the row of a line, its content, and its number of tokens."""
+        """Return what is stored for a line: the row of the line, the content, and the number of tokens."""
         found = analysis.tokens(line.text)
         speaker = (line.meta or {}).get("username")
         names = analysis.tokens(speaker) if isinstance(speaker, str) else []
@@ -360,7 +362,9 @@ class _Writer:
 
 
 def opened(path: Path | None) -> sqlite3.Connection:
-    """Open a connection for one thread at a time, with current tables. Raises `sqlite3.Error` and OSError."""
+    """Return a new database connection, with all tables created or upgraded. The connection may be used by
+    one thread at a time. Raises `sqlite3.Error` and OSError.
+    """
     if path is not None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.touch(mode=0o600)
@@ -389,7 +393,7 @@ def _is_current(db: sqlite3.Connection) -> bool:
 
 
 def make_anew(db: sqlite3.Connection, *, unless_current: bool = False) -> None:
-    """Clear the index; with `unless_current` only if no other process has."""
+    """Clear the index. With `unless_current`, do so only if no other process has cleared it already."""
     with transaction(db):
         if unless_current and _is_current(db):
             return
@@ -407,7 +411,7 @@ def make_anew(db: sqlite3.Connection, *, unless_current: bool = False) -> None:
 
 
 def verdict(path: Path) -> str:
-    """Return why an index file is unusable; "" if it is usable. Blocking; changes nothing."""
+    """Return the reason why an index file is unusable; "" if it is usable. Blocks and changes nothing."""
     try:
         with contextlib.closing(
             sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_SECONDS)
@@ -421,13 +425,13 @@ def verdict(path: Path) -> str:
 
 
 def counted(db: sqlite3.Connection) -> tuple[int, int]:
-    """Return the numbers of indexed chats and lines."""
+    """Return the number of indexed chats and the number of indexed lines."""
     chats, found = db.execute("SELECT count(*), total(lines) FROM chats WHERE lines > 0").fetchone()
     return int(chats), int(found)
 
 
 def chats_of(db: sqlite3.Connection, channel: str) -> list[ChatKey]:
-    """Return a channel's chats with lines, latest first."""
+    """Return a channel's chats that have indexed lines, most recently active first."""
     found = db.execute(
         "SELECT name FROM chats WHERE lines > 0 AND name >= ? AND name < ? ORDER BY last_ts DESC",
         (f"{channel}:", f"{channel};"),
@@ -437,7 +441,7 @@ def chats_of(db: sqlite3.Connection, channel: str) -> list[ChatKey]:
 
 @contextlib.contextmanager
 def transaction(db: sqlite3.Connection, mode: str = "IMMEDIATE") -> Iterator[None]:
-    """Run the block as a transaction; DEFERRED for consistent reads. Raises `sqlite3.Error`."""
+    """Run the block as a transaction. The mode DEFERRED gives consistent reads. Raises `sqlite3.Error`."""
     db.execute(f"BEGIN {mode}")
     done = False
     try:
@@ -450,6 +454,6 @@ def transaction(db: sqlite3.Connection, mode: str = "IMMEDIATE") -> Iterator[Non
 
 
 def remove(path: Path) -> None:
-    """Delete the file; it is rebuilt."""
+    """Delete the index file; the index is rebuilt later."""
     for end in ("", "-wal", "-shm"):
         path.with_name(path.name + end).unlink(missing_ok=True)

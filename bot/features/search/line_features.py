@@ -1,5 +1,5 @@
-"""Scores a line by its form as an answer: whose words the question asks for ("what did I say" versus "what
-did you recommend"), first person, numbers.
+"""Scores how well the form of a line fits the query: who is speaking ("what did I say" versus "what did you
+recommend"), first person, and numbers.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 from bot.features.search.ranking import Weights
 
 LONGEST = 4_000
-"""Max characters examined of a line and of a question."""
+"""Max characters examined of a line and of a query."""
 _YOU = re.compile(
     r"\byou(?:'ve|'d)?\s(?:\w+\s){0,2}?(?:recommend|suggest|t[eo]ll?d?\b|sa(?:y|id)\b|advis|propos|mention|expla|g[ia]ve|"
     r"wr[io]te|answer|show|promis|offer)"
@@ -22,7 +22,7 @@ _ME = re.compile(r"\b(?:i|me|my|mine|myself|we|us|our|ours)\b|[我咱俺私僕]|
 
 
 def speaker_meant(query: str) -> str | None:
-    """Return whose words a question is about, `user` or `assistant`; None if it does not say. Never fails."""
+    """Return whose words a query asks about, `user` or `assistant`; None if the query does not say. Never raises."""
     text = query[:LONGEST].replace("\u2019", "'")
     if _YOU.search(text):
         return "assistant"
@@ -61,17 +61,19 @@ _ASKS_NUMBER = re.compile(
 
 
 class AnswerScorer:
-    """Scores lines for one question by form, beside shared words. Pure; never fails."""
+    """Scores lines for one query by their form; the score is added to the score for shared words. Has no
+    side effects and never raises.
+    """
 
     def __init__(self, query: str, said_by: str | None, weights: Weights) -> None:
-        """`said_by` is the role whose words the question is about; None if it names somebody."""
+        """Create a scorer. `said_by` is the role whose words the query asks about; None if the query names a person."""
         self._others = _SOMEBODY.search(query[:LONGEST]) is not None
         self._number = _ASKS_NUMBER.search(query[:LONGEST]) is not None
         self._said_by = said_by
         self._weights = weights
 
     def score(self, text: str, role: str) -> float:
-        """Return a score as a share of the best one."""
+        """Return the score of a line, as a share of the best line's score."""
         text = text[:LONGEST].strip()
         weights = self._weights
         worth = weights.speaker if role == self._said_by else 0.0
@@ -83,5 +85,7 @@ class AnswerScorer:
 
 
 def _of_others(text: str) -> bool:
-    """Return True if a line is about somebody other than its speaker; a long line is about many."""
+    """Return True if a line is about somebody other than its author. A long line is about many things, so it
+    never counts.
+    """
     return len(text) < _LONG and _SOMEBODY.search(text) is not None and _MYSELF.search(text) is None

@@ -1,4 +1,4 @@
-"""Runs one query against one chat's index, then adds terms of the best lines to it."""
+"""Runs one query against the index of one chat, then extends the query by terms of the best lines."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from bot.features.search.index import IndexedChat, speaker_token
 from bot.features.search.ranking import PLACE_BITS, ROW_BITS, CorpusStats, Postings, Weights
 
 BUDGET = 1_500
-"""Max rows examined for all words of a question, plus one per `BUDGET_SHARE` lines of the chat."""
+"""Max index entries examined for all words of a query. One more is allowed per `BUDGET_SHARE` lines of the chat."""
 BUDGET_SHARE = 160
 CANDIDATES = 200
-"""Max lines of a chat found by a question."""
+"""Max lines that a query returns per chat."""
 _COMMON, REMEMBERED = 50, 50_000
 _MOST_COMMON = 3  # words that are everywhere, where rare ones are there too: others add hardly anything
 _SHARED, _SHARED_BY = 200, 200  # lines that may share a word that is looked for beside the question's own
@@ -30,14 +30,16 @@ FETCHED = (
 
 
 class Counts:
-    """Counts the lines with a token; caches counts of frequent tokens, which are slow and change little."""
+    """Counts the lines that contain a token. The counts of frequent tokens are cached, because counting
+    those tokens is slow and the counts change little.
+    """
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self.db = db
         self.common: dict[str, tuple[int, int]] = {}
 
     def of(self, token: str, lines: int) -> int:
-        """Return the count of `token` (with its chat's prefix) in a chat of `lines` lines."""
+        """Return the number of lines that contain `token` (with the chat's prefix) in a chat of `lines` lines."""
         known = self.common.get(token)
         if known is not None and known[1] <= lines <= known[1] * 1.02:
             return known[0]
@@ -71,7 +73,7 @@ class QueryExecution:
         self._anchors: list[str] = []
         self._anchor_rows: set[int] = set()  # rows of all anchors
         self.named: tuple[str, ...] = ()
-        """Tokens of the speakers that the question names."""
+        """Tokens of the speakers that the query names."""
 
     def ranked(self, terms: Sequence[analysis.Term]) -> list[tuple[int, float]]:
         if not terms:
@@ -93,8 +95,8 @@ class QueryExecution:
         return tally.best(CANDIDATES)
 
     def _with_speakers(self, terms: Sequence[analysis.Term]) -> list[analysis.Term]:
-        """Find terms that are names of speakers in the chat. They get less weight; if nothing else is left,
-        these people's lines are searched.
+        """Return the terms after lowering the weight of those that are names of speakers in the chat. If the
+        query consists only of names, add terms that find these speakers' lines.
         """
         speakers = {term.token: self._speaker(term.token) for term in terms if len(term.token) > 1}
         named = {token: speaker for token, speaker in speakers.items() if speaker is not None}
@@ -107,7 +109,9 @@ class QueryExecution:
         return found + [analysis.Term(speaker) for speaker in self.named if alone]
 
     def _speaker(self, token: str) -> str | None:
-        """Return the token of the speaker with this or the most similar name, if the chat has no such word."""
+        """Return the token of the speaker with this name. If no speaker has this name and no line contains
+        it, return the token of the most similar name.
+        """
         exact = speaker_token(token)
         counts = self._counts([exact, token])
         if counts[exact]:
@@ -123,8 +127,8 @@ class QueryExecution:
         return next(iter(difflib.get_close_matches(exact, spellings, 1, _ALIKE)), None)
 
     def _of_speakers(self) -> list[int]:
-        """Return rows of the named speakers: if there are many, those with a rare word of the question, else
-        the newest.
+        """Return index entries of lines by the named speakers. If there are many lines, return those that
+        contain a rare word of the query, otherwise the newest.
         """
         counts, found = self._counts(self.named), list[int]()
         narrow = " OR ".join(map(self._quoted, self._anchors))
@@ -151,7 +155,7 @@ class QueryExecution:
         return said.text if said is not None else ""
 
     def _rows_of_time(self) -> list[int]:
-        """Return the newest lines of the requested time, as rows without a length."""
+        """Return the newest lines of the requested time, as index entries without a length class."""
         found: set[int] = set()
         for first, last in self._stats.session_ranges:
             found.update(
@@ -164,17 +168,19 @@ class QueryExecution:
         return sorted(found, reverse=True)[:CANDIDATES]
 
     def _of_time(self) -> list[tuple[int, float]]:
-        """Return what was said at a time, newest first, for a question that names nothing else."""
+        """Return the lines of the requested time, newest first, for a query that names nothing except a time."""
         rows = self._rows_of_time()
         return [(row >> ROW_BITS, 1.0 - place / (len(rows) + 1)) for place, row in enumerate(rows)]
 
     def _counts(self, tokens: Iterable[str]) -> dict[str, int]:
-        """Count the lines with each token."""
+        """Return the number of lines that contain each token."""
         prefix, lines = self._chat.prefix, self._chat.lines
         return {token: self._known.of(prefix + token, lines) for token in tokens}
 
     def _postings(self, terms: Sequence[analysis.Term]) -> list[Postings]:
-        """Return rare words with all of their lines; frequent words only for lines that also have a rare one."""
+        """Return the matching lines of each term. A rare word has all of its lines. A frequent word has only
+        lines that also contain a rare word of the query, if there is one.
+        """
         counts = self._counts(term.token for term in terms)
         found: list[Postings] = []
         common: list[analysis.Term] = []
@@ -224,14 +230,16 @@ class QueryExecution:
         return self._matching(self._quoted(token))
 
     def _matching(self, expression: str) -> list[int]:
-        """Return all rows that match an expression, read as one value, which is twice as fast."""
+        """Return all index entries that match an expression. They are read as one joined value, which is
+        twice as fast.
+        """
         select = "SELECT group_concat(rowid) FROM tokens WHERE tokens MATCH ?"
         return _numbers(self._db.execute(select, (expression,)).fetchone()[0])
 
     def _rows(
         self, expression: str, most: int, first: int | None = None, last: int | None = None
     ) -> list[int]:
-        """Return the newest rows of these sessions that match an expression."""
+        """Return the newest index entries that match an expression, limited to these sessions."""
         low, high = self._chat.row_range()
         bits = PLACE_BITS + ROW_BITS
         low = low if first is None else first << bits

@@ -1,7 +1,7 @@
-"""Ranks lines for a question; pure.
+"""Ranks lines for a query, without side effects.
 
-A line is a number made of its session and its place in it, so adjacent lines have adjacent numbers. A row is
-a line with its length class.
+A line is identified by a number made of its session and its place in the session, so adjacent lines have
+adjacent numbers. A row is a line's number combined with the line's length class.
 """
 
 from __future__ import annotations
@@ -20,59 +20,59 @@ from typing import TypeVar
 T = TypeVar("T")
 
 PLACE_BITS = 8
-"""Bits of a line for its place in the session."""
+"""Bits of a line's number that encode the place in the session."""
 ROW_BITS = 4
-"""Bits of a row for the length class."""
+"""Bits of a row that encode the length class."""
 CENTRES = 100
-"""Number of best lines whose neighbours are scored too."""
+"""Number of best lines whose neighbouring lines are scored too."""
 _WIDE = 10  # times as many lines are looked through for different ones
 _CLASS = (1 << ROW_BITS) - 1
 _PLACE = (1 << PLACE_BITS) - 1
 _SESSION = ROW_BITS + PLACE_BITS
 LENGTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
-"""Tokens represented by each length class."""
+"""Number of tokens that each length class represents."""
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """All tuning parameters."""
+    """Tuning parameters of the ranking."""
 
     k1: float = 1.0
     """Weight of term frequency (BM25)."""
     b: float = 0.45
-    """Penalty for long lines (BM25)."""
+    """Strength of the penalty for long lines (BM25)."""
     neighbour: float = 0.38
-    """Share of the score of adjacent lines."""
+    """Share of the score of an adjacent line that is added to a line's score."""
     session: float = 0.4
-    """Share of the score of the session."""
+    """Share of the score of its session that is added to a line's score."""
     session_k: float = 1.5
-    """Number of matching lines that give a session half of its max score."""
+    """Number of matching lines for which a session gets half of its max score."""
     moment: float = 0.9
     """Bonus for a line of the requested time, as a share of the best score."""
     named: float = 0.5
-    """Bonus for a line of the named person, as a share of the best score."""
+    """Bonus for a line written by the named person, as a share of the best score."""
     mentioned: float = 0.5
-    """Weight of that name as a word, since their own lines rarely contain it."""
+    """Weight of a speaker's name as a search word. It is low because people rarely write their own name."""
     single: float = 0.75
-    """Weight of single characters in scripts without spaces, if pairs are searched too."""
+    """Weight of single characters in scripts without spaces, when pairs of characters are searched too."""
     feedback_lines: int = 2
-    """Number of best lines that give feedback terms."""
+    """Number of best lines from which feedback terms are taken."""
     feedback_terms: int = 3
-    """Number of feedback terms."""
+    """Max number of feedback terms."""
     feedback: float = 0.12
     """Weight of the best feedback term."""
     alike: int = 16
-    """Max lines of equal score, often repetitions, before lower scores."""
+    """Max lines with the same score before lines with a lower score; equal scores are often repetitions of one text."""
     looked: int = 40
-    """Number of best lines re-ranked by content; the next three are shares of the best score."""
+    """Number of best lines that are re-ranked by content."""
     speaker: float = 0.2
-    """Bonus for the role that the question is about."""
+    """Bonus for a line of the role that the query asks about, as a share of the best score."""
     first_person: float = 0.1
-    """Bonus for the first person."""
+    """Bonus for a line in the first person, as a share of the best score."""
     number: float = 0.2
-    """Bonus for a number if the question asks for one."""
+    """Bonus for a line with a number if the query asks for a number, as a share of the best score."""
     fusion: float = 10.0
-    """Constant of reciprocal rank fusion: smaller values favour top ranks."""
+    """Constant of reciprocal rank fusion; a smaller value favours the top ranks."""
 
 
 DEFAULT = Weights()
@@ -80,7 +80,7 @@ DEFAULT = Weights()
 
 @dataclass(frozen=True, slots=True)
 class Postings:
-    """The lines of a term. `count` is the number of all lines with it; `rows` may be a selection."""
+    """The lines that match a term. `count` is the number of all lines with the term; `rows` may be only a selection."""
 
     weight: float
     count: int
@@ -89,7 +89,7 @@ class Postings:
 
 @dataclass(frozen=True, slots=True)
 class CorpusStats:
-    """Totals of a chat. `session_ranges` are the sessions (end inclusive) of the requested time."""
+    """Totals of a chat. `session_ranges` are the first and last sessions (inclusive) of the requested time."""
 
     lines: int
     tokens: int
@@ -98,17 +98,17 @@ class CorpusStats:
 
 
 def length_class(tokens: int) -> int:
-    """Return the class of a length, 0 to 15."""
+    """Return the length class (0 to 15) for a number of tokens."""
     return min(bisect_left(LENGTHS, tokens), len(LENGTHS) - 1)
 
 
 def rarity(count: int, total: int) -> float:
-    """Return BM25's inverse document frequency, never negative."""
+    """Return the inverse document frequency of BM25; it is never negative."""
     return math.log(1 + (max(total, count) - count + 0.5) / (count + 0.5))
 
 
 class LineScores:
-    """Scores of one chat's lines, added a term at a time; the order does not matter."""
+    """Scores of the lines of one chat. Terms are added one at a time, in any order."""
 
     def __init__(self, stats: CorpusStats, weights: Weights = DEFAULT) -> None:
         self._stats = stats
@@ -140,16 +140,18 @@ class LineScores:
             own[line] = get(line, 0.0) + worths[row & _CLASS]
 
     def consider(self, rows: Iterable[int]) -> None:
-        """Add lines of the requested time, even without a word of the question."""
+        """Add lines of the requested time, even if they contain no word of the query."""
         for row in rows:
             self._own.setdefault(row >> ROW_BITS, 0.0)
 
     def prefer(self, rows: Iterable[int]) -> None:
-        """Raise lines of a person whom the question names."""
+        """Raise the scores of lines written by a person whom the query names."""
         self._named.update(row >> ROW_BITS for row in rows)
 
     def best(self, most: int) -> list[tuple[int, float]]:
-        """Return the best lines with scores: their own, plus shares of neighbours and session."""
+        """Return the best lines with their scores. A score is the line's own score plus shares of the scores
+        of its neighbours and its session.
+        """
         lines = self._foremost(most)
         scores = self._favoured(self._whole(self._with_neighbours(lines[:CENTRES]).union(lines)))
         # Ties: newest first, so that the order is deterministic.
@@ -158,7 +160,9 @@ class LineScores:
         return [(line, scores[line]) for line in order[:most]]
 
     def _foremost(self, most: int) -> list[int]:
-        """Return the lines with the best own scores, limiting repetitions of the same text."""
+        """Return the lines with the best own scores. The number of lines with an equal score is limited,
+        because such lines often repeat one text.
+        """
         own, alike = self._own, self._weights.alike
         if most <= alike or len(own) <= most:
             least = min(heapq.nlargest(most, own.values()), default=0.0)
@@ -206,7 +210,7 @@ class LineScores:
         return found
 
     def _of_sessions(self, sessions: AbstractSet[int]) -> dict[int, float]:
-        """Return the scores of sessions, with diminishing returns for repeated words."""
+        """Return the scores of sessions. Further matches of the same word add less and less."""
         k, found = self._weights.session_k, dict.fromkeys(sessions, 0.0)
         for worth, counts in self._sessions:
             for session in sessions & counts.keys():
@@ -216,7 +220,7 @@ class LineScores:
         return {session: share * score for session, score in found.items()}
 
     def _favoured(self, scores: dict[int, float]) -> dict[int, float]:
-        """Apply the bonuses for named person and requested time."""
+        """Return the scores with the bonuses for the named person and the requested time."""
         best = max(scores.values(), default=0.0)
         named, timely = best * self._weights.named, best * self._weights.moment
         ranges = self._stats.session_ranges
@@ -239,9 +243,10 @@ def feedback(
     known: Iterable[str],
     weights: Weights = DEFAULT,
 ) -> list[tuple[str, float]]:
-    """Return feedback terms: words that the best lines share and others lack.
+    """Return feedback terms: words that the best lines share and other lines lack.
 
-    `found` are the tokens of the best lines with their scores, `counts` the number of lines with each token.
+    `found` contains the tokens and the score of each of the best lines. `counts` contains the number of lines
+    with each token.
     """
     worth: dict[str, float] = defaultdict(float)
     for tokens, score in found:
@@ -262,7 +267,7 @@ def feedback(
 
 
 def fused(rankings: Iterable[Sequence[T]], weights: Weights = DEFAULT) -> dict[T, float]:
-    """Merge rankings by reciprocal rank fusion, independent of their scores."""
+    """Merge rankings by reciprocal rank fusion, which ignores the scores."""
     scores: dict[T, float] = defaultdict(float)
     for ranking in rankings:
         for place, found in enumerate(ranking, 1):

@@ -1,4 +1,4 @@
-"""Search: the index, its export from the log, and queries."""
+"""Search: the index, the export from the log to the index, and queries."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from bot.features.search.index import SearchIndex
 from bot.tools.ports import Recalled, RecallQuery
 
 WAIT_SECONDS = 20.0
-"""Timeout of a search's wait for the index to catch up."""
+"""Timeout in seconds for a search that waits until the index is up to date."""
 
 
 class Search:
-    """Implements `tools.ports.Recalls` with the index in `path`; None: in memory."""
+    """Implements `tools.ports.Recalls` with the index in the file `path`; None keeps the index in memory."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Search:
         return await self.index.run(partial(index.chats_of, channel=channel))
 
     async def rebuild(self) -> tuple[int, int]:
-        """Rebuild the index; return the numbers of chats and lines. Raises `errors.StorageError`."""
+        """Rebuild the index; return the numbers of indexed chats and lines. Raises `errors.StorageError`."""
         with suppress(ExportLost):
             await self.index.run(index.make_anew)
         self.exporter.rewrite()
@@ -73,7 +73,7 @@ class Search:
         return await self.index.run(index.counted)
 
     async def caught_up(self) -> bool:
-        """Wait until everything appended so far is indexed; return False on a time-out or if the disk refuses."""
+        """Wait until everything appended so far is indexed. Returns False after the timeout or if the disk fails."""
         try:
             async with asyncio.timeout(self._wait):
                 await self.exporter.flush()

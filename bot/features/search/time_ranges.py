@@ -1,4 +1,4 @@
-"""Parses dates in questions ("last Tuesday", 上周二, 先週, "in August", 2026-11-03) into time ranges."""
+"""Parses dates in search queries ("last Tuesday", 上周二, 先週, "in August", 2026-11-03) into ranges of time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 
 LONGEST = 4_000
-"""Max characters examined of a question."""
+"""Max characters examined of a query."""
 MOST = 8
 _COUNTS = {
     word: number
@@ -44,19 +44,21 @@ _WEEK = "(?:周|週|星期|礼拜|禮拜)"
 _WEEKDAYS = ("一月", "二火", "三水", "四木", "五金", "六土", "日天")
 
 Days = tuple[date, date]
-"""First day, and the day after the last one."""
+"""The first day of a range, and the day after the last one."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimeRanges:
-    """`ranges` in epoch ms with exclusive ends; `rest` is the question without its time words."""
+    """The times named in a query. `ranges` are in epoch ms with exclusive ends; `rest` is the query without
+    the words that name a time.
+    """
 
     ranges: tuple[tuple[int, int], ...]
     rest: str
 
 
 def time_ranges(query: str, now: int, zone: tzinfo = UTC) -> TimeRanges:
-    """Return the times named by a question asked at `now` (epoch ms) in `zone`. Never fails."""
+    """Return the times that a query names, if it was asked at `now` (epoch ms) in `zone`. Never raises."""
     rest = query[:LONGEST]
     try:
         today = datetime.fromtimestamp(now / 1000, zone).date()
@@ -106,7 +108,7 @@ def _week(back: int) -> Reader:
 
 
 def _month(year: int, month: int) -> Days:
-    """Normalise a month: month 0 is December of the year before."""
+    """Return a normalised month: month 0 is December of the year before."""
     year, month = year + (month - 1) // 12, (month - 1) % 12 + 1
     return date(year, month, 1), date(year + month // 12, month % 12 + 1, 1)
 
@@ -125,7 +127,7 @@ def _number(words: str) -> int:
 
 
 def _units_ago(match: re.Match[str], today: date) -> Days:
-    """The longer ago, the wider the range."""
+    """Return the range of days for "N units ago"; the longer ago, the wider the range."""
     count, unit = _number(match["n"]), match["unit"].lower()
     if unit in {"day", "天", "日"}:
         around = 0 if count < 7 else 1
@@ -144,7 +146,7 @@ def _past(match: re.Match[str], today: date) -> Days:
 
 
 def _weekday(match: re.Match[str], today: date) -> Days:
-    """Return the latest day of that name before today."""
+    """Return the latest day before today that has the named weekday."""
     wanted = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"].index(match["day"].lower())
     return _days(today - timedelta((today.weekday() - wanted - 1) % 7 + 1))
 
@@ -163,7 +165,7 @@ def _weekend(_: re.Match[str], today: date) -> Days:
 
 
 def _month_named(match: re.Match[str], today: date) -> Days:
-    """Return a named month, with a year or the latest that has begun."""
+    """Return the range of a named month, in the named year or else the latest such month that has begun."""
     groups = match.groupdict()
     name = match["month"].lower()
     month = _MONTHS.index(name) + 1 if name in _MONTHS else _number(name)
