@@ -1,4 +1,6 @@
-"""The catalog of tools that a request declares only once the model has found them, and its search ranking."""
+"""The catalog of tools that a model request declares only after the model has found them, and the ranking of
+a search in the catalog.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,13 @@ from bot.contracts.base import Json
 from bot.contracts.tools import Tool
 
 NAME, WORDS, FIELD = 3.0, 1.0, 0.5
-"""Weights of a word in the tool's name, its description and an argument's name."""
+"""Weights of a word that matches a tool's name, its description, or the name of an argument."""
 ALIKE = 0.6
-"""Factor for words that share only their beginning: `issue` and `issues`."""
+"""Factor for two words that share only their beginning, such as `issue` and `issues`."""
 BEGINS = 4
-"""Min characters of that beginning."""
+"""Min characters of a shared beginning."""
 LONGEST_QUERY = 60
-"""Max words of a query."""
+"""Max words of a search query."""
 
 # Scripts without spaces between words, and those whose words change at their ends, are compared in pairs of characters.
 _RUNS = regex.compile(
@@ -35,8 +37,9 @@ _HUMP = regex.compile(r"(?<=[\p{Ll}\p{N}])(?=\p{Lu})")
 
 @dataclass(frozen=True, slots=True)
 class ToolOffer:
-    """A tool that can be found: its definition for the model, and its source's own title and description. `server` is the MCP server
-    that offers it, `instructions` are that server's notes on its tools.
+    """A tool that can be found in the catalog: the definition for the model, and the title and description
+    that its source gave. `server` is the MCP server of the tool; `instructions` are that server's notes
+    on its tools.
     """
 
     definition: Json
@@ -53,17 +56,21 @@ class ToolOffer:
 
 @runtime_checkable
 class ExternallyDefined(Protocol):
-    """A tool that an MCP server defines and may redefine at any time. `defined` is a digest of the server and the definition."""
+    """A tool that an MCP server defines and may redefine at any time. `defined` is a hash of the server and
+    the definition.
+    """
 
     @property
     def defined(self) -> str: ...
 
 
 class ToolCatalog(Protocol):
-    """Tools beside those that every request declares. They may change at any time."""
+    """The tools that can be found in addition to those that every model request declares. The tools may
+    change at any time.
+    """
 
     def get(self, name: str) -> Tool | None:
-        """A tool by the name in its definition."""
+        """Return the tool whose definition has this name."""
         ...
 
     def offers(self) -> Sequence[ToolOffer]:
@@ -71,7 +78,7 @@ class ToolCatalog(Protocol):
         ...
 
     def sources(self) -> Mapping[str, str]:
-        """Return the sources of tools, each with its state, for the model."""
+        """Return the sources of tools, each with its state, as text for the model."""
         ...
 
 
@@ -91,7 +98,9 @@ NOTHING: ToolCatalog = _Nothing()
 
 
 def words_of(text: str) -> list[str]:
-    """Split text in any script into words for comparison: `createIssue` has two, 天気予報 three pairs."""
+    """Return the words of a text in any script, for comparison. `createIssue` has two words; 天気予報 has three
+    pairs of characters.
+    """
     found: list[str] = []
     for run in _RUNS.findall(_HUMP.sub(" ", unicodedata.normalize("NFKC", text))):
         folded = run.casefold()
@@ -103,7 +112,9 @@ def words_of(text: str) -> list[str]:
 
 
 def rank_offers(query: str, offers: Iterable[ToolOffer], limit: int) -> list[ToolOffer]:
-    """The offers that match a query, best first. A tool that the query names exactly comes before all others."""
+    """Return the tools that match a query, best first. A tool whose exact name is in the query comes before
+    all other tools.
+    """
     known = list(offers)
     places: dict[str, list[tuple[int, float]]] = {}
     for at, offer in enumerate(known):
@@ -137,7 +148,7 @@ def _weights(offer: ToolOffer) -> Mapping[str, float]:
 def _hits(
     word: str, vocabulary: Sequence[str], places: Mapping[str, Sequence[tuple[int, float]]]
 ) -> dict[int, float]:
-    """The score of a word in each offer that has it or a word with the same beginning."""
+    """Return the score of a query word for each tool that contains the word, or a word with the same beginning."""
     found: dict[int, float] = {}
     for other in _alike(word, vocabulary, places):
         for at, weight in places[other]:
@@ -146,7 +157,7 @@ def _hits(
 
 
 def _alike(word: str, vocabulary: Sequence[str], known: Container[str]) -> Iterator[str]:
-    """Words of a sorted vocabulary that have this word as a prefix or are a prefix of it."""
+    """Return the words of a sorted vocabulary that begin with this word, or that this word begins with."""
     if len(word) < BEGINS:
         return
     longer = itertools.islice(vocabulary, bisect.bisect_left(vocabulary, word), None)

@@ -1,5 +1,5 @@
-"""Limits of one command: rlimits (memory, processes, file size, processor time), and a usage check for what they do not cover: the
-processes of root, and disk space.
+"""Limits of one command. The kernel's rlimits cover memory, processes, file size and processor time. A usage
+check covers what rlimits do not: the number of root's processes, and disk space.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from pathlib import Path
 
 _BLOCK = 512
 _ROOM = 'for one in {}; do ulimit ${{one%=*}} ${{one#*=}} 2>/dev/null; done; exec "$@"'
-"""Errors are ignored: a limit that cannot be set is lower already."""
+"""Shell line that sets the limits. Errors are ignored, because a limit that cannot be set is already lower."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandLimits:
-    """Per process: memory (data segment), processor time and file size. Per command: number of processes and disk space. `/tmp` and
-    `/dev/shm`: size of each. None: no limit of our own.
+    """Limits of a command. Per process: memory (data segment), processor time and file size. Per command:
+    number of processes and disk space. There is also a size limit for each of `/tmp` and `/dev/shm`. None
+    means that Shipmate sets no limit.
     """
 
     memory_mb: int | None = 4_096
@@ -31,7 +32,7 @@ class CommandLimits:
     tmp_mb: int | None = 512
 
     def around(self, words: Sequence[str]) -> list[str]:
-        """The words of a command wrapped so that it runs within these limits."""
+        """Return the words of a command wrapped so that it runs within these limits."""
         wanted = {
             "-d": self.memory_mb and self.memory_mb * 1024,
             "-f": self.file_mb and self.file_mb * 1024 * 1024 // _BLOCK,
@@ -47,7 +48,7 @@ class CommandLimits:
 
 _MB = 1024 * 1024
 _SHARE = 2
-"""A command may use 1/_SHARE of the free bytes and inodes."""
+"""Divisor of the free bytes and inodes: a command may use at most 1/_SHARE of each."""
 FILES = 500_000
 """Max files that one command may create."""
 SEARCH = 1.0
@@ -56,7 +57,7 @@ SEARCH = 1.0
 
 @dataclass(slots=True)
 class CommandUsage:
-    """Measures what one command uses, from its construction on. Blocking."""
+    """Measures the resources that one command uses, starting when the object is created. All methods block."""
 
     root: Path
     limits: CommandLimits
@@ -64,14 +65,14 @@ class CommandUsage:
     _free: int = field(init=False)
     _places: int = field(init=False)
     _looked: int = field(init=False, default=0)
-    """Bytes that the command had written when its files were last searched."""
+    """Number of bytes that the command had written when its files were last searched."""
 
     def __post_init__(self) -> None:
         self._began = time.time()
         self._free, self._places = free_space(self.root)
 
     def __call__(self, pid: int) -> str | None:
-        """As `processes.LimitCheck`."""
+        """Return the limit that the command exceeds, or None. See `processes.LimitCheck`."""
         most = self.limits.processes
         if most is not None and _more_than(most, pid):
             return f"it had more than {most} processes"
@@ -92,8 +93,8 @@ class CommandUsage:
         return None
 
     def _wrote(self, room: int, pid: int, *, unsure: bool) -> bool:
-        """True if the files that this command changed, and its open files without a name, exceed `room` bytes. `unsure` is the result
-        at the timeout.
+        """Return True if the files changed by this command, plus its open files without a name, exceed
+        `room` bytes. Returns `unsure` if the search times out.
         """
         until = time.monotonic() + SEARCH
         for size in self._changed(pid):
@@ -122,22 +123,22 @@ def _size(found: os.stat_result) -> int:
 
 
 def free_space(root: Path) -> tuple[int, int]:
-    """Free bytes and inodes of a file system."""
+    """Return the free bytes and the free inodes of a file system."""
     found = os.statvfs(root)
     return found.f_bavail * found.f_frsize, found.f_favail
 
 
 def _more_than(most: int, pid: int) -> bool:
-    """True if a process has more descendants (threads count) than this."""
+    """Return True if a process has more than `most` descendants. Threads count as descendants."""
     return any(number >= most for number, _ in enumerate(_threads(pid), -_OURS))
 
 
 _OURS = 4
-"""Max processes of the sandbox itself."""
+"""Max processes that the sandbox itself needs."""
 
 
 def _threads(pid: int) -> Iterator[tuple[int, int]]:
-    """The threads of a process and of its descendants."""
+    """Return the threads of a process and of its descendants."""
     left = [pid]
     while left:
         one = left.pop()
@@ -150,7 +151,9 @@ def _threads(pid: int) -> Iterator[tuple[int, int]]:
 
 
 def _written(pid: int) -> int:
-    """Bytes written by a process and its descendants, ended ones included: to files, pipes and terminals."""
+    """Return the number of bytes written by a process and its descendants to files, pipes and terminals.
+    Descendants that have ended are included.
+    """
     total = 0
     for one in dict.fromkeys(process for process, _ in _threads(pid)):
         with contextlib.suppress(OSError):
@@ -161,7 +164,7 @@ def _written(pid: int) -> int:
 
 
 def _open(pid: int) -> Iterator[os.stat_result]:
-    """The regular files that a process and its descendants have open."""
+    """Return the regular files that a process and its descendants have open."""
     for one in dict.fromkeys(process for process, _ in _threads(pid)):
         with contextlib.suppress(OSError):
             for handle in Path(f"/proc/{one}/fd").iterdir():

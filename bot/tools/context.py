@@ -1,4 +1,4 @@
-"""Context variables of the turn in which a tool runs."""
+"""Context variables that give a running tool access to its turn."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ T = TypeVar("T")
 
 
 class Injection(Protocol):
-    """Inserts older messages before the current one; the only way in which a tool changes the view."""
+    """Inserts older messages before the current message. A tool has no other way to change the model's context."""
 
     def room(self) -> int:
         """Return how many more messages this run may inject."""
         ...
 
     def in_view(self, line: ArchiveLine) -> bool:
-        """True if the line is in view already, or is the message being answered."""
+        """Return True if the line is in the model's context already, or is the message being answered."""
         ...
 
     async def inject(self, lines: Sequence[ArchiveLine]) -> list[ArchiveLine]:
-        """Insert lines, in time order, before the current user message, for this run only.
+        """Insert lines in time order before the current user message, for this run only.
 
-        Returns the inserted ones: the newest, if their size does not permit all.
+        Returns the inserted lines. If not all lines fit, only the newest are inserted.
         """
         ...
 
 
 class NoOlderTurns:
-    """`Injection` of a turn that loads none."""
+    """An `Injection` for a turn that loads no older messages."""
 
     def room(self) -> int:
         return 0
@@ -64,29 +64,30 @@ class Tasks(Protocol):
     """Runs subagents (`bot.core.tasks`)."""
 
     async def run(self, words: str, description: str, mode: TaskMode) -> str:
-        """Carry out what these words ask for, as the tool call that runs; a summary of what came of it. Raises
-        `errors.ToolError`.
+        """Run a subagent that carries out the task described in `words`, on behalf of the running tool call.
+        Returns a summary of the result. Raises `errors.ToolError`.
         """
         ...
 
 
 def _themselves(approvals: Approvals) -> Approvals:
-    """The approvals of the turn, unchanged."""
+    """Return the approvals of the turn unchanged."""
     return approvals
 
 
 def _nobody(_: Path) -> None:
-    """Reports to no one."""
+    """Do nothing; default of `ToolExecutionContext.touched`."""
 
 
 async def _flushed() -> None:
-    """Waits for nothing."""
+    """Do nothing; default of `ToolExecutionContext.flush`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolExecutionContext:
-    """A tool's view of its turn. `reply` is None if no chat asked; `private`: only `user_id` reads the chat; `people` are the ids of all
-    whose messages the turn answers; `view` returns the messages in the model's view.
+    """What a tool knows about its turn. `reply` is None if no chat asked. `private` means that only
+    `user_id` reads the chat. `people` are the ids of all people whose messages the turn answers. `view`
+    returns the messages in the model's context.
     """
 
     chat_key: ChatKey
@@ -99,25 +100,25 @@ class ToolExecutionContext:
     people: tuple[str, ...] = ()
     view: Callable[[], Sequence[Message]] = tuple
     flush: Callable[[], Awaitable[object]] = _flushed
-    """Waits until the turn's progress is on disk."""
+    """Function that waits until the turn's progress is on disk."""
     touched: Callable[[Path], object] = _nobody
-    """Called for each file and folder of the project that a tool has used."""
+    """Function called for each file and folder of the project that a tool has used."""
     tasks: Tasks | None = None
-    """None inside a task, which cannot start others."""
+    """Runner of subagents; None inside a subagent, which cannot start further subagents."""
     approvals: Callable[[Approvals], Approvals] = _themselves
-    """Wraps the approvals that the turn uses."""
+    """Function that wraps the approvals which the turn uses."""
     inbound: Inbound | None = None
     """The message that caused the turn."""
     undeclared: Callable[[], Sequence[Json]] = tuple
-    """Definitions of tools for which the model's window has no room."""
+    """Function that returns the definitions of tools that do not fit in the model's context window."""
 
 
 _current: ContextVar[ToolExecutionContext] = ContextVar("tool_execution_context")
 _call: ContextVar[str] = ContextVar("tool_call", default="")
 progress: ContextVar[Callable[[str | None], object]] = ContextVar("tool_progress", default=bool)
-"""Reports progress of the running call; None: it waits for a person."""
+"""Function that reports the progress of the running call; None means that the call waits for a person."""
 STEP: ContextVar[list[ToolCall]] = ContextVar("tool_step")
-"""The calls of the running step, until the first question about one of them."""
+"""Tool calls of the running step; emptied by the first approval question about one of the calls."""
 _provenance: ContextVar[list[Provenance] | None] = ContextVar("tool_provenance", default=None)
 
 
@@ -131,12 +132,12 @@ def scope(variable: ContextVar[T], value: T) -> Iterator[T]:
 
 
 def tool_scope(context: ToolExecutionContext) -> AbstractContextManager[ToolExecutionContext]:
-    """Run a block, and every task it creates, inside a turn."""
+    """Make this turn the current turn for the block, and for every asyncio task that the block creates."""
     return scope(_current, context)
 
 
 def current() -> ToolExecutionContext:
-    """The turn this tool runs in. Raises `errors.ToolError` outside of one."""
+    """Return the turn in which the running tool was called. Raises `errors.ToolError` outside a turn."""
     try:
         return _current.get()
     except LookupError:
@@ -144,32 +145,34 @@ def current() -> ToolExecutionContext:
 
 
 def channel() -> str | None:
-    """The channel of the turn; None outside of one, or where no chat caused it."""
+    """Return the channel of the turn; None outside a turn, or if no chat caused the turn."""
     turn = _current.get(None)
     return turn.channel if turn is not None else None
 
 
 def view() -> Sequence[Message]:
-    """Return the model's view in the turn; () outside of one."""
+    """Return the messages in the model's context; () outside a turn."""
     turn = _current.get(None)
     return turn.view() if turn is not None else ()
 
 
 def undeclared() -> Sequence[Json]:
-    """The definitions of tools that the turn's requests have no room for; none outside of a turn."""
+    """Return the definitions of tools that do not fit in the turn's requests; () outside a turn."""
     turn = _current.get(None)
     return turn.undeclared() if turn is not None else ()
 
 
 def touch(path: Path) -> None:
-    """Record that a tool has used a file or folder of the project, whose nested instructions may then be needed."""
+    """Record that a tool has used a file or folder of the project. Instruction files in that folder may be
+    needed from then on.
+    """
     turn = _current.get(None)
     if turn is not None:
         turn.touched(path)
 
 
 def report_provenance(origin: Provenance) -> None:
-    """Report the provenance of the running tool's result. Default: `taint.usual`."""
+    """Report the provenance of the running tool's result. A tool that reports none gets `taint.usual`."""
     told = _provenance.get()
     if told is not None:
         told.append(origin)
@@ -177,23 +180,23 @@ def report_provenance(origin: Provenance) -> None:
 
 @contextlib.contextmanager
 def collect_provenance() -> Iterator[list[Provenance]]:
-    """Collect what `report_provenance` is given in the block."""
+    """Collect the provenances passed to `report_provenance` during the block."""
     told: list[Provenance] = []
     with scope(_provenance, told):
         yield told
 
 
 def request_id() -> str:
-    """The id of the turn; "" outside of one."""
+    """Return the id of the turn; "" outside a turn."""
     turn = _current.get(None)
     return turn.request_id if turn is not None else ""
 
 
 def call_scope(name: str) -> AbstractContextManager[str]:
-    """Run a block inside the tool call with this id."""
+    """Make the tool call with this id the current call during the block."""
     return scope(_call, name)
 
 
 def call_id() -> str:
-    """The id of the tool call that runs; "" outside of one."""
+    """Return the id of the running tool call; "" outside a tool call."""
     return _call.get()

@@ -1,4 +1,6 @@
-"""Runs the tool calls of one step: validated, with time limits, concurrently if they only read or delegate, results in order."""
+"""Runs the tool calls of one step. Calls are validated and have time limits; calls that only read or
+delegate run concurrently. Results keep the order of the calls.
+"""
 
 from __future__ import annotations
 
@@ -30,18 +32,18 @@ from bot.tools.result_limits import ResultLimits
 
 
 class ToolWatch(Protocol):
-    """Is told of every tool call of a turn that runs, but of those that say something or give out tasks."""
+    """Is notified of every running tool call of a turn, except calls that send messages or start subagents."""
 
     def began(self, request_id: str, call: ToolCall) -> None:
-        """Takes note; never blocks and never raises."""
+        """Record that a call has started. Never blocks and never raises."""
         ...
 
     def noted(self, request_id: str, call_id: str, words: str | None) -> None:
-        """As `began`: how far it has come; None while it waits for a person."""
+        """Record the progress of a call; None means that the call waits for a person. Never blocks and never raises."""
         ...
 
     def ended(self, request_id: str, call_id: str, *, failed: bool) -> None:
-        """As `began`."""
+        """Record that a call has ended. Never blocks and never raises."""
         ...
 
 
@@ -60,29 +62,31 @@ _MESSAGE: frozenset[Effect] = frozenset({"message"})
 
 
 class Recorder(Protocol):
-    """Records what tools do, so that after a crash none with effects runs twice."""
+    """Records tool calls in the log, so that after a crash no call with effects runs twice."""
 
     async def started(self, call: ToolCall, *, wait: bool) -> None:
-        """A tool with effects begins; with `wait` this is on disk on return. Raises `errors.StorageError`."""
+        """Record that a call with effects starts. With `wait`, the record is on disk when this returns.
+        Raises `errors.StorageError`.
+        """
         ...
 
     def finished(self, call: ToolCall, result: ToolResult) -> None:
-        """It has ended."""
+        """Record that a call with effects has ended."""
         ...
 
     def looked(self, call: ToolCall, result: ToolResult, began_at: float) -> None:
-        """A call that could have no effect began (epoch seconds) and has ended."""
+        """Record a call without effects after it has ended; `began_at` is in epoch seconds."""
         ...
 
 
 class CallWrapper(Protocol):
-    """Wraps each call without a recorded result: runs it, or returns another result."""
+    """Wraps each call that has no recorded result: runs the call, or returns a result without running it."""
 
     async def __call__(self, call: ToolCall, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult: ...
 
 
 async def unwrapped(call: ToolCall, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
-    """The `CallWrapper` that adds nothing."""
+    """Run the call; this is the `CallWrapper` that adds nothing."""
     del call
     return await run()
 
@@ -118,10 +122,11 @@ class Dispatcher:
         recorder: Recorder | None = None,
         known: Mapping[str, ToolResult] = MappingProxyType({}),
     ) -> list[ToolResult]:
-        """The results of the calls of one step, in their order.
+        """Run the calls of one step and return their results in the same order.
 
-        Results in `known` (by id) are not executed again; all other calls are recorded. A call with effects that cannot be recorded is
-        not executed. Results are limited in size, each and together; the whole is stored as an artifact.
+        A call whose result is in `known` (by id) is not run again; every other call is recorded. A call with
+        effects that cannot be recorded is not run. The size of each result, and of all results together, is
+        limited. A result that exceeds a limit is stored whole as an artifact.
         """
         sizing = ResultLimits(self._registry, self._artifacts, self._log)
         left = [call for call in calls if call.id not in known]
@@ -140,7 +145,9 @@ class Dispatcher:
         return await sizing.step(calls, [results[call.id] for call in calls])
 
     def narrowed(self, registry: Registry, around: Callable[[CallWrapper], CallWrapper]) -> Dispatcher:
-        """The same with fewer tools, and calls wrapped further. Raises ValueError for a tool that this one lacks."""
+        """Return a dispatcher with fewer tools and a further wrapper around calls. Raises ValueError for a
+        tool that this dispatcher lacks.
+        """
         if any(self._registry.get(name) is not registry.get(name) for name in registry.names()):
             raise ValueError("a narrowed dispatcher has a tool of its own")
         return Dispatcher(
@@ -195,7 +202,7 @@ class Dispatcher:
         return ToolResult(call.id, UNRECORDED, failed=True, origin=NOBODYS)
 
     def _effects(self, call: ToolCall) -> frozenset[Effect]:
-        """Effects of a call; none for an unknown tool."""
+        """Return the effects of a call; none for an unknown tool."""
         tool = self._registry.get(call.name)
         return tool.effects if tool is not None else frozenset()
 
@@ -234,16 +241,18 @@ class Dispatcher:
         return ToolResult(call.id, words, failed is not None, origin, left_out, pictures=pictures)
 
     async def _clean(self, words: str) -> str:
-        """Redact and clean text, in a thread if it is long."""
+        """Redact and clean a text, in a thread if it is long."""
         return await off_loop(len(words), redaction.LONG, lambda: text.clean(self._redact(words)))
 
     def _usual(self, call: ToolCall) -> Provenance:
-        """Provenance of a result whose tool reported none."""
+        """Return the provenance of a result whose tool reported none."""
         tool = self._registry.get(call.name)
         return taint.usual(tool.name, tool.effects) if tool is not None else NOBODYS
 
     def _found(self, call: ToolCall, found: FoundTools, origin: Provenance, began: float) -> ToolResult:
-        """The result that gives the model tools: redacted definitions and instructions of servers."""
+        """Return the result of a search for tools: the redacted definitions and server instructions, which
+        the model gets.
+        """
         self._log.write(
             "tool_result",
             f"{call.name} done",
@@ -260,13 +269,13 @@ class Dispatcher:
         return ToolResult(call.id, content, origin=origin, instructions=said)
 
     def _shown(self, what: str, content: str) -> dict[str, Any]:
-        """Text of a call for the log: a preview, or only its length if text is not logged."""
+        """Return the text of a call for the log: a preview, or only the length if logging of text is off."""
         if not self._log_content:
             return {f"{what}_length": len(content)}
         return {what: text.shorten_middle(content, LOG_PREVIEW)}
 
     async def _attempt(self, call: ToolCall) -> _Done:
-        """The tool's result, or its failure."""
+        """Run a call; return the tool's result, or its failure."""
         tool = self._registry.get(call.name)
         if tool is None:
             names = ", ".join(self._registry.names())
@@ -294,7 +303,7 @@ class Dispatcher:
 
 
 def _said_before(view: Sequence[Message], call_id: str) -> str:
-    """The model's thinking just before a call of its last answer, or ""."""
+    """Return the model's thinking just before a call in its last answer; "" if there is none."""
     content = next((one["content"] for one in reversed(view) if one["role"] == "assistant"), ())
     said = ""
     for block in content:
@@ -310,8 +319,8 @@ _UNWATCHED: frozenset[Effect] = frozenset({"message", "delegate"})
 
 @dataclass(frozen=True, slots=True)
 class CallWatcher:
-    """A `CallWrapper` around another one that reports calls from when they run, not while they wait for approval. Calls inside a task
-    are reported with the task.
+    """Wraps another `CallWrapper` and reports calls while they run, but not while they wait for approval.
+    Calls inside a subagent are reported together with the subagent.
     """
 
     inner: CallWrapper

@@ -1,4 +1,6 @@
-"""Shortens large tool results to head, tail and a pointer to the whole. Sizes are weights, an estimate of tokens from the text alone."""
+"""Shortens large tool results to their beginning, their end and a pointer to the whole. Sizes are given as
+weights, which are token estimates computed from the text alone (`TOKEN` = one token).
+"""
 
 from __future__ import annotations
 
@@ -11,19 +13,21 @@ from bot.contracts.tools import Omission
 READER = "read_artifact"
 """Name of the tool that reads artifacts."""
 TOKEN = 33
-"""Weight of one token: 3.3 ASCII characters, one CJK character, and in between for other scripts."""
+"""Weight of one token. One token is estimated as 3.3 ASCII characters or one CJK character; other scripts
+lie between.
+"""
 ROOM = 2_500 * TOKEN
-"""Max weight of one result in the view."""
+"""Max weight of one tool result in the model's context (2,500 tokens)."""
 _ASCII, _OTHER, _WIDE = 10, 20, TOKEN
 _NARROW_BYTES, _WIDE_BYTES = bytes(range(0x80)), bytes(range(0xE3, 0xF5))
 _FIRST_WIDE = re.compile(rb"\xe2[\xba-\xbf]")
-"""Wide characters from U+2E80 whose first UTF-8 byte narrow ones share."""
+"""Pattern of wide characters (from U+2E80) whose first UTF-8 byte also begins narrow characters."""
 _HEAD = 0.6
-"""Share of the room for the head."""
+"""Share of the available weight that is used for the beginning of a text."""
 
 
 def weight(words: str) -> int:
-    """The weight of a text."""
+    """Return the weight of a text."""
     if words.isascii():
         return len(words) * _ASCII
     # Counting first bytes in UTF-8 is several times faster than examining characters.
@@ -34,18 +38,20 @@ def weight(words: str) -> int:
 
 
 def over(words: str, room: int) -> bool:
-    """True if a text weighs more than `room`. Fast for texts of any size."""
+    """Return True if the weight of a text exceeds `room`. Fast for texts of any size."""
     return len(words) * _ASCII > room or weight(words) > room
 
 
 def fitting(words: str, room: int) -> int:
-    """The number of leading characters that weigh at most `room`."""
+    """Return how many leading characters of a text have a total weight of at most `room`."""
     return _count(words[: max(0, room) // _ASCII], room)
 
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """Head and tail of a text, and the number of omitted characters and line ends. `artifact` is None if the whole was not stored."""
+    """Beginning and end of a text, and the numbers of omitted characters and line ends. `artifact` is None
+    if the whole text was not stored.
+    """
 
     head: str
     tail: str
@@ -64,7 +70,7 @@ class Excerpt:
 
     @property
     def shown(self) -> tuple[str, Omission | None]:
-        """The shortened text, and what it omits if the whole is stored."""
+        """Return the shortened text, and a record of the omitted part if the whole text is stored."""
         content = str(self)
         if self.artifact is None:
             return content, None
@@ -72,7 +78,9 @@ class Excerpt:
         return content, Omission(self.artifact, self.lines, self.characters, len(self.head), end)
 
     def within(self, room: int) -> Excerpt:
-        """Cut head and tail further to weigh at most `room`; the note always stays."""
+        """Shorten the beginning and the end until the excerpt fits in the weight `room`. The note about the
+        omission is never shortened.
+        """
         excess = weight(str(self)) - room
         if excess <= 0:
             return self
@@ -82,7 +90,9 @@ class Excerpt:
 
 
 def excerpt(words: str, room: int, artifact: str | None) -> Excerpt:
-    """Shorten a text to head, note and tail of at most `room`; the note always stays."""
+    """Shorten a text to its beginning, a note and its end, with a total weight of at most `room`. The note
+    is never shortened.
+    """
     most = max(1, room // _ASCII)
     if len(words) <= 2 * most:
         half = text.border(words, len(words) // 2)
@@ -93,7 +103,7 @@ def excerpt(words: str, room: int, artifact: str | None) -> Excerpt:
 
 
 def shown_by(content: str, left_out: Omission | None) -> Excerpt | None:
-    """Parse a shortened text; None if it is whole."""
+    """Return the excerpt that a shortened text was made from; None if the text is not shortened."""
     if left_out is None:
         return None
     head, tail = content[: left_out.begin], content[left_out.end :]
@@ -101,7 +111,7 @@ def shown_by(content: str, left_out: Omission | None) -> Excerpt | None:
 
 
 def _cut(head: str, tail: str, rest: int, old: Excerpt) -> Excerpt:
-    """Cut head and tail to `rest` together."""
+    """Shorten the beginning and the end to a total weight of `rest`."""
     first = text.border(head, fitting(head, int(rest * _HEAD)))
     behind = _count(tail[-max(1, max(0, rest) // _ASCII) :][::-1], rest - weight(head[:first]))
     last = text.border_after(tail, len(tail) - behind)
@@ -112,7 +122,7 @@ def _cut(head: str, tail: str, rest: int, old: Excerpt) -> Excerpt:
 
 
 def _count(words: str, room: int) -> int:
-    """The number of leading characters that fit into `room`."""
+    """Return how many leading characters of a text fit in the weight `room`."""
     fit, end = 0, len(words)
     while fit < end:
         middle = (fit + end + 1) // 2

@@ -1,7 +1,7 @@
 """Describes a failed tool call, for the model and for the operator.
 
-The model gets what it can act on, and never a traceback, a secret, a path outside the project or a way to weaken a protection. Text is
-redacted before it is cut.
+The model gets a message that it can act on. The message never contains a traceback, a secret, a path outside
+the project, or a way to weaken a protection. Text is redacted before it is cut.
 """
 
 from __future__ import annotations
@@ -21,19 +21,21 @@ from bot.telemetry.redaction import LogRedactor
 from bot.tools import excerpt
 
 STREAM = 1_000 * excerpt.TOKEN
-"""Max weight of each output stream of a command; its end is always shown."""
+"""Max weight of each output stream of a command (1,000 tokens). The end of a stream is always shown."""
 MESSAGE = 300
 """Max characters of an unexpected error's message."""
 LOOKED_AT = 2_000
-"""Max characters of it that are processed: some errors contain their whole input."""
+"""Max characters of an unexpected error's message that are processed. Some errors contain their whole input."""
 GOT = 100
-"""Max characters of an invalid value."""
+"""Max characters shown of an invalid value."""
 PROBLEMS = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """`whole` is the full text if `model` was shortened."""
+    """A failure in two forms: one for the model, one for the operator. `whole` is the full text if `model`
+    was shortened.
+    """
 
     model: str
     operator: str
@@ -41,7 +43,7 @@ class Failure:
 
 
 def timed_out(tool: str, seconds: float) -> Failure:
-    """The failure of a tool at its time limit."""
+    """Return the failure of a tool that reached its time limit."""
     return Failure(
         f"{tool} took longer than {seconds:g} s and was stopped. Ask for less at once.",
         "timeout",
@@ -49,7 +51,7 @@ def timed_out(tool: str, seconds: float) -> Failure:
 
 
 def failure(error: Exception, tool: str, redact: Redact = str) -> Failure:
-    """Describe an error that a tool raised."""
+    """Return a description of an error that a tool raised."""
     operator = redact(describe(error))
     if isinstance(error, errors.CommandFailed):
         return _command(error, tool, redact, operator)
@@ -80,14 +82,16 @@ _TOKENS = LogRedactor()
 
 
 def presentable(words: str) -> str:
-    """One line of an error's message without tracebacks, absolute paths and what looks like a token."""
+    """Return an error message as one line, without tracebacks, absolute paths and strings that look like tokens."""
     plain = _TOKENS(_TRACE.sub("", words[:LOOKED_AT]))
     hidden = _PLACES.sub(lambda found: found["address"] or "[path]", plain)
     return text.preview(hidden, MESSAGE).rstrip(".")
 
 
 def _message(error: Exception) -> str:
-    """The words of an error. Whatever else it carries may fail when it is asked to speak."""
+    """Return those arguments of an error that are text or numbers, joined. Other arguments are skipped,
+    because converting them to text may raise.
+    """
     return " ".join(f"{arg}" for arg in error.args if isinstance(arg, str | int | float))
 
 
@@ -122,7 +126,7 @@ _LIMITS = {
 
 
 def unfit(error: pydantic.ValidationError, redact: Redact = str) -> Failure:
-    """Describe invalid arguments: `- field: expected what, got what`."""
+    """Return a description of invalid arguments, one line per field: `- field: expected what, got what`."""
     problems = error.errors(include_url=False)
     lines = [_problem(problem, redact) for problem in problems[:PROBLEMS]]
     if len(problems) > PROBLEMS:
@@ -229,7 +233,7 @@ def _command(error: errors.CommandFailed, tool: str, redact: Redact, operator: s
 
 
 def hints(status: int, stderr: str) -> list[str]:
-    """Likely causes of a command's failure, if its output names them."""
+    """Return likely causes of a command's failure, if the command's output names them."""
     found: list[str] = []
     name = _NO_FILE.search(stderr) or (_NOT_FOUND.search(stderr) if status == 127 else None)
     if name is not None:

@@ -1,9 +1,10 @@
-"""Provenance of project files that Shipmate has written: text written while foreign text was in view is read back as foreign,
-not as the project's own.
+"""Provenance of project files that Shipmate has written. If a text was written while untrusted text was in
+the model's context, the file is later read as untrusted too.
 
-A file is marked by its path. The mark holds until the file is written whole with nothing foreign in view, or saved on the machine. What a
-command reads is not known: if it runs with foreign text in view, with a network, or with marked files in its reach, everything that
-it changes is marked. Everything here is blocking.
+A file is marked by its path. The mark is removed when the file is completely rewritten without untrusted text
+in the context, or when a person saves the file on the machine. It is unknown which files a command reads. If
+a command runs with untrusted text in the context, with network access, or with marked files within reach,
+every file that it changes is marked. All functions in this module block.
 """
 
 from __future__ import annotations
@@ -27,16 +28,20 @@ from bot.tools import context
 from bot.tools.permissions import taint
 
 MOST = 2_000
-"""Max files that are marked one by one; beyond that their top-level folders are, or the whole project."""
+"""Max number of files marked individually. Above it, the top-level folders of the files are marked, or the
+whole project.
+"""
 VISITS = 500_000
-"""Max entries of the project that are searched after a command; beyond that the whole project is marked."""
+"""Max entries of the project searched after a command. Above it, the whole project is marked."""
 _SLACK = 50_000_000
-"""Nanoseconds that the kernel's clock for files may lag behind."""
+"""Max nanoseconds by which the kernel's file timestamps may lag behind."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """Provenance of a file's text, the channel of its people's ids, and when the file was saved (mtime, ns)."""
+    """The provenance of a file's text, the channel to which the ids of people belong, and the time at which
+    the file was saved (mtime in ns).
+    """
 
     origin: Provenance
     channel: str
@@ -44,7 +49,9 @@ class _Mark:
 
 
 class FileProvenance:
-    """The marks of one project, kept in `file`; without one, in memory alone. The words of `operators` need no mark."""
+    """The marked files of one project, stored in `file`; without a `file`, the marks are kept in memory
+    only. Text written by `operators` needs no mark.
+    """
 
     def __init__(
         self,
@@ -60,22 +67,24 @@ class FileProvenance:
         self._lock = threading.RLock()
         self._marks: dict[str, _Mark] = {}
         self._folders: set[str] = set()
-        """Marked folders, with everything in them; "" is the project."""
+        """Marked folders; a mark covers everything in the folder. "" is the project itself."""
         self._running: dict[str, int] = {}
-        """When each command or write began that has to be marked."""
+        """Start time of each running command or write whose changes must be marked."""
         self._inodes: dict[int, _Mark] = {}
-        """Of the files that were marked when the newest command began: it may move a folder with one."""
+        """Inodes of the files that were marked when the newest command started. A command may move a folder
+        with marked files, so they are recognised by inode.
+        """
         self._loaded = False
 
     def of(self, path: str, channel: str | None) -> Provenance:
-        """Provenance of a file by its path below the project's folder."""
+        """Return the provenance of a file, given its path relative to the project's folder."""
         with self._ready():
             if any(one in {"", path} or path.startswith(f"{one}/") for one in self._folders):
                 return ANYBODYS
             return _united([self._marks[path]] if self._holds(path) else [], channel)
 
     def under(self, path: str, channel: str | None) -> Provenance:
-        """Provenance of the names at a path and below it."""
+        """Return the provenance of the file names at a path and below it."""
         with self._ready():
             inner = f"{path}/" if path not in {"", "."} else ""
             if self._folders:
@@ -86,15 +95,16 @@ class FileProvenance:
             return _united([self._marks[one] for one in named], channel)
 
     def whole(self, channel: str | None) -> Provenance:
-        """Provenance of all files together."""
+        """Return the provenance of all files together."""
         with self._ready():
             if self._folders or self._running:
                 return ANYBODYS
             return _united([mark for path, mark in self._marks.items() if self._holds(path)], channel)
 
     def foreign_names(self) -> frozenset[str] | None:
-        """The names in the project's folder itself that may be words of others: marked files, and folders that hold nothing else.
-        None if any name may be.
+        """Return the names at the top of the project's folder that may have been chosen by others: marked
+        files, and folders that contain only marked files. Returns None if any name may have been chosen
+        by others.
         """
         with self._ready():
             if "" in self._folders or self._running:
@@ -105,8 +115,8 @@ class FileProvenance:
 
     @contextlib.contextmanager
     def writing(self, path: str, origin: Provenance, channel: str | None, *, whole: bool) -> Iterator[None]:
-        """Mark a file that the block writes, `whole` or in part, if the provenance calls for it. After a crash in the block the file
-        counts as anybody's. Raises OSError.
+        """Mark a file that the block writes, completely (`whole`) or in part, if the provenance requires a
+        mark. After a crash in the block, anybody counts as the author of the file. Raises OSError.
         """
         with self._ready():
             if not whole and (old := self._marks.get(path)) is not None:
@@ -124,7 +134,7 @@ class FileProvenance:
                     self._save()
 
     def begin(self, name: str, origin: Provenance, channel: str | None) -> None:
-        """Record that a command begins which may write text of this provenance. Raises OSError."""
+        """Record that a command starts which may write text of this provenance. Raises OSError."""
         with self._ready():
             others = {one for one in origin.people if UserRef(channel or "", one) not in self._operators}
             if origin.taint < Taint.FOREIGN and not others:
@@ -136,7 +146,7 @@ class FileProvenance:
             self._save()
 
     def end(self, name: str, origin: Provenance, channel: str | None) -> None:
-        """Record that the command has ended, and mark what it changed. Raises OSError."""
+        """Record that the command has ended, and mark the files that it changed. Raises OSError."""
         with self._ready():
             if name in self._running:
                 self._sweep(self._running[name], origin, channel)
@@ -156,7 +166,7 @@ class FileProvenance:
             yield
 
     def _holds(self, path: str) -> bool:
-        """True if a path is marked, and nobody has saved another file there."""
+        """Return True if a path is marked and nobody has saved another file there since."""
         mark, state = self._marks.get(path), self._state(path)
         return mark is not None and state is not None and mark.saved == state.st_mtime_ns
 
@@ -167,7 +177,7 @@ class FileProvenance:
             return None
 
     def _sweep(self, since: int, origin: Provenance, channel: str | None) -> None:
-        """Mark what was changed since then, or is a marked file under another name."""
+        """Mark every file that was changed since this time, and every marked file that has a new name."""
         found: dict[str, _Mark] = {}
         for count, path in enumerate(self._files("")):
             if count > VISITS:
@@ -187,7 +197,9 @@ class FileProvenance:
             self._folders.add("")
 
     def _files(self, path: str) -> Iterator[str]:
-        """The file at a path, or all files below a folder; an empty folder counts as one, since only its name is there."""
+        """Yield the file at a path, or all files below a folder. An empty folder is yielded too, because its
+        name can carry text.
+        """
         left = [path]
         while left:
             here = left.pop()
@@ -238,12 +250,16 @@ class FileProvenance:
 
 
 def provenance_in_view() -> Provenance:
-    """Provenance of the messages that the running turn has in view, and so of all that it writes."""
+    """Return the provenance of the messages in the running turn's context. Everything that the turn writes
+    has this provenance.
+    """
     return taint.seen(context.view())
 
 
 def _united(marks: list[_Mark], channel: str | None) -> Provenance:
-    """Provenance of marks together; ids of another channel mean nothing here."""
+    """Return the combined provenance of several marks. A mark with ids of another channel counts as
+    anybody's, because these ids mean nothing on this channel.
+    """
     origin = NOBODYS
     for mark in marks:
         origin |= mark.origin if mark.channel == (channel or "") else ANYBODYS

@@ -1,4 +1,4 @@
-"""Checks the parts of ship.json that need the tools: rules, MCP servers, and the folder itself."""
+"""Checks the parts of ship.json that need the tools: permission rules, MCP servers, and the project's folder."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MCP_LIBRARY = "mcp"
 
 
 def warnings(root: Path, skills: Skills) -> Iterator[str]:
-    """Yield warnings about settings that work, but may surprise."""
+    """Yield warnings about settings that work but may surprise."""
     for index, path in enumerate(skills.paths):
         if not (root / path).is_dir():
             yield finding(
@@ -53,7 +53,7 @@ def mistakes(file: ShipFile) -> Iterator[str]:
 
 
 def _of_rules(outcome: Outcome, rules: Sequence[str], servers: Collection[str]) -> Iterator[str]:
-    """Yield the mistakes in one of the three lists."""
+    """Yield the mistakes in one of the three lists of rules."""
     # Only their form is checked, so no links are read.
     paths = Paths("/", lambda _: None)
     for index, text in enumerate(rules):
@@ -66,7 +66,7 @@ def _of_rules(outcome: Outcome, rules: Sequence[str], servers: Collection[str]) 
 
 
 def _check_tool_name(parsed: ParsedRule, servers: Collection[str]) -> None:
-    """Raises `RuleMalformed` if a rule names no tool: it would never match."""
+    """Raise `RuleMalformed` if a rule names no existing tool, because such a rule would never match."""
     name = folded(parsed.tool)
     if name.startswith(MCP):
         _check_server(name.removeprefix(MCP), servers)
@@ -79,7 +79,7 @@ def _check_tool_name(parsed: ParsedRule, servers: Collection[str]) -> None:
 
 
 def _check_server(name: str, servers: Collection[str]) -> None:
-    """The same for a tool of an MCP server; `name` is without `mcp__`."""
+    """Raise `RuleMalformed` if a rule names a tool of an unknown MCP server; `name` is given without `mcp__`."""
     server, _, tool = name.partition("__")
     known = {folded(one): one for one in servers}
     if server.strip("*") and not any(map(glob(server), known)):

@@ -1,4 +1,4 @@
-"""Ignore patterns of listing and searching, in the syntax of `.gitignore`."""
+"""Ignore patterns for listing and searching files, in the syntax of `.gitignore`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ DEFAULT = ("*.bak", ".git/", ".ship/")
 
 
 def matcher(lines: Iterable[str]) -> Callable[[str], bool]:
-    """Return a test for relative paths; that of a folder ends with `/`. A line that is no pattern is skipped, as Git does.
+    """Return a function that tests whether a relative path is ignored. The path of a folder ends with `/`.
+    An invalid line is skipped, as Git does.
 
-    RE2 matches in linear time, whatever patterns a project brings. Raises `errors.ToolError` if they exceed its memory.
+    RE2 matches in linear time, so no pattern of a project can be slow. Raises `errors.ToolError` if the
+    patterns exceed RE2's memory limit.
     """
     import re2  # with pathspec 0.3 s to import
     from pathspec import GitIgnoreSpec

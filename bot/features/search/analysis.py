@@ -407,7 +407,7 @@ def terms(query: str, *, single: float = 0.75) -> list[Term]:
 
 def _cut(text: str, longest: int) -> str:
     """Return the beginning of a text in normalised form. Normalising may turn one character into eighteen,
-    so the text is cut first.
+    so the text is cut before and after normalising.
     """
     return texts.normalized(texts.clean(text[:longest]))[:longest]
 

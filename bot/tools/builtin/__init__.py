@@ -1,1 +1,3 @@
-"""One file a tool. A module here has `build(ports: ToolPorts) -> Tool`; nothing else is edited to add one."""
+"""One file per built-in tool. A module in this folder defines `build(ports: ToolPorts) -> Tool`; adding a
+tool needs no other change.
+"""

@@ -1,4 +1,6 @@
-"""`chat_load_history`: injects older messages of this chat, or of the asking person's other chats, before the current message."""
+"""`chat_load_history`: inserts older messages before the current message. The messages come from this chat
+or from the asking person's other chats.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +24,15 @@ from bot.tools.ports import Hit, RecallQuery
 from bot.tools.registry import ToolPorts
 
 BYTES = 75_000
-"""Max bytes loaded by one ranked call, about what a turn accepts: low-ranked messages are dropped here, before the turn drops old ones."""
+"""Max bytes loaded by one ranked search, about as much as a turn accepts. Low-ranked messages are dropped
+here, before the turn would drop the oldest messages.
+"""
 FARTHEST = 5_000
-"""Max offset in a search of several chats, which holds all messages before it in memory."""
+"""Max offset in a search of several chats. All messages before the offset are kept in memory."""
 MOST_CHATS = 200
-"""Max other chats of a person in one search, the most recent ones."""
+"""Max number of a person's other chats in one search; the most recently active chats are searched."""
 MOST_ARTIFACTS = 5
-"""Max artifacts listed for one turn, the newest."""
+"""Max artifacts listed for one turn; the newest artifacts are listed."""
 Phrasing = Annotated[str, Field(max_length=4_000)]
 
 
@@ -60,13 +64,15 @@ class LoadHistoryInput(ToolInput):
 
     @property
     def phrasings(self) -> tuple[str, ...]:
-        """Each phrasing once; none asks for the newest messages."""
+        """Return each phrasing once. An empty result means that the newest messages are requested."""
         return tuple(dict.fromkeys(filter(None, [self.query, *self.queries])))
 
 
 @dataclass(frozen=True, slots=True)
 class _FoundLines:
-    """`lines` in time order, the matches among them, and the `total` of matches, or a lower bound if not all were `counted`."""
+    """The lines found. `lines` are in time order and `hits` are the matches among them. `total` is the
+    number of matches; it is a lower bound if not all matches were `counted`.
+    """
 
     lines: list[ArchiveLine]
     hits: list[ArchiveLine]
@@ -76,7 +82,7 @@ class _FoundLines:
 
 
 class ChatLoadHistory:
-    """Finds messages in the archive and injects them into the turn."""
+    """Finds messages in the archive and inserts them into the turn."""
 
     name = "chat_load_history"
     description = (
@@ -122,7 +128,9 @@ class ChatLoadHistory:
         return told + read + left_out
 
     async def _sibling_chats(self, turn: ToolExecutionContext) -> list[ChatKey]:
-        """The other threads of a direct chat in which each thread is a conversation. Topics are not included."""
+        """Return the other threads of a direct chat in which each thread is a separate conversation. Topics
+        are not included.
+        """
         chat = turn.chat_key.chat
         if not turn.private or turn.chat_key.thread is None or turn.chat_key.kind != THREAD:
             return []
@@ -132,7 +140,7 @@ class ChatLoadHistory:
         )
 
     async def _others(self, turn: ToolExecutionContext) -> MembershipAnswer:
-        """The other chats of the asking person; direct chats only if this is one."""
+        """Return the other chats of the asking person. Direct chats are included only if the current chat is direct."""
         recall, membership = self._ports.recall, self._ports.membership
         if recall is None or membership is None or turn.channel is None or turn.user_id is None:
             raise errors.ToolError('Only this chat can be searched here. Use scope "chat".')
@@ -194,7 +202,9 @@ class ChatLoadHistory:
         return _FoundLines(lines, lines, total, counted=counted)
 
     async def _made(self, lines: Sequence[ArchiveLine], chat_key: ChatKey) -> dict[int, list[Json]]:
-        """Artifacts of the turns of these lines by the index of each turn's last line. Only artifacts of this chat are readable."""
+        """Return the artifacts of the turns that these lines belong to, keyed by the index of each turn's
+        last line. Only artifacts of this chat are included, because no others are readable.
+        """
         places = {line.request_id: place for place, line in enumerate(lines) if line.chat_key == chat_key}
         places.pop("", None)
         if not places:
@@ -209,7 +219,7 @@ class ChatLoadHistory:
         }
 
     def _marked(self, line: ArchiveLine, turn: ToolExecutionContext, made: Sequence[Json]) -> ArchiveLine:
-        """Add chat, link and artifacts to a line's metadata."""
+        """Return the line with chat, link and artifacts added to its metadata."""
         where = {
             "chat": str(line.chat_key) if line.chat_key != turn.chat_key else None,
             "link": self._ports.permalink(line),
@@ -221,7 +231,7 @@ class ChatLoadHistory:
 def _with_neighbours(
     hits: Sequence[Hit], turn: ToolExecutionContext, room: int
 ) -> tuple[list[ArchiveLine], list[ArchiveLine]]:
-    """The best hits with their neighbours in time order, as many as there is room for; and the hits alone."""
+    """Return two lists: the best hits with their neighbours in time order, as many as fit, and the hits alone."""
     taken: dict[tuple[ChatKey, int, str, str], ArchiveLine] = {}
     found: list[ArchiveLine] = []
     taken_bytes = 0
@@ -287,7 +297,7 @@ def _so_far(found: _FoundLines) -> str:
 
 
 def _left_out(others: MembershipAnswer) -> str:
-    """A note on the person's possible chats that were not searched, and on how to search them."""
+    """Return a note that says which of the person's chats were not searched and how to search those chats."""
     told = ""
     if (count := len(others.chats)) > MOST_CHATS:
         told += f" (Of this person's {count:,} other chats the {MOST_CHATS} last spoken in were searched.)"

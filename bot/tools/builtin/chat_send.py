@@ -1,4 +1,4 @@
-"""`chat_send`: sends the reply that people see."""
+"""`chat_send`: sends the reply to the chat."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ UNFOUNDED = (
 
 
 BYTES = 50_000_000
-"""Max bytes of all files of one message."""
+"""Max bytes of all files of one message together."""
 MOST_FILES = 10
 UNCERTAIN = "The platform did not confirm the message; it may have arrived. Do not send it again."
 
@@ -41,7 +41,7 @@ _NAMED: Json = {
     "type": ["string", "object"],
     "properties": {"name": {"type": "string"}, "content": {"type": "string"}},
 }
-"""Schema of a path or a `NewFile`, inline, since models read references less well."""
+"""JSON schema of a path or a `NewFile`. The schema is written inline, because models read references less reliably."""
 
 
 class ChatSendInput(ToolInput):
@@ -58,7 +58,7 @@ class ChatSendInput(ToolInput):
 
 
 class ChatSend:
-    """Delivers to the asking chat only; the result says whether the message arrived."""
+    """Sends messages to the chat that asked and to no other. The result says whether the message was delivered."""
 
     name = "chat_send"
     description = (
@@ -118,7 +118,7 @@ class ChatSend:
             ) from error
 
     def _files(self, named: Sequence[str | NewFile]) -> list[OutgoingFile]:
-        """Read the files. Raises `errors.ToolError` and OSError."""
+        """Read the files to send. Raises `errors.ToolError` and OSError."""
         files, left = list[OutgoingFile](), BYTES
         for one in named:
             name, path, data = (
@@ -134,7 +134,9 @@ class ChatSend:
         return files
 
     def _read(self, path: str, most: int) -> tuple[str, str, bytes]:
-        """Name, path and bytes of a file of the project, cut to one byte more than `most`."""
+        """Return name, path and bytes of a project file. At most `most` + 1 bytes are read, which shows
+        whether the file is too large.
+        """
         place = self._project.place(path)
         with os.fdopen(self._project.open(place), "rb") as file:
             before = stamp(os.fstat(file.fileno()))
@@ -147,7 +149,7 @@ class ChatSend:
 
 
 def promises_more(arguments: Json) -> bool:
-    """True if a call with these arguments announces another message."""
+    """Return True if a call with these arguments announces a further message."""
     try:
         return ChatSendInput.model_validate(arguments).more
     except ValidationError:
@@ -155,19 +157,19 @@ def promises_more(arguments: Json) -> bool:
 
 
 def without_files(arguments: Json) -> Json:
-    """The arguments of a delivered call without the files."""
+    """Return the arguments of a delivered call without its files."""
     return {name: value for name, value in arguments.items() if name != "attachments"}
 
 
 def partly_delivered_words(sent: int, parts: int) -> str:
-    """The result for a message of which only the first parts arrived."""
+    """Return the tool result for a message of which only the first parts were delivered."""
     return (
         f"Only the first {sent} of {parts} parts were delivered; people see them. Send only what is missing."
     )
 
 
 def delivered_words(ids: Sequence[str]) -> str:
-    """The result for a message that arrived."""
+    """Return the tool result for a message that was delivered."""
     if not ids:
         return "Nothing was sent, as you wanted."
     parts = f" in {len(ids)} parts" if len(ids) > 1 else ""

@@ -26,7 +26,7 @@ class EditFileInput(ToolInput):
 
 
 class EditFile:
-    """Replaces a text that occurs exactly once. Keeps encoding, line ends and mode of the file."""
+    """Replaces a text that occurs exactly once in a file. The file keeps its encoding, line ends and mode."""
 
     name = "edit_file"
     description = "Replace a passage of a text file of the project."
@@ -70,7 +70,9 @@ class EditFile:
 
 
 def replaced(words: str, old: str, new: str) -> tuple[str, int]:
-    """Replace one passage, keeping the text's line ends; also return its line number. Raises `errors.ToolError`."""
+    """Return the text with one passage replaced, and the line number of the passage. The text keeps its line
+    ends. Raises `errors.ToolError`.
+    """
     windows = "\r\n" in words and words.count("\n") == words.count("\r\n")
     if windows:
         words, old, new = (one.replace("\r\n", "\n") for one in (words, old, new))

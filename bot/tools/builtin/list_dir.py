@@ -14,7 +14,9 @@ from bot.tools.registry import ToolPorts
 
 MOST = 500
 ROOM = excerpt.ROOM - 3_000
-"""Max weight of the entries; the rest of the room is for the line above them."""
+"""Max estimated size of the listed entries (see `excerpt.weight`). The rest of `excerpt.ROOM` is reserved
+for the line above the entries.
+"""
 _MARKS = {"folder": "/", "link": " (a link)", "other": " (no file)"}
 
 
@@ -24,7 +26,7 @@ class ListDirInput(ToolInput):
 
 
 class ListDir:
-    """Lists entries that are neither hidden nor ignored."""
+    """Lists the entries of a folder, except hidden and ignored ones."""
 
     name = "list_dir"
     description = "List files and folders of the project."

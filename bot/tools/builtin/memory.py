@@ -1,6 +1,6 @@
-"""`memory`: text files in which the model keeps notes about this chat and, in direct chats, about the person.
+"""`memory`: text files in which the model keeps notes about the chat and, in direct chats, about the person.
 
-Files of a person are available in direct chats only, so that nothing said in private reaches a group.
+A person's files are available in direct chats only, so that nothing said in private reaches a group.
 """
 
 from __future__ import annotations
@@ -25,11 +25,13 @@ from bot.tools.permissions import taint
 from bot.tools.registry import ToolPorts
 
 _LONGEST = 20_000
-"""Max characters of a message that are compared."""
+"""Max characters of a message that are compared with a note."""
 _SHARE = 3
-"""Two texts share a source if one in so many words of the shorter is in the other."""
+"""Fraction 1/_SHARE of the words of the shorter text that must occur in the other text for the two texts to
+count as related.
+"""
 _SHORTEST = 3
-"""Min letters of a word that is compared; words with a digit may be shorter."""
+"""Min letters of a word that is compared. Words that contain a digit may be shorter."""
 _COMMON = frozenset(
     re.findall(
         r"\w+",
@@ -40,7 +42,9 @@ _COMMON = frozenset(
 
 
 class NoteSources:
-    """Finds the messages in a view that a note may come from. `own` is the requestId of the writing turn."""
+    """Finds the messages in the model's context that a note may be based on. `own` is the request id of the
+    turn that writes the note.
+    """
 
     def __init__(self, view: Iterable[Message], own: str) -> None:
         said = [(facts, _words(text)) for facts, text in map(_read, view) if facts]
@@ -48,7 +52,7 @@ class NoteSources:
         self._said = [(facts, words - self._own) for facts, words in said if facts["requestId"] != own]
 
     def of(self, line: str) -> Iterator[tuple[str, str | None]]:
-        """Yield requestId and author of the messages that a line may come from."""
+        """Yield the request id and the author of each message that a line of a note may be based on."""
         new = _words(line) - self._own
         for facts, words in self._said:
             shared = len(new & words)
@@ -58,7 +62,9 @@ class NoteSources:
 
 
 def _read(message: Message) -> tuple[Json, str]:
-    """The gateway's facts about a person's message, and its text; nothing for other messages."""
+    """Return the gateway's metadata of a person's message and the message text; nothing for messages that no
+    person wrote.
+    """
     facts = tags.facts(message)
     if not isinstance(facts.get("requestId"), str) or isinstance(message["content"], str):
         return {}, ""
@@ -67,7 +73,7 @@ def _read(message: Message) -> tuple[Json, str]:
 
 
 def _words(text: str) -> set[str]:
-    """The significant words; in scripts without spaces, pairs of characters."""
+    """Return the significant words of a text. In scripts without spaces, return pairs of characters."""
     return {word for word in words_of(text[:_LONGEST]) if word not in _COMMON and _says(word)}
 
 
@@ -76,7 +82,7 @@ def _says(word: str) -> bool:
 
 
 SESSION = "session.md"
-"""The conversation's memory, written by the agent."""
+"""Name of the file with the session memory, which Shipmate itself writes."""
 ROOT, CHAT, ME = "/memories", "/memories/chat", "/memories/me"
 _NEEDS = {
     "view": ("path",),
@@ -102,7 +108,9 @@ class MemoryInput(ToolInput):
 
 
 class MemoryTool:
-    """Views and changes memory files. The asking person and chat decide which exist; paths cannot reach others."""
+    """Views and changes memory files. The chat and the asking person determine which files exist; no path
+    reaches other files.
+    """
 
     name = "memory"
     description = (
@@ -173,7 +181,7 @@ class MemoryTool:
         return f"{path} is written: {file.text.count(chr(10)) + 1} lines."
 
     def _by(self, turn: ToolExecutionContext) -> Written:
-        """The current turn as the source of a line, with the taint of its view."""
+        """Return the current turn as the source of a line, with the untrusted-text level of the turn's context."""
         ts, taints = int(self._clock.now() * 1000), taint.seen(turn.view()).taint
         return Written(ts, turn.request_id, turn.chat_key, turn.user_id, taints)
 
@@ -201,14 +209,14 @@ def _roots(turn: ToolExecutionContext) -> list[str]:
 
 
 def _person(turn: ToolExecutionContext) -> MemoryOwner | None:
-    """The person whose files a turn may use: in a direct chat the one who caused it, else None."""
+    """Return the person whose files a turn may use: in a direct chat the person who caused the turn, otherwise None."""
     if not turn.private or turn.user_id is None:
         return None
     return MemoryOwner("person", f"{turn.channel}:{turn.user_id}")
 
 
 def _place(turn: ToolExecutionContext, path: str) -> tuple[MemoryOwner, str]:
-    """The owner of a path, and the path relative to its root, "" for the root itself."""
+    """Return the owner of a path and the path relative to the owner's folder; "" means the folder itself."""
     for root in (CHAT, ME):
         if path == root or path.startswith(f"{root}/"):
             owner = MemoryOwner("chat", str(turn.chat_key)) if root == CHAT else _person(turn)
@@ -228,7 +236,7 @@ def _file(turn: ToolExecutionContext, path: str) -> tuple[MemoryOwner, str]:
 
 
 def _change(args: MemoryInput) -> Callable[[str | None], str]:
-    """A function that applies a command to the text of a file."""
+    """Return a function that applies a `memory` command to the text of a file."""
 
     def change(old: str | None) -> str:
         if args.command == "create":
@@ -262,8 +270,8 @@ def _shown(path: str, file: MemoryFile, asked: tuple[int, int] | None) -> str:
 
 
 def origin_of(file: MemoryFile) -> Provenance:
-    """Provenance of a file: the people whose turns wrote its lines, and the highest taint of these turns. `ANYBODYS` if a source is
-    unknown.
+    """Return the provenance of a file: the people whose turns wrote its lines, and the highest untrusted-
+    text level of these turns. Returns `ANYBODYS` if a source is unknown.
     """
     people = {by.user_id for written in file.written for by in written}
     known = len(file.written) == file.text.count("\n") + 1 and all(file.written)

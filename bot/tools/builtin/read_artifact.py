@@ -13,7 +13,9 @@ from bot.tools.registry import ToolPorts
 PAGE = 8_000
 """Max characters of one page."""
 ROOM = excerpt.ROOM - 3_000
-"""Max weight of a page; the rest of the room is for the line above it."""
+"""Max estimated size of a page (see `excerpt.weight`). The rest of `excerpt.ROOM` is reserved for the line
+above the page.
+"""
 
 
 class ReadArtifactInput(ToolInput):
@@ -26,7 +28,7 @@ class ReadArtifactInput(ToolInput):
 
 
 class ReadArtifact:
-    """Reads artifacts of the asking chat. Its results are never stored as artifacts themselves: they are paged."""
+    """Reads artifacts of the asking chat. The results are paged, so they are never stored as artifacts."""
 
     name = excerpt.READER
     description = "Read or search a tool result or file that was put away as an artifact."

@@ -21,11 +21,13 @@ from bot.tools.registry import ToolPorts
 
 LINES = 2_000
 ROOM = excerpt.ROOM - 6_000
-"""Max weight of the lines; the rest of the room is for the line above them."""
+"""Max estimated size of the returned lines (see `excerpt.weight`). The rest of `excerpt.ROOM` is reserved
+for the line above them.
+"""
 SCANNED = 64 * 1024 * 1024
 """Max characters skipped before `offset`."""
 COUNTED = 4 * 1024 * 1024
-"""Max bytes of a file whose lines are all counted."""
+"""Max bytes of a file in which all lines are counted."""
 _STEP = 64 * 1024
 
 
@@ -38,7 +40,9 @@ class ReadFileInput(ToolInput):
 
 @dataclass(slots=True)
 class _Page:
-    """Lines of a file. `last` is the number of the last one shown, `total` the number of all if counted."""
+    """Lines of a file. `last` is the number of the last line shown. `total` is the number of all lines, if
+    they were counted.
+    """
 
     lines: list[str]
     last: int
@@ -48,7 +52,7 @@ class _Page:
 
 
 class ReadFile:
-    """Reads one page of a file; the result names the offset of the next."""
+    """Reads one page of a file. The result gives the offset of the next page."""
 
     name = "read_file"
     description = "Read lines of a text file of the project."
@@ -123,7 +127,7 @@ def _page(words: TextIO, args: ReadFileInput, *, counted: bool) -> _Page:
 
 
 def _lines(words: TextIO) -> Iterator[tuple[str, int]]:
-    """Yield the beginning of each line, and the number of its remaining characters."""
+    """Yield the beginning of each line, and the number of characters left out of the line."""
     while line := words.readline(_STEP):
         left = 0
         ended = line.endswith("\n")

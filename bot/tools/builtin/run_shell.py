@@ -1,4 +1,4 @@
-"""`run_shell`: runs a command in the project's folder, in the sandbox."""
+"""`run_shell`: runs a command in the project's folder, inside the sandbox."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class RunShellInput(ToolInput):
 
 
 class RunShell:
-    """Runs a command until it ends or times out; the result is its exit status and output."""
+    """Runs a command until it ends or times out. The result contains the exit status and the output."""
 
     name = "run_shell"
     input = RunShellInput
@@ -63,7 +63,9 @@ class RunShell:
         )
 
     async def _run(self, command: str, seconds: float) -> processes.CommandResult:
-        """Run it and record the provenance of its output and of files it may have written: those of all files it could read."""
+        """Run a command, and record the provenance of its output and of the files that it may have written.
+        That provenance covers all files that the command could read.
+        """
         channel, name = context.channel(), secrets.token_hex(6)
         printed = taint.usual(self.name, self.effects) | await asyncio.to_thread(self._origins.whole, channel)
         context.report_provenance(printed)

@@ -13,7 +13,7 @@ class ScheduleCancelInput(ToolInput):
 
 
 class ScheduleCancel:
-    """Cancels a job of the asking person; operators can cancel any job of the chat."""
+    """Cancels a job of the asking person. Operators can cancel any job of the chat."""
 
     name = "schedule_cancel"
     description = "Cancel a job."

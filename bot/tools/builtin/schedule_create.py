@@ -22,7 +22,9 @@ class ScheduleCreateInput(ToolInput):
 
 
 class ScheduleCreate:
-    """Creates a job with the chat and the rights of the message that asks for it."""
+    """Creates a job. The job belongs to the chat of the message that asks for it and has the rights of that
+    message's author.
+    """
 
     name = "schedule_create"
     description = "Do the prompt later, in this chat."
@@ -41,7 +43,7 @@ class ScheduleCreate:
 
 
 def asked_in(jobs: Jobs | None) -> tuple[Jobs, Inbound]:
-    """The jobs and the asking message. Raises `errors.ToolError` outside of a chat."""
+    """Return the job service and the message that asked. Raises `errors.ToolError` outside a chat."""
     inbound = context.current().inbound
     if jobs is None or inbound is None:
         raise errors.ToolError(UNPLACED)

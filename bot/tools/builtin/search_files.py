@@ -1,4 +1,4 @@
-"""`search_files`: finds lines in the project's files by text or regular expression, or files by name."""
+"""`search_files`: finds lines in the project's files by text or regular expression, or finds files by name."""
 
 from __future__ import annotations
 
@@ -23,22 +23,24 @@ from bot.tools.registry import ToolPorts
 
 SECONDS = 15.0
 FILE = 4 * 1024 * 1024
-"""Max bytes of a file that is searched."""
+"""Max bytes of a searched file."""
 LINE = 10_000
-"""Max characters of a line that are searched."""
+"""Max characters searched per line."""
 SHOWN = 200
 MOST = 200
 LEVELS = 50
 ROOM = excerpt.ROOM - 6_000
-"""Max weight of the matches; the rest of the room is for the line above them."""
+"""Max estimated size of the matches (see `excerpt.weight`). The rest of `excerpt.ROOM` is reserved for the
+line above the matches.
+"""
 LARGEST = 1_000_000
-"""Max length of a regular expression times its repeat counts."""
+"""Max length of a regular expression multiplied by its repeat counts."""
 _REPEAT = re.compile(r"\{([^},]*)")
 _ODD = re.compile(r"\(\?(?:#|[A-Za-z0-9-]*x)")
-"""Comments and verbose mode, which could hide repeat counts."""
+"""Pattern of comments and verbose mode in a regular expression, either of which could hide repeat counts."""
 
 Find = Callable[[str], int | None]
-"""Returns the position of a match in a line, or None. Raises TimeoutError."""
+"""Function that returns the position of a match in a line, or None. Raises TimeoutError."""
 
 
 class SearchFilesInput(ToolInput):
@@ -58,7 +60,7 @@ class _Matches:
     room: int = ROOM
 
     def add(self, row: str, path: str) -> bool:
-        """Add a row; False if there is no room."""
+        """Add one line of the result; return False if the line does not fit any more."""
         self.paths.add(path)
         self.room -= excerpt.weight(row) + excerpt.weight("\n")
         if len(self.rows) == MOST or self.room < 0:
@@ -69,7 +71,7 @@ class _Matches:
 
 
 class SearchFiles:
-    """Searches files that are neither hidden nor ignored, within limits of time and size."""
+    """Searches all files except hidden and ignored ones, within limits of time and size."""
 
     name = "search_files"
     description = "Search lines in the project's files; without a pattern, find files by glob."
@@ -136,7 +138,7 @@ class SearchFiles:
             return False
 
     def _look(self, entry: Entry, find: Find, found: _Matches) -> bool:
-        """Search one file; False once there is no room for more."""
+        """Search one file; return False once further matches would not fit."""
         try:
             with os.fdopen(self._project.open(ProjectPath(tuple(entry.path.split("/")))), "rb") as file:
                 raw = file.read(FILE + 1)
@@ -181,7 +183,9 @@ def _finder(args: SearchFilesInput, clock: Clock, until: float) -> Find:
 
 
 def _is_too_large(pattern: str) -> bool:
-    """True if compiling may take long: each repeated group is written out as often as it must occur."""
+    """Return True if compiling a regular expression may take long. The compiler copies each repeated group
+    as often as the group must occur.
+    """
     counts = (re.sub(r"[^0-9]", "", least)[:9] for least in _REPEAT.findall(pattern))
     size = math.prod((max(1, int(count or 1)) for count in counts), start=len(pattern))
     return size > LARGEST or _ODD.search(pattern) is not None

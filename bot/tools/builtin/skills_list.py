@@ -1,4 +1,4 @@
-"""`skills_list`: lists the skills."""
+"""`skills_list`: lists the available skills."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from bot.tools.registry import ToolPorts
 
 
 class SkillsList:
-    """Lists the current skills."""
+    """Lists the available skills."""
 
     name = "skills_list"
     description = "List the skills that can be loaded, with what each is for."

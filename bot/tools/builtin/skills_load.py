@@ -1,4 +1,4 @@
-"""`skills_load`: loads the body of one skill."""
+"""`skills_load`: loads the text of one skill."""
 
 from __future__ import annotations
 

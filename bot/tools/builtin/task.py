@@ -13,7 +13,7 @@ from bot.tools.context import TaskMode
 from bot.tools.registry import ToolPorts
 
 LONGEST = 7 * 86_400.0
-"""Timeout in seconds. Limits of its own end a task earlier, except while it waits for a person."""
+"""Timeout in seconds. A task's other limits end the task earlier, except while it waits for a person."""
 
 
 class TaskInput(ToolInput):
@@ -23,7 +23,7 @@ class TaskInput(ToolInput):
 
 
 class Task:
-    """Starts a task (`bot.core.tasks`) of the current turn."""
+    """Starts a task (`bot.core.tasks`) for the current turn."""
 
     name = "task"
     description = (

@@ -1,4 +1,4 @@
-"""`tool_search`: finds tools that requests do not declare from the start."""
+"""`tool_search`: finds tools that model requests do not declare from the start."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from bot.tools.catalog import ToolOffer, rank_offers
 from bot.tools.registry import ToolPorts
 
 AT_ONCE = 5
-"""Max tools in one result."""
+"""Max tools in one search result."""
 SHOWN = 40
-"""Max names listed if nothing matches."""
+"""Max tool names listed if nothing matches."""
 
 
 class ToolSearchInput(ToolInput):
@@ -24,7 +24,7 @@ class ToolSearchInput(ToolInput):
 
 
 class ToolSearch:
-    """Returns the definitions of the best matches; the model can call them from then on."""
+    """Returns the definitions of the best matching tools. After that the model can call these tools."""
 
     name = "tool_search"
     input = ToolSearchInput

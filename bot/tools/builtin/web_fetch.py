@@ -13,9 +13,9 @@ from bot.tools.registry import ToolPorts
 from bot.tools.web import Page
 
 CHARACTERS = 400_000
-"""Max characters of a page's text in the result."""
+"""Max characters of a page's text in the tool result."""
 ERROR_CHARACTERS = 300
-"""Max characters of an error page in the tool's error."""
+"""Max characters of an error page in the tool's error message."""
 
 
 class WebFetchInput(ToolInput):
@@ -23,7 +23,7 @@ class WebFetchInput(ToolInput):
 
 
 class WebFetch:
-    """Fetches with GET and without credentials. The result is marked as untrusted."""
+    """Fetches a page with GET and without credentials. The result is marked as untrusted text."""
 
     name = "web_fetch"
     description = "Fetch a page of the public web as text."
@@ -61,8 +61,8 @@ def _text(page: Page) -> str:
 
 
 def markdown_of(html: str, address: str) -> str:
-    """Convert an HTML page to Markdown: relative links are resolved against `address`, hidden elements, scripts, form fields and images
-    are dropped. Takes linear time.
+    """Convert an HTML page to Markdown in linear time. Relative links are resolved against `address`. Hidden
+    elements, scripts, form fields and images are dropped.
     """
     import html_to_markdown  # takes 0.2 s to import
 

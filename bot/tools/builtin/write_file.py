@@ -13,7 +13,7 @@ from bot.tools.project import ProjectPath
 from bot.tools.registry import ToolPorts
 
 MOST = 1_000_000
-"""Max characters."""
+"""Max characters of a file."""
 
 
 class WriteFileInput(ToolInput):
@@ -22,7 +22,7 @@ class WriteFileInput(ToolInput):
 
 
 class WriteFile:
-    """Writes a file atomically, creating missing folders."""
+    """Writes a file atomically and creates missing folders."""
 
     name = "write_file"
     description = "Write a text file of the project, whole; what was in it is gone."
