@@ -1,4 +1,6 @@
-"""Runs commands in a bubblewrap sandbox that has the project's folder and the system's programs, and nothing else."""
+"""Runs commands in a bubblewrap sandbox. The sandbox contains the project's folder and the system's
+programs, and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -35,17 +37,19 @@ ENVIRONMENT: Mapping[str, str] = {
     "LANG": "C.UTF-8",
     "TERM": "dumb",
 }
-"""The whole environment of a command."""
+"""All environment variables that a command gets."""
 VISITS = 500_000
-"""Max entries below the project's folder that are searched for hidden names; a folder beyond that is masked as a whole."""
+"""Max entries of the project's folder searched for hidden names. Folders above this limit are masked as a whole."""
 ARGUMENTS = 8_000
-"""Max arguments for masks; bubblewrap takes 9,000 in all."""
+"""Max arguments used for masks; bubblewrap accepts 9,000 arguments in all."""
 _NOTES = 10
-"""Max lines of one kind in the notes on a command."""
+"""Max lines of each kind in the notes on a command."""
 _TWINS = 100
-"""Max hard links of protected files that are sealed one by one; beyond that their top-level folders are."""
+"""Max hard links of protected files that are made read-only individually. Above it, the top-level folders of
+the links are made read-only.
+"""
 _LAST = 5_000
-"""Timeout in milliseconds for the end of the processes that a finished command left behind."""
+"""Timeout in milliseconds for processes that a finished command left running."""
 _MB = 1024 * 1024
 _KILLED_FIRST = 'echo 1000 2>/dev/null >/proc/self/oom_score_adj; exec "$@"'
 _READ_ONLY_PROC = (
@@ -74,7 +78,7 @@ _MASKED_PROC = (
     "/proc/timer_list",
     "/proc/vmallocinfo",
 )
-"""Parts of /proc that reveal the whole machine, or change it."""
+"""Parts of /proc that show information about the whole machine, or can change the machine."""
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _ETC = (
     "/etc/alternatives",
@@ -105,8 +109,8 @@ MISSING = (
 
 @dataclass(slots=True)
 class Isolation:
-    """Runs commands in the project's folder. Without `required` they run unsandboxed; `network` shares the machine's network
-    with them.
+    """Runs commands in the project's folder. If `required` is False, commands run without a sandbox.
+    `network` gives commands the machine's network.
     """
 
     root: Path
@@ -115,20 +119,23 @@ class Isolation:
     which: Callable[[str], str | None] = shutil.which
     limits: CommandLimits = field(default_factory=CommandLimits)
     code: ProtectedCode | None = None
-    """Found at the first command if not given."""
+    """The protected code; determined by the first command if not given."""
     vetting: Vetting | None = None
     _works: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Programs that passed a trial, each with the optional parts of the sandbox that work here."""
+    """Programs that passed a trial run, each with the optional parts of the sandbox that work on this machine."""
     _running: int = 0
     _own: hidden_paths.HiddenNames = field(default_factory=dict)
-    """Hidden names in the root when the first of the running commands began: ours."""
+    """Hidden names at the top of the project's folder when the first of the running commands started. No
+    command created these names.
+    """
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     leaving: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def run(self, command: str, seconds: float) -> processes.CommandResult:
-        """Run a command line, without a shell if it has no character that a shell interprets.
+        """Run a command line. A command line without characters that a shell interprets is run without a
+        shell.
 
-        Raises `errors.ToolError` if it may not run here, OSError if it cannot be started.
+        Raises `errors.ToolError` if commands cannot run here, and OSError if the command cannot be started.
         """
         root = self.root.resolve()
         if self._ours().closed:
@@ -156,9 +163,11 @@ class Isolation:
 
     @contextlib.asynccontextmanager
     async def _watched(self, root: Path, notes: list[str]) -> AsyncIterator[tuple[int, InstructionFileSet]]:
-        """Record hidden names and instruction files before a command, and refuse those that it makes: when it ends, when
-        another one begins, and after a kill at the next start. Yields the descriptor to which bubblewrap writes the pid of the
-        sandbox's first process, with which all others end.
+        """Record hidden names and instruction files before a command, and reject hidden names and
+        instruction files that the command creates. They are rejected when the command ends, when another
+        command starts and, after a kill, at the next start. Yields a file descriptor and the instruction
+        files. Bubblewrap writes to the descriptor the pid of the sandbox's first process; all other
+        processes of the sandbox end with that process.
         """
         async with self._turn:
             if not self._running:
@@ -216,8 +225,9 @@ class Isolation:
     async def sandbox(
         self, root: Path, handles: list[int], notes: list[str], instructs: InstructionFileSet
     ) -> list[str]:
-        """The words that start bubblewrap around a command; it inherits `handles`, to which those for its arguments are added.
-        Raises `errors.ToolError` if there can be no sandbox.
+        """Return the words that start bubblewrap around a command. The command inherits `handles`; the
+        descriptors that bubblewrap's arguments need are added to `handles`. Raises `errors.ToolError` if
+        no sandbox is possible.
         """
         program = await self._program()
         if program is None:
@@ -237,7 +247,7 @@ class Isolation:
         ]
 
     def _covered(self, root: Path, instructs: InstructionFileSet) -> PathMasks:
-        """Paths that commands cannot see, and paths that they cannot change. Blocking."""
+        """Return the paths that commands cannot see and the paths that commands cannot change. Blocks."""
         found = find(root, self._own)
         masked = {mask.path for mask in found.masks}
         # Instruction files are changed by file tools, which ask.
@@ -255,12 +265,12 @@ class Isolation:
         return dataclasses.replace(found, sealed=(*sealed, *twins, *shared), shared=shared)
 
     async def check(self) -> None:
-        """Raises `errors.ToolError` if bubblewrap is missing or does not work here."""
+        """Raise `errors.ToolError` if bubblewrap is missing or does not work on this machine."""
         if await self._program() is None:
             raise errors.ToolError(MISSING)
 
     async def _program(self) -> str | None:
-        """The path of bubblewrap if a trial of it succeeds; tried until it did once."""
+        """Return the path of bubblewrap if a trial run succeeds. The trial is repeated until it has succeeded once."""
         program = self.which("bwrap")
         if program is None or program in self._works:
             return program
@@ -282,7 +292,7 @@ class Isolation:
 
 
 def arguments(root: Path, limits: CommandLimits, *, network: bool, parts: Sequence[str]) -> Iterator[str]:
-    """Arguments of bubblewrap: what a command sees and may do."""
+    """Return the arguments of bubblewrap that define what a command can see and do."""
     size = ("--size", str(limits.tmp_mb * _MB)) if limits.tmp_mb is not None else ()
     yield from ("--unshare-all", "--die-with-parent", "--cap-drop", "ALL", "--clearenv")
     if "alone" in parts:
@@ -310,7 +320,9 @@ def arguments(root: Path, limits: CommandLimits, *, network: bool, parts: Sequen
 
 
 def _proc() -> Iterator[str]:
-    """Arguments that mask the machine's own parts of /proc, which a root user could change."""
+    """Return the arguments that mask those parts of /proc which belong to the machine and which a root user
+    could change.
+    """
     for path in map(Path, _READ_ONLY_PROC):
         if path.exists():
             yield from ("--ro-bind", str(path), str(path))
@@ -320,7 +332,7 @@ def _proc() -> Iterator[str]:
 
 
 def _handle_of(data: bytes, handles: list[int]) -> int:
-    """A descriptor of an open file with this content, added to `handles`."""
+    """Return the descriptor of an open file with this content; the descriptor is added to `handles`."""
     with tempfile.TemporaryFile() as file:
         file.write(data)
         file.seek(0)
@@ -329,7 +341,9 @@ def _handle_of(data: bytes, handles: list[int]) -> int:
 
 
 def _wait_for(first: int) -> None:
-    """Wait until the first process of a sandbox has ended: then all in it have. Blocking."""
+    """Wait until the first process of a sandbox has ended. All other processes of the sandbox have ended
+    then too. Blocks.
+    """
     with os.fdopen(first, "rb") as file, contextlib.suppress(ValueError, KeyError, OSError):
         process = os.pidfd_open(json.loads(file.read())["child-pid"])
         try:
@@ -347,13 +361,13 @@ def close(handles: list[int]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """A path that commands see as empty."""
+    """A path that appears empty to commands."""
 
     path: str
     folder: bool
 
     def words(self) -> tuple[str, ...]:
-        """Arguments of bubblewrap."""
+        """Return the arguments of bubblewrap for this mask."""
         if self.folder:
             return ("--tmpfs", self.path, "--remount-ro", self.path)
         return ("--ro-bind", os.devnull, self.path)
@@ -361,22 +375,23 @@ class Mask:
 
 @dataclass(frozen=True, slots=True)
 class PathMasks:
-    """Paths in a project's folder that commands cannot see or cannot change."""
+    """The paths in a project's folder that commands cannot see or cannot change."""
 
     root: str = ""
     masks: tuple[Mask, ...] = ()
     whole: frozenset[str] = frozenset()
-    """Folders that are masked as a whole: they have too many hidden names, or too many entries to search."""
+    """Folders that are masked as a whole, because they contain too many hidden names or too many entries to search."""
     sealed: tuple[str, ...] = ()
-    """Read-only paths: code that we run after the next start, and instruction files."""
+    """Read-only paths: code that Shipmate runs after the next start, and instruction files."""
     shared: tuple[str, ...] = ()
-    """Read-only folders with too many hard links of such files."""
+    """Read-only folders that contain too many hard links of protected files."""
     others: tuple[tuple[str, tuple[int, int]], ...] = ()
-    """Files with several hard links, each with device and inode."""
+    """Files with several hard links, each with its device and inode."""
 
     def pins(self) -> list[str]:
-        """The folders above what is masked or sealed, outermost first. Each becomes a mount point, or a command could move it, with
-        its content, to where the masks of another command do not cover it.
+        """Return the folders above masked or read-only paths, outermost first. Each becomes a mount point.
+        Otherwise a command could move the folder, with its content, to a place that the masks of another
+        command do not cover.
         """
         above: set[str] = set()
         sealed = frozenset(self.sealed)
@@ -390,14 +405,15 @@ class PathMasks:
         return sorted(above)
 
     def words(self) -> list[str]:
-        """Arguments of bubblewrap."""
+        """Return the arguments of bubblewrap for all masks and read-only paths."""
         pinned = [word for path in self.pins() for word in ("--bind", path, path)]
         fixed = [word for path in self.sealed for word in ("--ro-bind", path, path)]
         return [*pinned, *fixed, *(word for mask in self.masks for word in mask.words())]
 
     def fitting(self) -> PathMasks | None:
-        """The same within `ARGUMENTS`: top-level folders are masked as a whole, those with most masks first. None if the root
-        itself has too many.
+        """Return masks that need at most `ARGUMENTS` arguments. To save arguments, top-level folders are
+        masked as a whole, starting with the folder that contains most masks. Returns None if the top of
+        the project alone needs too many.
         """
         here = self
         while len(here.words()) > ARGUMENTS:
@@ -412,7 +428,7 @@ class PathMasks:
         return here
 
     def notes(self, root: Path) -> Iterator[str]:
-        """A line for the model on each folder that is masked or sealed as a whole."""
+        """Yield a line for the model on each folder that is masked or read-only as a whole."""
         for path in sorted(self.whole)[:_NOTES]:
             shown = os.path.relpath(path, root)
             yield f"{shown} is empty for commands: it has too many files, or too many that they may not see."
@@ -421,14 +437,16 @@ class PathMasks:
 
 
 def _within(path: str, places: AbstractSet[str]) -> bool:
-    """True if a path is one of these places, or inside one."""
+    """Return True if a path is one of these places, or is inside one."""
     while path and path not in places:
         path = path.rpartition("/")[0]
     return bool(path)
 
 
 def find(root: Path, own: Collection[str]) -> PathMasks:
-    """Masks for all hidden names below the root, and for those `own` ones in the root. Blocking."""
+    """Return masks for all hidden names below the project's top folder, and for those hidden names at the
+    top that are in `own`. Blocks.
+    """
     masks: list[Mask] = []
     whole: set[str] = set()
     linked: set[tuple[int, int]] = set()
@@ -467,14 +485,14 @@ def find(root: Path, own: Collection[str]) -> PathMasks:
 
 
 def _target(root: Path, link: str) -> Iterator[Mask]:
-    """The mask of a link's target, if that lies in the root under a name that is not hidden."""
+    """Return a mask of a symlink's target, if the target is in the project under a name that is not hidden."""
     real = Path(os.path.realpath(link))
     if real != root and real.exists() and not hidden_paths.hidden(root, real):
         yield Mask(str(real), folder=real.is_dir())
 
 
 def _linked(entry: os.DirEntry[str]) -> set[tuple[int, int]]:
-    """Device and inode of a file with several hard links; empty for others."""
+    """Return device and inode of a file with several hard links; nothing for other files."""
     try:
         found = entry.stat(follow_symlinks=False)
     except OSError:
@@ -484,7 +502,9 @@ def _linked(entry: os.DirEntry[str]) -> set[tuple[int, int]]:
 
 
 def _entries(folder: str) -> Iterator[os.DirEntry[str]]:
-    """The entries of a folder; none if it cannot be listed, as a command cannot either."""
+    """Return the entries of a folder. Returns none if the folder cannot be listed, because commands cannot
+    list such a folder either.
+    """
     try:
         with os.scandir(folder) as entries:
             yield from entries

@@ -1,4 +1,4 @@
-"""Judges each tool call by the rules before it runs, and asks a person where they say so."""
+"""Judges each tool call by the rules before it runs, and asks a person for approval if the rules require it."""
 
 from __future__ import annotations
 
@@ -34,11 +34,13 @@ from bot.tools.registry import Registry
 from bot.vetting import Vetting
 
 MOST_COUNTED = 50_000_000
-"""Max bytes of a file whose lines are counted for the approver of its replacement."""
+"""Max bytes of a file whose lines are counted. The counts tell the approver how much of the file a call
+would replace.
+"""
 LONGEST_SCRIPT = 20_000
-"""Max bytes kept of the script that a command runs, to show later what has changed."""
+"""Max bytes stored of a script that a command runs. The stored text later shows what has changed in the script."""
 _PIECE = 1 << 20
-"""Bytes per read; a larger file is not compared with its replacement."""
+"""Bytes per read. A file larger than this is not compared with its replacement."""
 _ENDS = {
     "denied": "{by} said no. Do not try it in another way; ask the person what they want instead.",
     "steered": "The person wrote something meanwhile, so nobody was waited for. Read it first. Where you see nothing new it was a "
@@ -54,7 +56,7 @@ _ENDS = {
 
 @dataclass(frozen=True, slots=True)
 class _Replaced:
-    """The file that a call would replace, in the fields of `Approval`; `lines` is None if there is none."""
+    """The file that a call would replace, in the fields of `Approval`. `lines` is None if there is no such file."""
 
     lines: int | None = None
     gone: int | None = None
@@ -62,7 +64,7 @@ class _Replaced:
     differs_from: int = 0
 
     def compared(self, before: bytes, after: bytes) -> _Replaced:
-        """Count the lines that differ, ignoring their order, in linear time."""
+        """Return the counts of added and removed lines, computed in linear time. The order of lines is ignored."""
         old, new = before.splitlines(), after.splitlines()
         gone, come = Counter(old) - Counter(new), Counter(new) - Counter(old)
         same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False)))
@@ -71,7 +73,7 @@ class _Replaced:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """`tools.dispatch.CallWrapper`. The root of `paths` is the project's folder."""
+    """A `tools.dispatch.CallWrapper` that applies the permission rules. The root of `paths` is the project's folder."""
 
     registry: Registry
     rules: Rules
@@ -84,10 +86,10 @@ class Policy:
     approvals: Approvals = field(default_factory=Unattended)
     narrowing: SkillAllowlist | None = None
     vetting: Vetting | None = None
-    """Decides which instruction files hold, beside those known by name."""
+    """Decides which instruction files are valid, in addition to those known by name."""
 
     async def __call__(self, call: ToolCall, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
-        """Run a call, or return a result that says why it was not run."""
+        """Run a call, or return a result that says why the call was not run."""
         tool = self.registry.get(call.name)
         asked = _asked(tool, call)
         if asked is None:
@@ -103,15 +105,15 @@ class Policy:
         return await run() if refusal is None else _not_run(call, refusal)
 
     async def _narrowed(self, asked: Call, turn: ToolExecutionContext) -> Decision | None:
-        """The refusal by the allowlists of loaded skills, else None."""
+        """Return the refusal by the tool lists of loaded skills; None if they do not refuse the call."""
         if self.narrowing is None:
             return None
         now = PolicyContext(datetime.fromtimestamp(self.clock.now(), self.zone))
         return await self.narrowing.refuses(asked, self._subjects(turn), now, turn.view())
 
     async def _decision(self, asked: Call, turn: ToolExecutionContext) -> Decision:
-        """The decision on a call. A file that an instruction file includes or links to is written like that one: with an operator's
-        approval or by a marked rule.
+        """Return the decision on a call. A file that an instruction file includes or links to needs the same
+        permission as the instruction file: an operator's approval, or a rule marked `@trusted:`.
         """
         decision = await self._narrowed(asked, turn) or self._judge(asked, turn)
         path = asked.arguments.get("path")
@@ -129,14 +131,18 @@ class Policy:
         return (self.vetting or Vetting(root)).find_instruction_files().holds(root / path)
 
     def _judge(self, asked: Call, turn: ToolExecutionContext) -> Decision:
-        """The rules' decision. Sending a file needs the right to read it; the strictest decision counts."""
+        """Return the rules' decision. Sending a file also requires the right to read the file; the strictest
+        decision counts.
+        """
         reads = [Call("read_file", {"path": path}, READS) for path in _paths_sent(asked)]
         return min(
             (self._judge_one(one, turn) for one in (asked, *reads)), key=lambda one: STRICT[one.outcome]
         )
 
     def _judge_one(self, asked: Call, turn: ToolExecutionContext) -> Decision:
-        """The rules' decision on one call. Words of people who lack the right themselves count as foreign."""
+        """Return the rules' decision on one call. Text by people who may not make this call themselves
+        counts as foreign text.
+        """
         moment = datetime.fromtimestamp(self.clock.now(), self.zone)
         origin = taint.seen(turn.view())
         now = PolicyContext(moment, taint=origin.taint, private=turn.private)
@@ -155,7 +161,7 @@ class Policy:
         return Subject(turn.channel, person, role, turn.chat_key)
 
     def _subjects(self, turn: ToolExecutionContext) -> list[Subject]:
-        """The people who caused the turn; a subject without rights if no chat did."""
+        """Return the people who caused the turn. If no chat caused it, return one subject without rights."""
         people = dict.fromkeys((*turn.people, *([turn.user_id] if turn.user_id is not None else [])))
         nobody = Subject(None, None, "nobody", turn.chat_key)
         return [self._subject(turn, person) for person in people] or [nobody]
@@ -163,7 +169,7 @@ class Policy:
     async def _approved(
         self, asked: Call, call: ToolCall, turn: ToolExecutionContext, decision: Decision
     ) -> str | None:
-        """Ask for approval; returns the words of a refusal, or None."""
+        """Ask for approval; return the text of a refusal, or None if the call is approved."""
         approval = await asyncio.to_thread(self._approval, asked, call, turn, decision)
         others = await self._later(call, turn)
         while True:
@@ -192,7 +198,9 @@ class Policy:
         return f"{_because(decision)} {_ENDS[verdict.ended].format(by=verdict.by or 'Somebody')}"
 
     async def _later(self, call: ToolCall, turn: ToolExecutionContext) -> list[Approval]:
-        """The questions about the later calls of the step; at its first question only."""
+        """Return the approval questions about the later calls of the step. They are returned only for the
+        first question of the step.
+        """
         found, step = [], context.STEP.get([])
         calls = step[step.index(call) + 1 :] if call in step else []
         step.clear()
@@ -205,7 +213,9 @@ class Policy:
     def _approval(
         self, asked: Call, call: ToolCall, turn: ToolExecutionContext, decision: Decision
     ) -> Approval:
-        """The question, bound to the files that the call names or replaces. Blocking."""
+        """Return the approval question, which is valid only for the current content of the files that the
+        call names or replaces. Blocks.
+        """
         (runs, others), replaced = self._files(asked), self._replaced(asked)
         hashes = [named_files.digest(some) for some in (runs, [*runs, *others])]
         about = taint.about(turn.view(), turn.people) if decision.why == "tainted" else ""
@@ -232,14 +242,18 @@ class Policy:
         )
 
     def _files(self, asked: Call) -> tuple[list[Path], list[Path]]:
-        """The files that an approval is bound to: what runs, and others. An edit names the text that it replaces."""
+        """Return the files for which an approval is valid: the programs and scripts that run, and other
+        files. An edit names the text that it replaces, so it needs no file.
+        """
         if asked.tool == "run_shell":
             return named_files.find(str(asked.arguments["command"]), Path(self._root()))
         path = Path(self._place(asked))
         return [], [path] if asked.tool == "write_file" and path.is_file() else []
 
     def _script(self, paths: Collection[Path], turn: ToolExecutionContext) -> str:
-        """The text of what a command runs, if it is short and the people of the turn may read it; else ""."""
+        """Return the text of the script that a command runs, if the text is short and the people of the turn
+        may read it; otherwise "".
+        """
         now = PolicyContext(datetime.fromtimestamp(self.clock.now(), self.zone))
         reads = [Call("read_file", {"path": str(path)}, READS) for path in paths]
         if any(self.rules.judge(one, self._subjects(turn), now).outcome != "allow" for one in reads):
@@ -251,13 +265,15 @@ class Policy:
         return visible(self.redact(raw.decode(errors="replace"))) if len(raw) < LONGEST_SCRIPT else ""
 
     def _fingerprint(self, asked: Call, call: ToolCall) -> str:
-        """The hash of what would run, and where, with the definition of an MCP tool."""
+        """Return a hash of what would run and in which folder; for an MCP tool, the hash covers the tool's
+        definition.
+        """
         tool: object = self.registry.get(asked.tool)
         defined = (tool.defined,) if isinstance(tool, ExternallyDefined) else ()
         return fingerprint(asked.tool, call.input, self._place(asked), *defined)
 
     def _place(self, asked: Call) -> str:
-        """The path that the call acts on, links resolved, or the project's folder."""
+        """Return the path that the call acts on, with links resolved; without a path, return the project's folder."""
         kind, name = ARGUMENTS.get(asked.tool, ("", ""))
         path = asked.arguments.get(name)
         parts = self.paths.root
@@ -266,7 +282,9 @@ class Policy:
         return "/" + "/".join(parts)
 
     def shown(self, asked: Call, call: ToolCall) -> str:
-        """Render the call for people: every argument, without secrets and invisible characters. A single line has no name."""
+        """Return a call rendered for people: every argument, without secrets and invisible characters. If
+        there is only one argument of one line, its name is omitted.
+        """
         values = {name: visible(self.redact(_value(value))) for name, value in call.input.items()}
         if asked.tool in {"edit_file", "memory"} and (old := values.pop("old_str", "")):
             values["changes"] = "\n" + changed_lines(old, values.pop("new_str", ""))
@@ -288,7 +306,10 @@ class Policy:
         return "\n".join(lines)
 
     def _replaced(self, asked: Call) -> _Replaced:
-        """The file that a call replaces, a large one in part. Only counts: the approver need not have the right to read it."""
+        """Return line counts about the file that a call replaces. A large file is counted only in part and
+        is not compared. The file's text is not returned, because the approver may lack the right to read
+        the file.
+        """
         if asked.tool != "write_file":
             return _Replaced()
         try:
@@ -312,7 +333,7 @@ class Policy:
         return "/" + "/".join(self.paths.root)
 
     def _note(self, call: ToolCall, decision: Decision, ended: str, **more: Any) -> None:
-        """Write the audit line: what was decided on which call, by whom, by which rule."""
+        """Write the audit log entry: what was decided on which call, by whom, and by which rule."""
         usual = ended == "allowed" and decision.source == "default"
         self.log.write(
             "approval",
@@ -329,7 +350,7 @@ class Policy:
 
 
 def _asked(tool: Tool | None, call: ToolCall) -> Call | None:
-    """A call with its arguments validated; None for an unknown tool or invalid input."""
+    """Return a call with its arguments validated; None for an unknown tool or invalid arguments."""
     if tool is None:
         return None
     try:
@@ -341,7 +362,7 @@ def _asked(tool: Tool | None, call: ToolCall) -> Call | None:
 
 
 def _paths_sent(asked: Call) -> list[str]:
-    """The files of the project that a message attaches."""
+    """Return the files of the project that a message attaches."""
     files = asked.arguments.get("attachments", ()) if asked.tool == "chat_send" else ()
     return [one for one in files if isinstance(one, str)]
 

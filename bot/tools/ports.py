@@ -1,4 +1,6 @@
-"""What tools ask of the core and of features: the reply, the archive's index, memberships, questions to the person, jobs."""
+"""Interfaces that tools need from the core and from features: reply, archive index, memberships, questions
+to people, and jobs.
+"""
 
 from __future__ import annotations
 
@@ -15,34 +17,36 @@ from bot.contracts.provenance import ANYBODYS, NOBODYS, Provenance
 
 
 class Reply(Protocol):
-    """Sends to the chat that asked. The destination is fixed; the model cannot name one."""
+    """Sends messages to the chat that asked. The destination is fixed; the model cannot choose another chat."""
 
     @property
     def written(self) -> Sequence[str]:
-        """Outbox ids of everything passed to `send`, in order, whatever the outcome."""
+        """Return the outbox ids of all messages passed to `send`, in order, whether or not they were delivered."""
         ...
 
     async def send(
         self, text: str, step_id: str | None = None, files: Sequence[OutgoingFile] = ()
     ) -> list[Sent]:
-        """Deliver one message, in parts if it is long, with files below it. If cancelled, the rest is delivered in the background.
-        `step_id` is the id of the tool call that sends it, if one does.
+        """Deliver one message, in several parts if it is long, followed by its files. If the call is
+        cancelled, the remaining parts are delivered in the background. `step_id` is the id of the tool
+        call that sends the message, if there is one.
 
-        Raises `errors.DeliveryFailed`; after `errors.FileRefused` nothing was sent.
+        Raises `errors.DeliveryFailed`. After `errors.FileRefused`, nothing was sent.
         """
         ...
 
     def preview(self, words: Callable[[], str]) -> None:
-        """Show text while it is being written, until the next `send`. `words` returns the text so far; if the answer breaks off,
-        its last result stays visible. A second call replaces the first.
+        """Show a text while it is being written, until the next `send`. `words` returns the text so far. If
+        the answer breaks off, the last returned text stays visible. A second call replaces the first.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class RecallQuery(ArchiveFilter):
-    """A search of the index, best match first. `queries` are phrasings of one question: a line is scored by its ranks for all of
-    them. Times in a query, such as "last Tuesday", are relative to `now` (milliseconds, UTC).
+    """A search in the index, best match first. `queries` are phrasings of one question; a line's score
+    combines its ranks for all phrasings. Times in a query, such as "last Tuesday", are relative to `now`
+    (epoch milliseconds, UTC).
     """
 
     queries: tuple[str, ...]
@@ -51,7 +55,7 @@ class RecallQuery(ArchiveFilter):
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A matching line, and the lines around it in the order of the chat."""
+    """A matching line, and the lines around the match in the order of the chat."""
 
     line: ArchiveLine
     score: float
@@ -60,7 +64,9 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
-    """The best `hits` of `total` matches. `complete` is False while the index is being built and not all lines are searched."""
+    """The result of a search: the best `hits` of `total` matches. `complete` is False while the index is
+    still being built, so that some lines were not searched.
+    """
 
     hits: list[Hit]
     total: int
@@ -68,25 +74,32 @@ class Recalled:
 
 
 class Recalls(Protocol):
-    """Searches the archive by its index (`bot.features.search.service.Search`)."""
+    """Searches the archive through its index (implemented by `bot.features.search.service.Search`)."""
 
     async def recall(self, chat_keys: Sequence[ChatKey], query: RecallQuery) -> Recalled:
-        """The best matches in these chats only. `query.skip` is called on another thread. Raises `errors.StorageError`."""
+        """Return the best matches in these chats only. `query.skip` is called on another thread. Raises
+        `errors.StorageError`.
+        """
         ...
 
     async def kept(self, channel: str) -> list[ChatKey]:
-        """The chatKeys of a channel that have lines, most recently active first. Raises `errors.StorageError`."""
+        """Return the chatKeys of a channel that have archive lines, most recently active first. Raises
+        `errors.StorageError`.
+        """
         ...
 
 
 class Membership(Protocol):
-    """Membership of people in chats, looked up for each search: a person who has left a chat no longer finds it."""
+    """Membership of people in chats. It is looked up for each search, so a person who has left a chat can no
+    longer search that chat.
+    """
 
     async def chats_of(
         self, channel: str, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool
     ) -> MembershipAnswer:
-        """Those of `chat_keys` (in order of priority) whose member the person is now. Includes their direct chats with the bot only
-        if `direct`, and never those of others. Raises nothing.
+        """Return those of `chat_keys` (in order of priority) whose chats the person is a member of now. The
+        person's direct chats with the bot are included only if `direct` is true. Direct chats of other
+        people are never included. Never raises.
         """
         ...
 
@@ -102,27 +115,32 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The person's next message. `nobody`: there is no person to ask, or they sent a command instead; `expired`: no answer in time."""
+    """The person's next message. `nobody` means that there is no person to ask, or that the person sent a
+    command instead. `expired` means that no answer came in time.
+    """
 
     ended: Literal["answered", "expired", "nobody"]
     words: str = ""
 
 
 class Questions(Protocol):
-    """Asks the person of a turn while one of its tools waits (`bot.features.questions`)."""
+    """Asks the person of a turn a question while one of the turn's tools waits (implemented by
+    `bot.features.questions`).
+    """
 
     async def ask(self, question: Question) -> Answer:
-        """Ask, and wait for the person's next message in that chat, which is also handled as an ordinary message. Cancelling ends the
-        wait.
+        """Ask the question and wait for the person's next message in that chat. That message is also handled
+        as an ordinary message. Cancelling ends the wait.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class JobRequest:
-    """A job to schedule. `inbound`, the message that asks for it, fixes its chat and rights. `when` is a time (ISO 8601), a cron
-    expression of five fields or `every 2h`; `timezone` is the one that the person named, or "". `origin` is the provenance of
-    what was in view.
+    """A job to schedule. `inbound` is the message that asks for the job; it determines the job's chat and
+    rights. `when` is a time (ISO 8601), a cron expression of five fields, or an interval such as `every
+    2h`. `timezone` is the time zone that the person named, or "". `origin` is the provenance of the
+    model's context.
     """
 
     inbound: Inbound
@@ -134,23 +152,25 @@ class JobRequest:
 
 @dataclass(frozen=True, slots=True)
 class JobList:
-    """The jobs of a chat as text, with the provenance of that text."""
+    """The jobs of a chat as text, and the provenance of that text."""
 
     words: str
     origin: Provenance = NOBODYS
 
 
 class Jobs(Protocol):
-    """Scheduled jobs (`bot.features.jobs`). Results are text for the model."""
+    """Scheduled jobs (implemented by `bot.features.jobs`). Results are text for the model."""
 
     async def create(self, asked: JobRequest) -> str:
-        """Schedule a job. Raises `errors.ToolError`, which says what is expected, or `errors.StorageError`."""
+        """Schedule a job. Raises `errors.ToolError`, whose message says what is expected, or `errors.StorageError`."""
         ...
 
     async def listed(self, inbound: Inbound) -> JobList:
-        """The jobs of the chat of a message. Raises `errors.StorageError`."""
+        """Return the jobs of the chat that a message belongs to. Raises `errors.StorageError`."""
         ...
 
     async def cancel(self, inbound: Inbound, job: str) -> str:
-        """Cancel a job on behalf of the sender. Raises `errors.ToolError` if they may not, or `errors.StorageError`."""
+        """Cancel a job on behalf of the sender of a message. Raises `errors.ToolError` if the sender may not
+        cancel it, or `errors.StorageError`.
+        """
         ...

@@ -1,4 +1,4 @@
-"""Runs one command: output bounded, time limited, process group killed at the end."""
+"""Runs one command. Its output and time are limited, and its process group is killed at the end."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 KEPT = 512 * 1024
-"""Max bytes kept of the beginning of each output, and of its end."""
+"""Max bytes kept of the beginning of each output stream, and the same number of its end."""
 LAST_WORDS = 2.0
-"""Timeout in seconds for output after the command has ended."""
+"""Timeout in seconds for output that arrives after the command has ended."""
 REAP = 10.0
-"""Timeout in seconds for the exit of a killed process."""
+"""Timeout in seconds for a killed process to exit."""
 LOOK = 0.05
-"""Interval in seconds of usage checks."""
+"""Interval in seconds between usage checks."""
 LimitCheck = Callable[[int], str | None]
-"""Returns which limit the command with this pid exceeds, as words; else None. Blocking."""
+"""Function that returns which limit the command with this pid exceeds, as text; None if it exceeds none. Blocks."""
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]{0,40}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[@-Z\\-_])")
 
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """The end of a command. `status` is negative after a signal; `late`: stopped at the time limit; `over`: stopped at this other
-    limit.
+    """The result of a command. `status` is negative if a signal ended the command. `late` means that the
+    command was stopped at the time limit. `over` names another limit at which it was stopped.
     """
 
     status: int
@@ -40,7 +40,7 @@ class CommandResult:
 
 
 class _Output:
-    """Head and tail of an output."""
+    """Beginning and end of an output stream."""
 
     def __init__(self) -> None:
         self._head = bytearray()
@@ -70,7 +70,7 @@ class _Output:
 
 
 class ExitWatch(asyncio.SubprocessProtocol):
-    """Sets `exited` when the process ends, also while a child holds the pipes open."""
+    """Sets `exited` when the process ends, even if a child process still keeps the pipes open."""
 
     def __init__(self, **how: Any) -> None:
         super().__init__(**how)
@@ -107,9 +107,9 @@ async def run(
     watch: LimitCheck | None = None,
     handles: Sequence[int] = (),
 ) -> CommandResult:
-    """Run a command without input in a process group of its own. The group is killed when the command ends, at the time limit,
-    when `watch` reports a limit, or when the caller is cancelled. The command inherits only the descriptors in `handles`. Raises
-    OSError if it cannot be started.
+    """Run a command without input, in a process group of its own. The group is killed when the command ends,
+    at the time limit, when `watch` reports an exceeded limit, or when the caller is cancelled. The
+    command inherits only the descriptors in `handles`. Raises OSError if the command cannot be started.
     """
     how = {"cwd": folder, "env": dict(environment), "pass_fds": tuple(handles)}
     late, over = False, None
@@ -138,8 +138,9 @@ async def run(
 async def running(
     protocol: Callable[[], Watch], words: Sequence[str], **how: Any
 ) -> AsyncIterator[tuple[asyncio.SubprocessTransport, Watch]]:
-    """Run a process in a session of its own during the block; afterwards its group is killed and it is reaped. A cancelled caller
-    waits for both and is cancelled then, so that no zombie stays. Raises OSError if it cannot be started.
+    """Run a process in a session of its own during the block. After the block, the process group is killed
+    and the process is reaped. A cancelled caller waits until both are done, so that no zombie process
+    remains. Raises OSError if the process cannot be started.
     """
     loop = asyncio.get_running_loop()
     starting = loop.create_task(loop.subprocess_exec(protocol, *words, start_new_session=True, **how))
@@ -158,7 +159,9 @@ async def running(
 
 
 async def _in_spite_of_stops(task: asyncio.Task[Any]) -> asyncio.CancelledError | None:
-    """Wait for the end of a task even if the caller is cancelled meanwhile; returns the cancellation."""
+    """Wait for the end of a task even if the caller is cancelled meanwhile. Returns the cancellation, if
+    there was one.
+    """
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:
@@ -169,7 +172,7 @@ async def _in_spite_of_stops(task: asyncio.Task[Any]) -> asyncio.CancelledError 
 
 
 async def until_over(exited: asyncio.Event, watch: LimitCheck | None, pid: int) -> str | None:
-    """Wait for the end of a command (None), or for the limit that it exceeds."""
+    """Wait until a command ends (returns None) or exceeds a limit (returns the limit)."""
     while watch is not None and not exited.is_set():
         if (over := await asyncio.to_thread(watch, pid)) is not None and not exited.is_set():
             return over
@@ -181,6 +184,6 @@ async def until_over(exited: asyncio.Event, watch: LimitCheck | None, pid: int) 
 
 
 def signal_group(group: int, number: signal.Signals) -> None:
-    """Send a signal to all processes of a group, if it still exists."""
+    """Send a signal to all processes of a group, if the group still exists."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(group, number)

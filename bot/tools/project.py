@@ -1,6 +1,7 @@
-"""The project's folder as tools see it: only files and folders inside it that are not hidden.
+"""The project's folder as tools see it: only files and folders inside it whose names are not hidden.
 
-A path is resolved once and then opened part by part without following links, so that a link put there meanwhile is refused.
+A path is resolved once and then opened part by part without following links. A link that somebody creates in
+between is therefore rejected.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from bot.tools import ignore_patterns
 from bot.tools.permissions.protected_code import CLOSED, OURS, ProtectedCode, protected_code
 
 IGNORE_FILE = ".shipmateignore"
-"""Further names that listing and searching omit, one pattern a line."""
+"""Name of the file with further ignore patterns for listing and searching, one pattern per line."""
 IGNORE_BYTES = 64 * 1024
 LONGEST = 4_096
 VISITS = 20_000
-"""Max entries of one walk."""
+"""Max entries returned by one walk."""
 
 Stamp = tuple[int, int, int]
 Kind = Literal["file", "folder", "link", "other"]
@@ -35,7 +36,7 @@ _CALM = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 @dataclass(frozen=True, slots=True)
 class ProjectPath:
-    """A resolved path, as parts below the project's folder; () is the folder itself."""
+    """A resolved path, as parts relative to the project's folder; () is the folder itself."""
 
     parts: tuple[str, ...]
 
@@ -45,7 +46,7 @@ class ProjectPath:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An entry of a walk: its path below the project's folder, and its size in bytes."""
+    """An entry found by a walk: the path relative to the project's folder, and the size in bytes."""
 
     path: str
     kind: Kind
@@ -54,22 +55,26 @@ class Entry:
 
 @dataclass(slots=True)
 class FolderEntries:
-    """The entries of a walk; `cut` if there are more than its limit."""
+    """The entries found by a walk. `cut` is True if there are more entries than the limit."""
 
     entries: list[Entry]
     cut: bool = False
 
 
 class Project:
-    """Everything is blocking. OSErrors name paths below the project's folder."""
+    """Opens, reads, writes and lists files of the project. All methods block. OSErrors name paths relative
+    to the project's folder.
+    """
 
     def __init__(self, root: Path, code: ProtectedCode | None = None) -> None:
         self.root = root.resolve()
         self.code = code or protected_code(root)
-        """Shipmate's own code, which is never written."""
+        """Shipmate's own code, which tools never write."""
 
     def place(self, named: str) -> ProjectPath:
-        """Resolve a path. Raises `errors.ToolError` if it leads outside, `FileNotFoundError` if it is hidden."""
+        """Return the resolved path. Raises `errors.ToolError` if the path leads outside the project, and
+        `FileNotFoundError` if it is hidden.
+        """
         if not named or "\0" in named or len(named) > LONGEST or text.clean(named) != named:
             raise errors.ToolError(
                 "This is no path. Give one such as src/main.py, from the project's folder on."
@@ -90,7 +95,7 @@ class Project:
 
     @contextlib.contextmanager
     def folder(self, place: ProjectPath) -> Iterator[int]:
-        """An open folder. Raises OSError."""
+        """Return an open descriptor of a folder. Raises OSError."""
         handle = os.open(self.root, _FOLDER)
         try:
             for at, part in enumerate(place.parts):
@@ -104,14 +109,16 @@ class Project:
 
     @contextlib.contextmanager
     def parent(self, place: ProjectPath) -> Iterator[tuple[int, str]]:
-        """The open folder that a file is in, and its name there. Raises OSError."""
+        """Return an open descriptor of the folder that contains a file, and the name of the file. Raises OSError."""
         if not place.parts:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(place))
         with self.folder(ProjectPath(place.parts[:-1])) as folder:
             yield folder, place.parts[-1]
 
     def open(self, place: ProjectPath) -> int:
-        """Open a regular file for reading; the caller closes it. Raises OSError, and `errors.ToolError` for other kinds."""
+        """Open a regular file for reading; the caller must close it. Raises OSError, and `errors.ToolError`
+        for anything but a regular file.
+        """
         with self.parent(place) as (folder, name), _naming_path(str(place)):
             # Opening a device may have effects: the kind is checked before, and again on what was opened.
             _must_be_file(os.stat(name, dir_fd=folder, follow_symlinks=False), place)
@@ -124,19 +131,20 @@ class Project:
             return handle
 
     def stat(self, place: ProjectPath) -> os.stat_result:
-        """The state of a path, links not followed. Raises OSError."""
+        """Return the state of a path without following links. Raises OSError."""
         with self.parent(place) as (folder, name), _naming_path(str(place)):
             return os.stat(name, dir_fd=folder, follow_symlinks=False)
 
     def read(self, place: ProjectPath, most: int) -> bytes:
-        """The first `most` bytes of a file. Raises as `open` does."""
+        """Return the first `most` bytes of a file. Raises the same errors as `open`."""
         with os.fdopen(self.open(place), "rb") as file:
             return file.read(most)
 
     def write(self, place: ProjectPath, data: bytes, *, known: Stamp | None = None) -> bool:
-        """Write a file atomically, creating missing folders and keeping the mode of the replaced file; returns whether there was one.
+        """Write a file atomically. Missing folders are created, and the mode of a replaced file is kept.
+        Returns True if the file existed before.
 
-        Raises OSError, and `errors.ToolError` if the file is no longer in its `known` state.
+        Raises OSError, and `errors.ToolError` if the file's state differs from `known`.
         """
         real = self.root.joinpath(*place.parts)
         if self.code.refuses(real):
@@ -172,7 +180,7 @@ class Project:
             return old is not None
 
     def _make(self, place: ProjectPath) -> None:
-        """Make the folders above a file that are missing."""
+        """Create the missing folders above a file."""
         for depth in range(1, len(place.parts)):
             here = ProjectPath(place.parts[:depth])
             with (
@@ -183,7 +191,9 @@ class Project:
                 os.mkdir(name, dir_fd=folder)
 
     def ignoring(self) -> Callable[[str], bool]:
-        """Return the test of listing and searching for the paths that are left out; that of a folder ends with `/`."""
+        """Return a function that tests whether listing and searching leave out a path. The path of a folder
+        ends with `/`.
+        """
         try:
             words = self.read(ProjectPath((IGNORE_FILE,)), IGNORE_BYTES).decode("utf-8", "replace")
         except (OSError, errors.ToolError):
@@ -191,8 +201,9 @@ class Project:
         return ignore_patterns.matcher([*ignore_patterns.DEFAULT, *words.splitlines()])
 
     def walk(self, place: ProjectPath, *, depth: int, most: int = VISITS) -> FolderEntries:
-        """List a folder to `depth` levels, in order of name, a folder before its content. Omits what is hidden or ignored, does not
-        follow links. Raises OSError for the folder itself.
+        """Return the entries of a folder up to `depth` levels deep, sorted by name, each folder before its
+        content. Hidden and ignored entries are left out, and links are not followed. Raises OSError for
+        the folder itself.
         """
         walk = FolderEntries([])
         ignored = self.ignoring()
@@ -230,7 +241,7 @@ class Project:
 
 
 def stamp(found: os.stat_result) -> Stamp:
-    """What identifies one state of a file."""
+    """Return a value that identifies one state of a file."""
     return found.st_ino, found.st_mtime_ns, found.st_size
 
 
@@ -248,7 +259,7 @@ def _missing(named: str) -> FileNotFoundError:
 
 @contextlib.contextmanager
 def _naming_path(path: str) -> Iterator[None]:
-    """OSErrors raised in the block name this path."""
+    """Make OSErrors that are raised in the block name this path."""
     try:
         yield
     except OSError as error:

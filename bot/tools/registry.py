@@ -1,4 +1,4 @@
-"""Registry of tools, and their definitions as requests declare them."""
+"""The registry of tools, and the tool definitions that model requests declare."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ from bot.vetting import Vetting
 
 
 class Search(NamedTuple):
-    """The engine of `web_search`; `auto` is the provider's own, through a request to `model`."""
+    """The search engine of `web_search`. `auto` is the model provider's own search, used through a request
+    to `model`.
+    """
 
     engine: WebSearch
     model: str
@@ -41,10 +43,10 @@ class Search(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ToolPorts:
-    """What tools depend on; each takes what it needs."""
+    """Everything that tools depend on; each tool takes the parts that it needs."""
 
     history: Callable[[ChatKey, HistoryQuery], Awaitable[HistoryPage]]
-    """A window into the archive of a chat."""
+    """Function that returns a page of a chat's archive."""
     artifacts: ArtifactStore
     skills: SkillFolder
     clock: Clock
@@ -64,15 +66,15 @@ class ToolPorts:
 
 _NULL = {"type": "null"}
 _NOISE = frozenset({"title", "minLength", "maxLength", "pattern", "format"})
-"""Keywords of a schema that are not sent, to save tokens; they are validated all the same."""
+"""Schema keywords that are not sent to the model, to save tokens. Arguments are validated against them nevertheless."""
 SEARCH = "tool_search"
 ALWAYS = frozenset({"chat_send", "chat_load_history", SEARCH})
-"""Tools that every request declares, even for a small window."""
+"""Tools that every model request declares, even if the context window is small."""
 
 
 class Registry:
-    """The tools of one agent: those that requests declare, in order of name for a stable cached prefix, and those that are found
-    (`more`).
+    """The tools of one agent. Some are declared in each request, sorted by name so that the cached prefix of
+    the request stays the same. All others are found through the catalog (`more`).
     """
 
     def __init__(self, tools: Iterable[Tool], more: ToolCatalog = NOTHING) -> None:
@@ -82,8 +84,8 @@ class Registry:
 
     @functools.cached_property
     def forms(self) -> tuple[tuple[Json, ...], ...]:
-        """Forms of the definitions, largest first: complete; without descriptions of arguments; only `ALWAYS`, with the others behind
-        `tool_search`.
+        """Return alternative lists of definitions, largest first: complete; without descriptions of
+        arguments; only the tools in `ALWAYS`, where all other tools are found with `tool_search`.
         """
         brief = tuple(
             {**one, "input_schema": _without(one["input_schema"], "description")} for one in self.definitions
@@ -100,7 +102,7 @@ class Registry:
         )
 
     def behind(self, declared: Sequence[Json]) -> tuple[Json, ...]:
-        """The definitions of the tools that a request does not declare."""
+        """Return the definitions of the tools that a request does not declare."""
         names = {one["name"] for one in declared}
         return tuple(one for one in self.definitions if one["name"] not in names)
 
@@ -108,16 +110,16 @@ class Registry:
         return self._tools.get(name) or self._more.get(name)
 
     def without(self, barred: Container[str]) -> Registry:
-        """A registry without these tools."""
+        """Return a registry without these tools."""
         return Registry((tool for name, tool in self._tools.items() if name not in barred), self._more)
 
     def names(self) -> list[str]:
-        """The names of the declared tools."""
+        """Return the names of the declared tools."""
         return list(self._tools)
 
 
 def definition(tool: Tool) -> Json:
-    """The definition of a tool for the Messages API."""
+    """Return the definition of a tool for the Messages API."""
     declared = {"name": tool.name, "description": tool.description, "input_schema": input_schema(tool.input)}
     return declared | ({"eager_input_streaming": True} if getattr(tool, "eager", False) else {})
 
@@ -130,8 +132,8 @@ def input_schema(model: type[BaseModel]) -> Json:
 
 
 def _flat(value: Any) -> Any:
-    """Shorten a schema: no `_NOISE`, no null for optional arguments, and several bare types as one list. Fields named like a keyword
-    stay.
+    """Return a shortened schema: without the keywords in `_NOISE`, without null for optional arguments, and
+    with several plain types as one list. Fields that have the name of a keyword are kept.
     """
     if isinstance(value, list):
         return [_flat(item) for item in value]
@@ -151,7 +153,7 @@ def _flat(value: Any) -> Any:
 
 
 def _without(value: Any, word: str) -> Any:
-    """A schema without this keyword. Fields of that name stay."""
+    """Return a schema without this keyword. Fields that have the name of the keyword are kept."""
     if isinstance(value, dict):
         return {
             key: _without(item, word)
@@ -162,7 +164,9 @@ def _without(value: Any, word: str) -> Any:
 
 
 def builtin_tools(ports: ToolPorts) -> list[Tool]:
-    """Every tool in `bot/tools/builtin`: one module each, with a `build(ports)` that returns None if the tool is off."""
+    """Return all tools defined in `bot/tools/builtin`, one per module. A module's `build(ports)` returns
+    None if the tool is switched off.
+    """
     names = sorted(module.name for module in pkgutil.iter_modules(builtin.__path__))
     built = (importlib.import_module(f"{builtin.__name__}.{name}").build(ports) for name in names)
     return [tool for tool in built if tool is not None]

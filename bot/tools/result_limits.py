@@ -1,6 +1,7 @@
-"""Limits the size of a step's results in the view, each and together.
+"""Limits the size of each tool result in the model's context, and of all results of a step together.
 
-A result that is shortened is stored whole as an artifact. The log keeps the shortened bytes, so that every later request has the same.
+A shortened result is stored whole as an artifact. The log stores the shortened text, so that every later
+request contains the same bytes.
 """
 
 from __future__ import annotations
@@ -24,13 +25,19 @@ from bot.tools import context, excerpt
 from bot.tools.registry import Registry
 
 LASTING_ROOM = 4 * excerpt.ROOM
-"""Max weight of a result that does not age: instructions are of use only whole."""
+"""Max weight (see `excerpt`) of a result that is never masked later. Such results are instructions, which
+are useful only as a whole.
+"""
 STEP_ROOM = 4 * excerpt.ROOM
-"""Max weight of the results of one step together."""
+"""Max total weight (see `excerpt`) of the results of one step."""
 MOST_PICTURES, TOGETHER = 5, 10_000_000
-"""Max pictures of one result, and their bytes, as for a person's message."""
+"""Max number of pictures in one result, and max bytes of these pictures together. A person's message has the
+same limits.
+"""
 SHORT = 50 * excerpt.TOKEN
-"""Max weight of a result that is never shortened, since a note is hardly smaller; ten times that for an error."""
+"""Max weight (see `excerpt`) of a result that is never shortened, because the note would be hardly smaller.
+For an error the limit is ten times as large.
+"""
 NO_ROOM = (
     f"Not shown: the results of one step together are too large. Call {excerpt.READER} again in the next step, with "
     "fewer calls at once."
@@ -38,7 +45,7 @@ NO_ROOM = (
 
 
 class ResultLimits:
-    """The results of one step."""
+    """Limits the results of one step."""
 
     def __init__(self, registry: Registry, artifacts: ArtifactStore | None, log: Log) -> None:
         self._registry = registry
@@ -47,13 +54,13 @@ class ResultLimits:
         self._kept: dict[str, str] = {}
 
     def artifact(self, call: ToolCall) -> str | None:
-        """Return the artifact with a call's whole result; None if it is not stored."""
+        """Return the id of the artifact with a call's whole result; None if it is not stored."""
         return self._kept.get(call.id)
 
     async def one(
         self, call: ToolCall, content: str, origin: Provenance = ANYBODYS
     ) -> tuple[str, Omission | None]:
-        """Shorten one result; returns the text and what was omitted."""
+        """Shorten one result if it is too large; return the text and a record of the omission."""
         room = excerpt.ROOM if self._ages(call) else LASTING_ROOM
         # A page is small, and the rest is on the next one.
         if call.name == excerpt.READER or not excerpt.over(content, room):
@@ -62,12 +69,14 @@ class ResultLimits:
         return excerpt.excerpt(content, room, kept).shown
 
     async def pointer(self, call: ToolCall, whole: str, origin: Provenance = ANYBODYS) -> str:
-        """Store the whole output; returns a line that names the artifact, "" if it could not be stored."""
+        """Store the whole output; return a line that names the artifact, or "" if the output could not be stored."""
         kept = await self._keep(call, whole, origin)
         return f"\n[whole output: artifact {kept}, read it with {excerpt.READER}]" if kept is not None else ""
 
     async def pictures(self, call: ToolCall, found: Sequence[str], redact: Redact) -> tuple[list[Json], str]:
-        """Store the pictures (base64) of a result that can be shown; returns them, and lines about the others."""
+        """Store those pictures (base64) of a result that can be shown. Returns the stored pictures, and
+        lines about the others.
+        """
         kept, room, notes = list[ShownFile](), TOGETHER, ""
         for number, data in enumerate(found, 1):
             shown = await asyncio.to_thread(_shown, data, room, redact) if len(kept) < MOST_PICTURES else None
@@ -79,7 +88,9 @@ class ResultLimits:
         return [asdict(one) for one in kept], notes
 
     async def step(self, calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> list[ToolResult]:
-        """Shorten the results of a step if they are too large together: largest first, those that do not age last."""
+        """Shorten the results of a step if they are too large together. The largest results are shortened
+        first; results that are never masked are shortened last.
+        """
         shown = list(results)
         loads = [_load(result.content) for result in shown]
         if sum(loads) <= STEP_ROOM:
@@ -106,7 +117,9 @@ class ResultLimits:
     def _sorted(
         self, calls: Sequence[ToolCall], results: Sequence[ToolResult], loads: Sequence[int]
     ) -> tuple[list[int], list[int], list[int]]:
-        """Indices of pages, of results that age and of those that do not; short ones and errors are in none."""
+        """Return three lists of indices: artifact pages, results that may be masked later, and results that
+        are never masked. Short results and errors are in none of the lists.
+        """
         pages: list[int] = []
         aging: list[int] = []
         lasting: list[int] = []
@@ -122,7 +135,7 @@ class ResultLimits:
         return pages, aging, lasting
 
     async def _smaller(self, call: ToolCall, result: ToolResult, room: int) -> tuple[str, Omission | None]:
-        """Shorten a text result further; returns the text and what was omitted."""
+        """Shorten a text result further; return the text and a record of the omission."""
         content = str(result.content)
         if (found := excerpt.shown_by(content, result.omission)) is not None:
             return found.within(room).shown
@@ -134,7 +147,7 @@ class ResultLimits:
         return tool is None or tool.ages
 
     async def _keep(self, call: ToolCall, content: str, origin: Provenance) -> str | None:
-        """Store a result as an artifact; None if that fails."""
+        """Store a result as an artifact and return the artifact's id; None if storing fails."""
         if self._artifacts is None:
             return None
         try:
@@ -162,7 +175,7 @@ class ResultLimits:
 
 
 def _shown(data: str, room: int, redact: Redact) -> ShownFile | None:
-    """Decode a picture (base64); None if it is none, too large, or holds a secret."""
+    """Return a decoded picture (base64); None if the data is no picture, is too large, or contains a secret."""
     try:
         raw = base64.b64decode(data, validate=True)
     except ValueError:
@@ -174,5 +187,5 @@ def _shown(data: str, room: int, redact: Redact) -> ShownFile | None:
 
 
 def _load(content: str | Sequence[Json]) -> int:
-    """The weight of a result's content."""
+    """Return the weight of a result's content."""
     return excerpt.weight(content if isinstance(content, str) else json.dumps(content, ensure_ascii=False))

@@ -1,6 +1,6 @@
-"""Builds the kernel filter (classic BPF) of system calls that no command may make.
+"""Builds the kernel filter (classic BPF) for system calls that no command may make.
 
-It is written for x86_64 and aarch64; other machines have none.
+The filter exists for x86_64 and aarch64; on other machines there is none.
 """
 
 from __future__ import annotations
@@ -16,16 +16,18 @@ _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
 _NUMBER, _ARCH, _ARGUMENTS = 0, 4, 16
 _SET_ID = 0o6000
 _MAKES = 0x40 | 0x400000
-"""O_CREAT and O_TMPFILE."""
+"""Flags O_CREAT and O_TMPFILE."""
 _SPACES = 0x7E020000
-"""Flags for new namespaces, except the time namespace, which `clone` does not have."""
+"""Flags for new namespaces. The flag for the time namespace is missing, because `clone` does not support it."""
 _NEW_TIME = 0x80
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 _FAMILIES = (1, 2, 10, 16)
-"""Unix, IPv4, IPv6 and netlink sockets; others reach what no namespace isolates, such as the host of a virtual machine."""
+"""Allowed socket families: Unix, IPv4, IPv6 and netlink. Other families reach things that no namespace
+isolates, such as the host of a virtual machine.
+"""
 
 Numbers = Mapping[str, tuple[int | None, int | None]]
-"""System calls with their numbers on x86_64 and on aarch64; None if an architecture does not have one."""
+"""System calls with their numbers on x86_64 and on aarch64; None if the architecture lacks the call."""
 FORBIDDEN: Numbers = {
     "acct": (163, 89),
     "add_key": (248, 217),
@@ -63,7 +65,7 @@ FORBIDDEN: Numbers = {
     "userfaultfd": (323, 282),
     "vhangup": (153, 58),
 }
-"""Answered with EPERM."""
+"""System calls that are answered with EPERM."""
 UNKNOWN: Numbers = {
     "clone3": (435, 435),
     "io_uring_enter": (426, 426),
@@ -75,8 +77,8 @@ UNKNOWN: Numbers = {
     "openat2": (437, 437),
     "shmget": (29, 194),
 }
-"""Answered with ENOSYS, so that libraries fall back to other calls: their arguments are in memory that the filter cannot read, or
-they allocate memory that no limit counts.
+"""System calls that are answered with ENOSYS, so that libraries fall back to other calls. These calls either
+keep their arguments in memory that the filter cannot read, or allocate memory that no limit counts.
 """
 _JUDGED: Numbers = {
     "chmod": (90, None),
@@ -94,12 +96,12 @@ _JUDGED: Numbers = {
     "socket": (41, 198),
     "unshare": (272, 97),
 }
-"""Refused for some arguments."""
+"""System calls that are refused for some arguments only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """One architecture: its audit constant, and the numbers of its calls."""
+    """A processor architecture: its audit constant, and the numbers of its system calls."""
 
     mark: int
     numbers: Mapping[str, int]
@@ -112,15 +114,15 @@ def _machine(mark: int, column: int) -> Architecture:
 
 MACHINES = {"x86_64": _machine(0xC000003E, 0), "aarch64": _machine(0xC00000B7, 1)}
 _MODES = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2, "mknod": 1, "mknodat": 2, "creat": 1}
-"""Calls that set the mode of a file, with the index of that argument."""
+"""System calls that set the mode of a file, with the index of the mode argument."""
 _OPENS = {"open": (1, 2), "openat": (2, 3)}
-"""Calls that set the mode only if they create a file, with the indices of flags and mode."""
+"""System calls that set the mode only if they create a file, with the indices of the flags and of the mode."""
 
 _Step = tuple[int, int, int, int]
 
 
 def program(machine: str = platform.machine()) -> bytes | None:
-    """The filter as bytes for the kernel; None for other architectures."""
+    """Return the filter as bytes for the kernel; None for other architectures."""
     if machine not in MACHINES:
         return None
     return b"".join(struct.pack("=HBBI", *step) for step in _steps(MACHINES[machine], machine))
@@ -157,7 +159,7 @@ def _steps(machine: Architecture, name: str) -> Iterable[_Step]:
 
 
 def _of(machine: Architecture, call: str, body: list[_Step]) -> Iterable[_Step]:
-    """Steps that apply to one call: what `body` does not refuse is allowed."""
+    """Return the filter steps for one system call. The call is allowed unless `body` refuses it."""
     if call in machine.numbers:
         yield (_EQUAL, 0, len(body) + 1, machine.numbers[call])
         yield from body
@@ -165,7 +167,7 @@ def _of(machine: Architecture, call: str, body: list[_Step]) -> Iterable[_Step]:
 
 
 def _any(at: int, bits: int) -> list[_Step]:
-    """Steps that refuse an argument with any of these bits."""
+    """Return filter steps that refuse a call if an argument has any of these bits."""
     return [(_LOAD, 0, 0, _argument(at)), (_ANY_OF, 0, 1, bits), _refuse(errno.EPERM)]
 
 

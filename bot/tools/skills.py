@@ -1,4 +1,4 @@
-"""Skills: folders with a `SKILL.md`, in `.claude/skills` and the configured paths."""
+"""Skills: folders that contain a `SKILL.md`, in `.claude/skills` and in the configured paths."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from bot.vetting import NotVetted, Vetting
 
 @dataclass(frozen=True, slots=True)
 class Skill:
-    """One `SKILL.md` folder: what the overview shows of it. `allowed_tools` only narrows."""
+    """A skill: what the overview shows of one folder with a `SKILL.md`. `allowed_tools` can only restrict a
+    turn, never grant rights.
+    """
 
     name: str
     description: str
@@ -32,7 +34,7 @@ class Skill:
 _NAME = regex.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _FRONT_MATTER = regex.compile(r"\A\uFEFF?---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)(.*)\Z", regex.DOTALL)
 _ENTRY = regex.compile(r"[^\s,()]+(?:\([^()]*\))?")
-"""An entry of `allowed-tools`: a name, with an optional pattern in parentheses."""
+"""Pattern of an entry of `allowed-tools`: a name, with an optional argument pattern in parentheses."""
 NAME_LIMIT = 64
 DESCRIPTION_LIMIT = 1_024
 BODY_LIMIT = 100_000  # characters
@@ -49,10 +51,10 @@ class _Found:
 
 
 class SkillFolder:
-    """Skills found in folders with a `SKILL.md`.
+    """Finds skills in folders that contain a `SKILL.md`.
 
-    A folder in `.claude/skills` counts only if it really lies in the project (symlinks resolved) and is not
-    hidden. A configured path may lie anywhere. Of two skills with one name the first counts.
+    A folder in `.claude/skills` counts only if it is inside the project after resolving symlinks and is not
+    hidden. A configured path may be anywhere. If two skills have the same name, the first one counts.
     """
 
     def __init__(self, root: Path, paths: Sequence[str], log: Log, vetting: Vetting) -> None:
@@ -127,7 +129,9 @@ class SkillFolder:
 
 
 def _skill_files(places: Sequence[tuple[Path, Path | None]], changes: int) -> dict[Path, _Stamp]:
-    """Yield every `SKILL.md` one level below the paths, in order, with a stamp that also depends on `changes`."""
+    """Yield every `SKILL.md` that is one level below these paths, in order. Each comes with a stamp of its
+    state, which also depends on `changes`.
+    """
     files: dict[Path, _Stamp] = {}
     for place, inside in places:
         try:

@@ -1,7 +1,8 @@
-"""The HTTP client of tools; beside the MCP servers the only code in `bot.tools` that opens connections.
+"""The HTTP client of the tools. Apart from MCP servers, no other code in `bot.tools` opens connections.
 
-Each hop resolves its host once, all addresses must be public, and the connection goes to one of them, so DNS rebinding has no
-effect. Proxies of the environment are not used, cookies are not kept.
+The host of each request is resolved once, all its addresses must be public, and the connection uses one of
+these addresses. DNS rebinding therefore has no effect. Proxies from the environment are not used, and cookies
+are not kept.
 """
 
 from __future__ import annotations
@@ -61,16 +62,17 @@ _CLOSED = tuple(
         ),
     )
 )
-"""Private, loopback, link-local, reserved and multicast networks, and those that embed IPv4 addresses (mapped, 6to4, Teredo). Listed
-here because `ipaddress` differs between versions of Python.
+"""Networks that may not be reached: private, loopback, link-local, reserved and multicast networks, and
+networks that embed IPv4 addresses (mapped, 6to4, Teredo). They are listed here because `ipaddress`
+differs between versions of Python.
 """
 _TRANSLATED = ipaddress.IPv6Network("64:ff9b::/96")
-"""NAT64: IPv6 addresses that embed IPv4 ones."""
+"""The NAT64 network, whose IPv6 addresses embed IPv4 addresses."""
 _ISATAP = frozenset({0x00005EFE, 0x02005EFE})
 
 
 def public(words: str) -> bool:
-    """True for a public IP address as a resolver returns it."""
+    """Return True for a public IP address, given as a resolver returns it."""
     try:
         address = ipaddress.ip_address(words)
     except ValueError:
@@ -86,10 +88,10 @@ def public(words: str) -> bool:
 
 
 SECONDS = 20.0
-"""Timeout in seconds of a whole fetch: name resolution, redirects and the response."""
+"""Timeout in seconds of a whole fetch, including name resolution, redirects and the response."""
 HOPS = 5
 BYTES = 2_000_000
-"""Max bytes of a response, compressed and decompressed; the rest is left out."""
+"""Max bytes of a response, both compressed and decompressed; the rest is left out."""
 HEAD_BYTES = 16_384
 """Max bytes of a header line."""
 _AGENT = "Shipmate (a chat agent, fetching one page for a person)"
@@ -102,14 +104,14 @@ _TEXTUAL = re.compile(
 )
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
-"""Resolves host and port to IP addresses. Raises OSError."""
+"""Function that resolves host and port to IP addresses. Raises OSError."""
 Headers = Iterable[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A response: final address, status, MIME type and text. `elsewhere` is the target of a redirect to another host, which is not
-    followed.
+    """A response: final address, HTTP status, MIME type and text. `elsewhere` is the target of a redirect to
+    another host; such a redirect is not followed.
     """
 
     address: str
@@ -121,13 +123,15 @@ class Page:
 
 
 async def system_resolve(host: str, port: int) -> list[str]:
-    """Resolve a host with the system's resolver."""
+    """Return the IP addresses of a host, found by the system's resolver."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
 class Web:
-    """Fetches pages. `public` decides which IP addresses are allowed; only addresses set by operators and tests replace it."""
+    """Fetches web pages. `public` decides which IP addresses are allowed. It is replaced only for addresses
+    that operators set, and in tests.
+    """
 
     def __init__(
         self, sent: Headers = (), *, resolve: Resolve = system_resolve, public: Callable[[str], bool] = public
@@ -137,7 +141,7 @@ class Web:
         self._headers = dict(sent) | {"Accept-Encoding": "gzip"}
 
     async def fetch(self, address: str) -> Page:
-        """GET an address, following redirects within its host. Raises `errors.ToolError`."""
+        """Fetch an address with GET, following redirects within the same host. Raises `errors.ToolError`."""
         try:
             async with asyncio.timeout(SECONDS):
                 return await self._follow(address)
@@ -169,7 +173,7 @@ class Web:
         raise errors.ToolError(f"The address leads on more than {HOPS} times; nothing was fetched.")
 
     async def _hop(self, address: str, here: urls.Url) -> tuple[Page, str | None]:
-        """Send one request; the response, or the location of a redirect."""
+        """Send one request; return the response, or the target of a redirect."""
         pinned = _Pinned(await self._checked(here))
         connector = aiohttp.TCPConnector(resolver=pinned, use_dns_cache=False, force_close=True, limit=1)
         async with (
@@ -199,7 +203,7 @@ class Web:
             return Page(address, answer.status, kind, _decoded(raw, answer.charset), cut), None
 
     async def _checked(self, here: urls.Url) -> Sequence[str]:
-        """Resolve a host. Raises `errors.ToolError` unless all its addresses are public."""
+        """Return the addresses of a host. Raises `errors.ToolError` unless all of them are public."""
         try:
             found = await self._resolve(here.host, here.port)
         except (OSError, UnicodeError):
@@ -212,7 +216,7 @@ class Web:
 
 
 class _Pinned(AbstractResolver):
-    """Resolves every name to the addresses that were checked."""
+    """A resolver that resolves every name to the addresses that were checked."""
 
     def __init__(self, found: Sequence[str]) -> None:
         self._found = found
@@ -234,7 +238,7 @@ class _Pinned(AbstractResolver):
         ]
 
     async def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing, because there is nothing to close."""
 
 
 def _read(address: str) -> urls.Url:
@@ -249,12 +253,14 @@ def _read(address: str) -> urls.Url:
 
 
 def _target(here: urls.Url) -> str:
-    """The URL to request, built from the parts that were checked, so that no parser can find another host in it."""
+    """Return the URL to request. It is built from the parts that were checked, so that no parser can find
+    another host in it.
+    """
     return f"{here.scheme}://{f'[{here.host}]' if ':' in here.host else here.host}:{here.port}{here.path}"
 
 
 def _site(here: urls.Url) -> tuple[str, int | None]:
-    """Host without `www.`, and port: redirects stay within them."""
+    """Return the host without `www.`, and the port. Redirects must stay on this host and port."""
     return here.host.removeprefix("www."), None if here.port == _PORTS[here.scheme] else here.port
 
 
@@ -263,7 +269,7 @@ def _shown(url: urls.Url) -> str:
 
 
 async def _body(answer: aiohttp.ClientResponse) -> tuple[bytes, bool]:
-    """The decompressed body, and whether it was cut."""
+    """Return the decompressed body, and whether it was cut."""
     packing = answer.headers.get("Content-Encoding", "identity").strip().lower()
     if packing not in {"identity", "", "gzip", "x-gzip"}:
         raise errors.ToolError("The answer is packed in a way that was not asked for; it is not read.")
@@ -281,7 +287,9 @@ async def _body(answer: aiohttp.ClientResponse) -> tuple[bytes, bool]:
 
 
 def _decoded(raw: bytes, named: str | None) -> str:
-    """Decode by the byte order mark, else the header, else the page's own declaration, else as UTF-8."""
+    """Return the body as text. The encoding is taken from the byte order mark, else from the header, else
+    from the page's own declaration, else UTF-8 is assumed.
+    """
     found = _CHARSET.search(raw[:4_096])
     names = (encoding.bom_encoding(raw), named, found[1].decode("ascii") if found is not None else None)
     known = next((name for one in names if one is not None and (name := encoding.python_name(one))), "utf-8")

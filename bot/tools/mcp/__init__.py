@@ -1,3 +1,3 @@
-"""Tools of MCP servers. What servers say is untrusted: bounded, marked, and it grants nothing. The SDK is imported only if a server is
-configured.
+"""Tools of MCP servers. All text from servers is untrusted: its size is limited, it is marked, and it grants
+no rights. The MCP SDK is imported only if a server is configured.
 """

@@ -1,6 +1,8 @@
-"""Converts tool definitions of servers into ones that a request can declare; validates arguments against their schemas.
+"""Converts the tool definitions of MCP servers into definitions that a model request can declare. Also
+validates arguments against the servers' schemas.
 
-The provider refuses a whole request for one invalid definition, so a tool that cannot be declared safely is omitted.
+The model provider rejects a whole request because of one invalid definition, so a tool that cannot be
+declared safely is omitted.
 """
 
 from __future__ import annotations
@@ -25,30 +27,32 @@ from bot.tools.permissions.display import HIDING
 
 LONGEST_NAME = 128
 WORDS = 1_000
-"""Max characters of a description."""
+"""Max characters of a tool's description."""
 INSTRUCTIONS = 2_000
 """Max characters of a server's instructions."""
 INNER_WORDS = 400
 """Max characters of a description inside a schema."""
 SCHEMA = 24_000
-"""Max characters of a schema as JSON."""
+"""Max characters of a schema written as JSON."""
 DEPTH = 24
 PROBLEMS = 20
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _PROPERTY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _BRANCHES = ("allOf", "anyOf", "oneOf")
-"""The provider refuses them at the top of a schema. Servers validate arguments themselves."""
+"""Keywords that the model provider rejects at the top of a schema. Servers validate arguments themselves."""
 _JOINERS = frozenset("\u200c\u200d")
-"""Invisible, but Persian and emoji need them."""
+"""Invisible characters that are kept, because Persian and emoji need them."""
 
 
 class UndeclarableTool(ValueError):
-    """The tool cannot be declared; the text says why."""
+    """Raised for a tool that cannot be declared; the message gives the reason."""
 
 
 def name_of(server: str, tool: str) -> str:
-    """`mcp__<server>__<tool>`. A name that the provider would refuse is changed and gets a digest, so that names stay unique."""
+    """Return the declared name of a tool, `mcp__<server>__<tool>`. A name that the model provider would
+    reject is changed and gets a hash as suffix, so that names stay unique.
+    """
     whole = f"{MCP}{server}__{tool}"
     if _NAME.fullmatch(tool) and len(whole) <= LONGEST_NAME:
         return whole
@@ -58,7 +62,7 @@ def name_of(server: str, tool: str) -> str:
 
 
 def line(words: str, limit: int) -> str:
-    """Reduce foreign text to one line of visible characters."""
+    """Return foreign text reduced to one line of visible characters."""
     seen = (
         sign if sign in _JOINERS or unicodedata.category(sign) not in HIDING else " "
         for sign in words[: limit * 4]
@@ -67,14 +71,16 @@ def line(words: str, limit: int) -> str:
 
 
 def lines(words: str, limit: int) -> str:
-    """Reduce foreign text to lines of visible characters, cut with `…`."""
+    """Return foreign text reduced to lines of visible characters; a cut is marked by `…`."""
     looked = words[: limit * 4]
     seen = "\n".join(filter(None, (line(one, limit) for one in looked.splitlines())))
     return seen if len(seen) <= limit and looked == words else f"{text.head(seen, limit - 1)}…"
 
 
 def offer(server: str, tool: str, words: str, schema: Any, instructions: str = "") -> ToolOffer:
-    """Build the catalog entry of a tool. `instructions` are its server's notes. Raises `UndeclarableTool`."""
+    """Return the catalog entry of a tool. `instructions` are the server's notes on its tools. Raises
+    `UndeclarableTool`.
+    """
     if not tool:
         raise UndeclarableTool("it has no name")
     shown = _schema(schema)
@@ -90,7 +96,9 @@ def offer(server: str, tool: str, words: str, schema: Any, instructions: str = "
 
 
 def declared(tool: Any) -> Json:
-    """The used parts of a server's definition, repaired where that is harmless. Raises `UndeclarableTool`."""
+    """Return the parts of a server's tool definition that Shipmate uses. Faults that can be repaired without
+    harm are repaired. Raises `UndeclarableTool`.
+    """
     if not isinstance(tool, dict) or not isinstance(tool.get("name"), str):
         raise UndeclarableTool("name: it has none")
     kept = {key: tool[key] for key in ("name", "title", "description") if isinstance(tool.get(key), str)}
@@ -98,7 +106,9 @@ def declared(tool: Any) -> Json:
 
 
 def _merged(schema: Any, whole: Json | None = None, depth: int = 0) -> Json:
-    """Merge the branches of an object schema: it has the fields of all branches and requires what each of them requires."""
+    """Return an object schema with its branches merged. The result has the fields of all branches, and
+    requires only what each branch requires.
+    """
     if not _is_object(schema) or depth > DEPTH:
         raise UndeclarableTool("inputSchema.type: its arguments are no object")
     top = {"type": "object"} | {key: value for key, value in schema.items() if key not in _BRANCHES}
@@ -144,7 +154,9 @@ def _schema(schema: Any) -> Json:
 
 
 def _tidied(value: Any, words: int, depth: int, count: Iterator[int]) -> Any:
-    """Reduce descriptions in a schema to `words` characters; 0 removes them. `count` counts the parts."""
+    """Return a schema with its descriptions cut to `words` characters; 0 removes descriptions. `count`
+    counts the parts of the schema.
+    """
     if depth > DEPTH:
         raise UndeclarableTool("its schema is nested too deeply")
     if next(count) > SCHEMA:
@@ -168,7 +180,7 @@ def _tidied(value: Any, words: int, depth: int, count: Iterator[int]) -> Any:
 
 
 def _check(schema: Json) -> None:
-    """Raises `UndeclarableTool` for an invalid JSON Schema. No pattern is compiled, nothing is fetched."""
+    """Raise `UndeclarableTool` for an invalid JSON Schema. No pattern is compiled and nothing is fetched."""
     import jsonschema  # installed with the SDK
 
     try:
@@ -184,7 +196,7 @@ def _check(schema: Json) -> None:
 
 
 def arguments(schema: Json) -> type[pydantic.BaseModel]:
-    """A model that accepts arguments matching a schema, unchanged."""
+    """Return a Pydantic model that accepts arguments matching a schema and leaves them unchanged."""
 
     class Arguments(pydantic.RootModel[Json]):
         @classmethod
@@ -205,8 +217,8 @@ def arguments(schema: Json) -> type[pydantic.BaseModel]:
 
 
 def problems(schema: Json, value: Any) -> Iterator[Any]:
-    """Yield the errors of `jsonschema` for keywords that are cheap to check. Patterns (which may never end), alternatives and references
-    are left to the server.
+    """Yield the errors that `jsonschema` finds for keywords that are cheap to check. Patterns (which may
+    take forever), alternatives and references are left to the server.
     """
     yield from _judge()(schema).iter_errors(value)
 

@@ -1,4 +1,4 @@
-"""Elicitation: asks the person of the turn what a server wants to know during a tool call."""
+"""Elicitation: asks the person of the turn for information that an MCP server requests during a tool call."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ NO = frozenset(
 
 
 class Unanswered(errors.ShipmateError):
-    """A form got no answer, without being declined; the text says why."""
+    """Raised if a form got no answer but was not declined; the message gives the reason."""
 
 
 @dataclass(eq=False)
 class _Call:
-    """A running call. Its time `limit` is suspended while a person is asked."""
+    """A running tool call. Its time `limit` is suspended while a person is being asked."""
 
     tool: str
     turn: ToolExecutionContext
@@ -58,7 +58,9 @@ class _Call:
 
 
 class Elicitations:
-    """The questions of one server. While several calls run, a question cannot be attributed to a turn and is not asked."""
+    """The questions of one MCP server. While several calls run, it is unknown which turn a question belongs
+    to, so the question is not asked.
+    """
 
     def __init__(self, server: str, questions: Questions, log: Log) -> None:
         self._log = log
@@ -68,7 +70,9 @@ class Elicitations:
 
     @contextlib.contextmanager
     def during(self, tool: str, limit: asyncio.Timeout, seconds: float) -> Iterator[list[str]]:
-        """Register a running call; its open questions end with the block. Yields notes for the model."""
+        """Register a running tool call for the block. Questions that are open at the end of the block are
+        closed. Yields notes for the model.
+        """
         try:
             turn = current()
         except errors.ToolError:
@@ -84,7 +88,7 @@ class Elicitations:
                 task.cancel()
 
     async def elicit(self, context: object, params: Any) -> ElicitResult:
-        """The SDK's callback."""
+        """Handle the SDK's callback for an elicitation request."""
         del context
         from mcp_types import ElicitResult
 
@@ -101,7 +105,7 @@ class Elicitations:
         return ElicitResult(action=action, content=None if hasattr(params, "url") else content)
 
     async def _answers(self, params: Any) -> Json | None:
-        """The person's answers, field by field; None if they decline."""
+        """Return the person's answers by field; None if the person declines."""
         if len(self._calls) != 1:
             raise Unanswered("it is not known which of the calls that run asks")
         schema = getattr(params, "requested_schema", None) or {}
@@ -123,7 +127,7 @@ class Elicitations:
         return content
 
     async def _field(self, call: _Call, message: str, name: str, one: Json, how: str) -> Any:
-        """The person's answer to one field; None if they skip it. Raises `Unanswered`."""
+        """Return the person's answer to one field; None if the person skips the field. Raises `Unanswered`."""
         for number in range(TRIES):
             with speaking(call.language):
                 again = [say("question.again")] if number else []
@@ -173,19 +177,19 @@ class Elicitations:
 
 
 def _literal(words: str, limit: int = 80) -> str:
-    """Text of a server without formatting and with visible links."""
+    """Return a server's text without formatting and with links made visible."""
     return text.literal(visible(definitions.line(words, limit)))
 
 
 def _default(one: Json) -> str:
-    """The default of a field as a person would write it."""
+    """Return the default of a field, written as a person would write it."""
     given = one["default"] if isinstance(one["default"], list) else [one["default"]]
     labels = [label for label, value in _choices(one) if value in given]
     return ", ".join(labels or (one if isinstance(one, str) else json.dumps(one) for one in given))
 
 
 def kind(one: Json) -> str:
-    """The expected kind of answer, in words for the person."""
+    """Return a description of the kind of answer expected, for the person."""
     if choices := _choices(one):
         shown = ", ".join(f"{number}. {_literal(label)}" for number, (label, _) in enumerate(choices[:20], 1))
         return say("question.some_of" if "items" in one else "question.one_of", choices=shown)
@@ -194,7 +198,7 @@ def kind(one: Json) -> str:
 
 
 def read(one: Json, words: str) -> Any:
-    """Parse a person's words as the value of a field; None if they are none."""
+    """Return a person's text parsed as the value of a field; None if the text is no valid value."""
     if "items" in one:
         values = [read(one["items"], part.strip()) for part in re.split("[,，、]", words)]
         return values if None not in values else None
@@ -215,7 +219,7 @@ def read(one: Json, words: str) -> Any:
 
 
 def _choices(one: Json) -> list[tuple[str, Any]]:
-    """Label and value of each choice."""
+    """Return the label and the value of each choice."""
     one = one["items"] if isinstance(one.get("items"), dict) else one
     listed = one.get("oneOf") or one.get("anyOf")
     if isinstance(listed, list):

@@ -1,7 +1,8 @@
 """Finds paths in the project from which an MCP server would run code.
 
-A server runs with the gateway's rights, outside of the sandbox. Its command and environment may not name files of the project or
-paths where files could be created; a folder may follow the name of the server, as its data.
+A server runs with the gateway's rights, outside the sandbox. The server's command and environment may not
+name files of the project, or paths at which files could be created. A project folder may follow the name of
+the server, where it is data for the server.
 """
 
 from __future__ import annotations
@@ -14,23 +15,27 @@ from pathlib import Path
 from bot.tools.permissions.protected_code import ProtectedCode
 
 _BETWEEN = re.compile(r"[\s=:,;|&<>()'\"]+")
-"""Separators of paths within one word, as in `--path=/a:/b` or a script."""
+"""Pattern of separators between paths within one word, as in `--path=/a:/b` or in a script."""
 _VERBS = frozenset({"dlx", "exec", "run", "start", "tool", "x"})
-"""Subcommands of launchers."""
+"""Subcommands of package launchers that run a program."""
 _SWITCHES = frozenset({"-c", "-e", "-i", "-m", "-q", "-y", "--", "--quiet", "--rm", "--yes"})
-"""Options that may be followed by the server's name; other options take a value."""
+"""Options that the server's name may follow directly. Every other option takes a value."""
 _ROOTS = frozenset({"-C", "-f", "--directory", "--prefix", "--project", "--cwd", "--file", "--makefile"})
-"""Options of launchers that name the folder or file to run code from."""
+"""Options of package launchers that name the folder or file from which code is run."""
 
 
 def placed(root: Path, word: str) -> str:
-    """Resolve an argument that begins with `.` or `..` against the project's folder."""
+    """Return an argument that begins with `.` or `..` as an absolute path, resolved against the project's
+    folder. Other arguments are returned unchanged.
+    """
     dots = word.partition("/")[0] in {".", ".."}
     return os.path.normpath(root / word) if dots else word
 
 
 def fixed_environment(env: Mapping[str, str], ours: ProtectedCode, folder: Path) -> dict[str, str]:
-    """The inherited variables that name no path a chat can change. Programs run code from HOME, so that becomes `folder`."""
+    """Return the inherited variables except those that name a path which a chat can change. HOME is set to
+    `folder`, because programs run code from HOME.
+    """
     kept = {name: value for name, value in env.items() if name == "PATH" or not any(_changeable(value, ours))}
     return kept if "HOME" in kept or "HOME" not in env else kept | {"HOME": str(folder)}
 
@@ -38,8 +43,9 @@ def fixed_environment(env: Mapping[str, str], ours: ProtectedCode, folder: Path)
 def changeable_code(
     args: Sequence[str], values: Iterable[str], ours: ProtectedCode, env: Mapping[str, str]
 ) -> str | None:
-    """The first argument or variable from which the server would run code that a chat can change, or None. `env` is the server's
-    environment, with which names are expanded. Blocking.
+    """Return the first argument or variable from which the server would run code that a chat can change;
+    None if there is none. `env` is the server's environment, which is used to expand variable names.
+    Blocks.
     """
     named, before = False, ""
     for word in args:
@@ -55,7 +61,7 @@ def changeable_code(
 
 
 def _filled_in(word: str, env: Mapping[str, str]) -> str:
-    """Expand `~` and `$NAME` as a shell does."""
+    """Return a word with `~` and `$NAME` expanded as a shell does."""
     words = re.sub(r"(?<![^\s=:'\"])~(?=/|\s|$)", lambda _: env.get("HOME", "~"), word)
     return re.sub(r"\$(?:\{(\w+)\}|(\w+))", lambda name: env.get(name[1] or name[2], name[0]), words)
 

@@ -1,4 +1,4 @@
-"""Connection to one MCP server: starts it, lists and calls its tools, and restarts it after failures."""
+"""The connection to one MCP server. Starts the server, lists and calls its tools, and restarts it after failures."""
 
 from __future__ import annotations
 
@@ -32,26 +32,26 @@ if TYPE_CHECKING:
     from mcp import Client
 
 START_SECONDS = 30.0
-"""Timeout in seconds for connecting and listing the tools."""
+"""Timeout in seconds for connecting to a server and listing its tools."""
 LONGEST_PAUSE = 300.0
 SOUND_SECONDS = 60.0
-"""Seconds after which a connection counts as successful and resets the pause before a restart."""
+"""Min duration in seconds of a successful connection. After that time, the pause before a restart is reset."""
 MOST_TOOLS = 500
 MOST_PAGES = 50
 MOST_HUNG = 3
-"""Max consecutive calls without an answer before the connection is closed."""
+"""Max consecutive calls without an answer; then the connection is closed."""
 LOOK_SECONDS = 10.0
 LAST_WORDS = 2_000
-"""Max characters of stderr kept for operators."""
+"""Max characters of a server's stderr kept for operators."""
 State = Literal["starting", "ready", "down"]
 
 
 class ServerLost(errors.ShipmateError):
-    """The connection ended; the text says why."""
+    """Raised when the connection has ended; the message gives the reason."""
 
 
 def _cause(error: BaseException | None) -> str:
-    """Why the connection ended, for operators."""
+    """Return the reason why the connection ended, for operators."""
     if isinstance(error, OSError):
         return errors.connection_reason(error)
     if isinstance(error, ValueError):  # the SDK's, for an invalid message
@@ -60,7 +60,9 @@ def _cause(error: BaseException | None) -> str:
 
 
 class Server:
-    """Connected while `run` runs. Its tools remain known while it is down; calls fail then."""
+    """One MCP server, connected while `run` runs. While the connection is down, the server's tools stay
+    known but calls fail.
+    """
 
     def __init__(
         self,
@@ -76,7 +78,7 @@ class Server:
         self.name = name
         self.state: State = "starting"
         self.trouble = ""
-        """Why it is down, for operators."""
+        """Reason for operators why the server is down."""
         self.tools: Mapping[str, ServerTool] = {}
         self.left_out: Sequence[str] = ()
         self.asking = Elicitations(name, questions, log)
@@ -94,7 +96,7 @@ class Server:
         self._hung = 0
         self._since: float | None = None
         self.settled = asyncio.Event()
-        """Set after the first successful or failed start."""
+        """Event that is set after the first attempt to start, whether or not it succeeded."""
 
     @property
     def timeout_seconds(self) -> float:
@@ -102,11 +104,11 @@ class Server:
 
     @property
     def away(self) -> float:
-        """Seconds since it went down."""
+        """Return the seconds since the connection went down."""
         return 0.0 if self._since is None else self._clock.monotonic() - self._since
 
     async def run(self) -> None:
-        """Connect until cancelled, with exponentially growing pauses between attempts."""
+        """Keep the server connected until cancelled. The pauses between attempts grow exponentially."""
         failures = 0
         while True:
             began = self._clock.monotonic()
@@ -119,7 +121,9 @@ class Server:
             await self._clock.sleep(pause)
 
     async def _outcome(self, task: asyncio.Task[None]) -> BaseException | None:
-        """The exception that ended a connection; None if it was cancelled. Errors of the SDK and the server end here."""
+        """Return the exception that ended a connection; None if the connection was cancelled. Errors of the
+        SDK and the server are not raised further.
+        """
         try:
             await asyncio.wait([task])
         finally:
@@ -144,7 +148,7 @@ class Server:
     # ------------------------------------------------------------ a connection
 
     async def _connection(self) -> None:
-        """Connect and serve until the connection ends. Raises the cause."""
+        """Connect to the server and serve calls until the connection ends. Raises the reason of the end."""
         self._closed.clear()
         self._changed.clear()
         self._why = self._stderr = ""
@@ -221,7 +225,9 @@ class Server:
             yield streams
 
     def _command(self, words: list[str], folder: Path) -> tuple[list[str], dict[str, str]]:
-        """The command and its environment. Raises `ServerLost` if a tool or a command could change what it runs. Blocking."""
+        """Return the server's command line and environment. Raises `ServerLost` if a tool or a command could
+        change the code that the server runs. Blocks.
+        """
         ours = protected_code(self._root)
         env = fixed_environment(transports.inherited_environment(), ours, folder) | self._settings.env
         env["PATH"] = ours.fixed(env.get("PATH", os.defpath))
@@ -252,7 +258,7 @@ class Server:
             self._changed.set()
 
     async def _follow(self, client: Client) -> None:
-        """Subscribe to changes of the tools. Older servers announce them without a subscription."""
+        """Subscribe to changes of the server's tools. Older servers announce changes without a subscription."""
         from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
         if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
@@ -261,7 +267,7 @@ class Server:
                     self._changed.set()
 
     async def _list(self, client: Client) -> None:
-        """Update the tools from the server."""
+        """Read the list of tools from the server."""
         from mcp_types import PaginatedRequestParams
 
         tools: dict[str, ServerTool] = {}
@@ -291,7 +297,9 @@ class Server:
         )
 
     def _instructions(self, words: str) -> str:
-        """The server's notes on its tools, redacted before they are cut: half a secret would not be found."""
+        """Return the server's notes on its tools. The notes are redacted before they are cut, because half a
+        secret would not be recognised.
+        """
         return definitions.lines(self._redact(words), definitions.INSTRUCTIONS)
 
     def _take(self, tools: dict[str, ServerTool], left_out: list[str], tool: Any, said: str) -> None:
@@ -312,19 +320,19 @@ class Server:
         tools[offer.name] = ServerTool(offer, self.call, self.timeout_seconds, tool.input_schema, whole)
 
     def _defined(self, *said: Any) -> str:
-        """A digest of the server and its definition of a tool."""
+        """Return a hash of the server and the server's definition of a tool."""
         who = [self.name, self._settings.command, self._settings.args, self._settings.url]
         whole = json.dumps([who, said], sort_keys=True, default=str)
         return hashlib.sha256(whole.encode()).hexdigest()
 
     def offers(self) -> list[ToolOffer]:
-        """The tools that can be called now."""
+        """Return the tools that can be called now."""
         return [tool.offer for tool in self.tools.values()] if self.state == "ready" else []
 
     # ------------------------------------------------------------ calls
 
     async def call(self, tool: str, arguments: Json) -> Pictured:
-        """Call a tool. Raises `errors.ToolError`. If cancelled, the server is notified."""
+        """Call a tool. Raises `errors.ToolError`. If the call is cancelled, the server is notified."""
         client = self._client
         if client is None:
             raise errors.ToolError(
@@ -396,7 +404,9 @@ class Server:
         return errors.ToolError(f"The MCP server {self.name} refused: {definitions.line(message, 1_000)}")
 
     async def _answers(self, client: Client) -> bool:
-        """True if the connection works. Over HTTP an error of one call does not say."""
+        """Return True if the connection works. Over HTTP, the error of one call does not show whether the
+        connection works, so the tools are listed as a test.
+        """
         if self._settings.url is None:
             return True
         look = asyncio.create_task(self._list(client))

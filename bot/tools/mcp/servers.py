@@ -15,8 +15,8 @@ from bot.tools.ports import Questions
 
 
 class McpServers:
-    """`tools.catalog.ToolCatalog` of the servers in ship.json. Nothing waits for them. Their tools ask the person of the turn through
-    `questions`.
+    """The `tools.catalog.ToolCatalog` of the MCP servers in ship.json. The gateway's start does not wait for
+    servers. Servers ask the person of the turn through `questions`.
     """
 
     def __init__(
@@ -37,13 +37,13 @@ class McpServers:
         self._running: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Start connecting to all servers concurrently."""
+        """Start connecting to all servers at the same time."""
         self._running = [
             asyncio.create_task(server.run(), name=f"mcp {name}") for name, server in self.servers.items()
         ]
 
     async def close(self) -> None:
-        """Stop all servers. Idempotent; also without `start`."""
+        """Stop all servers. Idempotent, and allowed before `start`."""
         for task in self._running:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
@@ -59,11 +59,11 @@ class McpServers:
         return {name: _state(server) for name, server in self.servers.items()}
 
     def troubles(self) -> Mapping[str, str]:
-        """Each server's failure, for operators; "" if there is none."""
+        """Return the failure of each server for operators; "" for a server without a failure."""
         return {name: server.trouble for name, server in self.servers.items()}
 
     def lasting(self, seconds: float) -> Mapping[str, str]:
-        """Failures that have lasted `seconds`; "" for other servers."""
+        """Return the failures that have lasted at least `seconds`; "" for all other servers."""
         return {
             name: server.trouble if server.away > seconds else "" for name, server in self.servers.items()
         }

@@ -1,4 +1,4 @@
-"""A tool of an MCP server as one that the model can call, and its results as text."""
+"""Presents a tool of an MCP server as a tool that the model can call, and converts the tool's results into text."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ from bot.tools.mcp import definitions
 
 Run = Callable[[str, Json], Awaitable[Pictured]]
 LAST_RESORT = 2 * 3_600.0
-"""Seconds added to the tool's own limit, which the connection enforces and suspends while a person is asked."""
+"""Seconds added to the tool's time limit for dispatch. The connection enforces the tool's own limit and
+suspends it while a person is being asked.
+"""
 
 
 class ServerTool:
-    """A tool of a server. Its effects are unknown, so it has all of them."""
+    """A tool of an MCP server. The tool's effects are unknown, so all effects are assumed."""
 
     effects: ClassVar[frozenset[Effect]] = frozenset({"read", "write", "run", "network", "message"})
     ages = True
@@ -44,18 +46,18 @@ class ServerTool:
 
 
 LONGEST = 4_000_000
-"""Max characters of a result; what exceeds the view becomes an artifact."""
+"""Max characters of a result. A result that does not fit in the model's context becomes an artifact."""
 MOST_PARTS = 1_000
 """Max parts of a result."""
 MOST_VALUES = 200_000
-"""Max objects and lists of a message: parsing more would block the event loop."""
+"""Max objects and lists in a message; parsing more would block the event loop."""
 LEFT_OUT = "shipmate/leftOut"
-"""Key in `_meta` of a list of tools: the tools that cannot be declared, with reasons."""
+"""Key in `_meta` of a list of tools. The value contains the tools that cannot be declared, with reasons."""
 
 
 def mended(raw: bytes) -> bytes:
-    """Repair or omit invalid tools and result parts of a server's message; the SDK would refuse the whole message. Raises OverflowError
-    for too many values.
+    """Return a server's message with invalid tools and result parts repaired or omitted. The SDK would
+    reject the whole message. Raises OverflowError for too many values.
     """
     words = raw.decode("utf-8", "replace")
     if words.count("{") + words.count("[") > MOST_VALUES:
@@ -80,7 +82,7 @@ def mended(raw: bytes) -> bytes:
 
 
 def _tools(defined: list[Any]) -> tuple[list[Json], list[str]]:
-    """The tools that can be declared, and why others cannot."""
+    """Return the tools that can be declared, and the reasons why the other tools cannot."""
     tools, left_out = [], []
     for one in defined:
         try:
@@ -92,7 +94,7 @@ def _tools(defined: list[Any]) -> tuple[list[Json], list[str]]:
 
 
 def words_of(result: Json) -> str:
-    """The text of a `CallToolResult`, with notes in place of other content."""
+    """Return a `CallToolResult` as text, with notes in place of content that is not text."""
     parts = [words for part in result.get("content") or () if (words := _part(part))]
     structured = result.get("structuredContent")
     if structured is not None and not parts:

@@ -1,5 +1,5 @@
-"""Transports to MCP servers: stdio of a child process, and streamable HTTP. Unlike the SDK's, they bound messages and repair them
-(`tool.mended`).
+"""Transports to MCP servers: stdio of a child process, and streamable HTTP. Unlike the SDK's transports,
+these limit the size of messages and repair messages (`tool.mended`).
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
 
 LONGEST = 8 * 2**20
-"""Max bytes of one message, response or event."""
+"""Max bytes of one message, HTTP response or event."""
 MOST_NOISE = 200
-"""Max lines on stdout that are no messages; some servers print logs there."""
+"""Max lines on stdout that are not messages. Some servers print logs to stdout."""
 GRACE = 0.3
-"""Timeout in seconds for a server to exit after its stdin is closed, and again after SIGTERM."""
+"""Timeout in seconds for a server to exit after its stdin is closed, and once more after SIGTERM."""
 INHERITED = ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
-"""The variables of our environment that a server gets; none holds a secret."""
+"""Environment variables that a server inherits from the gateway. None of these variables contains a secret."""
 
 Tell = Callable[[str], object]
 
 
 def inherited_environment() -> dict[str, str]:
-    """The variables that a server inherits."""
+    """Return the environment variables that a server inherits."""
     return {name: os.environ[name] for name in INHERITED if name in os.environ}
 
 
 class _Streams(processes.ExitWatch, asyncio.subprocess.SubprocessStreamProtocol):
-    """The streams of a server."""
+    """The streams of messages from and to a server."""
 
     def __init__(self) -> None:
         super().__init__(limit=LONGEST, loop=asyncio.get_running_loop())
@@ -50,8 +50,9 @@ class _Streams(processes.ExitWatch, asyncio.subprocess.SubprocessStreamProtocol)
 async def process(
     words: Sequence[str], *, folder: Path, env: Mapping[str, str], said: Tell, ended: Tell
 ) -> AsyncIterator[TransportStreams]:
-    """Run a server for the block. `said` gets its stderr, `ended` the reason when its stdout ends. Afterwards its whole process group is
-    killed. Raises OSError if it cannot be started.
+    """Run a server process during the block. `said` receives the process's stderr; `ended` is called with
+    the reason when its stdout ends. After the block, the whole process group is killed. Raises OSError if
+    the process cannot be started.
     """
     import anyio
 
@@ -147,15 +148,15 @@ SILENCE_SECONDS = 300.0
 
 
 async def _mended(line: bytes) -> bytes:
-    """Repair a message or a line of an event stream; long ones off the event loop."""
+    """Return a repaired message, or a repaired line of an event stream. Long input is parsed off the event loop."""
     data = b"data:" if line.startswith(b"data:") else b""
     return data + await off_loop(len(line), redaction.LONG, lambda: mended(line.removeprefix(data)))
 
 
 @contextlib.asynccontextmanager
 async def address(url: str, headers: Mapping[str, str]) -> AsyncIterator[TransportStreams]:
-    """Connect to a server for the block. Redirects to another origin are not followed, proxies of the environment are not used, and
-    compressed or too large responses are refused.
+    """Connect to a server over HTTP during the block. Redirects to another origin are not followed, proxies
+    from the environment are not used, and compressed or too large responses are rejected.
     """
     import httpx2
     from mcp.client.streamable_http import streamable_http_client

@@ -36,7 +36,7 @@ _PLACE = re.compile(r"[a-z][a-z0-9_-]*(?::\S+)?")
 
 
 def compile_condition(words: str) -> Condition:
-    """Compile a condition. Raises `RuleMalformed`."""
+    """Return a compiled condition. Raises `RuleMalformed`."""
     parts = [_one(part.strip()) for part in _CLAUSE.split(words)]
     if len(parts) == 1:
         return parts[0]
@@ -80,7 +80,9 @@ def _channel(places: frozenset[str]) -> Condition:
 
 
 def _chat(place: str) -> ChatKey | None:
-    """Parse a chatKey or its short form, such as `slack:C012`; None if it is neither."""
+    """Return the chat that is named by a chatKey or its short form, such as `slack:C012`; None if the text
+    is neither.
+    """
     for text in (place, place.replace(":", ":chat:", 1)):
         with contextlib.suppress(errors.IdentityInvalid):
             return ChatKey.parse(text)
@@ -132,7 +134,7 @@ def _argument(name: str | None, pattern: str) -> Condition:
 
 
 def _words(values: Sequence[Any]) -> Iterator[str]:
-    """Yield all scalars in arguments as text, at any depth; numbers and booleans as in JSON."""
+    """Yield all scalar values in arguments as text, at any depth. Numbers and booleans are written as in JSON."""
     left = list(values)
     while left:
         value = left.pop()

@@ -1,4 +1,4 @@
-"""Default permissions, for calls that no rule matches, and protections that no rule overrides."""
+"""Default permissions for calls that no rule matches, and protections that no rule can override."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CORE = (
     "web_search",
     "write_file",
 )
-"""All tools that a rule may name, beside `mcp__<server>__<tool>`."""
+"""All tools that a rule may name, in addition to `mcp__<server>__<tool>`."""
 SCHEDULING = frozenset({"schedule_cancel", "schedule_create", "schedule_list"})
 OPEN = frozenset(
     {
@@ -50,12 +50,16 @@ OPEN = frozenset(
         *SCHEDULING,
     }
 )
-"""Tools with effects that need no approval: they are confined to their own folder or chat."""
+"""Tools that have effects but need no approval, because the effects are confined to the tool's own folder or chat."""
 HISTORY = "chat_load_history"
 UNTAINTED = frozenset({HISTORY, "chat_send", "task"})
-"""Not affected by untrusted text: the answer to the asking chat, what changes the view alone, and what is judged call by call."""
+"""Tools that untrusted text does not affect: those that answer the asking chat, change only the model's
+context, or have their calls judged individually.
+"""
 OWN = frozenset({"memory", "schedule_cancel", "schedule_create", "web_search"})
-"""Tools that concern the asking person alone. With untrusted text in view that person confirms the call."""
+"""Tools that concern only the asking person. If untrusted text is in the model's context, this person
+confirms the call.
+"""
 ASKED_BECAUSE: Mapping[Reason, str] = {
     "tainted": "text from the web, a server, a file or people without rights is in view",
     "instructs": "it changes what I am told to do",
@@ -65,7 +69,7 @@ ASKED_BECAUSE: Mapping[Reason, str] = {
     "rule": "a rule of this installation wants it approved",
     "doubt": "a rule that forbids something cannot judge it",
 }
-"""The reasons for asking, as the log and the model read them."""
+"""Reasons for asking, as shown in the log and to the model."""
 _HARMFUL: frozenset[Effect] = frozenset({"run", "write", "network"})
 _CHANGES: frozenset[Effect] = frozenset({"run", "write"})
 _OF_THE_PROJECT = frozenset({"path", "tree", "command"})
@@ -77,11 +81,11 @@ _FOLLOWED = """
     conftest.py copilot-instructions.md gemini.md sitecustomize.py .claude/agents .claude/commands .claude/hooks
     .claude/settings.json .claude/settings.local.json .github/actions .github/workflows .vscode/tasks.json
 """
-"""Files and folders that instruct other agents, or that other programs run automatically."""
+"""Files and folders that instruct other AI agents, or that other programs run automatically."""
 
 
 def decided(call: Call, now: PolicyContext) -> Decision:
-    """The default: reads and the tools in `OPEN` are allowed; everything else is asked for."""
+    """Return the default decision: reads and the tools in `OPEN` are allowed; every other call needs an approval."""
     reads = call.effects == READS and not call.tool.startswith(MCP)
     if not reads and call.tool not in OPEN:
         return asks("default", "default")
@@ -101,13 +105,14 @@ def decided(call: Call, now: PolicyContext) -> Decision:
 def asks(
     source: Source, why: Reason, rule: str = "", *, granted: bool = False, own: bool = False
 ) -> Decision:
-    """The decision to ask, for this reason."""
+    """Return a decision to ask for approval for this reason."""
     return Decision("ask", source, ASKED_BECAUSE[why], rule, granted=granted, own=own, why=why)
 
 
 def taints(call: Call, now: PolicyContext, least: Taint = Taint.FOREIGN) -> bool:
-    """True if untrusted text in view, of this level at least, revokes an allowance of this call. Rules that operators
-    wrote hold beside text of the project; defaults do not.
+    """Return True if untrusted text in the model's context revokes the permission of this call. Text counts
+    from the untrusted-text level `least` on. Rules written by operators stay valid if the text comes from
+    the project's files; defaults do not.
     """
     if now.taint < least or (call.tool in UNTAINTED and not _carries(call, now)):
         return False
@@ -117,15 +122,16 @@ def taints(call: Call, now: PolicyContext, least: Taint = Taint.FOREIGN) -> bool
 
 
 def _carries(call: Call, now: PolicyContext) -> bool:
-    """True if it brings words of other chats to where others read along: the author of untrusted text in view may be
-    one of them.
+    """Return True if the call brings messages of other chats into a chat that several people read. The
+    author of untrusted text in the model's context may be one of these people.
     """
     return call.tool == HISTORY and call.arguments.get("scope") == "mine" and not now.private
 
 
 def instructs(call: Call, asked: JudgedCall) -> Reason:
-    """The reason why a write is asked for even under an allow rule, unless the rule is marked: the file's text will be taken for
-    instructions. "" where there is none.
+    """Return the reason why writing a file needs approval even if an allow rule matches, unless the rule is
+    marked `@trusted:`. The reason is that the text of the file will be read as instructions. "" if the
+    file is no such file.
     """
     path = asked.words("path") if call.tool in {"write_file", "edit_file"} else None
     forms = [form for form in (asked.forms(path) if path is not None else ()) if form]
@@ -136,8 +142,8 @@ def instructs(call: Call, asked: JudgedCall) -> Reason:
 
 
 def protected(call: Call, asked: JudgedCall, code: ProtectedCode | None) -> str | None:
-    """The reason why the project's tools are refused at a path, whatever the rules say: outside the root, in secrets
-    and settings, and where they would change Shipmate's own code. None elsewhere.
+    """Return the reason why tools may not use a path, whatever the rules say; None if they may. Refused are
+    paths outside the project, secrets and settings, and changes to Shipmate's own code.
     """
     kind, name = ARGUMENTS.get(call.tool, ("", ""))
     changes = kind in _OF_THE_PROJECT and not call.effects.isdisjoint(_CHANGES)

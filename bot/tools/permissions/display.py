@@ -1,4 +1,6 @@
-"""Renders a call for its approver: no hidden characters, and every omission is marked."""
+"""Renders a tool call for the person who approves it. Hidden characters are made visible, and every omission
+is marked.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,12 @@ from bot.words import names, say
 
 _SEEN = frozenset({"\n"})
 HIDING = frozenset({"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp"})
-"""Unicode categories of characters that are invisible, or change how others are shown."""
+"""Unicode categories of characters that are invisible or that change how other characters are shown."""
 _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0")
-"""Invisible letters and marks of other categories; variation selectors are handled apart."""
+"""Invisible letters and marks of other Unicode categories. Variation selectors are handled separately."""
 TAIL = 400
 _MARK = "\ue000"
-"""A private-use character, which `visible` never lets through."""
+"""Private-use character that marks internal placeholders; `visible` never lets it through."""
 _LABEL = re.compile(f"{_MARK}([A-Za-z_]{{1,40}}){_MARK}")
 _LABELS = frozenset(names("fields"))
 _WHEN = re.compile(f"(?<={_MARK}when{_MARK}: ).+")
@@ -25,22 +27,24 @@ _LEFT_OUT = re.compile(f"{_MARK}([0-9]{{1,12}}){_MARK}")
 
 
 def visible(words: str) -> str:
-    """Escape invisible characters and those that reorder text."""
+    """Return the text with invisible and reordering characters escaped."""
     return "".join(sign if sign in _SEEN or _shows(sign) else _written(sign) for sign in words)
 
 
 def quoted(words: str) -> str:
-    """Escape text for use inside backticks."""
+    """Return the text escaped for use inside backticks."""
     return visible(words).replace("`", "\\u0060")
 
 
 def named(name: str) -> str:
-    """Escape and shorten a name that somebody chose, for use inside backticks."""
+    """Return a name that somebody chose, escaped and shortened for use inside backticks."""
     return quoted(text.preview(name, 60))
 
 
 def shortened(words: str, limit: int) -> str:
-    """Shorten visible text to about a limit, with a mark of how much is omitted (see `in_words`)."""
+    """Return visible text shortened to about `limit` characters. A placeholder for `in_words` marks how much
+    was omitted.
+    """
     if len(words) <= limit:
         return words
     head = text.head(words, limit - TAIL)
@@ -50,18 +54,20 @@ def shortened(words: str, limit: int) -> str:
 
 
 def label(name: str) -> str:
-    """A mark for the name of a core tool's argument, which `in_words` translates."""
+    """Return a placeholder for the name of a core tool's argument, which `in_words` translates."""
     return f"{_MARK}{name}{_MARK}" if name in _LABELS else name
 
 
 def changed_lines(old: str, new: str, around: int = 10**6) -> str:
-    """A unified diff of two texts with `around` lines of context."""
+    """Return a unified diff of two texts with `around` lines of context."""
     lines = difflib.unified_diff(old.split("\n"), new.split("\n"), n=around, lineterm="")
     return "\n".join([*lines][3:])
 
 
 def in_words(shown: str, times: Callable[[str], str] = str) -> str:
-    """Replace the marks of `shortened` and `label` by words in the current language; `times` renders due times."""
+    """Return the text with the placeholders of `shortened` and `label` replaced by words in the current
+    language; `times` renders due times.
+    """
     told = _WHEN.sub(lambda mark: times(mark[0]), shown)
     labelled = _LABEL.sub(lambda mark: say(f"fields.{mark[1]}") if mark[1] in _LABELS else mark[1], told)
     return _LEFT_OUT.sub(lambda mark: say("marks.left_out", count=int(mark[1])), labelled)

@@ -1,5 +1,5 @@
-"""Wildcards as closures: `*` matches any run of characters, `?` one character. No other syntax, and no backtracking: matching takes
-linear time.
+"""Wildcards compiled to closures: `*` matches any run of characters, `?` matches one character. There is no
+other syntax and no backtracking, so matching takes linear time.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ ANY_DEPTH = "**"
 
 
 def glob(pattern: str) -> Match:
-    """Compile a pattern for whole texts."""
+    """Return a function that matches whole texts against a pattern."""
     if "*" not in pattern and "?" not in pattern:
         return pattern.__eq__
     first, *rest = [re.escape(piece).replace(r"\?", ".") for piece in pattern.split("*")]
@@ -24,14 +24,16 @@ def glob(pattern: str) -> Match:
 
 
 def path_glob(parts: Sequence[str]) -> Callable[[Sequence[str]], bool]:
-    """Compile a pattern for the parts of a path; a part `**` matches any number of parts."""
+    """Return a function that matches the parts of a path against the parts of a pattern. A pattern part `**`
+    matches any number of path parts.
+    """
     pattern = [None if part == ANY_DEPTH else glob(part) for part in parts]
     return lambda path: matches_parts(pattern, path)
 
 
 def matches_parts(pattern: Sequence[Callable[[str], object] | None], path: Sequence[str]) -> bool:
-    """True if the parts of a path match those of a pattern; None matches any number of parts. Takes at most the product of both
-    lengths.
+    """Return True if the parts of a path match the parts of a pattern; None in the pattern matches any
+    number of parts. The time is at most proportional to the product of both lengths.
     """
     # The numbers of parts of the path that the pattern so far may match.
     taken = {0}

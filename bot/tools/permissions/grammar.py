@@ -1,4 +1,6 @@
-"""Grammar of rules: `Tool`, `Tool(pattern)`, `Tool(pattern, condition)`, each with `@tag:` before it."""
+"""Grammar of permission rules: `Tool`, `Tool(pattern)` or `Tool(pattern, condition)`. Each form may have the
+prefix `@tag:`.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +11,13 @@ from bot import text
 
 LONGEST = 1_000
 TRUSTED = "trusted"
-"""The tag of an allow rule that applies even with untrusted text in view."""
+"""Tag of an allow rule that also applies while untrusted text is in the model's context."""
 _RULE = re.compile(r"((?:@\w{1,40}:)*)([A-Za-z0-9_*-]{1,128})(?:\((.*)\))?", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedRule:
-    """A parsed rule."""
+    """A parsed permission rule."""
 
     text: str
     tags: frozenset[str]
@@ -25,7 +27,7 @@ class ParsedRule:
 
 
 class RuleMalformed(ValueError):
-    """An invalid rule: `expected` is the valid form, `mend` what to do."""
+    """Raised for an invalid rule. `expected` describes the valid form; `mend` says how to correct the rule."""
 
     def __init__(self, expected: str, mend: str) -> None:
         super().__init__(f"expected {expected}; {mend}")
@@ -34,7 +36,7 @@ class RuleMalformed(ValueError):
 
 
 def parse(rule: str) -> ParsedRule:
-    """Parse a rule. Raises `RuleMalformed`."""
+    """Return a parsed rule. Raises `RuleMalformed`."""
     if len(rule) > LONGEST or not rule.isprintable():
         raise RuleMalformed(f"one line of at most {LONGEST} characters", "shorten it")
     match = _RULE.fullmatch(rule.strip())

@@ -1,6 +1,7 @@
-"""Finds the files that a command line names, and those that it runs: an approval is bound to their content.
+"""Finds the files that a command line names or runs. An approval of a command is valid only for the same
+content of these files.
 
-Shell syntax is approximated: names from wildcards or variables are not found.
+Shell syntax is approximated: file names built from wildcards or variables are not found.
 """
 
 from __future__ import annotations
@@ -16,18 +17,20 @@ from pathlib import Path
 from bot import regular_files
 
 LARGEST = 10_000_000
-"""Max bytes of a file that are compared."""
+"""Max bytes of a file that is compared."""
 _MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
 _ENDS = frozenset(";|&()\n`")
 _RUNS = re.compile(
     r"(?:python|pypy|ruby|perl|node|php|lua|Rscript|deno|bun)[\d.]*|(?:ba|da|z|k)?sh|source|\.|exec|-exec|xargs"
 )
 _BETWEEN = re.compile(r"env|nice|nohup|poetry|run|time|timeout|uv|[\d.]+[smh]?|\w+=.*|-.*")
-"""Words that may precede the name of a program or a script."""
+"""Words that may precede the name of a program or a script in a command line."""
 
 
 def find(command: str, root: Path) -> tuple[list[Path], list[Path]]:
-    """The programs and scripts that a command in this folder runs, and the other files that it names. Blocking."""
+    """Return the programs and scripts that a command in this folder runs, and the other files that the
+    command names. Blocks.
+    """
     words = list(_words(command))
     # It may change to a folder first. `Path` would raise for words that are no valid names.
     folders = dict.fromkeys([root, *(root / word for word in words if os.path.isdir(root / word))])  # noqa: PTH112
@@ -59,7 +62,9 @@ def _words(command: str) -> Iterator[str]:
 
 
 def digest(paths: Sequence[Path]) -> str:
-    """Hash of the paths and contents of those files that can be read; "" without files. Blocking."""
+    """Return a hash of the paths and the contents of these files; unreadable files are skipped. Returns ""
+    if there are no files. Blocks.
+    """
     held = hashlib.sha256()
     for path in paths:
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Resolves a path to its target and to every name it has on the way there."""
+"""Resolves a path to its target, and to every name that the path has on the way to the target."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 ReadLink = Callable[[str], str | None]
-"""Returns the target of a symbolic link; None if there is no link at this path."""
+"""Function that returns the target of a symbolic link; None if there is no link at this path."""
 
 LONGEST = 4_096
 MOST_LINKS = 40
@@ -17,8 +17,8 @@ Parts = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class ResolvedPath:
-    """`real` are the parts of the path with all links resolved, None if it cannot be resolved. `forms` are all spellings met on the
-    way: as written, and with each link replaced in turn.
+    """A resolved path. `real` are the parts of the path with all links resolved, or None if the path cannot
+    be resolved. `forms` are all spellings of the path: as written, and with each link replaced in turn.
     """
 
     real: Parts | None
@@ -29,7 +29,7 @@ NOWHERE = ResolvedPath(None, ())
 
 
 class Paths:
-    """Resolves paths below a root; reads only links, through `readlink`."""
+    """Resolves paths relative to a root folder. Only symbolic links are read, through `readlink`."""
 
     def __init__(self, root: str, readlink: ReadLink) -> None:
         self._readlink = readlink
@@ -44,11 +44,11 @@ class Paths:
         return self._root
 
     def inside(self, place: ResolvedPath) -> bool:
-        """True if a path is the root or below it."""
+        """Return True if the path is the root or is below the root."""
         return place.real is not None and place.real[: len(self._root)] == self._root
 
     def place(self, path: str) -> ResolvedPath:
-        """Resolve a path; a relative one begins at the root."""
+        """Return the resolved path; a relative path is resolved against the root."""
         if not path or "\0" in path or len(path) > LONGEST:
             return NOWHERE
         left = _split(path)
@@ -80,5 +80,5 @@ def _split(path: str) -> list[str]:
 
 
 def _lexical(done: list[str], left: list[str]) -> Parts:
-    """The path normalised without reading links."""
+    """Return the normalised path without reading links."""
     return tuple(_split(posixpath.normpath("/" + "/".join([*done, *left]))))

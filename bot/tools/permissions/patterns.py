@@ -1,7 +1,8 @@
-"""Matches patterns of rules against calls: a match, no match, or undecidable.
+"""Matches patterns of rules against calls. The answer is a match, no match, or undecidable.
 
-An allow rule is strict: it compares the resolved path, exactly. A deny or ask rule is wide: it compares every spelling of the path, in
-any case and Unicode form, and treats what it cannot decide as `unclear`.
+An allow rule is strict: its pattern is compared exactly with the resolved path. A deny or ask rule is wide:
+its pattern is compared with every spelling of the path, in any case and Unicode form. If a wide rule cannot
+be decided, the answer is `unclear`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ ARGUMENTS: Mapping[str, tuple[Kind, str]] = {
     "run_shell": ("command", "command"),
     "web_fetch": ("url", "url"),
 }
-"""What a tool's pattern is compared with: kind of value, and argument. A tree is a path with everything below it."""
+"""The argument that a tool's pattern is compared with: kind of value, and argument name. The kind `tree` is
+a path with everything below it.
+"""
 ANYTHING = "*"
 LONGEST = 10_000
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-")
@@ -37,7 +40,7 @@ _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 
 @dataclass(slots=True)
 class JudgedCall:
-    """A call being judged; paths are resolved once for all rules."""
+    """A tool call that is being judged. Its paths are resolved once for all rules."""
 
     paths: Paths
     arguments: Mapping[str, Any]
@@ -54,7 +57,7 @@ class JudgedCall:
         return self._places[path]
 
     def forms(self, path: str) -> list[Parts]:
-        """All spellings of a path, folded, for wide rules."""
+        """Return all spellings of a path, case-folded, for wide rules."""
         if path not in self._forms:
             self._forms[path] = [_folded(form) for form in self.place(path).forms]
         return self._forms[path]
@@ -64,7 +67,7 @@ Pattern = Callable[[JudgedCall], Answer]
 
 
 def compile_pattern(tool: str, pattern: str, paths: Paths, *, wide: bool) -> Pattern:
-    """Compile a pattern. Raises `RuleMalformed`."""
+    """Return a compiled pattern. Raises `RuleMalformed`."""
     kind = ARGUMENTS.get(tool)
     if kind is None:
         if pattern == ANYTHING:
@@ -148,8 +151,9 @@ def _url(name: str, pattern: str, *, wide: bool) -> Pattern:
 
 @dataclass(frozen=True, slots=True)
 class _Steps:
-    """A path pattern: the parts before the first wildcard, and the rest. `below`: everything in the folder; `anywhere`: a bare name,
-    which a wide rule matches at any depth.
+    """A path pattern: the parts before the first wildcard, and the remaining parts. `below` means that the
+    pattern covers everything in the folder. `anywhere` means that the pattern is a bare file name, which
+    a wide rule matches at any depth.
     """
 
     fixed: Parts
@@ -221,7 +225,7 @@ def _closed(name: str, steps: _Steps, paths: Paths, *, tree: bool) -> Pattern:
 
 
 def _within(base: Parts, loose: Parts) -> Callable[[Parts], bool]:
-    """Compile a test: the path matches, or one of its parent folders does."""
+    """Return a test that is true if a path or one of its parent folders matches."""
     depth = len(base)
     if not loose:
         return lambda form: form[:depth] == base
@@ -235,7 +239,7 @@ def _within(base: Parts, loose: Parts) -> Callable[[Parts], bool]:
 
 
 def _holds(forms: Sequence[Parts], bases: set[Parts], steps: _Steps) -> Answer:
-    """Whether a path that the rule names is, or may be, below one of these."""
+    """Return whether a path that the rule names is, or may be, below one of these paths."""
     if any(base[: len(form)] == form for form in forms for base in bases):
         return "unclear" if steps.loose else "yes"
     may = steps.anywhere or (
@@ -250,8 +254,9 @@ def _folded(parts: Parts) -> Parts:
 
 
 def literal_words(command: str) -> tuple[str, ...] | None:
-    """Split a command that has no character with a meaning to a shell; None for others. Only such a command can be judged by its
-    text, and it must be run from these words, without a shell.
+    """Return the words of a command that contains no character with a special meaning to a shell; None for
+    other commands. Only such a command can be judged by its text. It must then be run from these words,
+    without a shell.
     """
     if len(command) > LONGEST:
         return None

@@ -1,6 +1,7 @@
-"""Locates the code that the gateway runs, relative to the project's folder: no chat may change it.
+"""Finds the code that the gateway runs, relative to the project's folder. No chat may change this code.
 
-That is Shipmate's code, the interpreter's import and program folders, and in a source tree everything that `make` uses.
+The code consists of Shipmate itself, the interpreter's import and program folders and, in a source tree,
+everything that `make` uses.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ OURS = "it is part of what Shipmate runs on"
 
 @dataclass(frozen=True, slots=True)
 class RunningCode:
-    """`runs` are files and folders that are imported or started; `source` is the source tree, None for an installed wheel; `base` is the
-    interpreter's own prefix.
+    """The code of a running process. `runs` are files and folders that are imported or started. `source` is
+    the source tree, or None for an installed wheel. `base` is the interpreter's own prefix.
     """
 
     runs: tuple[Path, ...]
@@ -35,7 +36,7 @@ class RunningCode:
 
     @classmethod
     def running(cls) -> RunningCode:
-        """The code of this process."""
+        """Return the code of this process."""
         ours = Path(__file__).absolute().parents[3]
         started = Path(sys.argv[0]).absolute()
         environment = [sys.prefix] if sys.prefix != sys.base_prefix else []
@@ -58,37 +59,41 @@ class RunningCode:
 
 @dataclass(frozen=True, slots=True)
 class ProtectedCode:
-    """`closed`: the whole folder counts as code. Otherwise `sealed` are the paths below it that are not written."""
+    """The protected part of the project's folder. If `closed`, the whole folder counts as code. Otherwise
+    `sealed` are the paths in the folder that may not be written.
+    """
 
     root: Path
     closed: bool = False
     sealed: tuple[Path, ...] = ()
     runs: tuple[Path, ...] = field(default=(), compare=False)
-    """All code, also outside the folder."""
+    """All code of the process, including code outside the folder."""
 
     def linked(self) -> frozenset[tuple[int, int]]:
-        """Device and inode of the code's files with several hard links: installers such as uv share files between environments.
-        Cached. Blocking.
+        """Return device and inode of the code's files that have several hard links. Installers such as uv
+        share files between environments in this way. The result is cached. Blocks.
         """
         return _linked(self.runs)
 
     def seals(self, path: Path) -> bool:
-        """True if a path is part of the code, by its name in any case and Unicode form."""
+        """Return True if a path is part of the code. Names are compared regardless of case and Unicode form."""
         return any(_named_below(one, path) for one in self.sealed)
 
     def refuses(self, path: Path) -> bool:
-        """True if a path is part of the code, by its name or its inode. Blocking."""
+        """Return True if a path is part of the code, by name or by inode. Blocks."""
         return self.closed or any(_below(one, path) for one in self.sealed)
 
     def changeable(self, path: Path) -> bool:
-        """True if tools or commands can change the file at a path, or a link's target. Blocking."""
+        """Return True if tools or commands can change the file at a path, or the target of a link at this
+        path. Blocks.
+        """
         if self.closed:
             return False
         places = (path.parent.resolve() / path.name, path.resolve())
         return any(_below(self.root, one) and not self.refuses(one) for one in places)
 
     def fixed(self, places: str) -> str:
-        """A PATH without the folders into which a tool or a command could put a program. Blocking."""
+        """Return a PATH without the folders in which a tool or a command could create a program. Blocks."""
         folders = (one for one in places.split(os.pathsep) if os.path.isabs(one))  # noqa: PTH117 - "" is a folder too
         return os.pathsep.join(one for one in folders if not self.changeable(Path(one)))
 
@@ -98,7 +103,7 @@ class ProtectedCode:
 
 
 def protected_code(root: Path, code: RunningCode | None = None) -> ProtectedCode:
-    """The protected code of a folder. Blocking."""
+    """Return the protected code in a folder. Blocks."""
     code = code or RunningCode.running()
     real = root.resolve()
     if any(_below(one.resolve(), real) for one in code.runs):
@@ -128,7 +133,7 @@ def _linked(runs: tuple[Path, ...]) -> frozenset[tuple[int, int]]:
 
 
 def _absent(runs: tuple[Path, ...], root: Path) -> list[Path]:
-    """Paths below the root that are missing, or links."""
+    """Return the paths below the root that are missing or are symlinks."""
     names = [name for one in runs for name in (one, *one.parents)]
     return [
         place
@@ -143,7 +148,7 @@ def _outermost(paths: dict[Path, None]) -> tuple[Path, ...]:
 
 
 def _below(upper: Path, lower: Path) -> bool:
-    """True if a resolved path is another one or below it, by name or by inode."""
+    """Return True if the second path equals the first or is below it, by name or by inode. Both paths are resolved."""
     if _named_below(upper, lower):
         return True
     wanted = _identity(upper)

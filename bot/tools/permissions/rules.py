@@ -1,4 +1,6 @@
-"""The rules of an installation, compiled and indexed by tool: deny over ask over allow, then the defaults."""
+"""The permission rules of an installation, compiled and indexed by tool. Deny rules come before ask rules,
+ask rules before allow rules; the defaults apply if no rule matches.
+"""
 
 from __future__ import annotations
 
@@ -36,11 +38,13 @@ class _Rule:
 
 
 _Compiled = dict[Outcome, list[_Rule]]
-"""The rules of one tool."""
+"""Type of the compiled rules of one tool."""
 
 
 class Rules:
-    """Judges calls; only reads links, through `paths`. Raises `RuleMalformed` for an invalid rule."""
+    """Judges calls by the rules. Reads nothing except symlinks, through `paths`. Raises `RuleMalformed` for
+    an invalid rule.
+    """
 
     def __init__(
         self,
@@ -68,7 +72,9 @@ class Rules:
                     self._exact.setdefault(folded(parsed.tool), []).append((outcome, parsed))
 
     def judge(self, call: Call, subjects: Sequence[Subject], now: PolicyContext) -> Decision:
-        """Decide on a call that these people caused together: the strictest of their decisions."""
+        """Return the decision on a call that these people caused together: the strictest of the decisions
+        for each person.
+        """
         asked = JudgedCall(self._paths, call.arguments)
         decisions = [self._judge(call, asked, subject, now) for subject in subjects]
         if not decisions:
@@ -80,7 +86,7 @@ class Rules:
         return replace(strictest, granted=granted, lasting=lasting, own=own)
 
     def permits(self, call: Call, subject: Subject, now: PolicyContext) -> bool:
-        """True if an allow rule matches; ignores other rules and defaults."""
+        """Return True if an allow rule matches; other rules and the defaults are ignored."""
         asked = JudgedCall(self._paths, call.arguments)
         return any(rule.answer(call, asked, subject, now) == "yes" for rule in self._of(call.tool)["allow"])
 
@@ -107,7 +113,7 @@ class Rules:
         return _given(call, given, now) if given else defaults.decided(call, now)
 
     def _of(self, name: str) -> _Compiled:
-        """The compiled rules of a tool."""
+        """Return the compiled rules of a tool."""
         found = self._tools.get(name)
         if found is None:
             found = self._tools[name] = self._compiled(name)
@@ -129,7 +135,9 @@ class Rules:
 
 
 def _given(call: Call, given: Sequence[_Rule], now: PolicyContext) -> Decision:
-    """The decision of matching allow rules. Foreign text in view suspends those that are not marked."""
+    """Return the decision of the matching allow rules. While foreign text is in the model's context, a rule
+    that is not marked `@trusted:` leads to a question instead.
+    """
     rule = next((one for one in given if one.trusted), given[0])
     if not rule.trusted and defaults.taints(call, now):
         own = call.tool in defaults.OWN
@@ -153,7 +161,7 @@ def _compile(name: str, parsed: ParsedRule, outcome: Outcome, paths: Paths) -> _
 
 
 def check(parsed: ParsedRule, outcome: Outcome, paths: Paths) -> None:
-    """Raises `RuleMalformed` if a rule compiles for none of the tools that it names."""
+    """Raise `RuleMalformed` if a rule cannot be compiled for any tool that it names."""
     if "*" not in parsed.tool:
         _compile(parsed.tool, parsed, outcome, paths)
         return

@@ -1,6 +1,8 @@
-"""Restricts a turn to the `allowed-tools` of the skills it has loaded. A listed tool still needs the rules.
+"""Restricts a turn to the `allowed-tools` of the skills that it has loaded. A call of a listed tool must
+also be permitted by the rules.
 
-A restriction applies from the load until the person writes again. It is derived from the messages, so a restart keeps it.
+The restriction applies from the moment a skill is loaded until the person writes again. It is computed from
+the messages, so it survives a restart.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from bot.tools.skills import SkillFolder
 ALWAYS = frozenset(
     {"chat_load_history", "chat_send", "read_artifact", "skills_list", "skills_load", "tool_search"}
 )
-"""Tools that no skill restricts: answering, and reading history, artifacts and skills."""
+"""Tools that no skill can restrict: those for answering and for reading history, artifacts and skills."""
 NAMES = {
     "bash": "run_shell",
     "edit": "edit_file",
@@ -32,7 +34,7 @@ NAMES = {
     "websearch": "web_search",
     "write": "write_file",
 }
-"""Names of tools in skills written for other agents, with ours."""
+"""Tool names in skills written for other AI agents, each with the name of our tool."""
 _LOAD = "skills_load"
 _KEPT = 100
 
@@ -48,7 +50,9 @@ class SkillAllowlist:
     async def refuses(
         self, call: Call, subjects: Sequence[Subject], now: PolicyContext, messages: Sequence[Message]
     ) -> Decision | None:
-        """The refusal of a call that no loaded skill lists, else None. The lists of several skills are united."""
+        """Return the refusal of a call that no loaded skill lists; None if a skill lists the call. The lists
+        of several skills are combined.
+        """
         names = loaded(messages) if call.tool not in ALWAYS else ()
         if not names:
             return None
@@ -72,7 +76,7 @@ class SkillAllowlist:
 
 
 def loaded(messages: Sequence[Message]) -> list[str]:
-    """The skills loaded since a person last wrote, in order."""
+    """Return the skills loaded since a person last wrote, in order."""
     calls: dict[str, str] = {}
     done: list[str] = []
     for message in messages:
@@ -89,7 +93,7 @@ def loaded(messages: Sequence[Message]) -> list[str]:
 
 
 def rules_of(entry: str) -> list[str]:
-    """Translate an entry of `allowed-tools` (`Read`, `Bash(git log:*)`, `mcp__files__*`) into rules."""
+    """Return the rules for one entry of `allowed-tools`, such as `Read`, `Bash(git log:*)` or `mcp__files__*`."""
     name, bracket, pattern = entry.partition("(")
     ours = NAMES.get(name.lower(), name)
     if not bracket:
@@ -101,7 +105,7 @@ def rules_of(entry: str) -> list[str]:
 
 
 def _sound(listed: Iterable[str], paths: Paths) -> list[str]:
-    """The valid rules of these entries; invalid ones allow nothing."""
+    """Return the valid rules of these entries; an invalid entry allows nothing."""
     found = []
     for rule in (rule for entry in listed for rule in rules_of(entry)):
         try:

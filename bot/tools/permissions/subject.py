@@ -30,13 +30,13 @@ class Subject:
 
     @property
     def name(self) -> str:
-        """As `operators` and rules write it."""
+        """Return the person's name in the form used by `operators` and by rules."""
         return f"{self.channel}:{self.user_id}"
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A tool call with its validated arguments and the effects of its tool."""
+    """A tool call with its validated arguments and the tool's effects."""
 
     tool: str
     arguments: Mapping[str, Any]
@@ -45,7 +45,9 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class PolicyContext:
-    """The state that rules may depend on. `taint` is the level of untrusted text in view; `private`: nobody else reads the chat."""
+    """The state that rules may depend on. `taint` is the untrusted-text level of the model's context.
+    `private` means that nobody else reads the chat.
+    """
 
     time: datetime
     taint: Taint = Taint.NONE
@@ -54,9 +56,10 @@ class PolicyContext:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """`rule` is the text of the rule that decided, "" if none did. `granted`: a rule allows this call to the person who asked, so they
-    may approve it themselves. `lasting`: an earlier lasting approval counts. `own`: it concerns this person alone. `why` is the reason
-    for asking. `trusted`: the rule that allows it is marked `@trusted:`.
+    """The decision on a call. `rule` is the text of the deciding rule; "" if no rule decided. `granted`
+    means that a rule allows the call to the asking person, who may therefore approve it alone. `lasting`
+    means that an earlier lasting approval counts. `own` means that the call concerns only this person.
+    `why` is the reason for asking. `trusted` means that the rule is marked `@trusted:`.
     """
 
     outcome: Outcome
@@ -71,7 +74,9 @@ class Decision:
 
 
 def fingerprint(tool: str, arguments: Mapping[str, Any], directory: str, *definition: Any) -> str:
-    """The hash that an approval is bound to: tool, arguments, folder, and the tool's definition if given."""
+    """Return the hash for which an approval is valid. The hash covers the tool, the arguments, the folder
+    and, if given, the tool's definition.
+    """
     whole = json.dumps(
         [tool, arguments, directory, *definition], sort_keys=True, ensure_ascii=True, default=str
     )

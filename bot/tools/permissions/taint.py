@@ -1,7 +1,9 @@
-"""Provenance and trust of the text in view: pages, files, output of programs, words of others in the chat.
+"""Provenance and trust of the text in the model's context: web pages, files, output of programs, and
+messages of other people in the chat.
 
-Each message states its provenance (`contracts.provenance.ORIGIN`), and so does each block of it that differs; what states none is
-anybody's. That of the view is the union, so a restart finds the same.
+Each message states its provenance (`contracts.provenance.ORIGIN`); a block with a different provenance states
+its own. Text without a stated provenance counts as anybody's. The provenance of the context is the union of
+all its messages, so it is the same after a restart.
 """
 
 from __future__ import annotations
@@ -20,13 +22,15 @@ from bot.contracts.tools import MCP, Effect
 from bot.identity_cache import MessageFact
 
 _OWN = frozenset({"text", "thinking", "redacted_thinking", "tool_use", "compaction"})
-"""Kinds of blocks that the model writes itself; others are results of the provider's own tools."""
+"""Kinds of blocks that the model itself writes. Other blocks in an answer are results of the provider's tools."""
 MOST_PEOPLE = 200
-"""Max people whose words an answer may repeat; if there are more, it counts as anybody's."""
+"""Max people whose words an answer may repeat. With more people, the answer counts as anybody's."""
 _LEFT_OUT: Json = {"type": "text", "text": "[words of others, left out]"}
 GONE: Json = _LEFT_OUT | {ORIGIN: NOBODYS.packed()}
 _RUN, _STEP, _LEAST = 24, 8, 8
-"""In bytes of letters: a passage that an answer repeats is found from 31 on, and so is a whole line of 8."""
+"""Lengths in bytes, counted in letters and digits, for finding repeated foreign text. A repeated passage is
+found if it has at least 31 bytes; a repeated whole line is found if it has at least 8.
+"""
 _SOURCES: Mapping[str, Taint] = {
     "chat_load_history": Taint.FOREIGN,
     "list_dir": Taint.WORKSPACE,
@@ -38,18 +42,18 @@ _SOURCES: Mapping[str, Taint] = {
     "web_fetch": Taint.FOREIGN,
     "web_search": Taint.FOREIGN,
 }
-"""Level of the results of tools that report none; MCP tools are foreign."""
+"""Untrusted-text level of the results of tools that report no provenance. Results of MCP tools are foreign."""
 
 
 def usual(tool: str, effects: frozenset[Effect]) -> Provenance:
-    """Provenance of a result whose tool reported none."""
+    """Return the provenance of a result whose tool reported none."""
     level = Taint.FOREIGN if tool.startswith(MCP) else _SOURCES.get(tool, Taint.NONE)
     # What comes over a network is nobody's of this project.
     return ANYBODYS if level and "network" in effects else Provenance(taint=level)
 
 
 def seen(messages: Iterable[Message]) -> Provenance:
-    """Provenance of these messages together."""
+    """Return the combined provenance of these messages."""
     origin = NOBODYS
     for found in _ORIGIN.each(list(messages)):
         if found.taint == Taint.FOREIGN:
@@ -75,7 +79,9 @@ _ORIGIN = MessageFact[Message, Provenance](_origin)
 
 
 def _stated(block: Json, message: Message) -> Any:
-    """The provenance that a block states, or its message for it; None if neither does."""
+    """Return the provenance that a block states, or else the provenance that its message states; None if
+    neither states one.
+    """
     return block.get(ORIGIN, message.get(ORIGIN))
 
 
@@ -89,8 +95,8 @@ def _blocks(message: Message) -> Sequence[Json]:
 
 
 def stamped(answer: Message, seen_by_model: Iterable[Message]) -> Message:
-    """A message of the model with its provenance: that of all that was in view when it was written, but foreign text counts only if
-    it repeats some.
+    """Return a message of the model with its provenance added. The provenance is that of all text in the
+    context when the message was written. Foreign text counts only if the message repeats some of it.
     """
     kept = list(seen_by_model)
     origin = seen(kept)
@@ -100,7 +106,9 @@ def stamped(answer: Message, seen_by_model: Iterable[Message]) -> Message:
 
 
 def _parted(message: Message) -> tuple[Message, Sequence[Any]]:
-    """A message with a mark in place of what it states to be foreign, and that text. Summaries stay: nothing else has their words."""
+    """Return the message with foreign parts replaced by a mark, and the foreign text. Summaries are kept,
+    because no other message contains their text.
+    """
     blocks = _blocks(message)
     if not blocks or _ORIGIN(message).taint < Taint.FOREIGN:
         return message, ()
@@ -131,18 +139,20 @@ _PARTED = MessageFact[Message, tuple[Message, Sequence[Any]]](_parted)
 
 
 def faded(messages: Iterable[Message]) -> list[Message]:
-    """Messages without foreign text: what is written from these repeats nothing of it. Those that have none are the same objects."""
+    """Return the messages with foreign text removed. A message without foreign text is returned as the same object."""
     return [left for left, _ in _PARTED.each(messages)]
 
 
 _LINES = MessageFact[Message, list[bytes]](
     lambda message: [_letters(line) for said in _strings(_PARTED(message)[1]) for line in said.splitlines()]
 )
-"""The lines of its foreign text, as letters."""
+"""Lines of the foreign text in a message, reduced to letters and digits."""
 
 
 def _repeats(answer: Message, messages: Sequence[Message]) -> bool:
-    """True if an answer has a line of foreign text, or a passage of one, however its letters are set apart."""
+    """Return True if an answer repeats a line of foreign text, or a passage of it. Spacing and punctuation
+    between letters are ignored.
+    """
     said = b" ".join(map(_letters, _spoken(answer)))
     runs = {said[at : at + _RUN] for at in range(len(said))}
     return any(
@@ -153,13 +163,16 @@ def _repeats(answer: Message, messages: Sequence[Message]) -> bool:
 
 
 def says(messages: Iterable[Message], words: str) -> bool:
-    """True if the model has said these words itself in one of these messages."""
+    """Return True if the model itself has written these words in one of these messages."""
     wanted, own = _letters(words), filter(_by_model, messages)
     return bool(wanted) and any(wanted in _letters(said) for one in own for said in _spoken(one))
 
 
 def about(messages: Sequence[Message], people: Collection[str]) -> str:
-    """The newest foreign text in view, else that of others than these people: whose message it is, or which result or file."""
+    """Return a description of the newest foreign text in the model's context: who wrote the message, or
+    which tool result or file it is. Without foreign text, describe the newest text by people other than
+    these.
+    """
     theirs = [one for one in reversed(messages) if not _by_model(one)]
     words = (one for one in theirs if seen([one]).people - set(people))
     found = next((one for one in theirs if _PARTED(one)[1]), None) or next(words, None)
@@ -175,18 +188,18 @@ def about(messages: Sequence[Message], people: Collection[str]) -> str:
 
 
 def _letters(words: str) -> bytes:
-    """Letters and digits of a text, without case, form and spacing."""
+    """Return the letters and digits of a text, without case, Unicode form and spacing."""
     return re.sub(r"[\W_]+", "", unicodedata.normalize("NFKC", words).casefold()).encode(errors="replace")
 
 
 def _spoken(message: Message) -> Iterator[str]:
-    """The words of a message of the model: what it says, thinks, and gives its tools."""
+    """Yield the text that the model wrote in a message: answers, thinking, and tool arguments."""
     for block in message["content"]:
         yield from _strings(block.get("text") or block.get("thinking") or block.get("input"))
 
 
 def _strings(value: Any) -> Iterator[str]:
-    """Every text in a JSON value."""
+    """Yield every string in a JSON value."""
     if isinstance(value, str):
         yield value
     for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():

@@ -1,4 +1,4 @@
-"""URLs as rules name them: `example.org`, `*.example.org`, `https://example.org:8443/docs/*`."""
+"""URL patterns of rules, such as `example.org`, `*.example.org` and `https://example.org:8443/docs/*`."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ _STEPS = re.compile(r"(?i)%(?:2e|2f|5c|25)|/\.{1,2}(?:/|$)")
 
 @dataclass(frozen=True, slots=True)
 class Url:
-    """A URL that all parsers read alike. `plain`: no user name, and no path segment that moves elsewhere. `literal`: the path has only
-    one spelling, so that a deny rule for it cannot be evaded.
+    """A URL that all URL parsers read in the same way. `plain` means that there is no user name and no path
+    segment such as `..`. `literal` means that the path has only one spelling, so that a deny rule for it
+    cannot be evaded.
     """
 
     scheme: str
@@ -31,7 +32,7 @@ class Url:
 
 
 def read(address: str) -> Url | None:
-    """The parts of a URL; None if parsers may disagree on it."""
+    """Return the parts of a URL; None if URL parsers may disagree on it."""
     if len(address) > LONGEST or _ODD.search(address):
         return None
     try:
@@ -50,14 +51,14 @@ def read(address: str) -> Url | None:
 
 @dataclass(frozen=True, slots=True)
 class UrlGlob:
-    """`place` matches scheme, host and port of a URL, `path` the rest."""
+    """A compiled URL pattern. `place` matches scheme, host and port; `path` matches the rest."""
 
     place: Callable[[Url], bool]
     path: Callable[[str], bool]
 
 
 def url_glob(pattern: str) -> UrlGlob:
-    """Compile a pattern. Raises `ValueError` for an invalid one."""
+    """Return a compiled URL pattern. Raises `ValueError` for an invalid pattern."""
     scheme, mark, rest = pattern.partition("://")
     scheme = scheme.lower() if mark else ""
     if scheme and scheme not in _PORTS:
