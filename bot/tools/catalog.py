@@ -27,7 +27,7 @@ BEGINS = 4
 LONGEST_QUERY = 60
 """Max words of a search query."""
 
-# Scripts without spaces between words, and those whose words change at their ends, are compared in pairs of characters.
+# Text is compared in pairs of characters if its script has no spaces, or if the endings of its words change.
 _RUNS = regex.compile(
     r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]+|[\p{L}\p{M}\p{N}]+"
 )
@@ -140,7 +140,7 @@ def _weights(offer: ToolOffer) -> Mapping[str, float]:
     found: Counter[str] = Counter()
     for text, weight in ((offer.title, NAME), (offer.words, WORDS), *((one, FIELD) for one in offer.fields)):
         for word in words_of(text):
-            # Repetition in a description does not raise its rank.
+            # Repeating a word in a description does not raise the rank of a tool.
             found[word] = max(found[word], weight)  # type: ignore[assignment]
     return found
 

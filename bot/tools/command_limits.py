@@ -37,7 +37,7 @@ class CommandLimits:
             "-d": self.memory_mb and self.memory_mb * 1024,
             "-f": self.file_mb and self.file_mb * 1024 * 1024 // _BLOCK,
             "-t": self.cpu_seconds,
-            # The number of processes has one letter in bash and another one in dash.
+            # The `ulimit` option for the number of processes has different letters in bash and dash.
             "-u": self.processes,
             "-p": self.processes,
             "-c": 0,
@@ -86,7 +86,7 @@ class CommandUsage:
         filled = self._free - free > room
         written = _written(pid)
         if filled or written - self._looked > room:
-            # Space that others freed meanwhile would hide what this command filled; its write counters show when to search.
+            # Space that other programs freed would hide what this command filled. Its write counters show when to search its files.
             self._looked = written
             if self._wrote(room, pid, unsure=filled):
                 return f"it had written more than {max(1, room // _MB):,} MB"

@@ -180,7 +180,7 @@ class Dispatcher:
             recorder.looked(call, result, began_at)
             return result
         try:
-            # A message is queued later in the same log before it is sent.
+            # Before a message is sent, it is queued in the same log, after this record.
             await recorder.started(call, wait=effects != _MESSAGE)
         except errors.StorageError as error:
             return self._not_run(call, error)
@@ -209,7 +209,7 @@ class Dispatcher:
     async def _one(self, call: ToolCall, cut: frozenset[str], sizing: ResultLimits) -> ToolResult:
         began = self._clock.monotonic()
         name = text.preview(call.name, 80)
-        # Redacted before it is cut, since half a secret would not be found.
+        # The text is redacted before it is cut, because half a secret would not be recognised.
         arguments = self._redact(json.dumps(call.input, ensure_ascii=False))
         self._log.write("tool_call", name, tool=name, tool_use_id=call.id, **self._shown("input", arguments))
         with context.collect_provenance() as told:
@@ -264,7 +264,7 @@ class Dispatcher:
         clean = [json.loads(self._redact(json.dumps(one, ensure_ascii=False))) for one in found.definitions]
         content = [{"type": "tool_reference", "tool_name": one["name"], "definition": one} for one in clean]
         if any(one["name"].startswith(MCP) for one in clean):
-            origin = ANYBODYS  # servers chose these words
+            origin = ANYBODYS  # MCP servers wrote these definitions
         said = {server: text.clean(self._redact(words)) for server, words in found.instructions.items()}
         return ToolResult(call.id, content, origin=origin, instructions=said)
 
@@ -298,7 +298,7 @@ class Dispatcher:
         except Exception as error:  # noqa: BLE001 - a tool may fail in any way; the turn goes on
             if isinstance(error, TimeoutError) and limit.expired():
                 return timed_out(tool.name, tool.timeout_seconds)
-            # The message may be long: all that a command printed.
+            # The error message may be long, because it contains everything that a command printed.
             return await asyncio.to_thread(failure, error, tool.name, self._redact)
 
 
@@ -335,7 +335,7 @@ class CallWatcher:
             if said := _said_before(turn.view(), call.id):
                 self.watch.noted(turn.request_id, call.id, said)
             result = await run()
-            # Not reached by a cancelled call: it ends as stopped, with its turn.
+            # A cancelled call does not get here; it ends as stopped, together with its turn.
             self.watch.ended(turn.request_id, call.id, failed=result.failed)
             return result
 

@@ -66,12 +66,12 @@ def failure(error: Exception, tool: str, redact: Redact = str) -> Failure:
     return Failure(f"{tool} failed: {cause}. Try another way.", operator)
 
 
-# What an unforeseen error says.
+# Messages of unexpected errors.
 
 _TRACE = re.compile(r"Traceback \(most recent call last\):.*", re.DOTALL)
 _PLACES = re.compile(
     r"""
-      (?P<address>\b(?!file:)[a-z][a-z0-9+.-]*://[^\s'"<>]+)    # stays
+      (?P<address>\b(?!file:)[a-z][a-z0-9+.-]*://[^\s'"<>]+)    # URL: kept
     | (['"])(?:~|[a-z]:)?[/\\][^'"\n]*\2                        # a quoted path
     | \bfile:/+[^\s'"<>]*
     | (?<![\w/.%~-])(?:~|[a-z]:)?[/\\](?:[^\s'"<>|:;,()\[\]]+)

@@ -227,11 +227,11 @@ class FileProvenance:
             self._folders = set(map(str, state.get("folders", ())))
             running = list(map(int, state.get("begun", ())))
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
-            # Nobody knows any more what was written: all of it may be anybody's.
+            # It is unknown which files were written, so every file may contain anybody's text.
             self._folders = {""}
             return
         if running:
-            # A command was cut off.
+            # A command was running when the process was killed.
             self._sweep(min(running), ANYBODYS, "")
             self._save()
 

@@ -151,7 +151,7 @@ class Isolation:
             if self.required:
                 words = [*await self.sandbox(root, handles, notes, instructs), *self.limits.around(words)]
             else:
-                # Without a process namespace the limit would count all processes of the user.
+                # Without a process namespace, the limit on processes would count all processes of the user.
                 words = dataclasses.replace(self.limits, processes=None).around(words)
             usage = await asyncio.to_thread(CommandUsage, root, self.limits)
             # If memory runs out, the kernel kills a command before it kills the gateway.
@@ -185,7 +185,7 @@ class Isolation:
         finally:
             os.close(info)
             task = asyncio.create_task(self._left(root, notes, first, begun))
-            # It completes even if the turn is stopped meanwhile.
+            # The check completes even if the turn is stopped meanwhile.
             self.leaving.add(task)
             task.add_done_callback(self.leaving.discard)
             await asyncio.shield(task)
@@ -195,7 +195,7 @@ class Isolation:
     ) -> None:
         await asyncio.to_thread(_wait_for, first)
         if begun is not None:
-            await asyncio.wait([begun])  # a stopped turn does not stop it
+            await asyncio.wait([begun])  # a stopped turn does not stop the check
         async with self._turn:
             try:
                 moved = await asyncio.to_thread(hidden_paths.set_aside, root, self._own)
@@ -250,12 +250,12 @@ class Isolation:
         """Return the paths that commands cannot see and the paths that commands cannot change. Blocks."""
         found = find(root, self._own)
         masked = {mask.path for mask in found.masks}
-        # Instruction files are changed by file tools, which ask.
+        # Only file tools may change instruction files, because they ask for approval.
         standing = [one for one in instructs.files if not _within(one, masked)]
         sealed = (*map(str, self._ours().standing()), *standing)
         covered = masked.union(sealed)
         others = [(path, node) for path, node in found.others if not _within(path, covered)]
-        # The code is searched for hard links only if the project has files with some.
+        # The code is searched for hard links only if the project contains hard links.
         nodes = self._ours().linked() | instructs.linked if others else frozenset()
         twins = [path for path, node in others if node in nodes]
         shared: tuple[str, ...] = ()
@@ -277,8 +277,8 @@ class Isolation:
         if await asyncio.to_thread(self._ours().changeable, Path(program)):
             return None  # PATH leads into the project's folder, where a command may have put it
         root = self.root.resolve()
-        # A new /proc cannot be mounted where a part of it is masked already, as in containers and hardened services; older
-        # versions cannot disable user namespaces, which the filter of system calls forbids too.
+        # In containers and hardened services, parts of /proc are masked already, so a new /proc cannot be mounted. Older versions
+        # of bubblewrap cannot disable user namespaces; the filter of system calls forbids them too.
         for parts in (("proc", "alone"), ("proc",), ("alone",), ()):
             trial = [program, *arguments(root, self.limits, network=self.network, parts=parts), "--", "true"]
             try:
@@ -398,7 +398,7 @@ class PathMasks:
         for kept in (*(mask.path for mask in self.masks), *self.sealed):
             path = kept.rpartition("/")[0]
             if _within(path, sealed):
-                continue  # nothing in there moves
+                continue  # commands cannot move anything in a read-only folder
             while len(path) > len(self.root) and path not in above:
                 above.add(path)
                 path = path.rpartition("/")[0]

@@ -93,7 +93,7 @@ class Policy:
         tool = self.registry.get(call.name)
         asked = _asked(tool, call)
         if asked is None:
-            # Unknown tool or invalid input: nothing runs, and the model gets the error.
+            # The tool is unknown or its input invalid. Nothing runs, and the model gets the error.
             return await run()
         turn = context.current()
         decision = await self._decision(asked, turn)
@@ -173,7 +173,7 @@ class Policy:
         approval = await asyncio.to_thread(self._approval, asked, call, turn, decision)
         others = await self._later(call, turn)
         while True:
-            # The decision may take long: after a crash, the question must belong to a turn that is on disk.
+            # The decision may take long. If there is a crash meanwhile, the turn that asked must be on disk.
             await turn.flush()
             try:
                 verdict = await turn.approvals(self.approvals).decide(approval, *others)
@@ -298,7 +298,7 @@ class Policy:
         if len(given) == 1 and asked.tool in ARGUMENTS and "\n" not in given[0][1]:
             return given[0][1]
         ours = asked.tool in defaults.CORE
-        # Values are indented, so that none looks like the name of an argument.
+        # Values are indented, so that no value can look like the name of an argument.
         lines = [
             f"{label(name) if ours else visible(self.redact(name))}: {value}".replace("\n", "\n  ")
             for name, value in given

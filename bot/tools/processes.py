@@ -122,7 +122,7 @@ async def run(
         signal_group(transport.get_pid(), signal.SIGKILL)
         # A process that left the group may hold the pipes open; we do not wait for it.
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LAST_WORDS):  # `wait_for` of Python 3.11 may swallow a stop
+            async with asyncio.timeout(LAST_WORDS):  # `wait_for` of Python 3.11 may swallow a cancellation
                 await outputs.silent.wait()
     status = transport.get_returncode()
     return CommandResult(

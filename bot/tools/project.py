@@ -82,7 +82,7 @@ class Project:
         given = Path(named)
         if any_hidden(given.parts):
             raise _missing(named)
-        # `realpath` reads links only; the end need not exist.
+        # `realpath` only reads links; the target need not exist.
         real = Path(os.path.realpath(self.root / given))
         if not real.is_relative_to(self.root):
             raise errors.ToolError(
@@ -120,7 +120,7 @@ class Project:
         for anything but a regular file.
         """
         with self.parent(place) as (folder, name), _naming_path(str(place)):
-            # Opening a device may have effects: the kind is checked before, and again on what was opened.
+            # Opening a device may have effects, so the kind of file is checked before opening, and again afterwards.
             _must_be_file(os.stat(name, dir_fd=folder, follow_symlinks=False), place)
             handle = os.open(name, os.O_RDONLY | _CALM, dir_fd=folder)
             try:
@@ -148,7 +148,7 @@ class Project:
         """
         real = self.root.joinpath(*place.parts)
         if self.code.refuses(real):
-            # It would run as the gateway after the next start, outside the sandbox.
+            # The changed code would run in the gateway after the next start, outside the sandbox.
             raise errors.ToolError(
                 f"{CLOSED}." if self.code.closed else f"{place} cannot be written: {OURS}."
             )

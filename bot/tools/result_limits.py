@@ -62,7 +62,7 @@ class ResultLimits:
     ) -> tuple[str, Omission | None]:
         """Shorten one result if it is too large; return the text and a record of the omission."""
         room = excerpt.ROOM if self._ages(call) else LASTING_ROOM
-        # A page is small, and the rest is on the next one.
+        # A page of an artifact is small, and the rest is on the next page.
         if call.name == excerpt.READER or not excerpt.over(content, room):
             return content, None
         kept = self.artifact(call) or await self._keep(call, content, origin)
@@ -125,7 +125,7 @@ class ResultLimits:
         lasting: list[int] = []
         for at, (call, result) in enumerate(zip(calls, results, strict=True)):
             short = loads[at] <= (10 * SHORT if result.failed else SHORT)
-            # Definitions of tools are of use only whole, and bounded.
+            # Tool definitions are useful only as a whole, and their size is limited.
             if short or not isinstance(result.content, str):
                 continue
             if call.name == excerpt.READER:

@@ -129,7 +129,7 @@ def program(machine: str = platform.machine()) -> bytes | None:
 
 
 def _steps(machine: Architecture, name: str) -> Iterable[_Step]:
-    # Calls of another architecture have other numbers: all are refused.
+    # System calls of another architecture have other numbers, so all of them are refused.
     yield from (
         (_LOAD, 0, 0, _ARCH),
         (_EQUAL, 1, 0, machine.mark),
@@ -142,7 +142,7 @@ def _steps(machine: Architecture, name: str) -> Iterable[_Step]:
         yield from _of(machine, call, [_refuse(errno.EPERM)])
     for call in UNKNOWN:
         yield from _of(machine, call, [_refuse(errno.ENOSYS)])
-    # Preallocated space fills a disk faster than the usage check sees it; libraries fall back to writing.
+    # Preallocation fills a disk faster than the usage check notices. Libraries fall back to writing.
     yield from _of(machine, "fallocate", [_refuse(errno.EOPNOTSUPP)])
     yield from _of(machine, "clone", _any(0, _SPACES))
     yield from _of(machine, "unshare", _any(0, _SPACES | _NEW_TIME))

@@ -62,9 +62,9 @@ class SkillFolder:
         self._places = [(root / ".claude" / "skills", root), *((root / path, None) for path in paths)]
         self._log = log
         self._vetting = vetting
-        # Parsed skills by file with their stamps: every chat asks, and files rarely change.
+        # Parsed skills by file, each with the file's stamp. Every chat needs the skills, and the files rarely change.
         self._known: dict[Path, tuple[_Stamp, _Found | None]] = {}
-        # Many chats may ask at once after a start: one reads, the others wait.
+        # After a start, many chats may ask at the same time. One of them reads the files, the others wait.
         self._scanning = asyncio.Lock()
 
     async def overview(self) -> list[Skill]:
@@ -83,7 +83,7 @@ class SkillFolder:
             return await self._scan()
 
     async def _scan(self) -> dict[str, _Found]:
-        # Most projects have no skill folder; then no thread is needed.
+        # Most projects have no skill folder and need no thread here.
         files = (
             await asyncio.to_thread(_skill_files, self._places, self._vetting.changes)
             if self._has_places()
@@ -116,7 +116,7 @@ class SkillFolder:
                 raw = await handle.read(FILE_LIMIT)
                 found = os.fstat(handle.fileno())
             await asyncio.to_thread(self._vetting.must_be_followed, file, found)
-            if changes == self._vetting.changes:  # else a command has begun or ended meanwhile
+            if changes == self._vetting.changes:  # otherwise a command has started or ended meanwhile
                 return raw
 
     async def _read(self, file: Path) -> _Found | None:

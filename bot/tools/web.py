@@ -152,7 +152,7 @@ class Web:
                 "The server's certificate is not valid; the page was not fetched."
             ) from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            # Details would let the model map the network.
+            # Details would let the model explore the local network.
             kind = (
                 "certificate" if isinstance(error, aiohttp.ClientConnectorCertificateError) else "connection"
             )

@@ -78,7 +78,7 @@ class AccessCommands:
             return Done(self._no_id(inbound, asked, channel if manifest is not None else inbound.channel))
         who = UserRef(channel, user_id)
         if decision == "denied" and self._access.is_operator(who):
-            # After the last operator is blocked, nobody could be admitted by a message.
+            # If the last operator were blocked, nobody could admit people by a message any more.
             return Done(say("commands.operator_stays", who=who))
         verdict = Verdict(decision, inbound.person, "always", inbound.user_name or "", inbound.request_id)
         facts = await self._decide(who, verdict)
@@ -98,5 +98,5 @@ class AccessCommands:
 
 
 def _name(waiting: PendingUser) -> str:
-    # Names are chosen freely: no formatting, link or command in them is rendered.
+    # People choose their names freely, so no formatting, link or command in a name is rendered.
     return f"`{named(waiting.name)}`" if waiting.name else say("commands.nameless")

@@ -60,9 +60,9 @@ class AdmissionService:
             self._run.chats.append(*self._asked(chat, inbound))
         found = chat.questions.get(name)
         if found is None or found.verdict is not None:
-            return Done()  # decided before a crash
+            return Done()  # the request was decided before a crash
         if inbound.chat_type == "group" and not self._ephemeral(inbound.channel):
-            return Done()  # all of the group would read it
+            return Done()  # the whole group would read the reply
         key = "strangers.asked" if await self._reached(chat, found) else "strangers.tell_them"
         return Done(paragraph(say("strangers.hello"), say(key, who=inbound.person)))
 
@@ -197,7 +197,7 @@ class AdmissionService:
         verdict = found.verdict
         return "" if verdict is None else ended(verdict, found.record.decided_at or 0.0)
 
-    # ------------------------------------------------------------ what is decided elsewhere
+    # ------------------------------------------------------------ decisions made elsewhere
 
     async def watch(self) -> None:
         """Watch for decisions made on the command line or in the configuration."""
@@ -226,7 +226,7 @@ class AdmissionService:
             if first is None:
                 continue
             if self._run.access.standing(first.person, first.chat_id, first.chat_type).reason == "blocked":
-                # Greater than every other id.
+                # This id is greater than every other id.
                 gone = {"request_id": "Z" * 26, "keys": (), "text": "", "quoted": (), "attachments": ()}
                 stop = first.model_copy(update=gone | {"kind": "stop", "command": None})
                 self._run.chats.append(Fact(chat.key, events.Stop(stop, everyones=True)))

@@ -37,7 +37,7 @@ def approval_of(inbound: Inbound) -> Approval:
 def question(inbound: Inbound, place: str, prefix: str) -> str:
     """Return the text of a request for operators."""
     who = str(inbound.person)
-    # Names are chosen freely: no formatting, link or id in them is rendered.
+    # People choose their names freely, so no formatting, link or id in a name is rendered.
     name = f"`{named(inbound.user_name)}` ({who})" if inbound.user_name else who
     return say("strangers.question", who=name, id=who, place=place, prefix=prefix)
 

@@ -66,7 +66,7 @@ class ApprovalService:
         self._run = runtime
         self._alone = WeakValueDictionary[ChatKey, asyncio.Lock]()
 
-    # ------------------------------------------------------------ the call that waits
+    # ------------------------------------------------------------ deciding on a call
 
     async def decide(self, asked: Approval, *others: Approval) -> Verdict:
         """See `contracts.approvals.Approvals.decide`. Each chat has only one open question at a time."""
@@ -150,7 +150,7 @@ class ApprovalService:
             key=lambda one: one.decided_at or 0.0,
         )
 
-    # ------------------------------------------------------------ showing it
+    # ------------------------------------------------------------ showing the question
 
     async def _show(self, chat: Chat, found: Question, first: Inbound) -> None:
         """Show the question wherever somebody may decide, and wait for the verdict. Copies that were queued
@@ -359,7 +359,7 @@ class ApprovalService:
             for row in copy if offered else copy[-1:]:
                 words = row.text
                 if not offered and choices and chat.turn is not None:
-                    # The person was not allowed to decide when it was shown, but is now.
+                    # The person may decide now, but could not when the question was shown.
                     with speaking(row.language, row.zone, row.own_zone):
                         words = self._words(one.record, chat.turn.first, chat_key, choices, cut=False).words
                 buttons = buttons_of(one.record, choices if row is copy[-1] else ())

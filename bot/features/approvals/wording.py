@@ -70,7 +70,9 @@ def buttons_of(record: ApprovalRecord, choices: tuple[Choice, ...]) -> QuestionB
 
 
 def decides_each(verdict: Verdict) -> bool:
-    return verdict.ended == "steered" and verdict.by is not None  # somebody wants to decide about each call
+    return (
+        verdict.ended == "steered" and verdict.by is not None
+    )  # somebody chose to decide about each call separately
 
 
 def call_in_words(asked: Approval) -> str:
@@ -197,9 +199,9 @@ def question(
     here = first.chat_type == "direct" and first.chat_key == chat_key
     who = "" if here or manifests[first.channel].access == "local" else str(asked.user_id)
     if first.user_name and not here:
-        # Names are chosen freely: the id is beside it, and no formatting, link or id in the name is rendered.
+        # People choose their names freely, so the id is shown too, and no formatting, link or id in a name is rendered.
         who = f"`{named(first.user_name)}` ({asked.user_id})"
-    # Nothing in it may end its code block.
+    # The text must not close the code block around it.
     words = call_in_words(asked)
     shown = plain(in_words(shortened(words, SHOWN)) if cut else words)
     why = "about" if asked.about else asked.why

@@ -183,7 +183,7 @@ class Basics:
             known = self._locales.locale(inbound.person).zone is not None
             key = "now" if name is not None else "auto" if known else "unknown"
             told = say(f"timezone.{key}", zone=zone(), time=times.clock(now))
-            # Most people who give these have daylight saving time.
+            # Most people who give these zones live where there is daylight saving time.
             fixed = [say("timezone.fixed", zone=name, prefix=prefix)] if name in {"EST", "MST", "HST"} else []
             return paragraph(told, *fixed)
 

@@ -67,7 +67,7 @@ class CheckedReply:
         try:
             found = await asyncio.shield(looking)
         except asyncio.CancelledError:
-            # The turn was stopped; send what there is, since the model cannot correct it any more.
+            # The turn was stopped, so the model cannot correct the reply; send it with the note.
             await self._inner.send(self._marked(words, await looking), step_id, files)
             raise
         if found and self._done.calling and not self._corrected:

@@ -91,7 +91,7 @@ def _language(name: str) -> Language:
             ClaimPattern(one["kind"], _compiled(one["pattern"], words), one.get("own", True))
             for one in raw["sayings"]
         )
-        # Every reply is searched: lower case only is four times faster.
+        # Every reply is searched. Searching only lower case is four times faster.
         deed = re.compile(_filled(raw["deed"], words))
         _LOADED[name] = Language(name=raw["name"], note=raw["note"], sayings=sayings, deed=deed, **rest)
     return _LOADED[name]
@@ -211,7 +211,7 @@ def sentences(words: str) -> Iterator[tuple[str, str]]:
         bare = _ITEM.sub("", line)
         read = _MARKS.sub("", _QUOTED.sub("□", _LINK.sub("□", _CODE.sub(_named, bare)))).strip()
         if any(language.draft.search(read) for language in languages(read)):
-            return  # what follows is a text that is shown
+            return  # a quoted text follows
         for sentence in filter(None, map(str.strip, _SENTENCES.split(read))):
             yield sentence[:SENTENCE], sentence
 

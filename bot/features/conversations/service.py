@@ -150,7 +150,7 @@ class Conversations:
         ]
         answers = [words for entry in turn.entries for words in _said(entry.message)]
         if not answers:
-            return []  # it was stopped: nothing was said about it
+            return []  # the turn was stopped, so there is no answer
         return found + [
             quote(user_id=None, text=text.shorten_middle(words, LONGEST), from_self=True) for words in answers
         ]

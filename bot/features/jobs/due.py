@@ -137,7 +137,7 @@ class DueJobs:
 
     async def _see_to(self, job: ScheduledJob, now: float) -> None:
         if self._runs(job):
-            return  # one at a time: what is due meanwhile is due once, after it
+            return  # one message at a time: due times in between become one message afterwards
         if job.next is None:
             await self._book.remove(job)
         elif not job.paused and job.next <= now:
@@ -166,7 +166,7 @@ class DueJobs:
             to = Address(job.channel, job.chat_id, job.chat_key, job.chat_type, job.target, name)
             facts += [Fact(job.chat_key, row) for row in self._run.saying.rows(name, to, words)]
         elif (why := await self._rights.barred(job)) is None:
-            return  # nobody knows yet: at the next look
+            return  # membership is still unknown: the next check tries again
         elif why:
             what, level = f"not run: {why}", "warn"
         else:
@@ -175,7 +175,7 @@ class DueJobs:
             facts.append(Fact(job.chat_key, Received(inbound), person=inbound.user_id, id=inbound.request_id))
         await self._run.chats.get(job.chat_key)
         if self._book.get(job.id) != job:
-            return  # somebody has changed it meanwhile
+            return  # somebody has changed the job meanwhile
         self._rights.end(job)
         self._run.chats.append(*facts, self._book.fact(after))
         note(self._run.log, job, what, due, level=level, missed=missed, user_id=job.user_id)

@@ -207,7 +207,7 @@ def _job(spec: Json) -> ScheduledJob | None:
     """Return a stored job; None if this version cannot read it."""
     try:
         job = ScheduledJob.model_validate(spec)
-        job.plan.following(0.0)  # a zone or an expression that is none is found here
+        job.plan.following(0.0)  # raises for an invalid time zone or cron expression
     except (ValueError, KeyError):
         return None
     return job

@@ -138,7 +138,7 @@ class JobService:
         if isinstance(found, str):
             raise errors.ToolError(found)
         await self._cancel(inbound, found)
-        # The job's text may be anybody's words, so only people see it.
+        # Anybody may have written the job's text, so only people see it, not the model.
         return f"Job {found.id} is cancelled."
 
     # ------------------------------------------------------------ for people

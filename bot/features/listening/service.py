@@ -105,7 +105,7 @@ class ListeningService:
         self._known: dict[ChatKey, None] = {}
         """Conversations that the bot takes part in."""
 
-    # ------------------------------------------------------------ what comes in
+    # ------------------------------------------------------------ incoming messages
 
     async def counted(self, inbound: Inbound) -> Sequence[Inbound]:
         """Return a message that is for the bot, preceded by earlier messages of its thread. Returns () if
@@ -167,7 +167,7 @@ class ListeningService:
             if inbound.overheard and inbound.to_others:
                 return False
         elif inbound.overheard:
-            # A change belongs to the place of its message, whatever `/listen` said since.
+            # An edit or deletion belongs to the chat of the changed message, even if `/listen` was used since.
             takes_part = inbound.addressed == "thread" and await self._takes_part(inbound.chat_key)
             return takes_part or await self._concerns(inbound)
         return not inbound.overheard or await self._takes_part(inbound.chat_key)

@@ -27,8 +27,8 @@ _BLOCK = re.compile(r"[ \t>]*(?:[-+*][ \t]|\d{1,9}[.)][ \t]|#{1,6}[ \t])")
 _ITEM = re.compile(r"^[ \t>]*(?:[-+*]|\d{1,9}[.)])[ \t]", re.MULTILINE)
 _OPEN_END = re.compile(
     r"(?<!\\)&[#\w]{0,31}$"  # an entity
-    r"|<[^\s<>|]{0,2000}$|<https?://[^<>\s|]{1,2000}\|[^<>\n]{0,500}$"  # an address between brackets
-    r"|(?:https?|tg|mailto):\S{0,2000}$"  # an address: half of it leads elsewhere
+    r"|<[^\s<>|]{0,2000}$|<https?://[^<>\s|]{1,2000}\|[^<>\n]{0,500}$"  # a URL in angle brackets
+    r"|(?:https?|tg|mailto):\S{0,2000}$"  # a bare URL: half of a URL leads elsewhere
     r"|(?<!\S)!$"  # an image
     r"|__[a-z][a-z0-9_]{0,30}$"  # a name
     r"|(?<!\\)(?:\\\\)*\\$",
@@ -88,7 +88,7 @@ class _Tail:
         shown = self._text.rstrip()
         line = shown.rfind("\n") + 1
         if _FENCE.match(shown, line):
-            return RenderablePrefix(shown, "\n", sure=len(shown))  # the end of code
+            return RenderablePrefix(shown, "\n", sure=len(shown))  # the code block is closed
         if _MARKS_ALONE.fullmatch(shown, line):
             return line
         first = self._paragraph(line)
@@ -115,12 +115,12 @@ class _Tail:
         head, _, body = self._text[start:].partition("\n")
         last = body[body.rfind("\n") + 1 :].strip(" \t>")
         if last and set(last) == {mark[0]}:
-            body = body[: body.rfind("\n") + 1]  # this may be its end
+            body = body[: body.rfind("\n") + 1]  # the last line may be the closing fence
         body = body.rstrip()
         if not body.strip(" \t>\n"):
             return start
         words = self._text[: start + len(head) + 1] + body
-        whole = words.rfind("\n") + 1  # a fence alone is no code yet
+        whole = words.rfind("\n") + 1  # a fence without a following line is no code block yet
         return RenderablePrefix(
             words, f"\n{before}{mark}\n", sure=whole if whole > start + len(head) + 1 else start
         )

@@ -76,7 +76,7 @@ class Progress:
         shown = watched.board.shown(now)
         return shown.words, LiveForm(shown.title, shown.cards)
 
-    # ------------------------------------------------------------ what happens
+    # ------------------------------------------------------------ events
 
     def record(self, event: TaskEvent) -> None:
         self._tell(event.request_id, lambda board: board.record(event))
@@ -111,7 +111,7 @@ class Progress:
             showing = self._show(watched, edits.every[watched.to.chat_type]) if edits else self._say(watched)
             watched.task = self._live.start(showing)
 
-    # ------------------------------------------------------------ what is shown
+    # ------------------------------------------------------------ display
 
     async def _say(self, watched: _Watched) -> None:
         """Tell people once that the model does not answer."""
@@ -152,5 +152,5 @@ class Progress:
         form = LiveForm(now.title, now.cards)
         shown = await self._live.show(watched.chat, watched.to, "progress", now.words, form)
         watched.over = shown is None
-        # What was not shown for lack of a slot is still new.
+        # If the rate limit prevented an update, the changes still have to be shown.
         watched.news = watched.news or not shown

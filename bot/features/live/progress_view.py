@@ -90,7 +90,7 @@ class ProgressState:
     _waits: list[float] = field(default_factory=list)
     """Start times of the current waits for a model."""
 
-    # ------------------------------------------------------------ what happens
+    # ------------------------------------------------------------ events
 
     def record(self, event: TaskEvent) -> None:
         """Record an event of a task."""
@@ -141,7 +141,7 @@ class ProgressState:
     def _end(work: WorkItem, at: float, state: State, note: str) -> None:
         work.state, work.over, work.note = state, at, note
 
-    # ------------------------------------------------------------ what there is to see
+    # ------------------------------------------------------------ display
 
     @property
     def empty(self) -> bool:

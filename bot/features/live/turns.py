@@ -68,7 +68,7 @@ class LiveTurns:
 
     def _look_at(self, chat: Chat) -> None:
         if chat.task is not None:
-            return  # what it comes to is told of the turn that gave it out
+            return  # a subagent is displayed with the turn that started it
         turn = chat.turn
         if turn is not None and turn.boot == self._boot:
             if turn.id not in self._turns:
@@ -139,7 +139,7 @@ class LiveTurns:
             self._suspended.discard(turn.id)
             self._start(self._indicate(turn.first, working=True))
 
-    # ------------------------------------------------------------ a message that waits
+    # ------------------------------------------------------------ queued messages
 
     def _mark(self, inbound: Inbound) -> None:
         """Mark a message as seen once it is queued or has joined a turn."""

@@ -8,7 +8,7 @@ from bot.words import sentence
 def _build(runtime: Runtime) -> Hooks:
     async def tell() -> None:
         if (found := runtime.chats.facts.get(LOST, "log")) is not None:
-            # Told once: the fact is in the same log. A later loss has another time.
+            # Operators are told once, because this fact is in the same log. A later loss has another time.
             runtime.alerts.tell(
                 f"log lost {found['at']}", sentence(f"operators.chat_log_{found['what']}"), every=float("inf")
             )

@@ -117,7 +117,7 @@ class Account:
         end = self.arrived
         if self.end is not None:
             end = end or self.end.at
-        # A quick reader may be faster than the turn's end: a last answer without later work is that end.
+        # `/receipt` may come before the turn's end is logged. An answer without later work counts as the end.
         elif end is None or self.worked > end:
             return say("receipt.running")
         data = self.end.data if self.end is not None else None

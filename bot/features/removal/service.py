@@ -166,7 +166,7 @@ class Removal:
         return facts
 
     async def _facts(self, inbound: Inbound, target: Target) -> list[Fact]:
-        # A turn's notes are quoted by its id.
+        # Notes of a turn are quoted with the turn's id, so these ids count as message ids too.
         gone = replace(target.gone, messages=target.gone.messages | target.related)
         found = await self._run.event_log.naming(inbound.chat_key.chat, gone.names)
         facts = list[Fact]()
@@ -175,7 +175,10 @@ class Removal:
             set_by = {(one.data.of, one.data.key) for one in blanks if isinstance(one.data, events.FactSet)}
             facts += [Fact(key, events.FactSet(of, name, None)) for of, name in sorted(set_by)]
             chat = await self._run.chats.get(key)
-            own, told = key == inbound.chat_key, inbound.kind == "delete"  # that has its line already
+            own, told = (
+                key == inbound.chat_key,
+                inbound.kind == "delete",
+            )  # a platform's deletion is in the archive already
             if blanks or own:
                 removed = events.Removed(
                     tuple(sorted(gone.requests)),

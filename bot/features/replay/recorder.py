@@ -89,7 +89,7 @@ class Recorder:
 
     async def _write(self) -> None:
         batch, self._waiting = self._waiting, []
-        # Also without anything to write it waits for the batch before.
+        # Even an empty batch waits until the previous batch is written.
         await asyncio.get_running_loop().run_in_executor(self._thread, self._carry_out, batch)
 
     def _refuse(self, cause: str) -> None:
@@ -120,7 +120,7 @@ class RecordedModel(ModelWrapper):
         self._recorder = recorder
         self._ids = ids
         self._redact = redact
-        # Redacted once, not per request, since they are most of a request.
+        # Prompts make up most of a request, so they are redacted once and not per request.
         self._prompt = lru_cache(PROMPTS)(redact)
         self._tools = IdentityCache[Sequence[Json], list[Json]](lambda tools: blocks.redacted(tools, redact))
 
@@ -145,7 +145,7 @@ class RecordedModel(ModelWrapper):
         try:
             sent = body.wire(request)
         except _NO_JSON:
-            return  # it cannot be sent either
+            return  # this request cannot be sent either
         digest = hashlib.sha256(sent).hexdigest()
         asked = RecordedRequest(
             name, str(chat), running.request_id, running.task, request.purpose, request.model, digest, None

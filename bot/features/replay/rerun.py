@@ -174,7 +174,7 @@ def recorded(turn: RecordedTurn) -> RerunResult:
     said: list[Message] = []
     goes_on = False
     for one in told:
-        # A continued answer counts as one.
+        # An answer continued over several requests counts as one.
         before = said.pop()["content"] if goes_on else []
         said.append({"role": "assistant", "content": [*before, *one["content"]]})
         goes_on = one.get("stopReason") in GOES_ON and not blocks.tool_calls(said[-1]["content"])

@@ -107,7 +107,7 @@ class Retention:
             try:
                 yield ChatKey.parse(told)
             except errors.IdentityInvalid:
-                continue  # a file that is no chat's
+                continue  # the file belongs to no chat
 
     def _files(self, name: str) -> list[Path]:
         older = [self._archives.archive(name, number) for number in self._archives.numbers(name)]

@@ -18,7 +18,7 @@ from itertools import chain, pairwise
 
 from bot import text as texts
 
-# Words that people use when asking for something that was said in another form.
+# Base form of each irregular word form, because a query may use another form than the archive line.
 _IRREGULAR = {
     form: words.split()[0]
     for words in (
@@ -293,7 +293,7 @@ _ASKING_CJK = (
     "覚えている 覚えてる ください どんな どうやって どうして どちら どれ どの どう どこ いつ いくつ いくら だれ 誰 なぜ なに 何時 何 "
     "무엇 언제 어디 누구 인가요 했나요 인가"
 )
-# Longest first, because the first match is removed.
+# Longest phrases first, because the first match is removed.
 ASKING_CJK = re.compile("|".join(map(re.escape, sorted(_ASKING_CJK.split(), key=len, reverse=True))))
 """Question words in Chinese, Japanese and Korean. These languages do not separate words by spaces."""
 
@@ -319,16 +319,18 @@ LONGEST_QUERY = 4_000
 MOST_TERMS = 64
 """Max terms of a search query."""
 LONGEST_TOKEN = 64
-_LONGEST_STEMMED = 40  # longer is no word, and would keep the rules busy
+_LONGEST_STEMMED = (
+    40  # max characters of a stemmed string; a longer one is no word and would slow the stemmer
+)
 _LONGEST_PARTED = 256
 _MEMO = 50_000
-_MIXED, _LIGHT = 0.5, 0.3  # the weights of pairs with one particle, and of two
-# Japanese changes its script where a word ends: weights of pairs across such a change, of a sign with its ending (飲む), of
-# two hiragana, of two katakana within a word, and of a sign that stands alone among kana, which is a word or its stem.
+_MIXED, _LIGHT = 0.5, 0.3  # weights of pairs that contain one particle or two particles
+# In Japanese the script often changes at the end of a word. Weights of: a pair across such a change, a kanji with its ending
+# (飲む), two hiragana, two katakana within a word, and a single kanji among kana, which is a word or the stem of a word.
 _ACROSS, _ENDING, _HIRAGANA, _KATAKANA_PAIR, _LONE = 0.2, 0.7, 0.25, 0.5, 0.9
-_CASES = "はがをにでのともへや"  # hiragana behind a word, hardly ever its ending
+_CASES = "はがをにでのともへや"  # hiragana particles that follow a word and are hardly ever part of it
 
-# Scripts that write without spaces, or join words: every character and every pair is a token.
+# Scripts without spaces, or with joined words: every character and every pair of characters is a token.
 PAIRED = (
     "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3041-\u309f\u30a0-\u30ff\u3105-\u312f"
     "\u3130-\u318f\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
@@ -342,7 +344,7 @@ _LETTER = rf"(?:[^\W_{PAIRED}]|[{_MARKS}])"
 _ANY = re.compile(rf"{_NUMBER}|{_LETTER}+(?:{_LINKS}{_LETTER}+)*(?:\+\+|#)?|[{PAIRED}]+|[{_SIGNS}]")
 _PAIRED_RUN = re.compile(rf"[{PAIRED}]+")
 _DIGIT, _UNLIKE = re.compile("[0-9]"), re.compile(rf"[0-9{PAIRED}]")
-# Katakana words are the only Japanese words with visible borders.
+# Katakana words are the only Japanese words with visible boundaries.
 _KATAKANA = re.compile("[\u30a1-\u30fa\u30fc-\u30fe]{3,64}")
 _ALONE = re.compile("(?<!=)=(?!=)")
 _SIGN = re.compile(rf"[{_SIGNS}]")

@@ -23,7 +23,7 @@ from bot.tools.ports import Hit, Recalled, RecallQuery
 
 REACH = 1
 """Number of neighbouring lines returned before and after each hit."""
-_AT_ONCE = 40  # lines that are read together
+_AT_ONCE = 40  # max lines read at once
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,7 +130,7 @@ class SearchIndex(Export):
         self._pool: ThreadPoolExecutor | None = None
         self._one_at_a_time = asyncio.Lock()
 
-    # ------------------------------------------------------------ as an export
+    # ------------------------------------------------------------ export from the log
 
     async def cursor(self) -> int:
         self._fold, self._due = LineFold(self._log), []
@@ -195,7 +195,7 @@ class SearchIndex(Export):
             await asyncio.get_running_loop().run_in_executor(self._pool, self._close)
             self._pool.shutdown()
 
-    # ------------------------------------------------------------ on its thread
+    # ------------------------------------------------------------ on the index's thread
 
     def _guarded(self, work: Callable[[sqlite3.Connection], T]) -> T:
         try:
@@ -204,7 +204,7 @@ class SearchIndex(Export):
             return work(self._db)
         except (sqlite3.Error, OSError) as error:
             self._close()
-            # Other errors are locks or the disk.
+            # Any other error comes from a lock or the disk.
             damaged = isinstance(error, sqlite3.DatabaseError) and not isinstance(
                 error, sqlite3.OperationalError
             )
@@ -229,7 +229,7 @@ class SearchIndex(Export):
             db.execute("UPDATE state SET cursor = ?", (cursor,))
         self._cursor = cursor
         if any(one.gone or one.since for one in due):
-            # Otherwise removed words would remain in the file.
+            # Without this, removed text would remain in the file.
             db.execute("INSERT INTO tokens(tokens) VALUES ('optimize')")
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
@@ -285,7 +285,7 @@ class _Writer:
             if is_edit(line) and mine:
                 for place, old in mine:
                     self._take_out(place, old)
-                # An edit takes the place of its message, next to what was said around it.
+                # An edited message keeps its number, so it stays next to its neighbours.
                 self._insert(mine[0][0], line, seq)
                 return
         if line.role in ROLES:

@@ -29,15 +29,15 @@ def speaker_meant(query: str) -> str | None:
     return "user" if _ME.search(text) else None
 
 
-_LONG = 160  # characters from which on a line is not about one person
-# In English also with the subject omitted: "Finally bought a boat", "Back from Rome".
+_LONG = 160  # min characters of a line that is not counted as being about one person
+# In English the subject may be omitted: "Finally bought a boat", "Back from Rome".
 _FIRST_PERSON = re.compile(
     r"\b(?:i|i'm|i've|me|my|mine|we|us|our)\b|[我咱俺私僕]|うち"
     r"|^(?:(?:just|finally|only|again|well|so|and|then)[\s,]{1,3}){0,3}(?!\w*thing\b|morning|evening)(?:[a-z]{2,20}(?:ed|ing)|made|went|got|had|saw|bought|"
     r"took|came|ate|ran|met|gave|found|spent|won|lost|left|began|wrote|drove|flew|back|done)\b",
     re.IGNORECASE,
 )
-# "My sister works in a mill" is not about who says it; "I work for my sister" is.
+# "My sister works in a mill" is not about the speaker; "I work for my sister" is.
 _PERSON = (
     "mother|mum|mom|father|dad|parents?|grand(?:ma|pa|mother|father|parents|son|daughter)|sister|brother|son|daughter|kid|child|"
     "children|wife|husband|partner|aunt|uncle|cousin|niece|nephew|friend|neighbou?r|colleague|co-?worker|boss|flatmate|roommate"

@@ -19,13 +19,13 @@ BUDGET_SHARE = 160
 CANDIDATES = 200
 """Max lines that a query returns per chat."""
 _COMMON, REMEMBERED = 50, 50_000
-_MOST_COMMON = 3  # words that are everywhere, where rare ones are there too: others add hardly anything
-_SHARED, _SHARED_BY = 200, 200  # lines that may share a word that is looked for beside the question's own
-_SPEAKERS = 200  # parts of names that a misspelt one is compared with
-_ALIKE, _SHORTEST_NAME = 0.65, 4  # how alike two spellings of a name are, and from how many letters on
-_OFFERED = 20  # words of the best lines whose number of lines is asked for
+_MOST_COMMON = 3  # max frequent words searched if the query has rare words too
+_SHARED, _SHARED_BY = 200, 200  # max lines (at least 200, or 1/200 of the chat) with a feedback term
+_SPEAKERS = 200  # max names with which a misspelt name is compared
+_ALIKE, _SHORTEST_NAME = 0.65, 4  # min similarity of two spellings of a name, and min letters of such a name
+_OFFERED = 20  # max words of the best lines that are considered as feedback terms
 FETCHED = (
-    1_000  # lines of a word that are sooner fetched than compared with those of others where they are kept
+    1_000  # max lines of a word that are fetched and intersected here; above it, SQLite intersects faster
 )
 
 
@@ -71,7 +71,7 @@ class QueryExecution:
         self._budget = BUDGET + chat.lines // BUDGET_SHARE
         self._most_shared = max(_SHARED, chat.lines // _SHARED_BY)
         self._anchors: list[str] = []
-        self._anchor_rows: set[int] = set()  # rows of all anchors
+        self._anchor_rows: set[int] = set()  # rows of the lines that contain a rare word of the query
         self.named: tuple[str, ...] = ()
         """Tokens of the speakers that the query names."""
 
@@ -84,11 +84,11 @@ class QueryExecution:
         tally.prefer(self._of_speakers())
         tally.consider(self._rows_of_time())
         if self._weights.feedback_terms and (first := tally.best(self._weights.feedback_lines)):
-            # Shared characters and pairs mean nothing: they are parts of words.
+            # Single characters and pairs of characters are parts of words, so sharing them means nothing.
             found = [(self._words(line), score) for line, score in first]
             known = {term.token for term in terms}
             counts = self._counts(_offered(found, known))
-            # Frequent terms are slow and carry no information.
+            # Frequent terms are slow to search and do not distinguish lines.
             counts = {token: count for token, count in counts.items() if count <= self._most_shared}
             more = ranking.feedback(found, counts, self._stats, known, self._weights)
             self._add(tally, [analysis.Term(token, weight) for token, weight in more])

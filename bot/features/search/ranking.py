@@ -25,7 +25,7 @@ ROW_BITS = 4
 """Bits of a row that encode the length class."""
 CENTRES = 100
 """Number of best lines whose neighbouring lines are scored too."""
-_WIDE = 10  # times as many lines are looked through for different ones
+_WIDE = 10  # factor: max lines examined, per line returned, to find lines with different scores
 _CLASS = (1 << ROW_BITS) - 1
 _PLACE = (1 << PLACE_BITS) - 1
 _SESSION = ROW_BITS + PLACE_BITS
@@ -154,7 +154,7 @@ class LineScores:
         """
         lines = self._foremost(most)
         scores = self._favoured(self._whole(self._with_neighbours(lines[:CENTRES]).union(lines)))
-        # Ties: newest first, so that the order is deterministic.
+        # Lines with equal scores are sorted newest first, so that the order is deterministic.
         order = sorted(scores, reverse=True)
         order.sort(key=scores.__getitem__, reverse=True)
         return [(line, scores[line]) for line in order[:most]]
@@ -171,7 +171,7 @@ class LineScores:
             return found[:most]
         groups: dict[float, list[int]] = {}
         left, enough = most * _WIDE, 0
-        # There are few different scores: equal length and equal words give equal scores.
+        # There are few different scores, because equal length and equal words give equal scores.
         for score, count in sorted(Counter(own.values()).items(), reverse=True):
             groups[score] = []
             left -= count
@@ -253,7 +253,7 @@ def feedback(
         for token in set(tokens):
             worth[token] += score
     known = set(known)
-    # A word of one line says nothing about the others, and a frequent one nothing at all.
+    # A word found in one line only says nothing about other lines; a frequent word does not distinguish lines.
     offered = {
         token: value * rarity(counts[token], stats.lines)
         for token, value in worth.items()

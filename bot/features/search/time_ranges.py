@@ -37,7 +37,7 @@ _DAY = r"(?P<day>mon|tue|wed|thu|fri|sat|sun)(?:s?day|nesday|rsday|urday|s|rs)?\
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 _ENDS = r"(?:uary|ruary|ch|il|e|y|ust|t|tember|ober|ember)?\b\.?"
 _MONTH = rf"(?P<month>{'|'.join(_MONTHS)}){_ENDS}"
-# `may` and `march` are also words: as months they need a capital or a preceding word.
+# `may` and `march` are also ordinary words. As months they need a capital letter or a preceding word.
 _NAMED = rf"(?P<month>{'|'.join(name.capitalize() for name in _MONTHS)}){_ENDS}"
 _NTH = r"(?P<date>[0-3]?\d)(?:st|nd|rd|th)?\b"
 _WEEK = "(?:周|週|星期|礼拜|禮拜)"
@@ -68,7 +68,7 @@ def time_ranges(query: str, now: int, zone: tzinfo = UTC) -> TimeRanges:
     for pattern, read in _RELATIVE:
         ranges += _read(pattern, read, rest, today, zone)
         rest = pattern.sub(" ", rest)
-    left = rest  # a date that a text may hold too is looked for as a word as well
+    left = rest  # a date that archive lines may contain literally is searched for as a word too
     for pattern, read in _ABSOLUTE:
         ranges += _read(pattern, read, left, today, zone)
         left = pattern.sub(" ", left)
@@ -87,7 +87,7 @@ def _read(
             first, behind = read(match, today)
             found.append((_ms(first, zone), _ms(behind, zone)))
         except (ValueError, OverflowError):
-            continue  # no day of any calendar
+            continue  # this date does not exist
     return found
 
 

@@ -44,7 +44,7 @@ class LoadHistoryInput(ToolInput):
         max_length=200,
         description="Literal text the messages contain, any case.",
     )
-    # Accepted but not declared: models repeat calls with it that they see in their history.
+    # This argument is accepted but not declared, because models repeat earlier calls that contain it.
     query: SkipJsonSchema[str | None] = Field(default=None, max_length=4_000)
     queries: list[Phrasing] = Field(
         default=[],
@@ -91,7 +91,7 @@ class ChatLoadHistory:
         "know exactly."
     )
     input = LoadHistoryInput
-    # WRITES keeps two calls from running concurrently: what is injected depends on their order.
+    # WRITES prevents two calls from running concurrently, because the inserted messages depend on the order of calls.
     effects = READS | WRITES
     timeout_seconds = 60.0
     ages = False
@@ -176,8 +176,8 @@ class ChatLoadHistory:
             raise errors.ToolError(
                 f'With scope "mine" an offset goes to {FARTHEST:,}. Use `before` for what is older. Nothing was loaded.'
             )
-        # One more than there is room for shows that there are more, where counting would read all lines. Of several chats the
-        # newest of all are merged.
+        # Requesting one line more than fits shows whether there are more; counting would read all lines. The newest lines of
+        # several chats are merged.
         window = HistoryQuery(
             limit=room + 1 + (0 if len(chats) == 1 else args.offset),
             offset=args.offset if len(chats) == 1 else 0,
@@ -212,7 +212,7 @@ class ChatLoadHistory:
         try:
             made = await self._ports.artifacts.made(chat_key, places)
         except errors.StorageError:
-            return {}  # the messages are loaded without them
+            return {}  # the messages are loaded without a list of artifacts
         return {
             places[request]: [{"id": name, "tool": tool} for name, tool in found[-MOST_ARTIFACTS:]]
             for request, found in made.items()
@@ -276,14 +276,14 @@ def _receipt(
     args: LoadHistoryInput, lines: list[ArchiveLine], found: _FoundLines, *, others: ChatKey, private: bool
 ) -> str:
     said = f"Loaded {len(lines)} older messages, {_when(lines[0].ts)} to {_when(lines[-1].ts)}"
-    # The turn may have had room for the newest of them only.
+    # Possibly only the newest messages fit in the turn.
     loaded = {(line.chat_key, line.ts, line.role, line.message_id) for line in lines}
     matches = sum((hit.chat_key, hit.ts, hit.role, hit.message_id) in loaded for hit in found.hits)
     said += f" ({matches} matches and what was said around them)" if args.phrasings else ""
     said += "; they now stand before the current message."
     left = found.total - args.offset - (matches if args.phrasings else len(lines))
     if left > 0:
-        # What was just loaded is in view now and no longer counts, so the same offset goes on.
+        # Messages just loaded are in the context now and are skipped, so the same offset continues the search.
         further = "less good" if args.phrasings else "older"
         more = f"{left} more match" if found.counted else "More match"
         said += f" {more}: call again with offset {args.offset} for the next {further} ones."

@@ -67,7 +67,7 @@ class ChatSend:
     )
     input = ChatSendInput
     effects: ClassVar[frozenset[Effect]] = frozenset({"message"})
-    timeout_seconds = 300.0  # a throttled platform may ask to wait
+    timeout_seconds = 300.0  # seconds; a platform with rate limits may ask us to wait
     ages = False
     eager = True
 

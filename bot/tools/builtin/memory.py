@@ -158,7 +158,7 @@ class MemoryTool:
         sizes = await self._files.sizes(owner)
         found = [f"{root}/{path}  {size} B" for path, size in sizes.items() if path.startswith(folder)]
         for path in sizes:
-            # File names are text of people too.
+            # People chose the file names, so the names have a provenance too.
             if path.startswith(folder) and path != SESSION and (file := await self._files.read(owner, path)):
                 context.report_provenance(origin_of(file))
         if name and not found:

@@ -125,7 +125,7 @@ class SearchFiles:
         below = len(place.parts) if walk is not None else 0
         for entry in entries:
             parts = entry.path.split("/")[below:]
-            # Without a `/` in the glob the file's own name counts, not that of a folder above it.
+            # A glob without `/` is compared with the file's own name, not with the names of its folders.
             name = "/".join(parts) if "/" in (glob or "") else parts[-1]
             if entry.kind == "file" and (wanted is None or wanted(name)):
                 yield entry
@@ -175,7 +175,7 @@ def _finder(args: SearchFilesInput, clock: Clock, until: float) -> Find:
         raise errors.ToolError(f"This is no regular expression: {text.preview(str(error))}.") from None
 
     def matching(line: str) -> int | None:
-        # `concurrent` releases the interpreter.
+        # `concurrent` makes the search release the interpreter lock.
         match = compiled.search(line, timeout=max(0.01, until - clock.monotonic()), concurrent=True)
         return match.start() if match is not None else None
 

@@ -41,13 +41,13 @@ class ToolSearch:
         )
 
     async def run(self, args: ToolSearchInput) -> str | FoundTools:
-        # Built-in tools that a small context window has no room for can be found too.
+        # Built-in tools that do not fit in a small context window can be found too.
         own = [ToolOffer(one, one["name"], one["description"]) for one in context.undeclared()]
         offers = self._catalog.offers()
         if offers:
-            # Names and descriptions are written by servers.
+            # MCP servers wrote the names and descriptions.
             context.report_provenance(ANYBODYS)
-        # Servers decide how many offers there are and how long: off the event loop.
+        # Servers decide how many tools there are and how long the texts are, so the search runs off the event loop.
         best = await asyncio.to_thread(rank_offers, args.query, itertools.chain(own, offers), AT_ONCE)
         if best:
             said = {offer.server: offer.instructions for offer in best if offer.instructions}

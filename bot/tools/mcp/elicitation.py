@@ -116,7 +116,7 @@ class Elicitations:
             raise Unanswered(f"its field {odd[0]} cannot be asked for in a chat")
         content: Json = {}
         message = f"{params.message} {getattr(params, 'url', '')}".strip()
-        # A form without fields asks for a yes.
+        # A form without fields asks for a confirmation.
         for number, (name, one) in enumerate((fields or {"": {"type": "boolean"}}).items(), 1):
             place = f"{number}/{len(fields)} " if len(fields) > 1 else ""
             how = OPTIONAL if fields and name not in needed else "question.how"

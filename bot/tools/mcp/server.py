@@ -54,7 +54,7 @@ def _cause(error: BaseException | None) -> str:
     """Return the reason why the connection ended, for operators."""
     if isinstance(error, OSError):
         return errors.connection_reason(error)
-    if isinstance(error, ValueError):  # the SDK's, for an invalid message
+    if isinstance(error, ValueError):  # raised by the SDK for an invalid message
         return "it breaks the protocol"
     return "it ended" if error is None else str(error) or type(error).__name__
 
@@ -153,7 +153,7 @@ class Server:
         self._changed.clear()
         self._why = self._stderr = ""
         self._hung = 0
-        # Takes seconds.
+        # Importing the SDK takes seconds.
         await asyncio.to_thread(importlib.import_module, "mcp")
         from mcp import Client
         from mcp_types import Implementation
@@ -167,7 +167,7 @@ class Server:
             cache=None,
         )
         async with contextlib.AsyncExitStack() as stack:
-            # Old and new servers refuse each other's handshake: the next attempt uses the other one unless this one succeeds.
+            # Old and new servers refuse each other's handshake. Unless this attempt succeeds, the next one uses the other handshake.
             used = self._handshake
             self._handshake = "auto" if used == "legacy" else "legacy"
             async with asyncio.timeout(START_SECONDS):
@@ -179,7 +179,7 @@ class Server:
                 await self._serve(client)
             finally:
                 follow.cancel()
-                # Errors are ignored: a server need not announce changes.
+                # Errors are ignored, because a server need not announce changes.
                 await asyncio.gather(follow, return_exceptions=True)
 
     async def _serve(self, client: Client) -> None:
@@ -193,7 +193,7 @@ class Server:
                 self._changed.clear()
                 async with asyncio.timeout(START_SECONDS):
                     await self._list(client)
-                # At most one list a second, however many changes the server announces.
+                # Tools are listed at most once per second, even if the server announces more changes.
                 await self._clock.sleep(1.0)
         finally:
             self._client = None
@@ -206,8 +206,8 @@ class Server:
 
     @contextlib.asynccontextmanager
     async def _process(self, words: list[str]) -> AsyncIterator[Any]:
-        # npx, uvx and Python run code from the working folder or above it, and chats may write to the project: the server
-        # gets an empty folder.
+        # npx, uvx and Python run code from the working folder or from folders above it, and chats may write to the project.
+        # Therefore the server gets an empty working folder.
         async with contextlib.AsyncExitStack() as stack:
             try:
                 folder = Path(
@@ -279,7 +279,7 @@ class Server:
             page = await client.session.list_tools(params=params)
             left_out += (page.meta or {}).get(LEFT_OUT, ())
             for tool in page.tools:
-                # A definition may be long: off the event loop.
+                # A definition may be long, so this runs off the event loop.
                 await asyncio.to_thread(self._take, tools, left_out, tool, said)
             cursor = page.next_cursor
             if not cursor:
@@ -363,7 +363,7 @@ class Server:
         try:
             async with limit:
                 with self.asking.during(tool, limit, seconds) as unanswered:
-                    # Not `call_tool`: that runs the patterns of the server's own schema over its answer.
+                    # `call_tool` is not used, because it would apply the patterns of the server's own schema to the answer.
                     answer = await client.session.send_request(
                         request, CallToolResult, progress_callback=told
                     )
@@ -396,7 +396,7 @@ class Server:
     async def _failed(self, client: Client, code: int, message: str) -> errors.ToolError:
         from mcp_types import CONNECTION_CLOSED
 
-        # The SDK's error for an ended stream. The code alone may come from the server.
+        # This is the SDK's error for an ended stream. The server could send the same code, so the code alone proves nothing.
         cut = code == CONNECTION_CLOSED and message.startswith("SSE stream ")
         if self._closed.is_set() or cut or not await self._answers(client):
             return self._gone()

@@ -74,7 +74,7 @@ async def process(
                 yield read, write
             finally:
                 write.close()
-                # The last message may be a cancellation: let it be sent.
+                # The last message may be a cancellation, so wait until it is sent.
                 await asyncio.wait(tasks[1:2], timeout=GRACE)
                 await _end(transport, watch)
     finally:
@@ -134,7 +134,7 @@ async def _speak(watch: _Streams, spoken: MemoryObjectReceiveStream[SessionMessa
             watch.stdin.write(raw.encode() + b"\n")
             await watch.stdin.drain()
         except OSError:
-            return  # It has exited, which `_hear` reports.
+            return  # The process has exited; `_hear` reports that.
 
 
 async def _listen(watch: _Streams, said: Tell) -> None:

@@ -1,9 +1,9 @@
-"""Conditions of rules: who asks, where, in which role, with which argument, at what time.
+"""Conditions of permission rules: the asking person, the chat, the role, an argument, or the time.
 
     user in slack:U1 telegram:2     channel in slack telegram:-100123     role operator
     arg.url~=https://*.example.org/*      arg~=*.py      time 08:00-18:00      time mon-fri 22:00-06:00
 
-Several are joined by `and`; all of them must hold.
+Several conditions are joined by `and`; all of them must be true.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def _time(words: str) -> Condition:
         at, day = now.time.time(), now.time.weekday()
         if begin < end:
             return day in days and begin <= at < end
-        # Over midnight: hours after it belong to the day before.
+        # If a range passes midnight, the hours after midnight belong to the day before.
         return (day in days and at >= begin) or ((day - 1) % 7 in days and at < end)
 
     return holds

@@ -89,10 +89,10 @@ def decided(call: Call, now: PolicyContext) -> Decision:
     reads = call.effects == READS and not call.tool.startswith(MCP)
     if not reads and call.tool not in OPEN:
         return asks("default", "default")
-    # A query reveals little of the project's files, and only to the search engine.
+    # A web search query reveals little of the project's files, and only to the search engine.
     if taints(call, now, Taint.FOREIGN if call.tool == "web_search" else Taint.WORKSPACE):
         own = call.tool in OWN
-        # Their own chats are theirs to bring along.
+        # People may decide themselves about bringing in messages of their own chats.
         return asks(
             "taint",
             "tainted" if now.taint == Taint.FOREIGN else "read",

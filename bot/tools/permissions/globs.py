@@ -17,7 +17,7 @@ def glob(pattern: str) -> Match:
     if "*" not in pattern and "?" not in pattern:
         return pattern.__eq__
     first, *rest = [re.escape(piece).replace(r"\?", ".") for piece in pattern.split("*")]
-    # The leftmost match of each piece is as good as any other, so atomic groups suffice.
+    # If a piece matches at all, its leftmost match is sufficient, so atomic groups need no backtracking.
     whole = first + "".join(f"(?>.*?{piece})" for piece in rest[:-1]) + (".*" + rest[-1] if rest else "")
     matches = re.compile(whole, re.DOTALL).fullmatch
     return lambda words: matches(words) is not None
@@ -35,7 +35,7 @@ def matches_parts(pattern: Sequence[Callable[[str], object] | None], path: Seque
     """Return True if the parts of a path match the parts of a pattern; None in the pattern matches any
     number of parts. The time is at most proportional to the product of both lengths.
     """
-    # The numbers of parts of the path that the pattern so far may match.
+    # For the pattern parts so far: the possible numbers of matched path parts.
     taken = {0}
     for part in pattern:
         if part is None:

@@ -32,7 +32,7 @@ def find(command: str, root: Path) -> tuple[list[Path], list[Path]]:
     command names. Blocks.
     """
     words = list(_words(command))
-    # It may change to a folder first. `Path` would raise for words that are no valid names.
+    # The command may change to a folder first. `Path` would raise for words that are no valid file names.
     folders = dict.fromkeys([root, *(root / word for word in words if os.path.isdir(root / word))])  # noqa: PTH112
     runs, others, begins, before = dict[Path, None](), dict[Path, None](), True, ""
     for word in words:
@@ -57,7 +57,7 @@ def _words(command: str) -> Iterator[str]:
         words = command.split()
     for word in words:
         yield word.strip("$\"'")
-        if " " in word and word != command:  # a quoted word may be a command
+        if " " in word and word != command:  # a quoted word may contain a command
             yield from (";", *_words(word))
 
 

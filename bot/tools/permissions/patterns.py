@@ -182,7 +182,7 @@ def _matcher(fixed: Parts, loose: Parts) -> Callable[[Sequence[str]], bool]:
 
 
 def _open(name: str, steps: _Steps, paths: Paths) -> Pattern:
-    # The rule's own folder is resolved now, so that a link put there later allows nothing.
+    # The folder that the rule names is resolved now, so that a link created there later allows nothing.
     fixed = paths.place("/" + "/".join(steps.fixed)).real
     if fixed is None:
         return lambda _: "no"

@@ -112,7 +112,7 @@ def protected_code(root: Path, code: RunningCode | None = None) -> ProtectedCode
         return ProtectedCode(real, closed=True)
     parts = [one for one in (*code.runs, *([code.base] if code.base else [])) if _below(real, one.resolve())]
     sealed = _outermost(dict.fromkeys(one.resolve() for one in parts if one.exists()))
-    # A path that is missing, or reached by a link in the folder, could be created or replaced by a command.
+    # A command could create a path that is missing, or replace a path that is reached through a link in the folder.
     loose = [one for one in _absent(code.runs, real) if not any(_named_below(kept, one) for kept in sealed)]
     return ProtectedCode(real, closed=bool(loose), sealed=sealed, runs=code.runs)
 

@@ -105,7 +105,7 @@ class Rules:
         if doubt is not None:
             return defaults.asks("rule", "doubt", f"deny {doubt.text}")
         if given and (why := defaults.instructs(call, asked)) and not any(rule.trusted for rule in given):
-            # Not granted either: what is written there instructs everybody's turns, operators' too.
+            # The person cannot approve this alone: the file instructs the turns of everybody, including operators.
             return defaults.asks("default", why, f"allow {given[0].text}")
         for rule in tool["ask"]:
             if rule.answer(call, asked, subject, now) != "no":
@@ -123,13 +123,13 @@ class Rules:
 
     def _compiled(self, name: str) -> _Compiled:
         tool: _Compiled = {"deny": [], "ask": [], "allow": []}
-        # Names are compared folded, since servers choose and change their case.
+        # Names are compared case-folded, because servers choose and change the case of names.
         wild = [item for item in self._wild if glob(folded(item[1].tool))(folded(name))]
         for outcome, parsed in [*self._exact.get(folded(name), ()), *wild]:
             try:
                 tool[outcome].append(_compile(name, parsed, outcome, self._paths))
             except RuleMalformed:
-                # The rule names several tools by a wildcard, and its pattern does not fit this one.
+                # The rule names several tools by a wildcard, and its pattern is invalid for this tool.
                 continue
         return tool
 

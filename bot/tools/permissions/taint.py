@@ -48,7 +48,7 @@ _SOURCES: Mapping[str, Taint] = {
 def usual(tool: str, effects: frozenset[Effect]) -> Provenance:
     """Return the provenance of a result whose tool reported none."""
     level = Taint.FOREIGN if tool.startswith(MCP) else _SOURCES.get(tool, Taint.NONE)
-    # What comes over a network is nobody's of this project.
+    # Text from a network was not written by anybody of this project.
     return ANYBODYS if level and "network" in effects else Provenance(taint=level)
 
 
@@ -125,7 +125,7 @@ def _parted(message: Message) -> tuple[Message, Sequence[Any]]:
             gone.append(block["content"])
             left.append({**block, "content": [_LEFT_OUT], ORIGIN: NOBODYS.packed()})
         elif tag is not None and tag.name == tags.CONTEXT and not tag.note:
-            # Ids and times are ours; the names of files are words of whoever made them.
+            # The gateway wrote ids and times. File names were chosen by the authors of the files.
             facts = {**tags.facts(message)}
             gone += [names] if (names := facts.pop("attachments", None)) else []
             left.append(replace(tag, words=tags.dumped(facts)).block | {ORIGIN: NOBODYS.packed()})
