@@ -71,7 +71,7 @@ def failure(error: Exception, tool: str, redact: Redact = str) -> Failure:
 _TRACE = re.compile(r"Traceback \(most recent call last\):.*", re.DOTALL)
 _PLACES = re.compile(
     r"""
-      (?P<address>\b(?!file:)[a-z][a-z0-9+.-]*://[^\s'"<>]+)    # URL: kept
+      (?P<address>\b(?!file:)[a-z][a-z0-9+.-]*://[^\s'"<>]+)    # stays
     | (['"])(?:~|[a-z]:)?[/\\][^'"\n]*\2                        # a quoted path
     | \bfile:/+[^\s'"<>]*
     | (?<![\w/.%~-])(?:~|[a-z]:)?[/\\](?:[^\s'"<>|:;,()\[\]]+)
