@@ -2,7 +2,7 @@
 artifacts in pages.
 
 A file consists of one line of JSON metadata followed by the text. Files are written atomically and never
-change. The one exception is the transcript of a running task, which is replaced as the task goes on.
+change, except that the transcript of a running task is replaced as it grows.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class ArtifactMatch:
 @dataclass(frozen=True, slots=True)
 class ArtifactMatches:
     """The result of a search in an artifact. `total` counts all matches after the offset at which the search
-    began. `next` is the offset of the first match that is not in `found`, or None if all are. `origin`
-    says whose words the artifact contains.
+    began. `next` is the offset of the first match that is not in `found`, or None if `found` contains all
+    matches. `origin` says whose words the artifact contains.
     """
 
     found: tuple[ArtifactMatch, ...]
@@ -67,7 +67,9 @@ class ArtifactMatches:
 
 
 LARGEST = 10_000_000
-"""Max bytes stored per result; of a larger result, half comes from the beginning and half from the end."""
+"""Max bytes stored per tool result. Of a larger result, the beginning and the end are stored, each with half
+of this limit.
+"""
 CHAT_BYTES = 100_000_000
 CHAT_COUNT = 1_000
 """Max artifacts per chat; the oldest artifacts are deleted first."""
@@ -389,8 +391,8 @@ def _segments(stream: Iterator[str], reach: int) -> Iterator[tuple[int, int, str
 
 
 def _find(segment: str, behind: str, needle: str, skip: int) -> int | None:
-    """Return the index in a segment, from `skip` on, at which the case-folded needle begins. Folding may
-    lengthen characters, so the index is counted in unfolded ones.
+    """Return the index in a segment, from `skip` on, at which the case-folded needle begins. Case-folding
+    may lengthen text, so the index counts characters of the original text.
     """
     place = (segment[skip:] + behind).casefold().find(needle)
     if place < 0:

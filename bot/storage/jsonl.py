@@ -148,7 +148,7 @@ def _lock_file(folder: Path, *, shared: bool) -> int | None:
 
 
 def dumps(value: Json) -> bytes:
-    """Serialise a value as one line with a newline. Keys keep their order; lone surrogates are replaced."""
+    """Serialise a value as one line with a newline. Keys stay in order; lone surrogates are replaced."""
     dumped = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
     return text.one_line(text.clean(dumped)).encode() + b"\n"
 

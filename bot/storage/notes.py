@@ -31,8 +31,8 @@ class MemoryOwner:
 @dataclass(frozen=True, slots=True)
 class MemoryFile:
     """A memory file. `written` lists the sources of each line of `text`, oldest first, with one entry more
-    than the text has line breaks. It is () if the sources are unknown, e.g. after somebody edited the
-    file by hand.
+    than the text has line breaks. `written` is () if the sources are unknown, e.g. after somebody edited
+    the file by hand.
     """
 
     path: str

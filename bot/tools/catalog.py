@@ -157,7 +157,7 @@ def _hits(
 
 
 def _alike(word: str, vocabulary: Sequence[str], known: Container[str]) -> Iterator[str]:
-    """Return the words of a sorted vocabulary that begin with this word, or that this word begins with."""
+    """Return the words of a sorted vocabulary that begin with this word, or that are the beginning of this word."""
     if len(word) < BEGINS:
         return
     longer = itertools.islice(vocabulary, bisect.bisect_left(vocabulary, word), None)

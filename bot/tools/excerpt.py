@@ -1,5 +1,5 @@
-"""Shortens large tool results to their beginning, their end and a pointer to the whole. Sizes are given as
-weights, which are token estimates computed from the text alone (`TOKEN` = one token).
+"""Shortens large tool results to their beginning, their end and a pointer to the whole. Sizes are token
+estimates computed from the text alone, in units of 1/33 token (see `TOKEN`).
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from bot.contracts.tools import Omission
 READER = "read_artifact"
 """Name of the tool that reads artifacts."""
 TOKEN = 33
-"""Weight of one token. One token is estimated as 3.3 ASCII characters or one CJK character; other scripts
-lie between.
+"""Units of a token estimate per token. One token is estimated as 3.3 ASCII characters or as one CJK
+character; other scripts lie between.
 """
 ROOM = 2_500 * TOKEN
-"""Max weight of one tool result in the model's context (2,500 tokens)."""
+"""Max token estimate of one tool result in the model's context (2,500 tokens)."""
 _ASCII, _OTHER, _WIDE = 10, 20, TOKEN
 _NARROW_BYTES, _WIDE_BYTES = bytes(range(0x80)), bytes(range(0xE3, 0xF5))
 _FIRST_WIDE = re.compile(rb"\xe2[\xba-\xbf]")
 """Pattern of wide characters (from U+2E80) whose first UTF-8 byte also begins narrow characters."""
 _HEAD = 0.6
-"""Share of the available weight that is used for the beginning of a text."""
+"""Share of the available size that is used for the beginning of a text."""
 
 
 def weight(words: str) -> int:
-    """Return the weight of a text."""
+    """Return the token estimate of a text, in units of 1/33 token."""
     if words.isascii():
         return len(words) * _ASCII
     # Counting first bytes in UTF-8 is several times faster than examining characters.
@@ -38,12 +38,12 @@ def weight(words: str) -> int:
 
 
 def over(words: str, room: int) -> bool:
-    """Return True if the weight of a text exceeds `room`. Fast for texts of any size."""
+    """Return True if the token estimate of a text exceeds `room`. Fast for texts of any size."""
     return len(words) * _ASCII > room or weight(words) > room
 
 
 def fitting(words: str, room: int) -> int:
-    """Return how many leading characters of a text have a total weight of at most `room`."""
+    """Return how many leading characters of a text fit in a token estimate of `room`."""
     return _count(words[: max(0, room) // _ASCII], room)
 
 
@@ -78,8 +78,8 @@ class Excerpt:
         return content, Omission(self.artifact, self.lines, self.characters, len(self.head), end)
 
     def within(self, room: int) -> Excerpt:
-        """Shorten the beginning and the end until the excerpt fits in the weight `room`. The note about the
-        omission is never shortened.
+        """Shorten the beginning and the end until the token estimate of the excerpt is at most `room`. The
+        note about the omission is never shortened.
         """
         excess = weight(str(self)) - room
         if excess <= 0:
@@ -90,8 +90,8 @@ class Excerpt:
 
 
 def excerpt(words: str, room: int, artifact: str | None) -> Excerpt:
-    """Shorten a text to its beginning, a note and its end, with a total weight of at most `room`. The note
-    is never shortened.
+    """Shorten a text to its beginning, a note and its end, with a token estimate of at most `room` in total.
+    The note is never shortened.
     """
     most = max(1, room // _ASCII)
     if len(words) <= 2 * most:
@@ -111,7 +111,7 @@ def shown_by(content: str, left_out: Omission | None) -> Excerpt | None:
 
 
 def _cut(head: str, tail: str, rest: int, old: Excerpt) -> Excerpt:
-    """Shorten the beginning and the end to a total weight of `rest`."""
+    """Shorten the beginning and the end to a token estimate of at most `rest` in total."""
     first = text.border(head, fitting(head, int(rest * _HEAD)))
     behind = _count(tail[-max(1, max(0, rest) // _ASCII) :][::-1], rest - weight(head[:first]))
     last = text.border_after(tail, len(tail) - behind)
@@ -122,7 +122,7 @@ def _cut(head: str, tail: str, rest: int, old: Excerpt) -> Excerpt:
 
 
 def _count(words: str, room: int) -> int:
-    """Return how many leading characters of a text fit in the weight `room`."""
+    """Return how many leading characters of a text fit in a token estimate of `room`."""
     fit, end = 0, len(words)
     while fit < end:
         middle = (fit + end + 1) // 2

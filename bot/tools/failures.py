@@ -21,11 +21,11 @@ from bot.telemetry.redaction import LogRedactor
 from bot.tools import excerpt
 
 STREAM = 1_000 * excerpt.TOKEN
-"""Max weight of each output stream of a command (1,000 tokens). The end of a stream is always shown."""
+"""Max token estimate of each output stream of a command (1,000 tokens). The end of a stream is always shown."""
 MESSAGE = 300
 """Max characters of an unexpected error's message."""
 LOOKED_AT = 2_000
-"""Max characters of an unexpected error's message that are processed. Some errors contain their whole input."""
+"""Max characters processed of an unexpected error's message, because some errors contain their whole input."""
 GOT = 100
 """Max characters shown of an invalid value."""
 PROBLEMS = 20
@@ -89,8 +89,8 @@ def presentable(words: str) -> str:
 
 
 def _message(error: Exception) -> str:
-    """Return those arguments of an error that are text or numbers, joined. Other arguments are skipped,
-    because converting them to text may raise.
+    """Return the text and number arguments of an error, joined. Other arguments are skipped, because
+    converting an argument to text may raise.
     """
     return " ".join(f"{arg}" for arg in error.args if isinstance(arg, str | int | float))
 

@@ -166,7 +166,7 @@ class FileProvenance:
             yield
 
     def _holds(self, path: str) -> bool:
-        """Return True if a path is marked and nobody has saved another file there since."""
+        """Return True if a path is marked and the file has not been saved again since."""
         mark, state = self._marks.get(path), self._state(path)
         return mark is not None and state is not None and mark.saved == state.st_mtime_ns
 

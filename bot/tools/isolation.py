@@ -247,7 +247,9 @@ class Isolation:
         ]
 
     def _covered(self, root: Path, instructs: InstructionFileSet) -> PathMasks:
-        """Return the paths that commands cannot see and the paths that commands cannot change. Blocks."""
+        """Return the paths that commands cannot see and the paths that commands cannot change. This call
+        blocks the thread.
+        """
         found = find(root, self._own)
         masked = {mask.path for mask in found.masks}
         # Only file tools may change instruction files, because they ask for approval.
@@ -270,7 +272,9 @@ class Isolation:
             raise errors.ToolError(MISSING)
 
     async def _program(self) -> str | None:
-        """Return the path of bubblewrap if a trial run succeeds. The trial is repeated until it has succeeded once."""
+        """Return the path of bubblewrap if a trial run succeeds. Until a trial has succeeded once, each call
+        repeats the trial.
+        """
         program = self.which("bwrap")
         if program is None or program in self._works:
             return program
@@ -320,9 +324,7 @@ def arguments(root: Path, limits: CommandLimits, *, network: bool, parts: Sequen
 
 
 def _proc() -> Iterator[str]:
-    """Return the arguments that mask those parts of /proc which belong to the machine and which a root user
-    could change.
-    """
+    """Return the bubblewrap arguments that mask machine-wide parts of /proc, which a root user could change."""
     for path in map(Path, _READ_ONLY_PROC):
         if path.exists():
             yield from ("--ro-bind", str(path), str(path))
@@ -342,7 +344,7 @@ def _handle_of(data: bytes, handles: list[int]) -> int:
 
 def _wait_for(first: int) -> None:
     """Wait until the first process of a sandbox has ended. All other processes of the sandbox have ended
-    then too. Blocks.
+    then too. This call blocks the thread.
     """
     with os.fdopen(first, "rb") as file, contextlib.suppress(ValueError, KeyError, OSError):
         process = os.pidfd_open(json.loads(file.read())["child-pid"])
@@ -412,8 +414,8 @@ class PathMasks:
 
     def fitting(self) -> PathMasks | None:
         """Return masks that need at most `ARGUMENTS` arguments. To save arguments, top-level folders are
-        masked as a whole, starting with the folder that contains most masks. Returns None if the top of
-        the project alone needs too many.
+        masked as a whole; the folder with the most masks comes first. Returns None if the top of the
+        project alone needs too many.
         """
         here = self
         while len(here.words()) > ARGUMENTS:
@@ -445,7 +447,7 @@ def _within(path: str, places: AbstractSet[str]) -> bool:
 
 def find(root: Path, own: Collection[str]) -> PathMasks:
     """Return masks for all hidden names below the project's top folder, and for those hidden names at the
-    top that are in `own`. Blocks.
+    top that are in `own`. This call blocks the thread.
     """
     masks: list[Mask] = []
     whole: set[str] = set()

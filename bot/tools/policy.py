@@ -214,7 +214,7 @@ class Policy:
         self, asked: Call, call: ToolCall, turn: ToolExecutionContext, decision: Decision
     ) -> Approval:
         """Return the approval question, which is valid only for the current content of the files that the
-        call names or replaces. Blocks.
+        call names or replaces. This call blocks the thread.
         """
         (runs, others), replaced = self._files(asked), self._replaced(asked)
         hashes = [named_files.digest(some) for some in (runs, [*runs, *others])]

@@ -22,7 +22,9 @@ REAP = 10.0
 LOOK = 0.05
 """Interval in seconds between usage checks."""
 LimitCheck = Callable[[int], str | None]
-"""Function that returns which limit the command with this pid exceeds, as text; None if it exceeds none. Blocks."""
+"""Function that returns which limit the command with this pid exceeds, as text; None if it exceeds none.
+This call blocks the thread.
+"""
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]{0,40}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[@-Z\\-_])")
 
 

@@ -25,18 +25,18 @@ from bot.tools import context, excerpt
 from bot.tools.registry import Registry
 
 LASTING_ROOM = 4 * excerpt.ROOM
-"""Max weight (see `excerpt`) of a result that is never masked later. Such results are instructions, which
-are useful only as a whole.
+"""Max token estimate (in units of `excerpt.weight`) of a result that is never masked later. Such results are
+instructions, which are useful only as a whole.
 """
 STEP_ROOM = 4 * excerpt.ROOM
-"""Max total weight (see `excerpt`) of the results of one step."""
+"""Max token estimate (in units of `excerpt.weight`) of all results of one step together."""
 MOST_PICTURES, TOGETHER = 5, 10_000_000
 """Max number of pictures in one result, and max bytes of these pictures together. A person's message has the
 same limits.
 """
 SHORT = 50 * excerpt.TOKEN
-"""Max weight (see `excerpt`) of a result that is never shortened, because the note would be hardly smaller.
-For an error the limit is ten times as large.
+"""Max token estimate (in units of `excerpt.weight`) of a result that is never shortened, because the note
+would be hardly smaller. For an error the limit is ten times as large.
 """
 NO_ROOM = (
     f"Not shown: the results of one step together are too large. Call {excerpt.READER} again in the next step, with "
@@ -187,5 +187,5 @@ def _shown(data: str, room: int, redact: Redact) -> ShownFile | None:
 
 
 def _load(content: str | Sequence[Json]) -> int:
-    """Return the weight of a result's content."""
+    """Return the token estimate of a result's content, in units of `excerpt.weight`."""
     return excerpt.weight(content if isinstance(content, str) else json.dumps(content, ensure_ascii=False))

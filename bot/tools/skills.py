@@ -129,8 +129,8 @@ class SkillFolder:
 
 
 def _skill_files(places: Sequence[tuple[Path, Path | None]], changes: int) -> dict[Path, _Stamp]:
-    """Yield every `SKILL.md` that is one level below these paths, in order. Each comes with a stamp of its
-    state, which also depends on `changes`.
+    """Yield every `SKILL.md` that is one level below these paths, in order. Each path is yielded with a
+    stamp of the file's state; the stamp depends on `changes` too.
     """
     files: dict[Path, _Stamp] = {}
     for place, inside in places:

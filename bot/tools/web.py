@@ -63,8 +63,8 @@ _CLOSED = tuple(
     )
 )
 """Networks that may not be reached: private, loopback, link-local, reserved and multicast networks, and
-networks that embed IPv4 addresses (mapped, 6to4, Teredo). They are listed here because `ipaddress`
-differs between versions of Python.
+networks that embed IPv4 addresses (mapped, 6to4, Teredo). The networks are listed here because
+`ipaddress` differs between versions of Python.
 """
 _TRANSLATED = ipaddress.IPv6Network("64:ff9b::/96")
 """The NAT64 network, whose IPv6 addresses embed IPv4 addresses."""
@@ -129,8 +129,8 @@ async def system_resolve(host: str, port: int) -> list[str]:
 
 
 class Web:
-    """Fetches web pages. `public` decides which IP addresses are allowed. It is replaced only for addresses
-    that operators set, and in tests.
+    """Fetches web pages. `public` decides which IP addresses are allowed. `public` is replaced only for
+    addresses that operators set, and in tests.
     """
 
     def __init__(

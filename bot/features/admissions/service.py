@@ -35,8 +35,8 @@ KEPT = 7 * EVERY
 admission.
 """
 REACHED_SECONDS = 3.0
-"""Timeout in seconds for delivering a request to an operator. Only then is the stranger told that an
-operator was asked.
+"""Timeout in seconds for delivering a request to an operator. The stranger is told that an operator was
+asked only if an operator received the request in time.
 """
 LOOK_EVERY = 2.0
 """Interval in seconds between checks for people admitted or denied outside this process."""

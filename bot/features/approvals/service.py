@@ -50,8 +50,8 @@ GRANTED = "approval"
 MOST_SHOWN = 5
 """Max questions listed on a person's home page."""
 REACHED_SECONDS = 3.0
-"""Timeout in seconds for delivering a question to an operator. After it, a group in which nobody may decide
-gets buttons too.
+"""Timeout in seconds for delivering a question to an operator. After the timeout, the question gets buttons
+also in a group in which nobody may decide.
 """
 SCOPES: dict[str, Scope] = {"once": "once", "chat": "chat", "today": "today", "always": "always"}
 _RECORDS = TypeAdapter(ApprovalRecord)
@@ -369,14 +369,14 @@ class ApprovalService:
     # ------------------------------------------------------------ the person who decides
 
     async def approve(self, inbound: Inbound) -> Done:
-        """Run `/approve [name] [once|chat|today|always|each]`, or the button that stands for it."""
+        """Run `/approve [name] [once|chat|today|always|each]`, or the equivalent button."""
         words = inbound.args.split()
         last = words.pop().lower() if words and words[-1].lower() in {*SCOPES, "each"} else ""
         ended: Ended = "steered" if last == "each" else "approved"
         return await self._decide(inbound, " ".join(words), ended, SCOPES.get(last, "once"))
 
     async def deny(self, inbound: Inbound) -> Done:
-        """Run `/deny [name]`, or the button that stands for it."""
+        """Run `/deny [name]`, or the equivalent button."""
         return await self._decide(inbound, inbound.args, "denied", "once")
 
     async def afresh(self, press: Inbound) -> Done:

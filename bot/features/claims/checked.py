@@ -59,7 +59,7 @@ class CheckedReply:
     async def send(
         self, words: str, step_id: str | None = None, files: Sequence[OutgoingFile] = ()
     ) -> list[Sent]:
-        """See `tools.ports.Reply.send`. This method also raises `errors.ClaimUnfounded`."""
+        """See `tools.ports.Reply.send`. In addition, this method raises `errors.ClaimUnfounded`."""
         person = self._person()
         if len(words) <= SHORT and detection.loaded(words, person) and not detection.claims(words, person):
             return await self._inner.send(words, step_id, files)

@@ -75,7 +75,7 @@ class Language:
 
 def _language(name: str) -> Language:
     """Load a language file; compiling its patterns takes a tenth of a second. Patterns ignore case. In
-    patterns, `<WORD>` stands for an entry of the table [words], for NAME or for COMMAND.
+    patterns, `<WORD>` is replaced by an entry of the table [words], by NAME or by COMMAND.
     """
     if name not in _LOADED:
         raw = tomllib.loads(Path(__file__).with_name(f"{name}.toml").read_text(encoding="utf-8"))

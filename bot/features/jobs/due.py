@@ -181,8 +181,8 @@ class DueJobs:
         note(self._run.log, job, what, due, level=level, missed=missed, user_id=job.user_id)
 
     def turn_ends(self, turn: Turn, state: TurnEndState) -> Done:
-        """Count a job's consecutive failures. Also adds a note below the answer that says which missed times
-        the answer covers.
+        """Count a job's consecutive failures. Adds a note below the turn's answer that says which missed
+        times the answer covers.
         """
         due = turn.first.due
         job = self._book.get(due.job) if due is not None else None

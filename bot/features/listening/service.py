@@ -31,8 +31,8 @@ MOST_KNOWN = 10_000
 SKEW = 300.0
 """Max difference in seconds between our clock and a platform's clock."""
 CONTEXT_SECONDS = 20.0
-"""Timeout in seconds for a platform to return the earlier messages of a thread. After it, the turn starts
-without those messages.
+"""Timeout in seconds for a platform to return the earlier messages of a thread. After the timeout, the turn
+starts without the earlier messages.
 """
 FIRST_REST, LONGEST_REST = 60.0, 3_600.0
 """Seconds before a platform that refused to show a chat's messages is asked again. The pause starts with the
@@ -74,8 +74,8 @@ def around(
     inbound: Inbound, told: Sequence[Quoted], heard: Sequence[Quoted], since: int | None
 ) -> tuple[Quoted, ...]:
     """Merge earlier messages returned by the platform (`told`) with those received live (`heard`), omitting
-    quotes of the current message. In a conversation that the model knows already, only people's messages
-    after `since` (epoch ms) are returned.
+    messages that the current message quotes. In a conversation that the model knows already, only
+    people's messages after `since` (epoch ms) are returned.
     """
     quoted = {one.message_id for one in inbound.quoted}
     found = [one for one in told if one.message_id is None or one.message_id not in quoted]
@@ -134,7 +134,7 @@ class ListeningService:
 
     async def _counts(self, inbound: Inbound) -> bool:
         """Return True if a message is for the bot. Later messages of the same conversation wait for this
-        answer, so that they keep their order.
+        answer, so that messages keep their order.
         """
         chat_key = inbound.chat_key
         while (asking := self._asking.get(chat_key)) is not None:

@@ -41,7 +41,7 @@ _EMPHASIS = "*_~"
 class RenderablePrefix:
     """The part of an unfinished text that can be shown (`words`). `closing` closes the open marks, and ends
     the line if nothing may follow on that line. The first `sure` characters are final, because no open
-    mark precedes them. Append-only displays may show those characters.
+    mark precedes them. Append-only displays may show these final characters.
     """
 
     words: str

@@ -1,4 +1,4 @@
-"""Receipts say what happened in a turn. This feature also stores ratings of answers."""
+"""Receipts say what happened in a turn. Ratings of answers are stored by this feature too."""
 
 from bot.core.feature import Command, Feature, Hooks, Runtime
 from bot.features.receipts.account import Receipts

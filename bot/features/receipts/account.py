@@ -16,7 +16,7 @@ from bot.features.receipts import wording
 from bot.words import CATALOGUES, DEFAULT, say
 
 STATES = {"failed": "failed", "withdrawn": "failed", "stopped": "stopped"}
-"""Final states of a turn that have their own sentence."""
+"""Sentence key of each final state of a turn, for states with a separate sentence."""
 
 
 class Account:

@@ -1,5 +1,5 @@
-"""Removal: deletes a message's text from the log and from everything derived from it. It runs when the
-author deletes the message, or when somebody uses `/forget`.
+"""Removal: deletes a message's text from the log and from everything derived from it. The removal runs when
+the author deletes the message, or when somebody uses `/forget`.
 """
 
 from bot.core.feature import Command, Feature, Hooks, Runtime

@@ -1,8 +1,8 @@
 """Deletes expired events, archive lines and web uploads.
 
-The `expired` event is appended before anything is deleted. After it nothing depends on earlier events, and
-exports delete their copies. Each file is rewritten completely under its folder's lock; if the process is
-killed, the next run finishes the work.
+The `expired` event is appended before anything is deleted. After the `expired` event, nothing depends on
+earlier events, and exports delete their copies. Each file is rewritten completely under its folder's lock; if
+the process is killed, the next run finishes the work.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _FILE = ".bin"
 
 
 class Retention:
-    """Deletes expired data. A chat's retention time also applies to its threads and topics, unless they have
-    their own.
+    """Deletes expired data. A chat's retention time also applies to the chat's threads and topics, unless a
+    thread or topic has a retention time of its own.
     """
 
     def __init__(self, runtime: Runtime) -> None:

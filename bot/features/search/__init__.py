@@ -1,4 +1,4 @@
-"""Search in the archive. The search index is a file of its own and is rebuilt if deleted."""
+"""Search in the archive. The search index is a separate file and is rebuilt if deleted."""
 
 from bot.core.feature import Feature, Hooks, Runtime
 from bot.features.search.index import FILE

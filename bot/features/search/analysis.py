@@ -217,7 +217,7 @@ NOISE = frozenset(
         "lets",
     ]
 )
-"""Stop words. They are never indexed, because almost every second line contains one."""
+"""Stop words. Stop words are never indexed, because almost every second line contains one."""
 
 ASKING = frozenset(
     [

@@ -14,7 +14,9 @@ from bot.features.search.index import IndexedChat, speaker_token
 from bot.features.search.ranking import PLACE_BITS, ROW_BITS, CorpusStats, Postings, Weights
 
 BUDGET = 1_500
-"""Max index entries examined for all words of a query. One more is allowed per `BUDGET_SHARE` lines of the chat."""
+"""Max index entries examined for all words of a query. The limit grows by one for each `BUDGET_SHARE` lines
+of the chat.
+"""
 BUDGET_SHARE = 160
 CANDIDATES = 200
 """Max lines that a query returns per chat."""
@@ -95,8 +97,8 @@ class QueryExecution:
         return tally.best(CANDIDATES)
 
     def _with_speakers(self, terms: Sequence[analysis.Term]) -> list[analysis.Term]:
-        """Return the terms after lowering the weight of those that are names of speakers in the chat. If the
-        query consists only of names, add terms that find these speakers' lines.
+        """Return the terms of the query; a term that is the name of a speaker in the chat gets a lower
+        weight. If the query consists only of names, terms that find the speakers' lines are added.
         """
         speakers = {term.token: self._speaker(term.token) for term in terms if len(term.token) > 1}
         named = {token: speaker for token, speaker in speakers.items() if speaker is not None}

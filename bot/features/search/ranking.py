@@ -52,7 +52,7 @@ class Weights:
     named: float = 0.5
     """Bonus for a line written by the named person, as a share of the best score."""
     mentioned: float = 0.5
-    """Weight of a speaker's name as a search word. It is low because people rarely write their own name."""
+    """Weight of a speaker's name as a search word. The weight is low because people rarely write their own name."""
     single: float = 0.75
     """Weight of single characters in scripts without spaces, when pairs of characters are searched too."""
     feedback_lines: int = 2
@@ -149,8 +149,8 @@ class LineScores:
         self._named.update(row >> ROW_BITS for row in rows)
 
     def best(self, most: int) -> list[tuple[int, float]]:
-        """Return the best lines with their scores. A score is the line's own score plus shares of the scores
-        of its neighbours and its session.
+        """Return the best lines with their scores. A line's total score is its own score plus shares of the
+        scores of adjacent lines and of the session.
         """
         lines = self._foremost(most)
         scores = self._favoured(self._whole(self._with_neighbours(lines[:CENTRES]).union(lines)))

@@ -231,7 +231,9 @@ class ChatLoadHistory:
 def _with_neighbours(
     hits: Sequence[Hit], turn: ToolExecutionContext, room: int
 ) -> tuple[list[ArchiveLine], list[ArchiveLine]]:
-    """Return two lists: the best hits with their neighbours in time order, as many as fit, and the hits alone."""
+    """Return two lists: as many of the best hits as fit, together with neighbouring lines and in time order;
+    and the hits alone.
+    """
     taken: dict[tuple[ChatKey, int, str, str], ArchiveLine] = {}
     found: list[ArchiveLine] = []
     taken_bytes = 0

@@ -14,8 +14,8 @@ from bot.tools.registry import ToolPorts
 
 MOST = 500
 ROOM = excerpt.ROOM - 3_000
-"""Max estimated size of the listed entries (see `excerpt.weight`). The rest of `excerpt.ROOM` is reserved
-for the line above the entries.
+"""Max token estimate of the listed entries (in units of `excerpt.weight`). The rest of `excerpt.ROOM` is
+reserved for the line above the entries.
 """
 _MARKS = {"folder": "/", "link": " (a link)", "other": " (no file)"}
 

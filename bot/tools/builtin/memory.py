@@ -27,8 +27,8 @@ from bot.tools.registry import ToolPorts
 _LONGEST = 20_000
 """Max characters of a message that are compared with a note."""
 _SHARE = 3
-"""Fraction 1/_SHARE of the words of the shorter text that must occur in the other text for the two texts to
-count as related.
+"""Divisor that defines related texts: at least 1/_SHARE of the words of the shorter text must occur in the
+other text.
 """
 _SHORTEST = 3
 """Min letters of a word that is compared. Words that contain a digit may be shorter."""

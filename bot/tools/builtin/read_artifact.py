@@ -13,8 +13,8 @@ from bot.tools.registry import ToolPorts
 PAGE = 8_000
 """Max characters of one page."""
 ROOM = excerpt.ROOM - 3_000
-"""Max estimated size of a page (see `excerpt.weight`). The rest of `excerpt.ROOM` is reserved for the line
-above the page.
+"""Max token estimate of a page (in units of `excerpt.weight`). The rest of `excerpt.ROOM` is reserved for
+the line above the page.
 """
 
 

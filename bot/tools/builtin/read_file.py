@@ -21,8 +21,8 @@ from bot.tools.registry import ToolPorts
 
 LINES = 2_000
 ROOM = excerpt.ROOM - 6_000
-"""Max estimated size of the returned lines (see `excerpt.weight`). The rest of `excerpt.ROOM` is reserved
-for the line above them.
+"""Max token estimate of the returned lines (in units of `excerpt.weight`). The rest of `excerpt.ROOM` is
+reserved for the line above them.
 """
 SCANNED = 64 * 1024 * 1024
 """Max characters skipped before `offset`."""

@@ -30,8 +30,8 @@ SHOWN = 200
 MOST = 200
 LEVELS = 50
 ROOM = excerpt.ROOM - 6_000
-"""Max estimated size of the matches (see `excerpt.weight`). The rest of `excerpt.ROOM` is reserved for the
-line above the matches.
+"""Max token estimate of the matches (in units of `excerpt.weight`). The rest of `excerpt.ROOM` is reserved
+for the line above the matches.
 """
 LARGEST = 1_000_000
 """Max length of a regular expression multiplied by its repeat counts."""

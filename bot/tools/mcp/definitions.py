@@ -1,5 +1,5 @@
-"""Converts the tool definitions of MCP servers into definitions that a model request can declare. Also
-validates arguments against the servers' schemas.
+"""Converts the tool definitions of MCP servers into definitions that a model request can declare. Arguments
+of calls are validated against the servers' schemas here too.
 
 The model provider rejects a whole request because of one invalid definition, so a tool that cannot be
 declared safely is omitted.

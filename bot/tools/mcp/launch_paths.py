@@ -1,8 +1,8 @@
 """Finds paths in the project from which an MCP server would run code.
 
 A server runs with the gateway's rights, outside the sandbox. The server's command and environment may not
-name files of the project, or paths at which files could be created. A project folder may follow the name of
-the server, where it is data for the server.
+name files of the project, or paths at which files could be created. As an argument after the server's name, a
+project folder is allowed, because there the folder is data for the server.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def changeable_code(
     args: Sequence[str], values: Iterable[str], ours: ProtectedCode, env: Mapping[str, str]
 ) -> str | None:
     """Return the first argument or variable from which the server would run code that a chat can change;
-    None if there is none. `env` is the server's environment, which is used to expand variable names.
-    Blocks.
+    None if there is none. `env` is the server's environment, which is used to expand variable names. This
+    call blocks the thread.
     """
     named, before = False, ""
     for word in args:

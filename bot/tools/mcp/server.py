@@ -226,7 +226,7 @@ class Server:
 
     def _command(self, words: list[str], folder: Path) -> tuple[list[str], dict[str, str]]:
         """Return the server's command line and environment. Raises `ServerLost` if a tool or a command could
-        change the code that the server runs. Blocks.
+        change the code that the server runs. This call blocks the thread.
         """
         ours = protected_code(self._root)
         env = fixed_environment(transports.inherited_environment(), ours, folder) | self._settings.env

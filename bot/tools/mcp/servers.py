@@ -43,7 +43,7 @@ class McpServers:
         ]
 
     async def close(self) -> None:
-        """Stop all servers. Idempotent, and allowed before `start`."""
+        """Stop all servers. Calling `close` twice, or before `start`, does no harm."""
         for task in self._running:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)

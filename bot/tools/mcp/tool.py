@@ -17,8 +17,8 @@ from bot.tools.mcp import definitions
 
 Run = Callable[[str, Json], Awaitable[Pictured]]
 LAST_RESORT = 2 * 3_600.0
-"""Seconds added to the tool's time limit for dispatch. The connection enforces the tool's own limit and
-suspends it while a person is being asked.
+"""Extra seconds in the time limit that dispatch enforces. The connection enforces the tool's own limit,
+which is suspended while a person is being asked.
 """
 
 

@@ -130,8 +130,8 @@ def _carries(call: Call, now: PolicyContext) -> bool:
 
 def instructs(call: Call, asked: JudgedCall) -> Reason:
     """Return the reason why writing a file needs approval even if an allow rule matches, unless the rule is
-    marked `@trusted:`. The reason is that the text of the file will be read as instructions. "" if the
-    file is no such file.
+    marked `@trusted:`. The reason is that the text of the file will be read as instructions. "" for any
+    other file.
     """
     path = asked.words("path") if call.tool in {"write_file", "edit_file"} else None
     forms = [form for form in (asked.forms(path) if path is not None else ()) if form]
@@ -142,8 +142,8 @@ def instructs(call: Call, asked: JudgedCall) -> Reason:
 
 
 def protected(call: Call, asked: JudgedCall, code: ProtectedCode | None) -> str | None:
-    """Return the reason why tools may not use a path, whatever the rules say; None if they may. Refused are
-    paths outside the project, secrets and settings, and changes to Shipmate's own code.
+    """Return the reason why tools may not use a path, whatever the rules say; None if they may. Paths
+    outside the project, secrets and settings, and changes to Shipmate's own code are refused.
     """
     kind, name = ARGUMENTS.get(call.tool, ("", ""))
     changes = kind in _OF_THE_PROJECT and not call.effects.isdisjoint(_CHANGES)

@@ -1,5 +1,5 @@
-"""Finds the files that a command line names or runs. An approval of a command is valid only for the same
-content of these files.
+"""Finds the files that a command line names or runs. An approval of a command is valid only while the
+content of these files stays the same.
 
 Shell syntax is approximated: file names built from wildcards or variables are not found.
 """
@@ -29,7 +29,7 @@ _BETWEEN = re.compile(r"env|nice|nohup|poetry|run|time|timeout|uv|[\d.]+[smh]?|\
 
 def find(command: str, root: Path) -> tuple[list[Path], list[Path]]:
     """Return the programs and scripts that a command in this folder runs, and the other files that the
-    command names. Blocks.
+    command names. This call blocks the thread.
     """
     words = list(_words(command))
     # The command may change to a folder first. `Path` would raise for words that are no valid file names.
@@ -63,7 +63,7 @@ def _words(command: str) -> Iterator[str]:
 
 def digest(paths: Sequence[Path]) -> str:
     """Return a hash of the paths and the contents of these files; unreadable files are skipped. Returns ""
-    if there are no files. Blocks.
+    if there are no files. This call blocks the thread.
     """
     held = hashlib.sha256()
     for path in paths:

@@ -225,7 +225,7 @@ def _closed(name: str, steps: _Steps, paths: Paths, *, tree: bool) -> Pattern:
 
 
 def _within(base: Parts, loose: Parts) -> Callable[[Parts], bool]:
-    """Return a test that is true if a path or one of its parent folders matches."""
+    """Return a function that tests whether a path or one of its parent folders matches."""
     depth = len(base)
     if not loose:
         return lambda form: form[:depth] == base
@@ -255,8 +255,8 @@ def _folded(parts: Parts) -> Parts:
 
 def literal_words(command: str) -> tuple[str, ...] | None:
     """Return the words of a command that contains no character with a special meaning to a shell; None for
-    other commands. Only such a command can be judged by its text. It must then be run from these words,
-    without a shell.
+    other commands. Only such a command can be judged by its text. Such a command must then be run from
+    the returned words, without a shell.
     """
     if len(command) > LONGEST:
         return None

@@ -71,7 +71,7 @@ class ProtectedCode:
 
     def linked(self) -> frozenset[tuple[int, int]]:
         """Return device and inode of the code's files that have several hard links. Installers such as uv
-        share files between environments in this way. The result is cached. Blocks.
+        share files between environments in this way. The result is cached. This call blocks the thread.
         """
         return _linked(self.runs)
 
@@ -80,12 +80,12 @@ class ProtectedCode:
         return any(_named_below(one, path) for one in self.sealed)
 
     def refuses(self, path: Path) -> bool:
-        """Return True if a path is part of the code, by name or by inode. Blocks."""
+        """Return True if a path is part of the code, by name or by inode. This call blocks the thread."""
         return self.closed or any(_below(one, path) for one in self.sealed)
 
     def changeable(self, path: Path) -> bool:
         """Return True if tools or commands can change the file at a path, or the target of a link at this
-        path. Blocks.
+        path. This call blocks the thread.
         """
         if self.closed:
             return False
@@ -93,7 +93,9 @@ class ProtectedCode:
         return any(_below(self.root, one) and not self.refuses(one) for one in places)
 
     def fixed(self, places: str) -> str:
-        """Return a PATH without the folders in which a tool or a command could create a program. Blocks."""
+        """Return a PATH without the folders in which a tool or a command could create a program. This call
+        blocks the thread.
+        """
         folders = (one for one in places.split(os.pathsep) if os.path.isabs(one))  # noqa: PTH117 - "" is a folder too
         return os.pathsep.join(one for one in folders if not self.changeable(Path(one)))
 
@@ -103,7 +105,7 @@ class ProtectedCode:
 
 
 def protected_code(root: Path, code: RunningCode | None = None) -> ProtectedCode:
-    """Return the protected code in a folder. Blocks."""
+    """Return the protected code in a folder. This call blocks the thread."""
     code = code or RunningCode.running()
     real = root.resolve()
     if any(_below(one.resolve(), real) for one in code.runs):

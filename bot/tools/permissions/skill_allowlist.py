@@ -1,8 +1,8 @@
 """Restricts a turn to the `allowed-tools` of the skills that it has loaded. A call of a listed tool must
 also be permitted by the rules.
 
-The restriction applies from the moment a skill is loaded until the person writes again. It is computed from
-the messages, so it survives a restart.
+The restriction applies from the moment a skill is loaded until the person writes again. The restriction is
+computed from the messages, so it survives a restart.
 """
 
 from __future__ import annotations

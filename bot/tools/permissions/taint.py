@@ -1,9 +1,9 @@
 """Provenance and trust of the text in the model's context: web pages, files, output of programs, and
 messages of other people in the chat.
 
-Each message states its provenance (`contracts.provenance.ORIGIN`); a block with a different provenance states
-its own. Text without a stated provenance counts as anybody's. The provenance of the context is the union of
-all its messages, so it is the same after a restart.
+Each message states its provenance (`contracts.provenance.ORIGIN`); a block with a different provenance than
+its message states that provenance. Text without a stated provenance counts as anybody's. The provenance of
+the context is the union over all its messages, so the result is the same after a restart.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LEFT_OUT: Json = {"type": "text", "text": "[words of others, left out]"}
 GONE: Json = _LEFT_OUT | {ORIGIN: NOBODYS.packed()}
 _RUN, _STEP, _LEAST = 24, 8, 8
 """Lengths in bytes, counted in letters and digits, for finding repeated foreign text. A repeated passage is
-found if it has at least 31 bytes; a repeated whole line is found if it has at least 8.
+found from 31 bytes on, a repeated whole line from 8 bytes on.
 """
 _SOURCES: Mapping[str, Taint] = {
     "chat_load_history": Taint.FOREIGN,
