@@ -28,8 +28,8 @@ from bot.system import JumpSafeClock
 class ArtifactPage:
     """A page of an artifact. `offset` and `end` are character offsets into the artifact; the next page
     begins at `end`. `line` and `last` are the numbers (from 1) of the first and the last line of the
-    page. `characters` and `lines` are totals of the whole artifact. `origin` says whose words the whole
-    artifact contains.
+    page. `characters` and `lines` are totals of the whole artifact. `origin` is the provenance of the
+    whole artifact: the authors of its text.
     """
 
     text: str
@@ -57,7 +57,7 @@ class ArtifactMatch:
 class ArtifactMatches:
     """The result of a search in an artifact. `total` counts all matches after the offset at which the search
     began. `next` is the offset of the first match that is not in `found`, or None if `found` contains all
-    matches. `origin` says whose words the artifact contains.
+    matches. `origin` is the provenance of the artifact's text.
     """
 
     found: tuple[ArtifactMatch, ...]
@@ -87,7 +87,7 @@ _R = TypeVar("_R")
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """Offset and length of the text in an artifact's file, and the people whose words the text contains."""
+    """Offset and length of the text in an artifact's file, and the authors of the text."""
 
     begin: int
     characters: int
@@ -117,10 +117,10 @@ class ArtifactStore:
         artifact_id: str | None = None,
         origin: Provenance = ANYBODYS,
     ) -> str:
-        """Write a redacted text to disk as an artifact and return the artifact's id. `origin` says whose
-        words the text contains. If an `artifact_id` (a ULID) is given, the artifact with that id is
-        replaced. The middle of a text above `LARGEST` is cut out, and a note in the text says so. Raises
-        `errors.StorageError`.
+        """Write a redacted text to disk as an artifact and return the artifact's id. `origin` is the
+        provenance of the text (its authors). If an `artifact_id` (a ULID) is given, the artifact with
+        that id is replaced. The middle of a text above `LARGEST` is cut out, and a note in the text says
+        so. Raises `errors.StorageError`.
         """
         about: Json = {
             "v": 1,

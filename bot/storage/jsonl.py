@@ -1,7 +1,7 @@
 """Durable JSONL files: an append either completes or is undone, torn ends of files are repaired, and lines
 of any length are read piecewise.
 
-All functions in this module block. They run on a writer's thread under the folder's lock.
+All functions in this module block. The functions run on a writer's thread under the folder's lock.
 """
 
 from __future__ import annotations
@@ -296,7 +296,7 @@ class Files:
 
 
 PIECE = 64 * 1024
-"""Bytes read at once; longer lines are joined from several reads."""
+"""Number of bytes read at once; longer lines are joined from several reads."""
 
 
 def lines(file: OpenFile, start: int = 0) -> Iterator[bytes]:

@@ -1,5 +1,5 @@
-"""`Memories`: the session memory of each chat. It is one Markdown file, with a JSON file that says which
-events it covers.
+"""`Memories`: the session memory of each chat. A memory is one Markdown file; a JSON file says which events
+the memory covers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class SavedMemory:
     """A stored session memory. `covers` is the newest event that the memory covers, or None if that is
     unknown, e.g. after somebody edited the file. `ts` is in epoch milliseconds. `written` lists the
     source turns of each line, if known. `removed` lists the ids of messages that were removed before the
-    memory was written. `origin` says whose words the memory contains.
+    memory was written. `origin` is the provenance of the memory (the authors of its text).
     """
 
     markdown: str

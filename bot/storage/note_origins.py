@@ -63,8 +63,8 @@ def carried(
 def noted(
     raw: bytes, written: Sequence[Sequence[Written]], before: tuple[bytes, bytes] = (b"", b"")
 ) -> bytes:
-    """Return the content of the file that stores a text's sources. It also describes the previous text
-    (`before`), because the text file is replaced later than this file.
+    """Return the content of the file that stores a text's sources. The content describes the previous text
+    (`before`) too, because the text file is replaced later than the sources file.
     """
     writers = list(dict.fromkeys(by for line in written for by in line))
     places = {by: at for at, by in enumerate(writers)}

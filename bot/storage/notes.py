@@ -50,7 +50,9 @@ DEEPEST = 4
 LONGEST = 180
 """Max bytes of an encoded file name."""
 SESSION = "session.md"
-"""Name of the session memory (see `bot.storage.memories`). It is listed among a chat's files, but is read-only here."""
+"""Name of the session memory (see `bot.storage.memories`). The session memory is listed among a chat's
+files, but is read-only in this store.
+"""
 COVERS = "covers.json"
 _WORDS, _ABOUT = ".md", ".lines"
 _PEOPLE = "people"
@@ -97,8 +99,8 @@ class NoteStore:
         also: Callable[[str], Sequence[Written]] = lambda _: (),
     ) -> MemoryFile:
         """Replace the text of a file by the result of `change`, with known secrets replaced. `change` gets
-        None if the file does not exist yet. It runs on another thread, and its exceptions are raised
-        here. New lines get the source `by`; `also` returns further sources of a line. Raises
+        None if the file does not exist yet. `change` runs on another thread; its exceptions are raised by
+        this method. New lines get the source `by`; `also` returns further sources of a line. Raises
         `errors.ToolError` if the file or the folder would become too large.
         """
         name = checked(path)

@@ -164,10 +164,10 @@ class Isolation:
     @contextlib.asynccontextmanager
     async def _watched(self, root: Path, notes: list[str]) -> AsyncIterator[tuple[int, InstructionFileSet]]:
         """Record hidden names and instruction files before a command, and reject hidden names and
-        instruction files that the command creates. They are rejected when the command ends, when another
-        command starts and, after a kill, at the next start. Yields a file descriptor and the instruction
-        files. Bubblewrap writes to the descriptor the pid of the sandbox's first process; all other
-        processes of the sandbox end with that process.
+        instruction files that the command creates. Such names and files are rejected when the command
+        ends, when another command starts and, if the process was killed, at the next start. Yields a file
+        descriptor and the instruction files. Bubblewrap writes to the descriptor the pid of the sandbox's
+        first process; all other processes of the sandbox end with that process.
         """
         async with self._turn:
             if not self._running:
@@ -391,9 +391,9 @@ class PathMasks:
     """Files with several hard links, each with its device and inode."""
 
     def pins(self) -> list[str]:
-        """Return the folders above masked or read-only paths, outermost first. Each becomes a mount point.
-        Otherwise a command could move the folder, with its content, to a place that the masks of another
-        command do not cover.
+        """Return the folders above masked or read-only paths, outermost first. Each of these folders becomes
+        a mount point. Otherwise a command could move the folder, with its content, to a place that the
+        masks of another command do not cover.
         """
         above: set[str] = set()
         sealed = frozenset(self.sealed)

@@ -198,8 +198,8 @@ class Policy:
         return f"{_because(decision)} {_ENDS[verdict.ended].format(by=verdict.by or 'Somebody')}"
 
     async def _later(self, call: ToolCall, turn: ToolExecutionContext) -> list[Approval]:
-        """Return the approval questions about the later calls of the step. They are returned only for the
-        first question of the step.
+        """Return the approval questions about the later calls of the step. Later questions of the same step
+        get an empty list.
         """
         found, step = [], context.STEP.get([])
         calls = step[step.index(call) + 1 :] if call in step else []

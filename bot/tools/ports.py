@@ -90,8 +90,8 @@ class Recalls(Protocol):
 
 
 class Membership(Protocol):
-    """Membership of people in chats. It is looked up for each search, so a person who has left a chat can no
-    longer search that chat.
+    """Membership of people in chats. Membership is looked up for each search, so a person who has left a
+    chat can no longer search that chat.
     """
 
     async def chats_of(

@@ -1,4 +1,4 @@
-"""Runs one command. Its output and time are limited, and its process group is killed at the end."""
+"""Runs one command. The command's output and time are limited, and the command's process group is killed at the end."""
 
 from __future__ import annotations
 

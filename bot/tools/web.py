@@ -253,8 +253,8 @@ def _read(address: str) -> urls.Url:
 
 
 def _target(here: urls.Url) -> str:
-    """Return the URL to request. It is built from the parts that were checked, so that no parser can find
-    another host in it.
+    """Return the URL to request. The URL is built from the parts that were checked, so that no parser can
+    find another host in the URL.
     """
     return f"{here.scheme}://{f'[{here.host}]' if ':' in here.host else here.host}:{here.port}{here.path}"
 

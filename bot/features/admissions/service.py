@@ -31,8 +31,8 @@ ASKED = "admission"
 text, the time, and whether operators were asked.
 """
 KEPT = 7 * EVERY
-"""Max age in seconds of a stored request. It is long, so that a person who was denied is notified of a later
-admission.
+"""Max age in seconds of a stored request. The time is long, so that a person who was denied is notified of a
+later admission.
 """
 REACHED_SECONDS = 3.0
 """Timeout in seconds for delivering a request to an operator. The stranger is told that an operator was

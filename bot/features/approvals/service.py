@@ -172,7 +172,7 @@ class ApprovalService:
         blind = first.chat_type == "direct" and not choices
 
         def settled() -> bool | None:
-            # Without a reachable operator nobody could decide in the direct chat of a person who may not.
+            # If the person may not decide and no operator can be reached, nobody could decide in this direct chat.
             lost = blind and all(found.arrived(name) is False for name in theirs)
             return True if found.verdict is not None or lost else None
 

@@ -1,4 +1,4 @@
-"""Commands about the bot and the person's language and time zone. They do not change the conversation."""
+"""Commands about the bot and the person's language and time zone. These commands do not change the conversation."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ class Basics:
         return f"{hello}\n\n{say('start.tap')}" if examples(inbound, self._manifests) else hello
 
     async def introduce(self, inbound: Inbound) -> str:
-        """Return the first message in a chat that the bot was added to. Operators are told which rights the
-        bot lacks in that chat.
+        """Return the first message in a chat that the bot was added to. For operators, the message lists the
+        rights that the bot lacks in that chat.
         """
         channel: object = self._channels.get(inbound.channel)
         if not isinstance(channel, Introduces):

@@ -18,7 +18,9 @@ from bot.tools.ports import Reply
 from bot.tools.registry import Registry
 
 SHORT = 800
-"""Max characters of a reply that is checked on the event loop. That takes milliseconds once the language is loaded."""
+"""Max characters of a reply that is checked on the event loop. Checking takes milliseconds once the language
+is loaded.
+"""
 SHOWN = 120
 """Max characters of a sentence quoted in a note."""
 
@@ -67,7 +69,7 @@ class CheckedReply:
         try:
             found = await asyncio.shield(looking)
         except asyncio.CancelledError:
-            # The turn was stopped, so the model cannot correct the reply; send it with the note.
+            # The turn was stopped, so the model cannot correct the reply; the reply is sent with a note if needed.
             await self._inner.send(self._marked(words, await looking), step_id, files)
             raise
         if found and self._done.calling and not self._corrected:
@@ -106,7 +108,9 @@ class CheckedReply:
         return [claim for claim in left if not claim.earlier]
 
     def _before(self) -> list[PerformedAction] | None:
-        """Return the actions of earlier turns in the model's context; None if some actions are unknown."""
+        """Return the actions of earlier turns that are in the model's context; None if some of these actions
+        are unknown.
+        """
         try:
             view: Sequence[Message] = context.current().view()
         except errors.ToolError:

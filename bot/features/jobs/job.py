@@ -62,7 +62,7 @@ class ScheduledJob(Frozen):
 
     @property
     def origin(self) -> Provenance:
-        """Return the people whose words were in the model's context when the job was created."""
+        """Return the authors of the text that was in the model's context when the job was created."""
         return Provenance(frozenset(self.words_of), self.taint) if self.words_of is not None else ANYBODYS
 
     @property
@@ -181,8 +181,8 @@ class JobBook:
             self._draft = None
 
     def fact(self, job: ScheduledJob, *, over: bool = False) -> Fact:
-        """Return the fact that stores a job. It is appended together with the turn that changed the job. If
-        the job is `over`, the fact deletes it.
+        """Return the fact that stores a job. The fact is appended together with the turn that changed the
+        job. If the job is `over`, the fact deletes it.
         """
         spec = None if over else job.model_dump(by_alias=True, mode="json")
         return Fact(job.chat_key, FactSet(JOB, job.id, spec), job.made_by)

@@ -220,7 +220,7 @@ async def rerun(
         more = (one for one in known.found if one["name"] not in have)
         request = replace(request, tools=(*request.tools, *more))
         if known.loaded:
-            # Newer models reject thinking at another position.
+            # Newer models reject thinking blocks that were moved to another position.
             before, own = [*before, *known.loaded], blocks.without_thinking(own)
         known.loaded, known.found = [], []
     came.answer = _answer(said)

@@ -1,4 +1,4 @@
-"""Retries a turn: its messages are merged into one new message. This happens only once per turn."""
+"""Retries a turn: its messages are merged into one new message. Each turn is retried only once."""
 
 from __future__ import annotations
 

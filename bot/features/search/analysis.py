@@ -280,8 +280,8 @@ ASKING = frozenset(
         "would",
     ]
 )
-"""Words that are typical of questions, not of answers. They are ignored in a search query unless the query
-contains nothing else.
+"""Words that are typical of questions, not of answers. Such words are ignored in a search query unless the
+query contains nothing else.
 """
 
 _ASKING_CJK = (

@@ -29,7 +29,7 @@ def speaker_meant(query: str) -> str | None:
     return "user" if _ME.search(text) else None
 
 
-_LONG = 160  # min characters of a line that is not counted as being about one person
+_LONG = 160  # min characters of a long line, which is never counted as being about one person
 # In English the subject may be omitted: "Finally bought a boat", "Back from Rome".
 _FIRST_PERSON = re.compile(
     r"\b(?:i|i'm|i've|me|my|mine|we|us|our)\b|[我咱俺私僕]|うち"

@@ -25,7 +25,7 @@ _MOST_COMMON = 3  # max frequent words searched if the query has rare words too
 _SHARED, _SHARED_BY = 200, 200  # max lines (at least 200, or 1/200 of the chat) with a feedback term
 _SPEAKERS = 200  # max names with which a misspelt name is compared
 _ALIKE, _SHORTEST_NAME = 0.65, 4  # min similarity of two spellings of a name, and min letters of such a name
-_OFFERED = 20  # max words of the best lines that are considered as feedback terms
+_OFFERED = 20  # max words of the best lines considered as feedback terms
 FETCHED = (
     1_000  # max lines of a word that are fetched and intersected here; above it, SQLite intersects faster
 )
@@ -232,8 +232,8 @@ class QueryExecution:
         return self._matching(self._quoted(token))
 
     def _matching(self, expression: str) -> list[int]:
-        """Return all index entries that match an expression. They are read as one joined value, which is
-        twice as fast.
+        """Return all index entries that match an expression. SQLite joins the entries into one value, which
+        is twice as fast.
         """
         select = "SELECT group_concat(rowid) FROM tokens WHERE tokens MATCH ?"
         return _numbers(self._db.execute(select, (expression,)).fetchone()[0])

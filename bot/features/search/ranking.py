@@ -25,7 +25,7 @@ ROW_BITS = 4
 """Bits of a row that encode the length class."""
 CENTRES = 100
 """Number of best lines whose neighbouring lines are scored too."""
-_WIDE = 10  # factor: max lines examined, per line returned, to find lines with different scores
+_WIDE = 10  # max lines examined per returned line, to find lines with different scores
 _CLASS = (1 << ROW_BITS) - 1
 _PLACE = (1 << PLACE_BITS) - 1
 _SESSION = ROW_BITS + PLACE_BITS

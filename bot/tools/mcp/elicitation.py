@@ -45,7 +45,7 @@ class Unanswered(errors.ShipmateError):
 
 @dataclass(eq=False)
 class _Call:
-    """A running tool call. Its time `limit` is suspended while a person is being asked."""
+    """A running tool call. The call's time `limit` is suspended while a person is being asked."""
 
     tool: str
     turn: ToolExecutionContext

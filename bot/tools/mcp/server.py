@@ -148,7 +148,9 @@ class Server:
     # ------------------------------------------------------------ a connection
 
     async def _connection(self) -> None:
-        """Connect to the server and serve calls until the connection ends. Raises the reason of the end."""
+        """Connect to the server and serve calls until the connection ends. Raises the exception that ended
+        the connection.
+        """
         self._closed.clear()
         self._changed.clear()
         self._why = self._stderr = ""

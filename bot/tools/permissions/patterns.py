@@ -40,7 +40,7 @@ _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 
 @dataclass(slots=True)
 class JudgedCall:
-    """A tool call that is being judged. Its paths are resolved once for all rules."""
+    """A tool call that is being judged. The call's paths are resolved once for all rules."""
 
     paths: Paths
     arguments: Mapping[str, Any]

@@ -24,7 +24,7 @@ from bot.identity_cache import MessageFact
 _OWN = frozenset({"text", "thinking", "redacted_thinking", "tool_use", "compaction"})
 """Kinds of blocks that the model itself writes. Other blocks in an answer are results of the provider's tools."""
 MOST_PEOPLE = 200
-"""Max people whose words an answer may repeat. With more people, the answer counts as anybody's."""
+"""Max people whose text an answer may repeat. With more people, the answer counts as anybody's."""
 _LEFT_OUT: Json = {"type": "text", "text": "[words of others, left out]"}
 GONE: Json = _LEFT_OUT | {ORIGIN: NOBODYS.packed()}
 _RUN, _STEP, _LEAST = 24, 8, 8
