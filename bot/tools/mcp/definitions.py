@@ -62,7 +62,7 @@ def name_of(server: str, tool: str) -> str:
 
 
 def line(words: str, limit: int) -> str:
-    """Return foreign text reduced to one line of visible characters."""
+    """Return a server's text reduced to one line of visible characters."""
     seen = (
         sign if sign in _JOINERS or unicodedata.category(sign) not in HIDING else " "
         for sign in words[: limit * 4]
@@ -71,7 +71,7 @@ def line(words: str, limit: int) -> str:
 
 
 def lines(words: str, limit: int) -> str:
-    """Return foreign text reduced to lines of visible characters; a cut is marked by `…`."""
+    """Return a server's text reduced to lines of visible characters; a cut is marked by `…`."""
     looked = words[: limit * 4]
     seen = "\n".join(filter(None, (line(one, limit) for one in looked.splitlines())))
     return seen if len(seen) <= limit and looked == words else f"{text.head(seen, limit - 1)}…"
