@@ -137,8 +137,8 @@ class ArtifactStore:
         return artifact_id
 
     async def read(self, artifact_id: str, chat_key: ChatKey, *, offset: int, limit: int) -> ArtifactPage:
-        """Return at most `limit` characters from `offset` on, cut between graphemes. Consecutive pages add
-        up to the whole artifact. An `offset` inside a grapheme is moved back to the start of that
+        """Return at most `limit` characters that begin at `offset`, cut between graphemes. Consecutive pages
+        add up to the whole artifact. An `offset` inside a grapheme is moved back to the start of that
         grapheme. A page contains at least one grapheme, except at the end. Raises `errors.ToolError` if
         this chat has no such artifact, and `errors.StorageError`.
         """
@@ -149,8 +149,8 @@ class ArtifactStore:
     async def grep(
         self, artifact_id: str, chat_key: ChatKey, words: str, *, offset: int, limit: int
     ) -> ArtifactMatches:
-        """Return the lines from `offset` on that contain `words` (a single line) literally, ignoring case.
-        At most `limit` characters of these lines are returned. Raises the same errors as `read`.
+        """Return the lines after `offset` that contain `words` (a single line) literally, ignoring case. At
+        most `limit` characters of these lines are returned. Raises the same errors as `read`.
         """
         return await self._reading(
             artifact_id, chat_key, lambda file, facts: _matches(file, facts, words, offset, limit)
@@ -327,7 +327,7 @@ def _page(file: OpenFile, facts: _Facts, artifact_id: str, offset: int, limit: i
 
 
 def _window(stream: Iterable[str], base: int, count: int) -> tuple[str, int]:
-    """Return `count` characters from offset `base` on, and the number of line breaks before that offset."""
+    """Return `count` characters that begin at offset `base`, and the number of line breaks before that offset."""
     found: list[str] = []
     lines = 0
     for piece in stream:
@@ -391,8 +391,8 @@ def _segments(stream: Iterator[str], reach: int) -> Iterator[tuple[int, int, str
 
 
 def _find(segment: str, behind: str, needle: str, skip: int) -> int | None:
-    """Return the index in a segment, from `skip` on, at which the case-folded needle begins. Case-folding
-    may lengthen text, so the index counts characters of the original text.
+    """Return the index of the first match of the case-folded needle in a segment, starting the search at
+    `skip`. Case-folding may lengthen text, so the index counts characters of the original text.
     """
     place = (segment[skip:] + behind).casefold().find(needle)
     if place < 0:

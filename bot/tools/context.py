@@ -163,8 +163,8 @@ def undeclared() -> Sequence[Json]:
 
 
 def touch(path: Path) -> None:
-    """Record that a tool has used a file or folder of the project. Instruction files in that folder may be
-    needed from then on.
+    """Record that a tool has used a file or folder of the project. Later requests may need the instruction
+    files in that folder.
     """
     turn = _current.get(None)
     if turn is not None:

@@ -84,8 +84,9 @@ class Registry:
 
     @functools.cached_property
     def forms(self) -> tuple[tuple[Json, ...], ...]:
-        """Return alternative lists of definitions, largest first: complete; without descriptions of
-        arguments; only the tools in `ALWAYS`, where all other tools are found with `tool_search`.
+        """Return alternative lists of definitions, largest first: the complete definitions, the definitions
+        without descriptions of arguments, and only the tools in `ALWAYS`. With the last list, the model
+        finds all other tools with `tool_search`.
         """
         brief = tuple(
             {**one, "input_schema": _without(one["input_schema"], "description")} for one in self.definitions

@@ -67,8 +67,9 @@ class AdmissionService:
         return Done(paragraph(say("strangers.hello"), say(key, who=inbound.person)))
 
     def _asked(self, chat: Chat, inbound: Inbound) -> Iterator[Fact]:
-        """Return three things: the question; its copies for operators, or none if operators got too many
-        requests today; and the end of the oldest request if too many are undecided.
+        """Return the facts that ask about a stranger. They store the question and send copies of it to
+        operators, unless operators got too many requests today. If too many requests are undecided, the
+        oldest request is closed.
         """
         name, now = inbound.request_id, self._run.clock.now()
         before = self._run.chats.facts.all(ASKED)

@@ -107,8 +107,8 @@ class _Preview:
 
 
 class Previews:
-    """Shows the answer of each turn from its first complete sentence on. The text is redacted. The end of
-    the text is held back while a secret or a Markdown construct could begin there.
+    """Shows the answer of each turn as soon as the first sentence is complete. The text is redacted. The end
+    of the text is held back while a secret or a Markdown construct could begin there.
     """
 
     def __init__(self, runtime: Runtime, previewing: Previewing) -> None:

@@ -180,8 +180,9 @@ class QueryExecution:
         return {token: self._known.of(prefix + token, lines) for token in tokens}
 
     def _postings(self, terms: Sequence[analysis.Term]) -> list[Postings]:
-        """Return the matching lines of each term. A rare word has all of its lines. A frequent word has only
-        lines that also contain a rare word of the query, if there is one.
+        """Return the matching lines of each term. For a rare word, all lines are returned. For a frequent
+        word, only lines that contain a rare word of the query too are returned, if the query has a rare
+        word.
         """
         counts = self._counts(term.token for term in terms)
         found: list[Postings] = []

@@ -110,9 +110,9 @@ def asks(
 
 
 def taints(call: Call, now: PolicyContext, least: Taint = Taint.FOREIGN) -> bool:
-    """Return True if untrusted text in the model's context revokes the permission of this call. Text counts
-    from the untrusted-text level `least` on. Rules written by operators stay valid if the text comes from
-    the project's files; defaults do not.
+    """Return True if untrusted text in the model's context revokes the permission of this call. Only text of
+    at least the untrusted-text level `least` counts. Rules written by operators stay valid if the text
+    comes from the project's files; defaults do not.
     """
     if now.taint < least or (call.tool in UNTAINTED and not _carries(call, now)):
         return False

@@ -29,7 +29,7 @@ _LEFT_OUT: Json = {"type": "text", "text": "[words of others, left out]"}
 GONE: Json = _LEFT_OUT | {ORIGIN: NOBODYS.packed()}
 _RUN, _STEP, _LEAST = 24, 8, 8
 """Lengths in bytes, counted in letters and digits, for finding repeated foreign text. A repeated passage is
-found from 31 bytes on, a repeated whole line from 8 bytes on.
+found if it has 31 bytes or more; a repeated whole line is found if it has 8 bytes or more.
 """
 _SOURCES: Mapping[str, Taint] = {
     "chat_load_history": Taint.FOREIGN,
