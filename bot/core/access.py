@@ -78,7 +78,7 @@ class Memberships:
         return knows.permalink(line) if isinstance(knows, KnowsLinks) else None
 
     def place(self, inbound: Inbound) -> str:
-        """Describe for operators in which chat an inbound was written, with a link if the channel can build one."""
+        """Describe for operators in which chat a message was written, with a link if the channel can build one."""
         return say("place.direct") if inbound.chat_type == "direct" else str(self._group(inbound))
 
     def _group(self, inbound: Inbound) -> Sentence:
@@ -88,7 +88,7 @@ class Memberships:
         return sentence("place.group", group=f"`{name}`" if name else inbound.chat_id)
 
     def note(self, inbound: Inbound) -> None:
-        """Cache the display names of an inbound's sender and chat."""
+        """Cache the display names of the sender and the chat of an incoming message."""
         name, ref = named(inbound.user_name or ""), str(inbound.person)
         who = f"`{name}` ({inbound.user_id})" if name else ref
         chat = who if inbound.chat_type == "direct" else self._group(inbound)
@@ -149,7 +149,7 @@ class Access:
         self._memberships = memberships
 
     def judge(self, inbound: Inbound) -> Verdict:
-        """Return whether an inbound of any kind is allowed, with the reason."""
+        """Return whether an incoming message, command or signal is allowed, with the reason."""
         if inbound.from_bot:
             return Verdict(allowed=False, reason="bot")
         verdict = self.standing(inbound.person, inbound.chat_id, inbound.chat_type)
@@ -211,7 +211,7 @@ class Access:
 
 
 class InboundCleaner:
-    """Redacts secrets from inbounds and removes quotes of people who are not admitted."""
+    """Redacts secrets in incoming messages and removes quotes of people who are not admitted."""
 
     def __init__(self, redact: Redact, access: Access) -> None:
         self._redact = redact
@@ -222,7 +222,7 @@ class InboundCleaner:
         return self._redact(text.clean(words))
 
     def cleaned(self, inbound: Inbound) -> Inbound:
-        """Return the inbound with secrets redacted. `admitted` selects the quotes that stay."""
+        """Return the incoming message with secrets redacted. `admitted` selects the quotes that stay."""
         return inbound.model_copy(
             update={
                 "text": self.words(inbound.text),

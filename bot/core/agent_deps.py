@@ -75,7 +75,9 @@ class AgentDeps:
         return self.models.budget(self.limits.soft_tokens)
 
     async def freeze(self, chat_key: ChatKey, channel: str | None) -> Frozen:
-        """Build the prompt of a chat for one epoch, within the prompt's share of the context window."""
+        """Build the prompt of a chat for one epoch, that is until the prompt changes, within the prompt's
+        share of the context window.
+        """
         tools = self.models.estimator.frame(self.models.name, (), self.declared())
         room = self.budget().share(SHARE, MOST_BUDGET) - tools
         frozen = await self.prompts.freeze(

@@ -1,5 +1,5 @@
-"""Assembles a chat's system prompt once per epoch: reads the prompt's sections concurrently and fits them
-into a token budget.
+"""Assembles a chat's system prompt: reads the prompt's sections concurrently and fits them into a token
+budget. The prompt is assembled once per epoch, that is until it has to change.
 """
 
 from __future__ import annotations
@@ -86,9 +86,9 @@ class _Choice:
 def assemble(sections: Iterable[Section], budget: float, size: Callable[[str], float] = len) -> Assembled:
     """Select sections whose total `size` stays within `budget`. Raises `PromptTooLarge`.
 
-    Required sections come first. If they do not all fit, the least important are shortened first. Optional
-    sections get the rest of the budget in order of importance. An optional section that fits in no version is
-    left out.
+    Required sections come first. If the required sections do not all fit, the least important are shortened
+    first. Optional sections get the rest of the budget in order of importance. An optional section is left
+    out if none of its versions fits.
     """
     asked = sorted((section for section in sections if section.text), key=lambda section: section.priority)
     gap = size(BETWEEN)
@@ -190,14 +190,16 @@ NEARER = "# Instructions for this conversation\n\nWhere they contradict the ones
 
 @dataclass(frozen=True, slots=True)
 class Frozen:
-    """System prompt of a chat, fixed for one epoch: nothing in it changes from turn to turn."""
+    """System prompt of a chat, which stays the same from turn to turn until a new prompt is assembled."""
 
     static: str
     own: str = ""
     """Instructions for this chat alone."""
     appended: str = ""
     surroundings: Mapping[str, str] = field(default_factory=dict)
-    """Short listing of the project's files. Later changes reach the model with a turn (`prompt.known_surroundings`)."""
+    """Short listing of the project's files. Later changes of the listing are sent with the next user message
+    (`prompt.known_surroundings`).
+    """
     cut: tuple[str, ...] = ()
     """Instruction files left out because they are too large; contains `INSTRUCTIONS` if the instructions
     were shortened.

@@ -67,9 +67,9 @@ KNOWN = 500
 
 @dataclass(frozen=True, slots=True)
 class QueueMode:
-    """How messages that arrive during a turn are handled. `steers`: the running turn includes them.
-    `interrupts`: they stop the running turn. `collects`: all waiting messages of one person become one
-    turn.
+    """How messages that arrive during a turn are handled. `steers`: the messages join the running turn.
+    `interrupts`: the messages stop the running turn. `collects`: all waiting messages of one person
+    become one turn.
     """
 
     steers: bool = False
@@ -118,7 +118,7 @@ class Turn:
     call: str | None = None
     """Model call in flight; answers to other calls are ignored."""
     tools: dict[str, str] = field(default_factory=dict)
-    """Boot ids of running tool calls, by call id."""
+    """Boot ids (one per process start) of the running tool calls, by call id."""
     tasks: dict[str, str] = field(default_factory=dict)
     """Subagent tasks that have not reported yet, by call id."""
     acted: bool = False
@@ -302,7 +302,7 @@ class Chat:
         self.outbox: dict[str, OutboxRow] = {}
         """Outbox rows that are not delivered yet or may still change, in queue order."""
         self.beside: dict[str, Inbound] = {}
-        """Open inbounds that need no turn, by request id."""
+        """Incoming commands and signals that need no turn and are not handled yet, by request id."""
         self.stopped: dict[str, Stopped] = {}
         """Outcomes of stops that were not acknowledged yet, by request id."""
         self.questions: dict[str, Question] = {}
@@ -324,7 +324,7 @@ class Chat:
         self.missed: list[OutboxRow] = []
         """Undelivered answers that the next answer reports."""
         self._spans: list[tuple[int, int]] = []
-        """First and last event numbers of turns that ended since the start of the fold."""
+        """First and last event numbers of turns that ended since the first event that was folded."""
         self._opened: dict[str, int] = {}
         """Event number at which each piece of unfinished work began, by request id or row id."""
 
@@ -337,7 +337,7 @@ class Chat:
 
     @property
     def waiting(self) -> list[Inbound]:
-        """Return the inbounds that wait for a turn, in order of arrival."""
+        """Return the incoming messages that wait for a turn, in order of arrival."""
         found = sorted((one for queue in self._people.values() for one in queue), key=lambda one: one.seq)
         return [one.inbound for one in found]
 
@@ -385,7 +385,7 @@ class Chat:
 
     @property
     def position(self) -> Position:
-        """Return the position in the log from which this chat can be folded again."""
+        """Return the position in the log from which the state of this chat can be rebuilt."""
         rests_on = [
             self.context.base,
             *(seq for changes in self._changes.values() for seq, _ in changes),

@@ -39,8 +39,8 @@ EXTRACT_CALLS = 3
 EXTRACT_ALONE = 15_000
 """Min new tokens before the session memory is written again even without any tool call."""
 EXTRACT_SHARE = 8
-"""Share of the message cap, as a divisor: above the cap, `cap / EXTRACT_SHARE` new messages are enough to
-write the session memory again, since the memory should cover what is dropped.
+"""Divisor of the message cap. Above the cap, `cap / EXTRACT_SHARE` new messages are enough to write the
+session memory again, since the memory should cover the messages that are dropped.
 """
 FAILURES = 3
 HALF_OPEN_AFTER = 600.0

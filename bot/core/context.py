@@ -132,14 +132,16 @@ class AgentContextStore:
         self.max_messages = max_messages
         self.turns: list[KeptTurn] = []
         self.head: Message | None = None
-        """Message that replaces all dropped messages."""
+        """Head message, which replaces all messages dropped from the model's context."""
         self.masked: dict[str, str] = {}
         """Replacement texts of tool results, by call id."""
         self.running: RunningTurn | None = None
         self.frame: events.Framed | None = None
         self.memory: events.Remembered | None = None
         self._stated: dict[str, int] = {}
-        """Event numbers of the frame, the session memory and the head message, by event kind."""
+        """Event numbers of the frame (prompt and model settings), the session memory and the head message,
+        by event kind.
+        """
         self.asked_at: float | None = None
         """Time of the last request (epoch seconds)."""
         self.cached = False
@@ -162,7 +164,7 @@ class AgentContextStore:
     # ------------------------------------------------------------ views of the messages
 
     def view(self) -> tuple[Message, ...]:
-        """Return the messages of ended turns as they are sent to the model. Between compactions and
+        """Return the messages of ended turns in the form that is sent to the model. Between compactions and
         maskings, messages are only added at the end.
         """
         if self._view is None:
@@ -196,8 +198,8 @@ class AgentContextStore:
 
     @property
     def out_of_reach(self) -> list[events.EventData]:
-        """Return the events of the frame and the session memory if these are older than the oldest turn in
-        the context; such events must be appended again.
+        """Return the latest `Framed` and `Remembered` events if they are older than the oldest turn in the
+        context. These events must be appended again.
         """
         if not self.turns:
             return []
@@ -359,8 +361,8 @@ class AgentContextStore:
             self._stated[events.Cut.kind] = event.seq
 
     def _expire(self, before: int) -> None:
-        """Drop everything that began before this event number. While a turn runs, the frame and the session
-        memory stay, because they are appended again.
+        """Drop everything that began before this event number. While a turn runs, the prompt frame and the
+        session memory stay, because their events are appended again.
         """
         kept = list(itertools.dropwhile(lambda turn: turn.since < before, self.turns))
         old = {kind for kind, seq in self._stated.items() if seq < before}
@@ -425,7 +427,9 @@ class AgentContextStore:
         self._view = None
 
     def remove(self, gone: Gone, *, head: bool) -> None:
-        """Remove the content that a removal names; with `head` the message that replaces dropped messages, too."""
+        """Remove the content that a removal names. With `head`, also remove the message that replaces
+        dropped messages.
+        """
         if head:
             self.head = None
             self._stated.pop(events.Cut.kind, None)

@@ -75,7 +75,7 @@ def _other(block: Json) -> float:
 
 
 def _content(content: object) -> float:
-    """Return the estimated tokens of a tool result's content. Its text is mostly data."""
+    """Return the estimated tokens of a tool result's content, which is mostly data."""
     if isinstance(content, str):
         return text_tokens(content, DATA_PER_TOKEN)
     if isinstance(content, list):
@@ -126,7 +126,9 @@ def frame_tokens(system: Iterable[Json], tools: Iterable[Json]) -> float:
 SMALLEST_SAMPLE = 200
 """Min tokens of a request to learn from; in smaller requests the framing dominates."""
 RATIOS = (0.25, 4.0)
-"""Range of plausible ratios; outside of it, the prompt was cut or the provider counted something else."""
+"""Range of plausible ratios. A ratio outside this range means that the prompt was cut or that the provider
+counted something else.
+"""
 JUMP = 1.5
 """Max factor by which one answer changes the ratio."""
 SLOWEST = 0.1

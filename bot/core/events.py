@@ -70,12 +70,12 @@ class Received(EventData):
     words: ClassVar[frozenset[str]] = frozenset({"inbound"})
     inbound: Inbound
     beside: bool = False
-    """True if the inbound needs no turn: a command that bypasses the queue, or a signal."""
+    """True for an incoming command that bypasses the queue, and for a signal; both need no turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ordered(EventData):
-    """Event: a turn started a subagent task. It is the first event of the task's chat. `inbound` contains
+    """Event: a turn started a subagent task. This is the first event of the task's chat. `inbound` contains
     the task's instructions in the name of the turn's person, `label` is the name of the task that people
     see. With mode `fork`, the task starts with the model context of its parent.
     """
@@ -118,7 +118,7 @@ class Stop(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Closed(EventData):
-    """Event: an inbound without a turn was handled, e.g. a command, a stranger's message or a late edit."""
+    """Event: an incoming command, stranger's message or late edit was handled without a turn."""
 
     kind: ClassVar[str] = "closed"
     request: str
@@ -149,7 +149,9 @@ class Joined(EventData):
 
 @dataclass(frozen=True, slots=True)
 class TurnLeft(EventData):
-    """Event: at shutdown a process left its turn to the next process. This does not count as an attempt."""
+    """Event: at shutdown a process left its turn to the next process. This way of ending does not count as
+    an attempt.
+    """
 
     kind: ClassVar[str] = "turn_left"
 
@@ -298,8 +300,9 @@ class Rated(EventData):
 
 @dataclass(frozen=True, slots=True)
 class ToolStarted(EventData):
-    """Event: a tool call began. Without a `ToolEnded` event of the same boot, it is unknown whether the call
-    had an effect. A call that runs a `task` can be continued, since the task has an event log of its own.
+    """Event: a tool call began. If the process stopped before a `ToolEnded` event, it is unknown whether the
+    call had an effect. A call that runs a `task` can be continued, since the task has an event log of its
+    own.
     """
 
     kind: ClassVar[str] = "tool_started"
@@ -368,8 +371,9 @@ class Deferred(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Sending(EventData):
-    """Event: sending a message began. Without an event of the same boot that ends the send, it is unknown
-    whether the message arrived. `replaces` is the platform id of the message that this message replaces.
+    """Event: sending a message began. If the process stopped before an event that ends the send, it is
+    unknown whether the message arrived. `replaces` is the platform id of the message that this message
+    replaces.
     """
 
     kind: ClassVar[str] = "sending"

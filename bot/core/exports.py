@@ -18,7 +18,7 @@ from bot.core.event_log import EventLog
 from bot.core.events import Event
 
 BATCH = 200
-"""Max events read and folded at once."""
+"""Max events that an export reads and folds at once."""
 SYNC_SECONDS = 5.0
 """Interval in seconds of fsync and cursor update: a power failure repeats this much work, but loses no archive line."""
 GATHER_SECONDS = 0.01

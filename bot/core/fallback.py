@@ -126,7 +126,7 @@ class ProviderFallbacks(ModelWrapper):
     """
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
-        """See `contracts.model.Model`."""
+        """Stream the answer of the model (see `contracts.model.Model`)."""
         allowed = request if request.summarize is not None else replace(request, provider_fallbacks=True)
         async with aclosing(self._model.stream(allowed)) as stream:
             async for event in stream:

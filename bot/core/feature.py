@@ -152,7 +152,7 @@ class Display:
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """Hooks that a feature implements. `signals` are handlers of inbounds that are not messages."""
+    """Hooks that a feature implements. `signals` are handlers of incoming events that are not messages."""
 
     commands: Mapping[str, Command] = field(default_factory=dict)
     signals: Mapping[str, Command] = field(default_factory=dict)
@@ -176,8 +176,8 @@ class Hooks:
     if there is such a notice.
     """
     before_intake: Callable[[Inbound], Awaitable[Sequence[Inbound]]] | None = None
-    """Returns the inbounds to accept in place of an inbound from an admitted person: the same inbound, a
-    corrected one, or several. Returns () if the inbound is not addressed to the bot.
+    """Returns the incoming messages to accept in place of a message from an admitted person: the same
+    message, a corrected one, or several. Returns () if the message is not addressed to the bot.
     """
     before_turn: Callable[[Chat, Inbound], Awaitable[Sequence[Quoted]]] | None = None
     """Returns messages that the model sees together with the first message of a turn."""
@@ -190,7 +190,7 @@ class Hooks:
     wrap_model: Callable[[Model], Model] | None = None
     """Wraps each provider model, inside the fallback logic."""
     close: Callable[[], Awaitable[None]] | None = None
-    """Called after the core has stopped."""
+    """Function that is called after the core has stopped."""
     exports: Sequence[Exporter] = ()
     """Exports of the event log, kept up to date while the gateway runs."""
     asks: Questions | None = None
@@ -286,7 +286,7 @@ class Door:
         return call
 
     def command(self, inbound: Inbound) -> Command | None:
-        """Return the command that an inbound invokes; None for a message or an unknown signal."""
+        """Return the command that an incoming message invokes; None for any other message or an unknown signal."""
         if inbound.command is not None:
             return self.commands.get(inbound.command.name) or self.commands.get(UNKNOWN)
         return self.signals.get(inbound.kind)
@@ -303,7 +303,9 @@ class Door:
         return [one.turn_ends(turn, state) for one in self._hooks if one.turn_ends is not None]
 
     async def before_intake(self, inbound: Inbound) -> Sequence[Inbound]:
-        """Return the inbounds to accept in place of this inbound; () if it is not addressed to the bot."""
+        """Return the messages to accept in place of this incoming message; () if the message is not
+        addressed to the bot.
+        """
         found: Sequence[Inbound] = (inbound,)
         for before in [one.before_intake for one in self._hooks if one.before_intake is not None]:
             found = [more for one in found for more in await before(one)]

@@ -16,9 +16,9 @@ from bot.instruction_files import INCLUDE, LARGEST, prose
 from bot.vetting import NotVetted, Vetting
 
 FILE_LIMIT = LARGEST
-"""Max bytes used of one file."""
+"""Max bytes of one instruction file that are used."""
 TOTAL_LIMIT = 512 * 1024
-"""Max bytes used of a file with all of its includes."""
+"""Max bytes of an instruction file with all of its includes that are used."""
 DEPTH = 5
 NO_TEXT = 20
 """Limit for binary files: a file is binary if more than one in `NO_TEXT` characters cannot be decoded."""
@@ -32,7 +32,7 @@ class Unreadable(errors.ShipmateError):
 
 
 class _Missing(Exception):
-    """The file does not exist."""
+    """The instruction file does not exist."""
 
 
 def read(path: Path, name: Path, vetting: Vetting) -> tuple[str, bool] | None:

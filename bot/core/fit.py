@@ -28,7 +28,7 @@ from bot.words import say
 MOST_HALVINGS = 3
 """Max halvings of the history per turn before the history is cleared."""
 SHORT_RESULT = 500
-"""Min characters to which a tool result is shortened."""
+"""Min length in characters to which a tool result is shortened."""
 MOST_LOWERED = 2
 """Max retries with a lower output limit before the prompt is shrunk, since a provider may reject any size."""
 MIN_OUTPUT_TOKENS = 256
@@ -61,7 +61,7 @@ class Withdrawn(errors.ShipmateError):
 
 
 class HistoryCleared(Withdrawn):
-    """The history did not fit even after three halvings and was cleared."""
+    """The chat's history did not fit into the context window even after three halvings, and was cleared."""
 
     @property
     def person(self) -> str:
@@ -158,7 +158,9 @@ class Fit:
     # ------------------------------------------------------------ before a request
 
     def begin(self, frame: Frame) -> None:
-        """Use this frame for all later requests, and mask old tool results if necessary."""
+        """Use this frame (prompt, tools and model settings) for all later requests, and mask old tool
+        results if necessary.
+        """
         self.take(frame)
         if self._framed():
             return  # masking can wait, since the beginning of the request has already changed
@@ -171,11 +173,13 @@ class Fit:
             self.mask_old("size", above=WARM * threshold, hides=WARM_HIDES * self.tokens())
 
     def take(self, frame: Frame) -> None:
-        """Use this frame without changing the messages in the context."""
+        """Use this frame (prompt, tools and model settings) without changing the messages in the context."""
         self._frame, self.tools = frame, self.models.declared(frame.forms)
 
     def _framed(self) -> bool:
-        """Append the frame to the log if it changed. Returns True if that begins an epoch."""
+        """Append a `Framed` event to the log if the frame (prompt and model settings) changed. Returns True
+        if the cached prefix of later requests is no longer valid.
+        """
         before, head = self.context.frame, self.context.head
         prefix = body.prefix_digest(self._frame.system, self.tools)
         now = events.Framed(self._frame.frozen, self.models.name, str(self.models.sent()), prefix)
@@ -381,7 +385,7 @@ class Fit:
         )
 
     def tokens(self) -> int:
-        """Return the estimated tokens of the next request: frame, prefix and messages."""
+        """Return the estimated tokens of the next request: system prompt, tools, prefix and messages."""
         frame = self.models.estimator.frame(self.models.name, self._frame.system, self.tools)
         return frame + self.measure([*self._prefix, *self._shown()])
 
@@ -404,13 +408,13 @@ class Fit:
         return events.Masked(results, "overflow") if results else None
 
     def drop_injected(self) -> events.Injected | None:
-        """Shrinking step: drop the older half of the injected messages, then all of them."""
+        """Shrinking step: drop the older half of the injected messages, and in a second step all injected messages."""
         count = len(self.context.older())
         return events.Injected(kept=0 if self._tries[drop_injected] else count // 2) if count else None
 
     def halve_history(self) -> events.Cut | None:
-        """Shrinking step: drop the older half of the history in whole turns, or else the head message; at
-        most three times.
+        """Shrinking step: drop the older half of the history in whole turns. If no turn is left, drop the
+        head message. The step is taken at most three times.
         """
         dropped, head = self.context.oldest_half(), self.context.head
         if self._tries[halve_history] == MOST_HALVINGS or not (dropped or head):

@@ -281,7 +281,7 @@ class Contents:
 
 
 class Nested:
-    """Instruction files of folders, for one chat. The root's `Agent.md` is already in the prompt."""
+    """Instruction files of folders, for one chat. The `Agent.md` of the project's root is already in the prompt."""
 
     def __init__(self, root: Path, contents: Contents, log: Log, vetting: Vetting) -> None:
         self._root = root
@@ -303,7 +303,9 @@ class Nested:
         self._contents.clear()
 
     async def attached(self) -> list[Tag]:
-        """Return the instructions for paths touched since the last call, from the root down, nearest last."""
+        """Return the instructions for paths touched since the last call, from the root folder down, so that
+        the nearest file comes last.
+        """
         touched, self._touched = list(self._touched), {}
         return await asyncio.to_thread(self._gather, touched) if touched else []
 

@@ -65,7 +65,9 @@ class Intake:
         self._ids = ids
         self._log = log
         self._coming: dict[str, asyncio.Event] = {}
-        """Keys of inbounds that are being accepted; each value is set once its inbound was accepted or failed."""
+        """Keys of incoming messages that are being accepted. The event of a key is set once the message was
+        accepted or failed.
+        """
 
     async def accept(self, inbound: Inbound) -> bool:
         inbound = self._cleaner.cleaned(inbound)
@@ -152,8 +154,8 @@ class Intake:
         return events.Received(inbound, beside=not self._door.needs_turn(inbound))
 
     def _meant(self, chat: Chat, inbound: Inbound) -> Inbound:
-        """Return the inbound as the person meant it: the word “stop” alone is a command in a thread, and
-        elsewhere while a turn runs.
+        """Return the incoming message as the person meant it: the word “stop” alone is a command in a
+        thread, and elsewhere while a turn runs.
         """
         runs = chat.turn is not None and chat.turn.phase in STOPPABLE
         if chat.asks(inbound.person):

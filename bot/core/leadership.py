@@ -11,7 +11,7 @@ T = TypeVar("T")
 class Leadership(Protocol):
     @property
     def epoch(self) -> int:
-        """Return a number that increases with each process that becomes leader; 0 before any has."""
+        """Return a number that increases with each process that becomes leader; 0 while there was no leader yet."""
         ...
 
     async def confirmed(self) -> None:

@@ -1,5 +1,5 @@
-"""Live messages: messages that are edited while a turn runs. Each has an outbox row from before its creation
-until its final form; the edits in between are not stored as events.
+"""Live messages: messages that are edited while a turn runs. Each live message has an outbox row from before
+its creation until its final form. The edits in between are not stored as events.
 """
 
 from __future__ import annotations
@@ -228,7 +228,7 @@ class LiveMessages:
         self._chats.append(*(Fact(row.chat, one, row.turn) for one in data))
 
     def _failed(self, row: OutboxRow, error: errors.DeliveryFailed) -> bool | None:
-        """Return False if a retry may help, else None."""
+        """Return False if a retry of the live message may help, None if it cannot help."""
         if isinstance(error, errors.DeliveryThrottled):
             self._limits.freeze(row.address, error, cosmetic=True)
             return False

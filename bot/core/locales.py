@@ -97,7 +97,9 @@ class Locales:
         self._writing = WeakValueDictionary[UserRef, asyncio.Lock]()
 
     async def load(self) -> None:
-        """Load the stored choices once. If they cannot be read, the app's locale applies."""
+        """Load the stored choices of languages and zones once. If the choices cannot be read, the locale of
+        the person's app applies.
+        """
         if self._loaded:
             return
         try:
@@ -111,7 +113,7 @@ class Locales:
         return self._known.get(person, _UNKNOWN)
 
     def of(self, inbound: Inbound) -> ReaderLocale:
-        """Return the locale for an inbound's sender. A stranger's locale is not stored."""
+        """Return the locale for the sender of an incoming message. A stranger's locale is not stored."""
         before = self.locale(inbound.person)
         now = _by_app(before, inbound)
         if now != before and inbound.kind != "admission":

@@ -57,7 +57,7 @@ class Refused(Withdrawn):
 
 @dataclass(frozen=True, slots=True)
 class LoopPorts:
-    """Collaborators of a loop. They differ between a turn, a task, a fork and a replay."""
+    """Collaborators of a loop. A turn, a task, a fork and a replay have different collaborators."""
 
     model: Model
     frame: Callable[[], Awaitable[Frame]]

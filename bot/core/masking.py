@@ -1,6 +1,7 @@
 """Observation masking: placeholders that state the size replace old tool results. No model call is needed.
 
-Messages and tool calls stay. A masked result stays masked; the caller declares an epoch for each change.
+Messages and tool calls stay. A masked result stays masked. Each change invalidates the cached prefix, which
+the caller must record.
 """
 
 from __future__ import annotations

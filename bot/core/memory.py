@@ -33,7 +33,7 @@ MAX_TOKENS = 3_000
 limit, the least recently used items are dropped.
 """
 MAX_ITEM = 1_000
-"""Max characters of an item."""
+"""Max characters of an item in the session memory."""
 SUMMARY_TOKENS = 6_000
 """Max tokens of a valid summary."""
 
@@ -387,7 +387,7 @@ def head(
 
 
 def condensed(message: Message | None) -> bool:
-    """Return True if a head message contains a provider's block."""
+    """Return True if a head message contains a summary block written by the provider."""
     content = message.get("content") if message is not None else None
     first = content[0] if isinstance(content, list) and content else None
     return isinstance(first, dict) and first.get("type") == "compaction"
@@ -400,7 +400,7 @@ def stands_for(message: Message) -> bool:
 
 
 def in_plain_words(message: Message) -> Message:
-    """Return the head message as text that every provider accepts."""
+    """Return the head message, which replaces compacted messages, as text that every provider accepts."""
     if not condensed(message):
         return message
     block, *rest = message["content"]

@@ -1,5 +1,5 @@
-"""Relations between inbounds (same person, same message, same turn, affected by a stop), and edits applied
-to messages.
+"""Relations between two incoming messages (same person, same message, same turn, affected by a stop), and
+edits applied to messages.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ def plain(inbound: Inbound) -> bool:
 
 
 def is_follow_up(other: Inbound, running: Inbound) -> bool:
-    """Return True if a message adds to the running turn: it is from the same person in the same
-    conversation. In a Slack direct chat each message may open a thread; all these threads count as one
-    conversation. Due jobs and regenerated answers are turns of their own.
+    """Return True if a message is from the same person and in the same conversation as the running turn, so
+    that the message adds to that turn. In a Slack direct chat each message may open a thread; all these
+    threads count as one conversation. Due jobs and regenerated answers are turns of their own.
     """
     if other.due or running.due or other.renews or running.renews:
         return False
@@ -39,13 +39,13 @@ def can_join_running_turn(other: Inbound, running: Inbound) -> bool:
 
 
 def same_message(one: Inbound, other: Inbound) -> bool:
-    """Return True if both inbounds refer to one message by the same author."""
+    """Return True if both events refer to one message by the same author."""
     same = one.message_id is not None and one.message_id == other.message_id
     return same and one.chat_key == other.chat_key and one.person == other.person
 
 
 def stops(stop: Inbound, other: Inbound) -> bool:
-    """Return True if a stop affects a waiting inbound, that is if both are from the same person and from the
+    """Return True if a stop affects a waiting message, that is if both are from the same person and from the
     same chat or target.
     """
     return other.person == stop.person and reaches(stop, other)
@@ -57,7 +57,7 @@ def is_thread_of(stop: Inbound, place: ChatKey) -> bool:
 
 
 def _place(inbound: Inbound) -> dict[str, str]:
-    """Return the target of the inbound's answer, without the message that the answer replies to."""
+    """Return the target of the answer to an incoming message, without the message that the answer replies to."""
     return {name: value for name, value in inbound.target.items() if name != "reply_to"}
 
 

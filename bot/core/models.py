@@ -145,7 +145,7 @@ class ModelDeps:
     """Estimator of tokens per model."""
     prices: PriceTable = field(default_factory=PriceTable)
     manner: Manner = field(default_factory=Manner)
-    """Effort and thinking of all requests."""
+    """Effort and thinking settings of all requests."""
     purposes: Mapping[str, Manner] = field(default_factory=dict)
     """Model, effort and thinking by purpose, for purposes that differ from `manner`."""
     chosen: str | None = None
@@ -168,7 +168,7 @@ class ModelDeps:
         )
 
     def of(self, purpose: str) -> Manner:
-        """Return effort, thinking and model for a purpose."""
+        """Return the effort, thinking setting and model for a purpose."""
         own = self.purposes.get(purpose, Manner())
         effort = own.effort or self.chosen_effort or self.manner.effort
         return Manner(effort, own.thinking or self.manner.thinking, own.model)

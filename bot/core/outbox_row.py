@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Address of a message, fixed by the inbound that the message answers."""
+    """Address of an answer, fixed by the incoming message that it answers."""
 
     channel: str
     chat_id: str

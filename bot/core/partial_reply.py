@@ -86,7 +86,7 @@ class PartialReply:
         self._first: tuple[str, str] | None = None
 
     def take(self, event: TextDelta | ToolInputDelta | ModelReply) -> None:
-        """Add a stream event."""
+        """Add an event of the model's stream."""
         if isinstance(event, TextDelta):
             self._text.append(event.text)
         elif isinstance(event, ToolInputDelta):

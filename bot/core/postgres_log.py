@@ -133,8 +133,8 @@ class PostgresSession:
 
     @contextmanager
     def leading(self, epoch: int | None) -> Iterator[None]:
-        """Run a transaction that commits only during this epoch, if an epoch is given. Raises
-        `errors.StorageError` if the epoch is over.
+        """Run a transaction that commits only while the process that became leader in this epoch still
+        leads, if an epoch is given. Raises `errors.StorageError` if another process leads.
         """
         with self.db.pipeline(), self.db.transaction():
             yield
@@ -147,7 +147,7 @@ class PostgresSession:
 
     @property
     def lost(self) -> bool:
-        """Return True if the connection is unusable."""
+        """Return True if the connection is unusable and must be opened again."""
         return self.db.broken or self.db.closed
 
     def close(self) -> None:

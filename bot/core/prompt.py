@@ -27,8 +27,8 @@ from bot.words import times
 
 @dataclass(frozen=True, slots=True)
 class TurnRequest:
-    """A message to send to the model. It is either an `inbound` with the quoted messages before it
-    (`context`) and the outcome of reading its `files`, or a `prompt` that no chat caused.
+    """A message to send to the model: either an `inbound` with the quoted messages before it (`context`) and
+    the outcome of reading its `files`, or a `prompt` that no chat caused.
     """
 
     request_id: str
@@ -107,8 +107,8 @@ def chat_text(facts: ChatFacts, surroundings: Mapping[str, str] = NO_NEWS) -> st
 
 
 def known_surroundings(before: Mapping[str, str], seen: Iterable[Message]) -> dict[str, str]:
-    """Return the surroundings that the model knows: the values in `before`, updated by the messages that the
-    model has `seen`.
+    """Return the listing of the project's files that the model knows: the values in `before`, updated by the
+    messages that the model has `seen`.
     """
     known = dict(before)
     for message in seen:

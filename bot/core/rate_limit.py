@@ -121,7 +121,7 @@ class Pacer:
         bucket.frozen_until = max(bucket.frozen_until, self._clock.monotonic() + patience(seconds))
 
     def frozen(self, *names: str) -> float:
-        """Return the seconds until none of these budgets is frozen."""
+        """Return the seconds until the platform allows sending again under all of these budgets."""
         known = [self._buckets[name] for name in names if name in self._buckets]
         until = max((one.frozen_until for one in known), default=NEVER)
         return max(0.0, until - self._clock.monotonic())

@@ -146,7 +146,7 @@ async def put_back(
 
 
 def room(deps: AgentDeps) -> float:
-    """Return the token limit of everything restored."""
+    """Return the max tokens of all state restored after a compaction."""
     budget = deps.budget()
     return min(budget.share(SHARE, MOST_TOKENS), budget.soft // SOFT_SHARE)
 

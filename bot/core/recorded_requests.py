@@ -125,7 +125,7 @@ class RecordedRequests:
         )
 
     def answered(self, request: str, facts: Json) -> None:
-        """Record the outcome of a request."""
+        """Record the outcome of a request: stop reason, usage, cost and content."""
         packed = zlib.compress(json.dumps(facts, ensure_ascii=False).encode("utf-8", "replace"), _LEVEL)
         self._db.execute(
             "UPDATE requests SET answer = ? WHERE id = ? AND body IS NOT NULL", (packed, request)

@@ -99,7 +99,7 @@ def redacted(message: Message) -> Message:
 
 
 def emptied(inbound: Inbound) -> Inbound:
-    """Return an inbound without its text, quotes, links and attachments."""
+    """Return an incoming message without its text, quotes, links and attachments."""
     return inbound.model_copy(
         update={
             "text": "",

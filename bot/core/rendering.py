@@ -15,7 +15,7 @@ from bot.tools.permissions.display import named
 from bot.words import CATALOGUES, DEFAULT, say
 
 SHOWN = 2_000
-"""Max characters shown."""
+"""Max characters of a conversation that are shown."""
 _GATHERED = 5 * SHOWN
 """Characters redacted before the text is cut, so that no part of a secret remains at the cut."""
 QUOTED = 80

@@ -130,8 +130,8 @@ class Runner:
             self._look_at(chat)
 
     async def open(self, channel: str) -> None:
-        """Run the effects that are due for a channel that has just connected, both in its chats and for
-        messages sent to it.
+        """Run the effects that are due for a channel that has just connected: effects in the channel's
+        chats, and messages to send on the channel.
         """
         self._channels.add(channel)
         for chat in self._chats:
@@ -261,7 +261,7 @@ class Runner:
     # ------------------------------------------------------------ commands
 
     async def _handle(self, chat: Chat, inbound: Inbound) -> None:
-        """Run a command or signal. Its results and its end are one transaction."""
+        """Run a command or signal. The results and the end of the command are appended in one transaction."""
         with (
             context.turn_scope(chat_key=chat.key, request_id=inbound.request_id, person=inbound.person),
             speaking(*self._locales.of(inbound)),

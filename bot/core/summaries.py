@@ -77,7 +77,7 @@ class Summaries:
     _work: OrderedDict[ChatKey, _Work] = field(default_factory=OrderedDict)
 
     async def stop(self) -> None:
-        """Cancel all work; nothing is lost."""
+        """Cancel all compactions and memory updates; no data is lost."""
         for work in self._work.values():
             for task in (work.compacting, work.writing):
                 await _give_up(task)
@@ -430,5 +430,5 @@ def _room(fit: Fit) -> float:
 
 
 def _keep(fit: Fit) -> float:
-    """Return the min tokens that a compaction keeps unchanged."""
+    """Return the min tokens of the newest messages that a compaction keeps unchanged."""
     return min(fit.limits.compaction.keep_tokens, _room(fit) // compaction.SPAN)

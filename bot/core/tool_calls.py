@@ -103,8 +103,8 @@ class ToolCalls:
             await self._event_log.committed(patient=False)
 
     def finished(self, call: ToolCall, result: ToolResult) -> None:
-        """Record a result, unless the call runs a task; results of tasks are recorded with the other results
-        of their step.
+        """Record the result of a tool call, unless the call runs a task. Results of tasks are recorded
+        together with the other results of their step.
         """
         if call.id in self._open() and (self._tasks is None or not self._tasks.has(call.id)):
             self._append(events.ToolEnded(call.id, result.block))

@@ -1,4 +1,4 @@
-"""Finds the turn that a person means: by its id, by a message of either side, or the latest."""
+"""Finds the turn that a person means: by the turn's id, by a message of the person or the bot, or the latest turn."""
 
 from __future__ import annotations
 

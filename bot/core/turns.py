@@ -55,7 +55,9 @@ class Frames:
         self._log = log
 
     async def of(self, chat: Chat, first: Inbound, models: ModelDeps) -> tuple[Frozen, Mapping[str, str]]:
-        """Return the prompt, and the surroundings that have changed since the model last saw them."""
+        """Return the prompt, and the lines about the project's files that have changed since the model last
+        saw them.
+        """
         if models.chosen is not None:
             # The model may have been chosen in another process, so this process asks for the model's limits once.
             with suppress(errors.ModelError):
@@ -228,7 +230,7 @@ class Turns:
         return Loop(chat, turn, self._chats, ports)
 
     async def _seen(self, chat: Chat, turn: str, inbound: Inbound) -> Sequence[SeenFile] | None:
-        """Return the outcomes of a message's files, which are read once; None if the message was deleted."""
+        """Return the outcomes of reading a message's files, which are read once; None if the message was deleted."""
         running, name = chat.turn, inbound.request_id
         if running is None or not inbound.attachments:
             return ()
@@ -242,7 +244,7 @@ class Turns:
         return None if name in running.withdrawn else running.seen.get(name)
 
     async def compact(self, inbound: Inbound) -> CompactResult:
-        """Compact the history of the inbound's chat (see `Runtime.compact`)."""
+        """Compact the history of the chat in which the command was written (see `Runtime.compact`)."""
         chat = await self._chats.get(inbound.chat_key)
         fit = self._fit(chat, inbound.request_id, "turn")
         fit.take(await self._frame(chat, inbound, fit.models, {}))
@@ -266,7 +268,9 @@ class Turns:
         )
 
     async def _frame(self, chat: Chat, first: Inbound, models: ModelDeps, news: dict[str, str]) -> Frame:
-        """Return the frame of a chat's requests; changed surroundings are added to `news`."""
+        """Return the frame (prompt, tools and model settings) of a chat's requests. Changed lines about the
+        project's files are added to `news`.
+        """
         agent = self.agent
         frozen, changed = await self._frames.of(chat, first, models)
         news |= changed

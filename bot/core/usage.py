@@ -84,7 +84,7 @@ class UsageSums:
             return dict(db.execute(select, tuple(people)).fetchall()) if db is not None else {}
 
     def spent(self, since: float) -> list[tuple[tuple[str, ...], UsageTotals]]:
-        """Return totals by chat, person and model together."""
+        """Return the usage totals for each combination of chat, person and model since a time (epoch seconds)."""
         with self._opened() as db:
             groups = ["chat", "person", "model"]
             return [] if db is None else list(_grouped(db, groups, _given(None, since)))

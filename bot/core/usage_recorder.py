@@ -15,16 +15,14 @@ from bot.telemetry.usage import two_digits
 
 
 class UsageRecorder:
-    """Appends an event for each model call of any purpose; it observes the operator's log
-    (`bot.telemetry.JsonlLog`).
-    """
+    """Appends an event for each model call of any purpose. Observes the operator's log (`bot.telemetry.JsonlLog`)."""
 
     def __init__(self, chats: Chats) -> None:
         self._chats = chats
         self._tasks = set[asyncio.Task[None]]()
 
     def observe(self, line: Mapping[str, Any]) -> None:
-        """Record a log line, in the task that wrote it."""
+        """Record a line of the operator's log, in the task that wrote the line."""
         if line["kind"] != "llm_response":
             return
         details, running = line["details"], context.current()

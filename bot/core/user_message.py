@@ -43,9 +43,9 @@ async def user_message(
     *,
     begins: bool = False,
 ) -> Message:
-    """Return the user message of a turn with secrets redacted. The message contains, too: the person's
-    instructions unless the model has `seen` them, the failures just before (`wrong`), changed
-    surroundings (`news`), and the memory files if a conversation `begins`.
+    """Return the user message of a turn with secrets redacted. The message includes the person's
+    instructions (unless the model has `seen` them), the failures just before (`wrong`), changed lines
+    about the project's files (`news`), and the memory files if a conversation `begins`.
     """
     now, inbound = int(deps.clock.now() * 1000), request.inbound
     if inbound is None:

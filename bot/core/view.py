@@ -1,7 +1,7 @@
-"""View: the request that is built from the stored messages.
+"""Builds the request to the model from the stored messages.
 
-The same stored messages, turn and epoch always give a byte-identical request. Within an epoch the request
-only grows at its end.
+The same stored messages, turn and prompt always give a byte-identical request. Until a compaction or masking,
+the request only grows at its end.
 
 There are at most four cache breakpoints: at the end of the system prompt shared by all chats, of this chat's
 part of the prompt, of the history, and of the request. The cache looks 20 blocks back from each breakpoint.

@@ -165,8 +165,8 @@ class ArchiveExport(Export):
                 await asyncio.to_thread(self._write)
 
     async def _position(self, chat: ChatKey) -> int:
-        """Return the number of the newest exported event. Ignores numbers above the log's newest: an event
-        log that was lost left them behind.
+        """Return the number of the newest exported event. A number above the log's newest event is ignored,
+        since it was exported from an earlier log that was lost.
         """
         with errors.as_storage_error("the archive cannot be read"):
             lines_of = await asyncio.to_thread(self._newest, file_names.encode(chat))

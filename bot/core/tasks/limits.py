@@ -14,7 +14,7 @@ from bot.core.events import Event
 from bot.llm.prices import PriceTable
 
 ANSWER_TOKENS = 1_024
-"""Tokens assumed for an answer of unknown size."""
+"""Number of output tokens assumed for an answer of unknown size."""
 LEAST_ANSWER = 256
 """Min output tokens for which a model call is worth its cost."""
 

@@ -152,7 +152,7 @@ class TurnTasks:
 
 
 def _inbound(turn: Turn, name: str, words: str) -> Inbound:
-    """Return the task's order as an inbound in the name of the turn's person."""
+    """Return the task's order as an incoming message in the name of the turn's person."""
     first = turn.first
     return Inbound(
         channel=first.channel,

@@ -43,7 +43,9 @@ questions. {_SUMMARY_RULE}"""
 
 
 def system(root: Path) -> list[Json]:
-    """Return the system prompt of a fresh task. It is the same for all tasks, so that it is cached."""
+    """Return the system prompt of a fresh task. The prompt is the same for all tasks, so that the provider
+    caches it.
+    """
     words = f"{_FRESH}\nprojectRoot: {root}"
     return [{"type": "text", "text": words, "cache_control": {"type": "ephemeral"}}]
 
@@ -80,7 +82,7 @@ def label(description: str, prompt: str) -> str:
 
 
 def summary(words: str) -> str:
-    """Return a task's last text, shortened."""
+    """Return a task's last text, shortened to `SUMMARY` characters."""
     words = words.strip()
     if len(words) > SUMMARY:
         words = text.head(words, SUMMARY).rstrip() + " … (cut: the whole is in the transcript)"
@@ -95,7 +97,7 @@ def stopped(how: str, words: str) -> str:
 
 
 def footer(task_id: str, totals: TaskTotals, *, kept: bool) -> str:
-    """Return the line of figures below a result."""
+    """Return the line below a task's result that states calls, tokens, cost and seconds."""
     cost = "unknown price" if totals.unpriced else f"${totals.cost_usd:.4f}"
     where = f"; all its steps: read_artifact {task_id}" if kept else "; its steps could not be kept"
     return (

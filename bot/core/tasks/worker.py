@@ -291,8 +291,8 @@ class Worker:
     # ------------------------------------------------------------ the task's tools
 
     def context(self, touched: Callable[[Path], object]) -> ToolExecutionContext:
-        """Return the context of the task's tool calls. It has the person, chat and permissions of the turn,
-        and the sources that may have influenced the task.
+        """Return the context of the task's tool calls, with the person, chat and permissions of the turn and
+        the sources that may have influenced the task.
         """
         return replace(
             self._around,
