@@ -50,7 +50,7 @@ class AgentDeps:
     log: Log
     operators: OperatorNotices
     vetting: Vetting
-    """Decides which instruction files the prompt may use."""
+    """Check that decides which instruction files the prompt may use."""
     memories: Memories | None = None
     """Session memories by chat; None if the session memory is off."""
     notes: NoteStore | None = None

@@ -60,14 +60,14 @@ is unknown.
 MOST_MISSED = 5
 """Max undelivered answers, newest first, that the next answer reports."""
 MOST_EDITS = 20
-"""Max edits, newest first, that the next turn shows the model."""
+"""Max edits of earlier messages, newest first, that the next turn shows the model."""
 KNOWN = 500
 """Max answered messages, newest first, whose edits and deletions are still recognised."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueMode:
-    """How messages that arrive during a turn are handled. `steers`: the messages join the running turn.
+    """Handling of messages that arrive during a turn. `steers`: the messages join the running turn.
     `interrupts`: the messages stop the running turn. `collects`: all waiting messages of one person
     become one turn.
     """
@@ -91,7 +91,7 @@ class Phase(Enum):
     STARTING = auto()
     """The turn reads its files and prompt; the model has not been called yet."""
     RUNNING = auto()
-    """The model works on the turn."""
+    """The turn calls the model and runs tools."""
     SUSPENDED = auto()
     """The turn waits for a person's decision."""
     STOPPING = auto()
@@ -199,7 +199,7 @@ class Burst:
     parts: bool = False
     """True if the burst is an album or a split text of which further parts may be missing."""
     goes_on: bool = False
-    """True if the rest of a split text is expected."""
+    """True if the next part of a split text is expected."""
 
 
 # ------------------------------------------------------------ effects
@@ -225,7 +225,7 @@ class AskAnew:
 
 @dataclass(frozen=True, slots=True)
 class StopTurn:
-    """Effect: end this turn as stopped."""
+    """Effect: end this turn with the state `stopped`."""
 
     turn: str
 
@@ -255,7 +255,7 @@ class Find:
 
 @dataclass(frozen=True, slots=True)
 class Expire:
-    """Effect: end this question because its time is over."""
+    """Effect: end this question to a person, because the time for an answer is over."""
 
     question: Question
 
@@ -316,7 +316,7 @@ class Chat:
         self._people: dict[UserRef, list[Waiting]] = {}
         self._bursts: dict[UserRef, Burst] = {}
         self._known: OrderedDict[str, Inbound] = OrderedDict()
-        """Messages in their latest version, by request id."""
+        """Latest version of each known message, by request id."""
         self._changes: dict[str, list[tuple[int, Inbound]]] = {}
         """Edits and deletions that arrived before their message, with their event numbers, by message id."""
         self._edits: dict[str, tuple[int, Inbound]] = {}

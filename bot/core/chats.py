@@ -28,26 +28,26 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """An event to append."""
+    """An event to append to a chat's log."""
 
     chat: ChatKey
     data: EventData
     turn: str | None = None
     person: str | None = None
     id: str = ""
-    """Id of the event; "" for a fresh id."""
+    """Id of the event; "" if a new id shall be generated."""
     blanks: Sequence[Event] = ()
-    """Events whose text this event blanks, in their blanked form."""
+    """Earlier events whose text this event removes, given in their form without text."""
 
 
 class Facts:
-    """Values that are not part of a chat's state, by kind and key."""
+    """Values stored outside of chats' states, such as a person's language, by kind and key."""
 
     def __init__(self) -> None:
         self.known: dict[tuple[str, str], Json] = {}
 
     def load(self, known: Mapping[tuple[str, str], Json]) -> None:
-        """Replace all facts."""
+        """Replace all facts by `known`."""
         self.known = dict(known)
 
     def get(self, kind: str, key: str) -> Json | None:
@@ -87,7 +87,7 @@ class Chats:
         self.facts = Facts()
 
     async def start(self) -> None:
-        """Load the facts. Raises `errors.StorageError`."""
+        """Load the facts from the event log. Raises `errors.StorageError`."""
         self.facts.load(await self._log.facts())
 
     def __iter__(self) -> Iterator[Chat]:

@@ -14,9 +14,9 @@ from bot.core import blocks
 
 N = TypeVar("N", bound=Hashable)
 Turn: TypeAlias = Sequence[tuple[N, Message]]
-"""Messages of a turn, each with its number."""
+"""Messages of a turn, each with its event number."""
 Maker = Literal["memory", "summary", "provider"]
-"""What replaces the dropped messages: the session memory, our summary, or the provider's summary."""
+"""Source of the text that replaces the dropped messages: the session memory, our summary, or the provider's summary."""
 
 KEEP_TOKENS = 10_000
 IDLE_KEEPS = 2_000
@@ -59,7 +59,7 @@ class Policy:
     idle: bool = True
     idle_above: int = IDLE_ABOVE
     provider: bool = True
-    """True to use the provider's own summaries if the model supports them."""
+    """True if the provider's own summaries are used when the model supports them."""
 
 
 def most(keep: float) -> float:
@@ -146,7 +146,7 @@ def without_oldest(messages: Sequence[Message], tokens: float, size: Size) -> li
 
 
 def names(turns: Sequence[Turn[N]]) -> list[N]:
-    """Return the numbers of all messages of these turns."""
+    """Return the event numbers of all messages of these turns."""
     return [name for turn in turns for name, _ in turn]
 
 
@@ -202,12 +202,12 @@ class Breaker:
 
     @property
     def open(self) -> bool:
-        """Return True while no attempt is allowed."""
+        """Return True while the circuit breaker allows no attempt."""
         since_then = self._clock.monotonic() - self._failed_at
         return self._failures >= FAILURES and since_then < HALF_OPEN_AFTER
 
     def failed(self) -> bool:
-        """Record a failure. Returns True if the breaker is open now."""
+        """Record a failed compaction. Returns True if the circuit breaker now allows no attempt."""
         self._failures += 1
         self._failed_at = self._clock.monotonic()
         return self._failures >= FAILURES

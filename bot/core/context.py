@@ -24,7 +24,7 @@ from bot.core.removal import Gone, message_without, redacted
 LENGTH = frozenset({"max_tokens", "model_context_window_exceeded"})
 """Stop reasons of an answer that reached a length limit."""
 MOST_WRONG = 3
-"""Max failed turns that are reported to the model."""
+"""Max failed turns that the next request reports to the model."""
 INTERRUPTED = "Interrupted: the turn was stopped while this ran. It may or may not have taken effect."
 
 
@@ -56,7 +56,7 @@ class KeptTurn:
 
     @property
     def sources(self) -> frozenset[str]:
-        """Return the ids of the requests that the turn answered."""
+        """Return the ids of the requests (messages from people) that the turn answered."""
         return frozenset({self.id}.union(*(one.sources for one in self.entries)))
 
     @property
@@ -67,7 +67,7 @@ class KeptTurn:
 
 @dataclass(slots=True)
 class RunningTurn:
-    """Messages of the running turn."""
+    """Messages and counters of the running turn."""
 
     id: str
     began: float
@@ -85,7 +85,7 @@ class RunningTurn:
     cuts: int = 0
     """Number of answers cut off in a tool call or in thinking."""
     thoughts: int = 0
-    """Number of answers cut off in thinking."""
+    """Number of answers in which thinking was cut off."""
     silences: int = 0
     """Number of empty answers that were not cut off."""
     pauses: int = 0
@@ -93,7 +93,7 @@ class RunningTurn:
     noted: tuple[str, ...] = ()
     """Notes for the person that arrived together with answers of the model."""
     untold_notes: tuple[str, ...] = ()
-    """Notes for the person that no message has delivered yet."""
+    """Notes for the person that no message to the person contains yet."""
 
     @property
     def speaks(self) -> bool:
@@ -134,7 +134,7 @@ class AgentContextStore:
         self.head: Message | None = None
         """Head message, which replaces all messages dropped from the model's context."""
         self.masked: dict[str, str] = {}
-        """Replacement texts of tool results, by call id."""
+        """Placeholder texts that replace tool results in the model's context, by call id."""
         self.running: RunningTurn | None = None
         self.frame: events.Framed | None = None
         self.memory: events.Remembered | None = None
@@ -143,7 +143,7 @@ class AgentContextStore:
         by event kind.
         """
         self.asked_at: float | None = None
-        """Time of the last request (epoch seconds)."""
+        """Time of the last request to the model (epoch seconds)."""
         self.cached = False
         """True if the last request was served from the provider's cache."""
         self.wrong: tuple[str, ...] = ()
@@ -174,7 +174,7 @@ class AgentContextStore:
         return self._view
 
     def current(self) -> list[Message]:
-        """Return the messages of the running turn."""
+        """Return the messages of the running turn, as they are sent to the model."""
         entries = self.running.entries if self.running is not None else ()
         return [blocks.masked(entry.message, self.masked) for entry in entries]
 
@@ -404,7 +404,7 @@ class AgentContextStore:
         self._show(kept)
 
     def _show(self, kept: Sequence[KeptTurn]) -> None:
-        """Reduce the context to these turns and the running turn."""
+        """Drop all turns except these turns and the running turn from the model's context."""
         self.turns = [replace(turn, entries=without_thinking(turn.entries)) for turn in kept]
         if self.running is not None:
             self.running.entries = without_thinking(self.running.entries)

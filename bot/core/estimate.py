@@ -130,7 +130,7 @@ RATIOS = (0.25, 4.0)
 counted something else.
 """
 JUMP = 1.5
-"""Max factor by which one answer changes the ratio."""
+"""Max factor by which one answer changes a model's token ratio."""
 SLOWEST = 0.1
 """Min weight of one answer in the learned ratio; the first answers have a higher weight."""
 

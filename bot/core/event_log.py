@@ -48,18 +48,18 @@ class Position:
 
     @property
     def first(self) -> int:
-        """Return the number of the first event that the fold needs."""
+        """Return the number of the first event that is needed to rebuild the chat's state."""
         return self.base if self.open is None else min(self.base, self.open)
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An event to write, and the chat's position after the event."""
+    """An event to write, and the position of the chat's state after the event."""
 
     event: Event
     position: Position
     raw: str = ""
-    """Data of the event in its stored form."""
+    """Data of the event as JSON, in its stored form."""
     blanks: Sequence[tuple[Event, str]] = ()
     """Events whose text this event blanks, each with its new stored data."""
 
@@ -162,7 +162,7 @@ class EventLog(Protocol):
         ...
 
     def watch(self, committed: Committed) -> None:
-        """Register `committed`, which is called after each commit."""
+        """Register `committed`, a callback that runs after each commit."""
         ...
 
     async def close(self) -> None:

@@ -141,7 +141,7 @@ class TurnStarted(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Joined(EventData):
-    """Event: messages joined the running turn."""
+    """Event: further messages joined the running turn."""
 
     kind: ClassVar[str] = "joined"
     members: tuple[str, ...]
@@ -215,7 +215,7 @@ class FactSet(EventData):
 
     kind: ClassVar[str] = "fact_set"
     of: str
-    """Kind of the fact."""
+    """Kind of the fact, such as a person's language."""
     key: str
     value: Json | None
 
@@ -267,7 +267,7 @@ class Answered(EventData):
     unshown: tuple[str, ...] = ()
     blind: bool = False
     note: str = ""
-    """Sentence for the person, added below the next message."""
+    """Sentence for the person, added below the next message to the person."""
     origin: Json | list[str] | None = None
     """Sources whose text the answer may repeat (`Provenance.packed`): every source in the model's context
     when the answer was written. None if there were no sources.

@@ -72,7 +72,7 @@ class Export(ABC):
 
     @abstractmethod
     async def sync(self) -> None:
-        """Flush written data to disk. Raises `errors.StorageError`."""
+        """Flush the export's written data to disk. Raises `errors.StorageError`."""
 
     async def close(self) -> None:  # noqa: B027 - most have nothing open
         """Close the export's files."""
@@ -195,7 +195,7 @@ class Exporter:
         return bool(found)
 
     async def _rest(self) -> None:
-        """Wait for more events or for the time of the next fsync."""
+        """Wait until there are more events or the next fsync is due."""
         left = self._keep_at - self._clock.monotonic() if self._at != self._kept else None
         with suppress(TimeoutError):
             async with asyncio.timeout(left):

@@ -70,7 +70,7 @@ class Runtime:
     name: str
     models: Callable[[ChatKey], ModelDeps]
     servers: Callable[[], Mapping[str, str]]
-    """States of the MCP servers, described for operators."""
+    """State of each MCP server, described for operators, by server name."""
     chats: Chats
     event_log: EventLog
     channels: Mapping[str, Channel]
@@ -157,13 +157,15 @@ class Hooks:
     commands: Mapping[str, Command] = field(default_factory=dict)
     signals: Mapping[str, Command] = field(default_factory=dict)
     approvals: Approvals | None = None
-    """Asks people for approval before a call for which a rule requires it. Without this hook such calls are denied."""
+    """Service that asks people for approval before a call for which a rule requires approval. Without this
+    hook such calls are denied.
+    """
     settles: Mapping[str, Settle] = field(default_factory=dict)
     """Functions that carry out verdicts, by subject of the question."""
     serves: Sequence[Callable[[], Coroutine[Any, Any, None]]] = ()
-    """Loops that run while the gateway serves."""
+    """Coroutine functions that run while the gateway serves."""
     questions: Callable[[ChatKey, UserRef], list[OpenQuestion]] | None = None
-    """Returns the open questions of a chat that one person may see."""
+    """Function that returns the open questions of a chat that one person may see."""
     display: Display | None = None
     outcomes: Mapping[str, Callable[[Question], str]] = field(default_factory=dict)
     """Functions that return the text below a decided question, by subject of the question."""
@@ -172,29 +174,30 @@ class Hooks:
     periodic: Sequence[PeriodicJob] = ()
     """Jobs that run at intervals while the channels run."""
     turn_ends: Callable[[Turn, TurnEndState], Done] | None = None
-    """Returns facts and text for the end of a turn. Buttons are shown below the notice that ends the turn,
-    if there is such a notice.
+    """Function that returns facts and text for the end of a turn. Buttons are shown below the notice that
+    ends the turn, if there is such a notice.
     """
     before_intake: Callable[[Inbound], Awaitable[Sequence[Inbound]]] | None = None
-    """Returns the incoming messages to accept in place of a message from an admitted person: the same
-    message, a corrected one, or several. Returns () if the message is not addressed to the bot.
+    """Function that returns the incoming messages to accept in place of a message from an admitted person:
+    the same message, a corrected one, or several. It returns () if the message is not addressed to the
+    bot.
     """
     before_turn: Callable[[Chat, Inbound], Awaitable[Sequence[Quoted]]] | None = None
-    """Returns messages that the model sees together with the first message of a turn."""
+    """Function that returns messages that the model sees together with the first message of a turn."""
     hears_all: Callable[[ChatKey], Awaitable[bool]] | None = None
-    """Returns True if every message of a chat is addressed to the bot."""
+    """Function that returns True if every message of a chat is addressed to the bot."""
     home: Mapping[int, Callable[[Inbound], Awaitable[HomeSection]]] = field(default_factory=dict)
     """Sections of the home page, by position; sections with the same title are merged."""
     wrap_reply: WrapReply | None = None
     wrap_call: WrapCall | None = None
     wrap_model: Callable[[Model], Model] | None = None
-    """Wraps each provider model, inside the fallback logic."""
+    """Function that wraps each provider model, inside the fallback logic."""
     close: Callable[[], Awaitable[None]] | None = None
     """Function that is called after the core has stopped."""
     exports: Sequence[Exporter] = ()
     """Exports of the event log, kept up to date while the gateway runs."""
     asks: Questions | None = None
-    """Asks the turn's person a question on behalf of a tool. Without this hook no person is asked."""
+    """Service that asks the turn's person a question on behalf of a tool. Without this hook no person is asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +302,7 @@ class Door:
         return command is not None and command.queued and bool(inbound.args or not command.tells)
 
     def turn_ends(self, turn: Turn, state: TurnEndState) -> list[Done]:
-        """Return the facts and texts for a turn's end."""
+        """Return the facts and texts that features add to the end of a turn."""
         return [one.turn_ends(turn, state) for one in self._hooks if one.turn_ends is not None]
 
     async def before_intake(self, inbound: Inbound) -> Sequence[Inbound]:
@@ -348,13 +351,13 @@ class Door:
             self._settling.discard(question.id)
 
     def outcome(self, question: Question) -> str:
-        """Return the text below a decided question."""
+        """Return the text shown below a decided question."""
         words = self._outcomes.get(question.record.asked.subject)
         return "" if words is None else words(question)
 
 
 def found() -> list[Feature]:
-    """Return all features by name, those of this package first."""
+    """Return all features by name, with the features of this package first."""
     package = importlib.import_module(PACKAGE)
     modules = sorted(one.name for one in pkgutil.iter_modules(package.__path__) if one.ispkg)
     own = [getattr(importlib.import_module(f"{PACKAGE}.{name}"), "FEATURE", None) for name in modules]

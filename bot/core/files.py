@@ -28,7 +28,7 @@ _FENCE = re.compile(r" {0,3}(?:```|~~~)")
 
 
 class Unreadable(errors.ShipmateError):
-    """A file exists but cannot be used."""
+    """An instruction file exists but cannot be used."""
 
 
 class _Missing(Exception):

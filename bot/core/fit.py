@@ -129,7 +129,7 @@ class Fit:
         self.chat = chat
         self.context = chat.context
         self.tools: tuple[Json, ...] = ()
-        """Tool definitions of the requests."""
+        """Tool definitions that the requests contain."""
         self.limits = limits
         self._ages = ages
         self._append = append
@@ -198,7 +198,7 @@ class Fit:
         return True
 
     def request(self) -> ModelRequest:
-        """Return the next request of the running turn."""
+        """Return the next request to the model in the running turn."""
         context, running = self.context, self.context.running
         tail = continuation.tail(running) if running is not None else ()
         whole = view.render(

@@ -85,7 +85,7 @@ class Locales:
         *,
         zone: str = UTC,
     ) -> None:
-        """Create the service. `start` runs background work."""
+        """Create the locale service. `start` is a function that runs background work."""
         self._rows = rows
         self._start = start
         self._log = log
@@ -93,7 +93,7 @@ class Locales:
         self._known: dict[UserRef, Locale] = {}
         self._loaded = False
         self._scripts: dict[UserRef, str] = {}
-        """Script of each person's last message."""
+        """Script (such as Latin or Chinese) of each person's last message."""
         self._writing = WeakValueDictionary[UserRef, asyncio.Lock]()
 
     async def load(self) -> None:
@@ -109,7 +109,7 @@ class Locales:
             self._failed(error)
 
     def locale(self, person: UserRef) -> Locale:
-        """Return the known locale of a person."""
+        """Return the language and time zone known for a person."""
         return self._known.get(person, _UNKNOWN)
 
     def of(self, inbound: Inbound) -> ReaderLocale:

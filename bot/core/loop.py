@@ -62,14 +62,14 @@ class LoopPorts:
     model: Model
     frame: Callable[[], Awaitable[Frame]]
     tell: Callable[[Inbound], Awaitable[events.Told | None]]
-    """Returns a person's message in the form that the model sees; None if the message has no content."""
+    """Function that returns a person's message in the form that the model sees; None if the message has no content."""
     found: Callable[[Message, Sequence[Path]], Awaitable[Sequence[Message]]]
-    """Returns messages to add after tool results: pictures, usage notes of MCP servers, instructions for
-    touched paths.
+    """Function that returns messages to add after tool results: pictures, usage notes of MCP servers,
+    instructions for touched paths.
     """
     before_turn: Callable[[Fit], Awaitable[None]]
     before_asking: Callable[[Fit], Awaitable[None]]
-    """Compacts the model's context before a request if needed."""
+    """Function that compacts the model's context before a request if needed."""
     calls: ToolCalls
     reply: ChatReply | NoReply
     wrapped: Reply | NoReply
@@ -78,7 +78,7 @@ class LoopPorts:
     new_id: Callable[[], str]
     redact: Redact
     settled: Redact
-    """Returns the part of an unfinished text that cannot be the beginning of a secret."""
+    """Function that returns the part of an unfinished text that cannot be the beginning of a secret."""
     boot: str
     log: Log
     most_steps: int = MOST_STEPS

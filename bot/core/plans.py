@@ -48,9 +48,9 @@ _OPEN = re.compile(r"(?<![-\w])(\w+)/")
 would accept Sunday as day 7.
 """
 _LONGEST = 50 * 366
-"""Max days that `cronsim` searches."""
+"""Max days into the future in which `cronsim` searches for a due time."""
 _SAMPLE = 50
-"""Number of due days examined for the shortest interval."""
+"""Number of due days that are examined to find the shortest interval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Cron:
         return cls(expression)
 
     def walls(self, after: datetime) -> Iterator[datetime]:
-        """Yield the wall-clock times after this time, without a zone."""
+        """Yield the due wall-clock times after this time, without a time zone."""
         return CronSim(self.expression, after)
 
     def pause(self, after: datetime) -> int:
@@ -95,7 +95,7 @@ class Cron:
 
 
 def _check(place: int, field: str) -> None:
-    """Raise `ValueError` that names the field and the wrong item."""
+    """Raise a `ValueError` that names the cron field and the wrong item."""
     name, values = FIELDS[place]
     for item in field.split(","):
         alone = ["*"] * len(FIELDS)
@@ -111,7 +111,7 @@ def _check(place: int, field: str) -> None:
 
 
 MOST_MISSED = 100
-"""Max missed times that are counted individually."""
+"""Max missed due times that are counted individually."""
 FARTHEST = 10 * 366 * 86_400.0
 """Max seconds that a plan may lie in the future."""
 LONGEST_EVERY = 366 * 86_400
@@ -356,12 +356,12 @@ def instant(shown: datetime, where: tzinfo) -> float:
 
 
 def kept(shown: datetime, where: tzinfo) -> bool:
-    """Return True if the clocks do not skip this time."""
+    """Return True if the clocks show this time, that is if they do not skip it when summer time begins."""
     return wall(instant(shown, where), where) == shown
 
 
 def twice(shown: datetime, where: tzinfo) -> bool:
-    """Return True if the clocks show this time twice."""
+    """Return True if the clocks show this time twice, as at the end of summer time."""
     return _offset(shown.replace(tzinfo=where, fold=0)) > _offset(shown.replace(tzinfo=where, fold=1))
 
 

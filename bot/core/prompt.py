@@ -157,7 +157,7 @@ def _job(due: Due) -> Json:
 
 
 def for_person(instructions: str) -> tags.Tag:
-    """Return the instructions for a message's sender."""
+    """Return the block with the instructions for a message's sender."""
     return tags.Tag(tags.CONTEXT, f"\n{instructions}\n", "Instructions for this person.")
 
 

@@ -1,4 +1,4 @@
-"""Question to people, folded from a chat's events."""
+"""A question to people, with its state folded from a chat's events."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Question:
     rows: dict[str, bool | None] = field(default_factory=dict)
     """Outbox rows of the question's messages: True if delivered, False if never delivered, None if unknown yet."""
     copies: dict[str, OutboxRow] = field(default_factory=dict)
-    """Delivered messages that can still be edited."""
+    """Delivered messages that show the question and can still be edited, by outbox row."""
 
     @property
     def id(self) -> str:
@@ -64,7 +64,7 @@ class Question:
         return self.rows.get(row)
 
     def decide(self, verdict: Verdict, at: float) -> None:
-        """Record a verdict, unless there already is one."""
+        """Record a verdict, unless the question already has a verdict."""
         if self.record.verdict is None:
             self.record = replace(self.record, verdict=verdict, decided_at=at)
 

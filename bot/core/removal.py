@@ -14,7 +14,7 @@ from bot.core.events import Event, EventData
 
 REMOVED = "[message removed]"
 SENDS = "chat_send"
-"""Name of the tool whose input people read."""
+"""Name of the tool whose input is a message that people read."""
 _REMOVED: Json = {"type": "text", "text": REMOVED}
 
 
@@ -28,7 +28,7 @@ class Gone:
 
     @classmethod
     def of(cls, data: events.Removed) -> Gone:
-        """Return the content to remove that an event names."""
+        """Return the content to remove that a `Removed` event names."""
         return cls(frozenset(data.requests), frozenset(data.turns), frozenset(data.messages))
 
     @property

@@ -45,7 +45,7 @@ def sound(request: ModelRequest, *, paused: bool = False) -> tuple[ModelRequest,
 
 
 def mended(messages: Iterable[Message]) -> list[Message]:
-    """Return valid messages; the last one may be the assistant's."""
+    """Return messages that the provider accepts; the last one may be the assistant's."""
     before, known = list(messages), set[str]()
     clean = [message for raw in before for message in _clean(raw, known)]
     kept: list[Message] = []

@@ -80,7 +80,7 @@ class ChatReply:
         self._ending = step_id
 
     def said(self, step_id: str) -> bool:
-        """Return True if a message of this step is queued or delivered."""
+        """Return True if a message of this step is queued or delivered, and has not failed."""
         rows = self._rows
         name = f"{self._turn}/{step_id}/0"
         end = rows.get(name)

@@ -57,7 +57,7 @@ class Slots:
 
     @contextlib.asynccontextmanager
     async def suspended(self) -> AsyncIterator[None]:
-        """Release the slot inside the `with` block."""
+        """Release the turn's slot inside the `with` block, and take a slot again afterwards."""
         self._free.release()
         try:
             yield
@@ -289,7 +289,7 @@ class Runner:
     # ------------------------------------------------------------ turns
 
     async def _run(self, chat: Chat, members: Sequence[Inbound], attempts: int) -> None:
-        """Run one turn from start to end."""
+        """Run one turn from its start to its end."""
         async with self._slots.taken():
             if chat.turn is None:
                 # Leave out messages that were deleted while the turn waited for a slot.

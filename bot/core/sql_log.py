@@ -113,7 +113,7 @@ class SqlLog(ABC):
 
     @abstractmethod
     def _end(self) -> None:
-        """Close the sessions."""
+        """Close the database sessions."""
 
     def _words(self, error: Exception) -> str:
         """Return an error as text for operators, without any of the data."""
@@ -315,7 +315,7 @@ class SqlLog(ABC):
         await self._changed(lambda db: db.execute(FACT, (CURSOR, export, str(n))))
 
     async def _changed(self, work: Callable[[Session], object]) -> None:
-        """Run `work` in a transaction of its own."""
+        """Run `work` in a separate database transaction."""
 
         def change() -> None:
             with (

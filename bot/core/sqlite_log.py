@@ -1,4 +1,4 @@
-"""Event log in SQLite."""
+"""Event log in an SQLite database file."""
 
 from __future__ import annotations
 

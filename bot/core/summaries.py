@@ -56,7 +56,7 @@ class _Work:
 
     breaker: compaction.Breaker
     fit: Fit | None = None
-    """Request builder of the chat's newest turn."""
+    """Builder of the requests of the chat's newest turn."""
     compacting: asyncio.Task[CompactResult] | None = None
     writing: asyncio.Task[None] | None = None
     since: int | None = None
@@ -322,7 +322,7 @@ class Summaries:
             await self.memories.save(chat.key, saved)
 
     async def _look_again(self, chat: Chat) -> None:
-        """Import an operator's changes to the memory file."""
+        """Import the changes that an operator has made to the memory file."""
         before = chat.context.memory
         if self.memories is None or before is None:
             return

@@ -59,7 +59,7 @@ def _session(event: Event, before: str) -> str:
 
 
 def _entries(chat: Chat, event: Event) -> list[ContextEntry]:
-    """Return the messages that an event added."""
+    """Return the messages that an event added to the model's context."""
     context = chat.context
     turn = context.running if context.running is not None else next(reversed(context.turns), None)
     made = isinstance(event.data, events.Told | events.Answered | events.ToolEnded | events.TurnEnded)

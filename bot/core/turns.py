@@ -100,7 +100,7 @@ class Turns:
         self._door = door
         self._cleaner = cleaner
         self.agent = agent
-        """Agent of new turns."""
+        """Agent settings and services for new turns."""
         self._chats = chats
         self._event_log = event_log
         self._reply = reply
@@ -130,11 +130,11 @@ class Turns:
         self._frames = Frames(freeze, clock=self.agent.clock, log=self.agent.log)
 
     def use(self, agent: AgentDeps) -> None:
-        """Use this agent for all turns that start later."""
+        """Use these agent settings and services for all turns that start later."""
         self.agent = agent
 
     def loop(self, chat: Chat, turn: str) -> Loop:
-        """Return the loop of a turn that has started."""
+        """Return the agent loop of a turn that has started."""
         agent = self.agent
         if chat.turn is None:
             raise errors.ShipmateError(f"turn {turn} is over")

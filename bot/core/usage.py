@@ -91,7 +91,7 @@ class UsageSums:
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[Session | None]:
-        """Open a reading session; None if nothing was ever written."""
+        """Open a session that reads the usage totals; None if nothing was ever written."""
         words = "the sums of usage cannot be read"
         if self._url is not None:
             # Imported late, since psycopg is installed only if PostgreSQL is used.

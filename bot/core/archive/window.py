@@ -31,7 +31,7 @@ class Revisions:
     edits: dict[tuple[str, str], tuple[int, str]] = field(default_factory=dict)
 
     def note(self, line: ArchiveLine) -> None:
-        """Record an archive line if it is an edit or a removal."""
+        """Record an archive line, provided that the line is an edit or a removal."""
         if line.message_id is None:
             return
         if is_removal(line):

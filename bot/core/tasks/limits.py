@@ -44,7 +44,7 @@ class LimitReached(errors.ShipmateError):
 
 
 class TaskStopped(LimitReached):
-    """A task may not continue, for another reason than a limit."""
+    """A task may not continue, for a reason other than a limit."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -59,7 +59,7 @@ class Room:
     usd: float
 
     def charge(self, prices: PriceTable, model: str, reply: ModelReply) -> None:
-        """Set the actual tokens and cost of an answer."""
+        """Set the actual tokens and cost of a model call."""
         self.tokens, self.usd = tokens(reply.usage), prices.at_most(model, reply.usage, reply.cost_usd)
 
 
@@ -87,7 +87,7 @@ def added(totals: TaskTotals, reply: ModelReply, charged_usd: float) -> TaskTota
 
 
 def so_far(log: Iterable[Event], prices: PriceTable) -> TaskTotals:
-    """Return a task's totals according to its event log."""
+    """Return the totals that a task's event log contains."""
     totals = TaskTotals()
     for event in log:
         if isinstance(data := event.data, events.Answered) and data.usage:
@@ -129,7 +129,7 @@ def next_call(limits: TaskLimits, totals: TaskTotals, usd: float, prompt: int, m
 
 
 def seconds(limits: TaskLimits) -> str:
-    """Return the time limit as text."""
+    """Return a task's time limit as text."""
     return f"{limits.seconds:g} seconds"
 
 

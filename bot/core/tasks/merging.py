@@ -31,7 +31,7 @@ LEAST_TOKENS, EACH_TOKENS, MOST_TOKENS = 400, 120, 2_000
 CONTENT = 3_000
 """Max characters of each result and of each task that the fast model sees."""
 MOST = 10
-"""Max findings, max agreements and max conflicts reported."""
+"""Max number of findings, of agreements and of conflicts that are reported."""
 SYSTEM = """\
 You bring the results of several investigations together for the assistant who asked for them.
 

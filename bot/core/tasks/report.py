@@ -90,7 +90,7 @@ class Report:
         self._waits_since = 0.0
         self._over = False
         self.kept = False
-        """True once the task's transcript is on disk."""
+        """True once the transcript of the task is on disk."""
         self._tell("queued")
 
     @property
@@ -110,7 +110,7 @@ class Report:
 
     @property
     def seconds(self) -> float:
-        """Return the seconds of work, without waits for people."""
+        """Return the seconds that the task has worked, without waits for people."""
         if self._began is None:
             return 0.0
         now = self._waits_since if self._waits else self._clock.monotonic()
@@ -148,7 +148,7 @@ class Report:
         self._tell("model", seconds=seconds)
 
     def called(self, tool: str, seconds: float, *, failed: bool) -> None:
-        """Count a finished tool call."""
+        """Count a finished tool call of the task."""
         self._totals = replace(self._totals, tool_calls=self._totals.tool_calls + 1)
         self._tell("tool", tool=tool, seconds=seconds, error="it failed" if failed else "")
 
@@ -167,7 +167,7 @@ class Report:
     async def keep(
         self, messages: Iterable[Message], origin: Provenance, artifacts: ArtifactStore, redact: Redact
     ) -> None:
-        """Write the transcript. A failing disk does not stop the task."""
+        """Write the task's transcript. A failing disk does not stop the task."""
         order = self._order
         head = f"Task “{order.label}” ({order.mode}) of the turn {order.request_id}"
         try:

@@ -77,7 +77,9 @@ class TaskPorts:
     artifacts: ArtifactStore
     record: Callable[[TaskEvent], object]
     found: Callable[[Sequence[Message], Message, Sequence[Path]], Awaitable[Sequence[Message]]]
-    """Returns messages to add after tool results (see `LoopPorts.found`), given the messages that the task has seen."""
+    """Function that returns messages to add after tool results (see `LoopPorts.found`), given the messages
+    that the task has seen.
+    """
     root: Path
     boot: str
     clock: Clock
@@ -224,7 +226,7 @@ class Worker:
 
     @property
     def words(self) -> str:
-        """Return the task's last text."""
+        """Return the last text that the task's model wrote."""
         said = (
             blocks.plain_text(one.message["content"])
             for one in reversed(self._entries)
@@ -263,7 +265,7 @@ class Worker:
         return [*context.older(), *self._around.view(), *context.current()[1:]]
 
     async def keep(self) -> None:
-        """Write the transcript."""
+        """Write the task's transcript."""
         said, ports = [one.message for one in self._entries], self._ports
         await self._report.keep(said, self.origin, ports.artifacts, ports.redact)
 
