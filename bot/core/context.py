@@ -325,7 +325,7 @@ class AgentContextStore:
             self.wrong = ()
         if data.end == "withdrawn" or not running.entries:
             return
-        # Injected older messages have left the context, so thinking that was based on them is no longer valid.
+        # The injected older messages have left the context. Thinking blocks after them are no longer valid.
         entries = without_thinking(running.entries) if running.injected else running.entries
         if running.speaks:
             entries = (*entries[:-1], *_unpaused(entries[-1:]))

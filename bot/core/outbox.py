@@ -304,7 +304,7 @@ class Outbox:
         )
 
     def _overdue(self, row: OutboxRow) -> bool:
-        """Return True for a file that an available platform has not accepted for too long."""
+        """Return True if a file has waited too long to be accepted, although its platform is available."""
         late = row.file is not None and self._clock.now() - row.queued_at > FILE_PATIENCE
         return late and self._channels[row.channel].health().connected
 

@@ -13,10 +13,7 @@ async def test_what_they_type_and_bring_is_understood_or_answered(world: World) 
     (world.root / ".ship" / "mcp" / "mcp.json").write_text('{"servers": {}}', encoding="utf-8")
     (world.root / "ship.json").write_text(json.dumps(world.config), encoding="utf-8")
     await world.process.start(command=("start", str(world.root)))
-    assert any(
-        "move its `servers` to mcp.servers of ship.json" in line
-        for line in world.process.lines
-    )
+    assert any("move its `servers` to mcp.servers of ship.json" in line for line in world.process.lines)
     world.telegram.say("my cat is called Mimi")
     await world.turns(1)
     world.telegram.say("/clear")

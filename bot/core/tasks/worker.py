@@ -140,7 +140,7 @@ class LimitedModel(ModelWrapper):
 
 
 class Worker:
-    """Runs a task for a tool call of its turn. `around` is the context of that tool call."""
+    """Runs the task that a tool call has started. `around` is the context of that tool call."""
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ const PAUSES = [1, 2, 4, 8, 0];
 
 const wait = (seconds) => new Promise((done) => setTimeout(done, seconds * 1000));
 
-/** Manage the files of the next message, shown in `list`. Calls `changed` after each change, and `loggedOut` if the server asks for a token. */
+/** Manage the files of the next message, shown in `list`. Calls changed() after each change, and loggedOut() if the server asks for a token. */
 export function nextFiles(list, changed, loggedOut) {
   const items = [];
   let last = Promise.resolve();
