@@ -140,8 +140,8 @@ _SKIPPED = frozenset({"node_modules", "__pycache__", "venv"})
 def top_level(root: Path, others: Callable[[], Names] = frozenset) -> str:
     """List the names in a folder, folders first. Blocks on disk access; raises OSError.
 
-    `others` returns the paths whose names other people may have chosen (None: all paths). These names are
-    counted, not shown, because the model reads the prompt as instructions.
+    `others` returns the paths whose names other people may have chosen (None: all paths). File names that
+    other people may have chosen are only counted, because the model reads the prompt as instructions.
     """
     theirs = others()
     real = root.resolve()
@@ -213,8 +213,9 @@ class Frozen:
 
 class Prompts:
     """Assembles system prompts. `name` is the bot's name. `custom` replaces the built-in rules and the
-    description of the surroundings; `append` is added last. Both are either a text or the path of a file.
-    `has_files` says that the model has tools for the project's files. `others`: see `top_level`.
+    listing of the project's files; `append` is added at the end of the prompt. `custom` and `append` are
+    either a text or the path of a file. `has_files` says that the model has tools for the project's
+    files. `others`: see `top_level`.
     """
 
     def __init__(

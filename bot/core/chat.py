@@ -952,7 +952,7 @@ class Chat:
 
     def _burst(self, inbound: Inbound, seq: int, at: float) -> int:
         """Return the number of the burst that a message belongs to. A message without a quiet period ends
-        the open burst, and joins that burst only if the message is the rest of a split text.
+        the open burst. Such a message joins the open burst only if it is the next part of a split text.
         """
         who, quiet = inbound.person, 0.0
         if plain(inbound):

@@ -199,7 +199,7 @@ class AgentContextStore:
     @property
     def out_of_reach(self) -> list[events.EventData]:
         """Return the latest `Framed` and `Remembered` events if they are older than the oldest turn in the
-        context. These events must be appended again.
+        context. The events returned must be appended to the log again.
         """
         if not self.turns:
             return []

@@ -79,8 +79,8 @@ class EventLog(Protocol):
 
     async def committed(self, *, patient: bool = True) -> None:
         """Wait until everything appended so far is on disk. If a write fails, wait until writes succeed
-        again; with `patient=False` raise `errors.StorageError` at the first failed write. The events stay
-        pending either way.
+        again; with `patient=False` raise `errors.StorageError` at the first failed write. Events that
+        could not be written stay pending.
         """
         ...
 

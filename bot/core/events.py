@@ -75,9 +75,9 @@ class Received(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Ordered(EventData):
-    """Event: a turn started a subagent task. This is the first event of the task's chat. `inbound` contains
-    the task's instructions in the name of the turn's person, `label` is the name of the task that people
-    see. With mode `fork`, the task starts with the model context of its parent.
+    """Event: a turn started a subagent task. `Ordered` is the first event of the task's chat. `inbound`
+    contains the task's instructions in the name of the turn's person, `label` is the name of the task
+    that people see. With mode `fork`, the task starts with the model context of its parent.
     """
 
     kind: ClassVar[str] = "ordered"
@@ -149,8 +149,8 @@ class Joined(EventData):
 
 @dataclass(frozen=True, slots=True)
 class TurnLeft(EventData):
-    """Event: at shutdown a process left its turn to the next process. This way of ending does not count as
-    an attempt.
+    """Event: at shutdown a process left its turn to the next process. The restart of the turn does not count
+    as an attempt.
     """
 
     kind: ClassVar[str] = "turn_left"

@@ -134,8 +134,8 @@ class ProviderFallbacks(ModelWrapper):
 
 
 def _of_another(request: ModelRequest, reply: ModelReply) -> ModelReply:
-    """Return the answer unchanged if the requested model gave it. Else drop the thinking and add a note that
-    names the other model.
+    """Return the answer unchanged if the requested model gave it. If another model answered, drop the
+    thinking and add a note that names that model.
     """
     if reply.model.startswith(request.model):
         return reply

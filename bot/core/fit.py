@@ -333,8 +333,8 @@ class Fit:
     def _turn_is_too_large(self, request: ModelRequest, error: errors.ContextOverflow) -> bool:
         """Return True if the request would not fit even without the history.
 
-        If the provider reported a plausible token count, the turn's share is scaled to that count. Else the
-        turn counts as the cause if it is both large and larger than the history.
+        If the provider reported a plausible token count, the turn's share is scaled to that count. Without a
+        plausible count, the turn is taken as the cause if it is both large and larger than the history.
         """
         own = estimate.tokens([*self.context.older(), *self.context.current()])
         history = estimate.tokens(self.context.view())

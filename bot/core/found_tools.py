@@ -1,12 +1,12 @@
 """Definitions of tools that the model found with `tool_search`.
 
 The definitions are stored in the tool results that name the tools, so the history alone determines which
-tools a request declares, even after a restart. These tools come last in the request and are deferred until a
+tools a request declares, even after a restart. Found tools come last in the request and are deferred until a
 result refers to them, so that the cached prefix stays the same.
 
-Usage notes of an MCP server follow the first result that names a tool of the server. The notes are marked as
-untrusted text, and are repeated with the summary that replaces that result. Later changes of a server's notes
-have no effect on the history.
+Usage notes of an MCP server follow the first result that names a tool of the server. The usage notes are
+marked as untrusted text. The summary that replaces such a result repeats the notes. Later changes of a
+server's notes have no effect on the history.
 """
 
 from __future__ import annotations

@@ -27,8 +27,8 @@ from bot.words import language, speaking
 LIVE_SECONDS = 10.0
 """Timeout in seconds of an edit, so that an answer waits no longer for a preview."""
 SETTLE_SECONDS = 2.0
-"""Timeout in seconds within which an unanswered edit may still arrive; nothing else is sent to the same
-target meanwhile.
+"""Timeout in seconds within which an unanswered edit may still arrive. Until then, nothing else is sent to
+the same target.
 """
 
 LastWords = Callable[[OutboxRow, str], tuple[str, LiveForm]]

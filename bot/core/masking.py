@@ -35,9 +35,10 @@ def masks(
 ) -> dict[str, str]:
     """Return the placeholders for old tool results by call id; {} if none should be masked.
 
-    `ages` says for a tool name whether the tool's results lose their value over time. Of such results the
-    newest `keep` stay (at least three). These results are never masked: results that the model has not seen,
-    errors of the last round, results in `masked`, and results no longer than their placeholder.
+    `ages` says for a tool name whether the tool's results lose their value over time. The newest `keep`
+    results of tools that age are not masked (at least three). Results are never masked if the model has not
+    seen them, if they are errors of the last round, if they are in `masked`, or if they are no longer than
+    their placeholder.
     """
     names = {call.id: call.name for message in messages for call in blocks.tool_calls(message["content"])}
     last = _last_round(messages)

@@ -25,8 +25,9 @@ SOFT_TOKENS = 40_000
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Token limits of one model's requests. `window` is None if unknown. Then only `soft` applies, and a
-    provider that rejects a request reports the size that it accepts.
+    """Token limits of one model's requests. `window` is None if the size of the context window is unknown.
+    In that case only `soft` applies, and a provider that rejects a request reports the size that it
+    accepts.
     """
 
     window: int | None

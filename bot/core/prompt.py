@@ -96,7 +96,9 @@ class ChatFacts:
 
 
 def chat_text(facts: ChatFacts, surroundings: Mapping[str, str] = NO_NEWS) -> str:
-    """Return the part of the prompt that is constant for one chat."""
+    """Return the part of the prompt that is constant for one chat. `surroundings` maps names to lines about
+    the project's files.
+    """
     lines = [f"projectRoot: {facts.root}", f"chatKey: {facts.chat_key}"]
     for name, value in (("channel", facts.channel), ("chatId", facts.chat_id), ("chatType", facts.chat_type)):
         if value is not None:
@@ -179,7 +181,8 @@ def user_message(
     Fields about the chat are left out for a turn without a chat. `nonce` must be fresh (see `bot.tags`).
     `changed` is the time of the message that an edit changes. `instructions` is the result of `for_person`.
     `notes` is the block of memory files. `wrong` describes the failed turns just before. `files` are the
-    outcomes of reading attachments. `news` are changed surroundings. `zone` is the person's time zone.
+    outcomes of reading attachments. `news` are changed lines about the project's files. `zone` is the
+    person's time zone.
     """
     inbound = request.inbound
     facts: Json = {"requestId": request.request_id, "time": quotes.iso(now_ms)}

@@ -147,7 +147,7 @@ _HOW = {
 
 def archived(own: str, brought: Iterable[Quoted], time: Callable[[int], str]) -> tuple[str, Json]:
     """Return the archive text of a message and its `meta`. In `meta`, `own` is the length of the person's
-    own text and `quoted` lists the authors of the rest. Without quotes, `meta` is empty.
+    own text and `quoted` lists the authors of the quoted texts. Without quotes, `meta` is empty.
     """
     rows = [_row(one, time) | {"text": one.part or one.text} for one in brought]
     if not rows:

@@ -2,9 +2,9 @@
 summary.
 
 A compaction uses the session memory if the memory covers the dropped messages, else a summary that a fork
-writes. Both run between turns, unless the running turn would not fit. A failure changes nothing; a history
-that stays too large is halved (see `bot.core.fit`). No compaction is resumed after a restart, since the end
-of the next turn starts the same work.
+writes. Memories and summaries are written between turns, unless the running turn would not fit into the
+context window. A failure changes nothing; a history that stays too large is halved (see `bot.core.fit`). No
+compaction is resumed after a restart, since the end of the next turn starts the same work.
 """
 
 from __future__ import annotations
