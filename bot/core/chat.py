@@ -320,7 +320,7 @@ class Chat:
         self._changes: dict[str, list[tuple[int, Inbound]]] = {}
         """Edits and deletions that arrived before their message, with their event numbers, by message id."""
         self._edits: dict[str, tuple[int, Inbound]] = {}
-        """Edits of answered messages that the model has not seen yet, with their event numbers, by request id."""
+        """Unseen edits by request id, with their event numbers: the message was answered, but the model has not seen the edit."""
         self.missed: list[OutboxRow] = []
         """Undelivered answers that the next answer reports."""
         self._spans: list[tuple[int, int]] = []

@@ -58,7 +58,7 @@ class Facts:
         return {key: value for (of, key), value in self.known.items() if of == kind}
 
     def apply(self, data: EventData) -> None:
-        """Store or delete the fact that an event sets, if the event sets a fact."""
+        """If the event changes a fact, store or delete that fact."""
         if (fact := fact_of(data)) is None:
             return
         kind, key, value = fact

@@ -20,7 +20,7 @@ from bot.core.context import LENGTH, RunningTurn
 from bot.system_role import ANSWER
 
 MAX_AGAIN = 3
-"""Max further requests for one answer because of length limits and pauses."""
+"""Max follow-up requests of one answer, after it hits a length limit or the provider pauses it."""
 MAX_CUTS = 3
 """Max answers of a turn that are cut off in a tool call or in thinking; the last one ends the turn."""
 RAISES = 4

@@ -198,7 +198,7 @@ class Policy:
         return f"{_because(decision)} {_ENDS[verdict.ended].format(by=verdict.by or 'Somebody')}"
 
     async def _later(self, call: ToolCall, turn: ToolExecutionContext) -> list[Approval]:
-        """Return the approval questions about the later calls of the step. Later questions of the same step
+        """Return the approval questions for the calls of the step after this one. Later questions of the same step
         get an empty list.
         """
         found, step = [], context.STEP.get([])

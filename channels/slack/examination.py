@@ -120,7 +120,7 @@ def _of_app(bot: ApiAnswer, made: object, app_token: str) -> tuple[Finding, ...]
     known = made.get("app_id") if isinstance(made, dict) else None
     named = _APP_OF_TOKEN.match(app_token)
     if known is not None and named is not None and named[1] != known:
-        found = f"it is of another app ({named[1]}) than botToken ({known})"
+        found = f"it belongs to another app ({named[1]}) than botToken ({known})"
         remedy = f'take one of the same app from "Basic Information", "App-Level Tokens" {_PAGES}'
         return (Finding("slack appToken", "wrong", found, remedy),)
     app = known or (named[1] if named is not None else None)
