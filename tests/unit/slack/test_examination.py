@@ -112,7 +112,7 @@ async def test_an_app_that_is_no_agent_is_told_what_it_lacks(server: SlackServer
 async def test_tokens_of_two_apps_are_told_apart() -> None:
     async with SlackServer(app_token="xapp-1-A0OTHER-17-secret") as server:
         found = {one.part: one for one in (await examined(server, app=server.app_token)).findings}
-        assert found["slack appToken"].found == "it is of another app (A0OTHER) than botToken (A0SHIP)"
+        assert found["slack appToken"].found == "it belongs to another app (A0OTHER) than botToken (A0SHIP)"
         assert "slack link" not in found
         server.api.scopes -= {"users:read"}
         found = {one.part: one for one in (await examined(server, app=server.app_token)).findings}
