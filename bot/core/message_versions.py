@@ -4,7 +4,6 @@ edits applied to messages.
 
 from __future__ import annotations
 
-from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 
 
@@ -49,11 +48,6 @@ def stops(stop: Inbound, other: Inbound) -> bool:
     same chat or target.
     """
     return other.person == stop.person and reaches(stop, other)
-
-
-def is_thread_of(stop: Inbound, place: ChatKey) -> bool:
-    """Return True if `place` is a thread of the chat in which the stop was sent."""
-    return place != stop.chat_key and stop.chat_key.contains(place)
 
 
 def _place(inbound: Inbound) -> dict[str, str]:

@@ -62,42 +62,6 @@ def problems(request: ModelRequest, *, paused: bool = False) -> Iterator[str]:
     yield from _breakpoints(request)
 
 
-def loose_thinking(before: Sequence[Message], after: Sequence[Message]) -> Iterator[str]:
-    """Yield the places of thinking after the first difference between two requests. Newer models reject such
-    thinking, since thinking is bound to everything before it.
-
-    The check is cheap if messages are the same objects.
-    """
-    same = 0
-    while same < min(len(before), len(after)) and _same(before[same], after[same]):
-        same += 1
-    if same == len(before):
-        return
-    old = [] if same == len(after) else before[same]["content"]
-    for at, message in enumerate(after[same:], same):
-        whole = message["content"]
-        # A continued answer starts like its first part, so thinking before the continuation stays valid.
-        first = _shared(old, whole) if at == same and message["role"] == before[same]["role"] else 0
-        if any(block.get("type") in blocks.THINKING for block in whole[first:]):
-            yield f"messages.{at}: thinking behind a changed position"
-
-
-def _same(one: Message, other: Message) -> bool:
-    if one is other:
-        return True
-    contents = one["content"], other["content"]
-    return one["role"] == other["role"] and _shared(*contents) == max(map(len, contents))
-
-
-def _shared(one: Sequence[Json], other: Sequence[Json]) -> int:
-    """Return the number of equal leading blocks, ignoring cache breakpoints."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next(
-        (at for at, pair in pairs if blocks.unmarked(pair[0]) != blocks.unmarked(pair[1])),
-        min(len(one), len(other)),
-    )
-
-
 # ------------------------------------------------------------ one message
 
 

@@ -85,7 +85,7 @@ async def _flushed() -> None:
 
 @dataclass(frozen=True, slots=True)
 class ToolExecutionContext:
-    """What a tool knows about its turn. `reply` is None if no chat asked. `private` means that only
+    """The turn as a tool sees it. `reply` is None if no chat asked. `private` means that only
     `user_id` reads the chat. `people` are the ids of all people whose messages the turn answers. `view`
     returns the messages in the model's context.
     """

@@ -20,7 +20,7 @@ STATES = {"failed": "failed", "withdrawn": "failed", "stopped": "stopped"}
 
 
 class Account:
-    """What happened in a turn."""
+    """The record of one turn: its messages, tool calls, model requests and end."""
 
     def __init__(self, turn: str) -> None:
         self._turn = turn
