@@ -27,6 +27,7 @@ from bot.telemetry.causes import CauseCounts, Level
 from bot.telemetry.log_reader import LineFilter, LogReader
 from bot.telemetry.trace import steps_of, total_of
 from bot.telemetry.usage import UsageTotals
+from bot.words import DEFAULT, best_language, say, speaking
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,20 +122,21 @@ class Console:
     async def _page(
         self, name: str, find: Callable[[web.Request], Any], request: web.Request
     ) -> web.Response:
-        """Render the page `name` with the result of `find`. The status is 404 if the result is None, and 503
+        """Render the page `name` with the result of `find`, in the language of the browser. The status is 404 if the result is None, and 503
         if data is unreadable.
         """
         status = 200
+        code = best_language(request.headers.get("Accept-Language", "")) or DEFAULT
         async with self._one:
             try:
                 found = await find(request)
             except errors.StorageError as error:
                 name, found, status = "problem", {"words": str(error)}, 503
-            if found is None:
-                name, found, status = "problem", {"words": "There is no such page, chat or turn."}, 404
-            body = await asyncio.to_thread(
-                self._templates.get_template(f"{name}.html").render, page=name, **found
-            )
+            with speaking(code):
+                if found is None:
+                    name, found, status = "problem", {"words": say("dashboard.nothing")}, 404
+                template = self._templates.get_template(f"{name}.html")
+                body = await asyncio.to_thread(template.render, page=name, language=code, **found)
         return web.Response(text=body, content_type="text/html", status=status, headers=_HEADERS)
 
     # ------------------------------------------------------------ the pages
@@ -302,6 +304,7 @@ def _environment(clock: Clock) -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    made.globals["say"] = say
     made.filters |= {
         "time": _time,
         "ago": lambda seconds: _ago(clock.now() - seconds),
