@@ -114,7 +114,9 @@ def test_what_is_said_is_in_the_catalogues_with_the_values_that_it_needs() -> No
 
 def test_no_catalogue_has_a_sentence_that_nobody_says() -> None:
     code = "\n".join(
-        path.read_text("utf-8") for folder in ("bot", "channels") for path in (ROOT / folder).rglob("*.py")
+        path.read_text("utf-8")
+        for folder, kind in (("bot", "*.py"), ("channels", "*.py"), ("bot/dashboard/pages", "*.html"))
+        for path in (ROOT / folder).rglob(kind)
     )
     known = {key for _, call in said() for key in keys(call.args[0])}
     known |= {key for key in ENGLISH if f'"{key}"' in code}
@@ -123,6 +125,8 @@ def test_no_catalogue_has_a_sentence_that_nobody_says() -> None:
         re.compile(re.escape(head) + ".+")
         for head in re.findall(r'f"((?:approval|receipt|turn)\.\w+_|kinds\.|quoted\.)\{', code)
     ]
+    # A template of the console puts names together: `say("dashboard." ~ name)`.
+    made += [re.compile(re.escape(head) + ".+") for head in re.findall(r'say\("([\w.]+)" ~ ', code)]
     known |= {key for key in ENGLISH if any(one.fullmatch(key) for one in made)}
     known |= {f"errors.{one.sentence}" for one in every_error(errors.ShipmateError)}
     assert sorted(ENGLISH.keys() - known) == []
