@@ -405,7 +405,9 @@ class PersonalData:
         return {
             Kept.ARTIFACTS: sum(shared) + sum(self._drop(ARTIFACTS, key, ".txt") for key in found.own),
             Kept.WEB_FILES: sum(
-                self._drop(folder, key, ".bin") for key in found.own for folder in (SENT, RECEIVED)
+                self._drop(folder, key, ".bin")
+                for key in {str(ChatKey.parse(own).chat) for own in found.own}
+                for folder in (SENT, RECEIVED)
             ),
         }
 

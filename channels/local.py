@@ -1,4 +1,6 @@
-"""Shared by the web page and the terminal: chatKeys of the form `<channel>:chat:<id>`, `/` commands, and inbounds."""
+"""Shared by the web page and the terminal: chatKeys of the form `<channel>:chat:<id>`, followed by
+`:thread:<id>` for each further conversation, `/` commands, and inbounds.
+"""
 
 from __future__ import annotations
 
@@ -22,22 +24,25 @@ class LocalKeys:
     name: str
 
     def encode(self, address: Mapping[str, str]) -> ChatKey:
-        """Return the chatKey of a chat. Raises ValueError for an invalid chat id."""
-        if CHAT_ID.fullmatch(address["chat"]) is None:
-            raise ValueError(f"not the id of a {self.name} chat")
-        return ChatKey(self.name, address["chat"])
+        """Return the chatKey of a `chat` and an optional `thread`. Raises ValueError for an invalid id."""
+        chat, thread = address.get("chat", ""), address.get("thread")
+        if not all(CHAT_ID.fullmatch(part) for part in (chat, thread) if part is not None):
+            raise ValueError(f"not the address of a {self.name} chat")
+        return ChatKey(self.name, chat, thread)
 
     def decode(self, chat_key: ChatKey) -> dict[str, str]:
         """Return the address that `encode` made into this chatKey. Raises ValueError for the chatKey of
         another channel.
         """
-        if chat_key != ChatKey(self.name, chat_key.chat_id) or CHAT_ID.fullmatch(chat_key.chat_id) is None:
+        thread = {} if chat_key.thread is None else {"thread": chat_key.thread}
+        address = {"chat": chat_key.chat_id, **thread}
+        if chat_key != self.encode(address):
             raise ValueError(f"not the key of a {self.name} chat")
-        return {"chat": chat_key.chat_id}
+        return address
 
     def inbound(
         self,
-        chat: str,
+        chat_key: ChatKey,
         key: str,
         said: str,
         *,
@@ -47,18 +52,19 @@ class LocalKeys:
         zone: object,
         files: tuple[Attachment, ...] = (),
     ) -> Inbound:
-        """Return the inbound of a message. `key` is the id of the message in its chat; `zone` is the time
-        zone that the client names.
+        """Return the inbound of a message. `key` is the id of the message in its conversation; `zone` is the
+        time zone that the client names.
         """
+        target = self.decode(chat_key)
         return Inbound(
             channel=self.name,
-            chat_id=chat,
-            chat_key=self.encode({"chat": chat}),
+            chat_id=chat_key.chat_id,
+            chat_key=chat_key,
             chat_type="direct",
             user_id=user,
-            keys=(f"{self.name}:{chat}:{key}",),
+            keys=(":".join((self.name, *target.values(), key)),),
             ts=int(now * 1000),
-            target={"chat": chat},
+            target=target,
             text=said,
             command=command(said),
             message_id=key,

@@ -499,6 +499,10 @@ class Manifest:
     """True if the channel implements `Files`."""
     silence: float | None = None
     """Timeout in seconds after `Health.last_heard`; after it the connection counts as dead."""
+    separate: bool = False
+    """True if a direct chat is a conversation of its own besides its threads: a stop or a command outside
+    threads then concerns only this conversation.
+    """
     direct: Callable[[str], dict[str, str]] | None = None
     """Function that returns the address parts of a person's direct chat from the person's id. Alerts to
     operators are sent there.

@@ -214,7 +214,13 @@ class ConsoleChannel:
             return _refusal("local.closing", key, language)
         now = self._around.clock.now()
         inbound = KEYS.inbound(
-            chat_id, key, text.clean(words), user=self._user, now=now, language=language, zone=zone
+            KEYS.encode({"chat": chat_id}),
+            key,
+            text.clean(words),
+            user=self._user,
+            now=now,
+            language=language,
+            zone=zone,
         )
         try:
             taken = await self._intake.accept(inbound)

@@ -141,7 +141,7 @@ class WebChannel:
 
     async def _kept_file(self, message: Outbound, file: OutgoingFile) -> ChatFile:
         try:
-            return await asyncio.to_thread(self._sent_files.put, message.chat_key, message.id, file)
+            return await asyncio.to_thread(self._sent_files.put, message.chat_key.chat, message.id, file)
         except OSError as failure:
             raise errors.FileRefused(f"the disk does not take a file ({failure.strerror})") from failure
 
@@ -171,9 +171,9 @@ class WebChannel:
         return ()
 
     async def chats_of(self, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool) -> MembershipAnswer:
-        """Implement `contracts.channel.KnowsMembers`: each browser has only one chat, its own."""
-        state = KEYS.encode({"chat": user_id}) if direct and CHAT_ID.fullmatch(user_id) else None
-        return MembershipAnswer([key for key in chat_keys if key == state])
+        """Implement `contracts.channel.KnowsMembers`: each browser has only conversations of its own."""
+        own = KEYS.encode({"chat": user_id}) if direct and CHAT_ID.fullmatch(user_id) else None
+        return MembershipAnswer([key for key in chat_keys if key.chat == own])
 
     def health(self) -> Health:
         if self._server is None:
@@ -201,8 +201,8 @@ class WebChannel:
         return int(self._around.clock.now() * 1000)
 
     @staticmethod
-    def _chat(target: Mapping[str, str]) -> str:
-        chat = target.get("chat", "")
-        if CHAT_ID.fullmatch(chat) is None:
-            raise errors.TargetGone("The target names no web chat.")
-        return chat
+    def _chat(target: Mapping[str, str]) -> ChatKey:
+        try:
+            return KEYS.encode(target)
+        except ValueError:
+            raise errors.TargetGone("The target names no web chat.") from None

@@ -1,4 +1,4 @@
-"""Keeps the newest messages of each web chat, and the event streams of its browsers.
+"""Keeps the newest messages of each web conversation, and the event streams of its browsers.
 
 A browser that reconnects receives the messages that it missed. The archive is authoritative: live chats are
 limited in number, length and size, and the oldest are dropped first.
@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bot.contracts.approvals import OpenQuestion, QuestionButtons
+from bot.contracts.identity import ChatKey
 from channels.web.chat_files import ChatFile
 from channels.web.markdown import Node
 
@@ -138,12 +139,12 @@ class LiveChat:
 
 class LiveChats:
     def __init__(self) -> None:
-        self.chats: OrderedDict[str, LiveChat] = OrderedDict()
+        self.chats: OrderedDict[ChatKey, LiveChat] = OrderedDict()
         self.boot = secrets.token_hex(4)
         self._number = 0
 
-    def chat(self, chat: str) -> LiveChat:
-        """Return the live chat of a browser, and mark it as the most recently used one."""
+    def chat(self, chat: ChatKey) -> LiveChat:
+        """Return the live chat of a conversation, and mark it as the most recently used one."""
         live = self.chats.setdefault(chat, LiveChat(self._number))
         self.chats.move_to_end(chat)
         empty = [other for other, known in self.chats.items() if not known.streams and other != chat]
@@ -156,7 +157,7 @@ class LiveChats:
         self._number += 1
         return self._number
 
-    def say(self, chat: str, said: WebMessage) -> None:
+    def say(self, chat: ChatKey, said: WebMessage) -> None:
         """Keep a message and send it to the browsers of its chat."""
         live = self.chat(chat)
         live.keep(said)
@@ -164,7 +165,7 @@ class LiveChats:
         live.tell(self._message(said))
 
     def change(
-        self, chat: str, id_: str, *, number: int, kind: str, text: str, nodes: Sequence[Node]
+        self, chat: ChatKey, id_: str, *, number: int, kind: str, text: str, nodes: Sequence[Node]
     ) -> bool:
         """Change a message without moving it. Return False if the message is not kept."""
         live = self.chat(chat)
@@ -174,14 +175,14 @@ class LiveChats:
         self.say(chat, replace(said, changed=number, kind=kind, text=text, nodes=nodes, buttons=None))
         return True
 
-    def remove(self, chat: str, id_: str) -> None:
+    def remove(self, chat: ChatKey, id_: str) -> None:
         """Remove a message. A browser that reconnects then receives the whole history."""
         live = self.chat(chat)
         live.taken(id_)
         live.floor = self.number()
         live.tell(event("removed", {"id": id_}, f"{self.boot}-{live.floor}"))
 
-    def ask(self, chat: str, asked: OpenQuestion, nodes: Sequence[Node]) -> None:
+    def ask(self, chat: ChatKey, asked: OpenQuestion, nodes: Sequence[Node]) -> None:
         """Show an open question with the buttons of this viewer. The question may be older than this process."""
         live = self.chat(chat)
         new = WebMessage(
@@ -190,7 +191,7 @@ class LiveChats:
         said = live.taken(asked.id) or new
         live.keep(replace(said, text=asked.text, nodes=nodes, buttons=asked.buttons))
 
-    def _evict(self, chat: str) -> None:
+    def _evict(self, chat: ChatKey) -> None:
         """Empty the least recently used chats until all chats together have at most `TOTAL` characters."""
         total = sum(live.size for live in self.chats.values())
         for other, live in self.chats.items():
@@ -200,13 +201,13 @@ class LiveChats:
                 total -= live.size
                 live.empty()
 
-    def work(self, chat: str, *, working: bool) -> None:
+    def work(self, chat: ChatKey, *, working: bool) -> None:
         live = self.chat(chat)
         if live.working != working:
             live.working = working
             live.tell(event("working", {"working": working}))
 
-    def missed(self, chat: str, last_event: str) -> bytes | None:
+    def missed(self, chat: ChatKey, last_event: str) -> bytes | None:
         """Return the messages after the last event that a browser received; None if these messages are no
         longer kept.
         """
@@ -222,6 +223,12 @@ class LiveChats:
     def history(self, messages: list[dict[str, Any]]) -> bytes:
         """Return the event that replaces everything that a browser shows."""
         return event("history", {"messages": messages}, f"{self.boot}-{self._number}")
+
+    def tell(self, person: ChatKey, chunk: bytes | None) -> None:
+        """Send an event to the browsers of all conversations of a person, given the person's chat."""
+        for chat, live in self.chats.items():
+            if person.contains(chat):
+                live.tell(chunk)
 
     def everyone(self) -> list[BrowserStream]:
         return [stream for live in self.chats.values() for stream in live.streams]

@@ -23,6 +23,7 @@ MANIFEST = Manifest(
     decode=KEYS.decode,
     buttons=True,
     files=True,
+    separate=True,
     access="local",
     valid_id=lambda text: re.fullmatch(r"[0-9a-f]{16}", text) is not None,
     edits=EditPace({"direct": 0.25}),

@@ -25,12 +25,13 @@ from bot.contracts.channel import FILE_PIECE, ChannelDeps, Intake
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.model import DEMO
 from bot.words import CATALOGUES, DEFAULT, best_language, names, say, speaking
+from channels.local import CHAT_ID
 from channels.web import state
 from channels.web.chat_files import ChatFile, ChatFiles
 from channels.web.guard import Guard, LoginThrottle, Visitor
 from channels.web.live_chats import STREAMS, BrowserStream, LiveChats, WebMessage, event
 from channels.web.markdown import nodes
-from channels.web.settings import KEYS, NAME
+from channels.web.settings import FIRST, KEYS, NAME
 from channels.web.uploads import LARGEST as LARGEST_FILE
 from channels.web.uploads import MOST_FILES, Uploads, ref_id
 
@@ -91,7 +92,7 @@ class WebRoutes:
         self._most = most
         """Max open event streams of all chats."""
         self._streams = Counter[str]()
-        """Number of open event streams by chat."""
+        """Number of open event streams by person."""
         self._throttle = LoginThrottle(around.clock)
         self._paused = False
         self._files = {
@@ -245,9 +246,9 @@ class WebRoutes:
             with contextlib.suppress(OSError):
                 await asyncio.to_thread(state.put_back, self._around.home, key)
             raise
-        chat = self._chats.chat(visitor.user)
-        chat.tell(event("reload", {}))
-        chat.tell(None)  # the open streams were authorised by the former cookie
+        person = KEYS.encode({"chat": visitor.user})
+        self._chats.tell(person, event("reload", {}))
+        self._chats.tell(person, None)  # the open streams were authorised by the former cookie
         return self._welcomed(request, replace(visitor, appointed=True))
 
     def _welcomed(self, request: web.Request, visitor: Visitor) -> web.Response:
@@ -272,7 +273,7 @@ class WebRoutes:
 
     async def _info(self, request: web.Request) -> web.Response:
         operator = UserRef(NAME, request[_VISITOR].user) in self._around.operators
-        model = await self._model(KEYS.encode({"chat": request[_VISITOR].user}))
+        model = await self._model(_conversation(request, request.query.get("conversation")))
         return web.json_response({"name": self._around.name, "model": model, "operator": operator})
 
     async def _model(self, key: ChatKey) -> str:
@@ -294,7 +295,7 @@ class WebRoutes:
             return _refusal(request, 400, "local.empty")
         if self._paused:
             return _refusal(request, 503, "local.closing", {"Retry-After": "5"})
-        chat = request[_VISITOR].user
+        chat, conversation = request[_VISITOR].user, _conversation(request, body.get("conversation"))
         found = [await self._uploads.attachment(chat, name) for name in names]
         files = tuple(one for one in found if one is not None)
         if len(files) < len(found):
@@ -302,7 +303,7 @@ class WebRoutes:
         # The message gets its number first: the answer to a command may be sent before `accept` returns, and must be below it.
         number = self._chats.number()
         inbound = KEYS.inbound(
-            chat,
+            conversation,
             key,
             words,
             user=chat,
@@ -315,7 +316,7 @@ class WebRoutes:
         if taken:
             shown = [ChatFile(ref_id(one), one.name or "", one.size or 0) for one in files]
             message = WebMessage(number, key, "user", "message", words, inbound.ts, files=shown)
-            self._chats.say(chat, message)
+            self._chats.say(conversation, message)
         return web.json_response({"id": key, "taken": taken}, status=202)
 
     async def _begin_file(self, request: web.Request) -> web.Response:
@@ -355,7 +356,7 @@ class WebRoutes:
         return web.Response(status=204)
 
     async def _file_of_chat(self, request: web.Request) -> web.StreamResponse:
-        """Return a file that was sent to, or uploaded in, this browser's chat. The browser must download it
+        """Return a file that was sent to, or uploaded in, any conversation of this browser. The browser must download it
         and never display it, since the content is untrusted.
         """
         key, name = KEYS.encode({"chat": request[_VISITOR].user}), request.match_info["id"]
@@ -385,20 +386,22 @@ class WebRoutes:
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         chat: str = request[_VISITOR].user
+        key = _conversation(request, request.query.get("conversation"))
         if self._streams[chat] >= STREAMS or self._streams.total() >= self._most:
             return _refusal(request, 503, "web.too_many", {"Retry-After": "30"})
         self._streams[chat] += 1  # before the first await, so that concurrent requests are counted
         try:
-            return await self._stream(request, chat)
+            return await self._stream(request, key)
         finally:
             self._streams[chat] -= 1
             if not self._streams[chat]:
                 del self._streams[chat]
 
-    async def _stream(self, request: web.Request, chat: str) -> web.StreamResponse:
-        key = KEYS.encode({"chat": chat})
+    async def _stream(self, request: web.Request, key: ChatKey) -> web.StreamResponse:
         earlier = await self._kept("its history", self._intake.recent(key, _EARLIER))
-        waiting = await self._kept("what waits in it", self._intake.questions(key, UserRef(NAME, chat)))
+        waiting = await self._kept(
+            "what waits in it", self._intake.questions(key, UserRef(NAME, key.chat_id))
+        )
         lines, questions = await asyncio.to_thread(
             lambda: (
                 [self._line(line, n) for n, line in enumerate(earlier)],
@@ -412,11 +415,11 @@ class WebRoutes:
         await response.prepare(request)
         transport = request.transport
         stream = BrowserStream(transport.abort if transport is not None else lambda: None)
-        live = self._chats.chat(chat)
+        live = self._chats.chat(key)
         for asked, formed in zip(waiting, questions, strict=True):
-            self._chats.ask(chat, asked, formed)
+            self._chats.ask(key, asked, formed)
         # There is no await from here to the loop, so no message is lost between the history and the stream.
-        opening = self._chats.missed(chat, request.headers.get("Last-Event-ID", ""))
+        opening = self._chats.missed(key, request.headers.get("Last-Event-ID", ""))
         if opening is None:
             opening = self._chats.history(_merge(lines, list(live.said)))
         stream.push(b"retry: 2000\n\n" + opening)
@@ -456,7 +459,7 @@ class WebRoutes:
             ]
             return told | ({"files": shown} if shown else {})
         names = map(str, (line.meta or {}).get("messageIds", ()))
-        files = [one[0].json() for name in names if (one := self._sent_files.find(line.chat_key, name))]
+        files = [one[0].json() for name in names if (one := self._sent_files.find(line.chat_key.chat, name))]
         return told | {"nodes": nodes(line.text)} | ({"files": files} if files else {})
 
     async def _kept(self, what: str, kept: Awaitable[list[T]]) -> list[T]:
@@ -481,6 +484,18 @@ def _merge(earlier: list[dict[str, Any]], said: list[WebMessage]) -> list[dict[s
         if line["role"] in {"user", "assistant"} and line["ts"] < since and line["id"] not in known
     ]
     return before + [message.json() for message in said]
+
+
+def _conversation(request: web.Request, id_: object) -> ChatKey:
+    """Return the chatKey of a conversation of this browser: its first conversation, or the one with this id.
+    Raises `HTTPBadRequest`.
+    """
+    first = KEYS.encode({"chat": request[_VISITOR].user})
+    if id_ is None or id_ == FIRST:
+        return first
+    if not isinstance(id_, str) or CHAT_ID.fullmatch(id_) is None:
+        raise web.HTTPBadRequest
+    return ChatKey(NAME, first.chat_id, id_)
 
 
 async def _body(request: web.Request) -> dict[str, Any]:

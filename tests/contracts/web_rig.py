@@ -98,15 +98,16 @@ class Browser:
         async with self.http.post(path, data=data, headers=how) as answer:
             return answer.status, await answer.json()
 
-    async def listen(self, **headers: str) -> Stream:
-        response = await self.http.get(self.url + "/api/events", headers=headers)
+    async def listen(self, conversation: str = "first", **headers: str) -> Stream:
+        path = f"{self.url}/api/events?conversation={conversation}"
+        response = await self.http.get(path, headers=headers)
         assert response.status == 200
         self._streams.append(response)
         return Stream(response)
 
-    async def page(self) -> list[dict[str, Any]]:
-        """Return the messages that a newly opened page shows."""
-        stream = await self.listen()
+    async def page(self, conversation: str = "first") -> list[dict[str, Any]]:
+        """Return the messages that a newly opened page shows of a conversation."""
+        stream = await self.listen(conversation)
         name, data = await stream.next()
         assert name == "history"
         stream.response.close()

@@ -48,6 +48,8 @@ class Conversations:
         the latest conversation. Raises `errors.StorageError`.
         """
         chat = inbound.chat_key
+        if self._run.manifests[inbound.channel].separate:
+            return (inbound,)
         if inbound.is_stop and (inbound.opens or chat.thread is None):
             return self._stops(inbound)
         about = inbound.command is not None and inbound.command.name in OF_CONVERSATION

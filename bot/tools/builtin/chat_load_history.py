@@ -128,16 +128,14 @@ class ChatLoadHistory:
         return told + read + left_out
 
     async def _sibling_chats(self, turn: ToolExecutionContext) -> list[ChatKey]:
-        """Return the other threads of a direct chat in which each thread is a separate conversation. Topics
-        are not included.
+        """Return the other conversations of a direct chat: the chat itself and its threads. Topics are
+        separate.
         """
         chat = turn.chat_key.chat
-        if not turn.private or turn.chat_key.thread is None or turn.chat_key.kind != THREAD:
+        if not turn.private or turn.chat_key.kind != THREAD:
             return []
         kept = await self._ports.recall.kept(chat.channel) if self._ports.recall is not None else []
-        return list(
-            dict.fromkeys([chat, *(one for one in kept if chat.contains(one) and one != turn.chat_key)])
-        )
+        return list(dict.fromkeys(one for one in (chat, *kept) if chat.shows(one) and one != turn.chat_key))
 
     async def _others(self, turn: ToolExecutionContext) -> MembershipAnswer:
         """Return the other chats of the asking person. Direct chats are included only if the current chat is direct."""

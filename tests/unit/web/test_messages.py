@@ -327,10 +327,11 @@ async def test_stopping_ends_the_streams(channel: Channel, browser: Browser) -> 
     assert await stream.response.content.read() == b""
 
 
-async def test_a_browser_has_its_own_chat_and_no_other(channel: Channel) -> None:
-    keys = [*map(ChatKey.parse, ["web:chat:aa", "web:chat:bb", "slack:chat:aa"])]
+async def test_a_browser_has_its_own_conversations_and_no_others(channel: Channel) -> None:
+    names = ["web:chat:aa", "web:chat:aa:thread:1", "web:chat:bb", "web:chat:bb:thread:1", "slack:chat:aa"]
+    keys = [*map(ChatKey.parse, names)]
     assert isinstance(channel, KnowsMembers)
-    assert await channel.chats_of("aa", keys, direct=True) == MembershipAnswer([ChatKey.parse("web:chat:aa")])
+    assert await channel.chats_of("aa", keys, direct=True) == MembershipAnswer(keys[:2])
     assert await channel.chats_of("aa", keys, direct=False) == MembershipAnswer([])
     assert await channel.chats_of("../aa", keys, direct=True) == MembershipAnswer([])
 
