@@ -114,10 +114,10 @@ class GatewayFigures:
         for chat in self.chats:
             turn, key, waiting = chat.turn, str(chat.key), len(chat.waiting)
             if turn is not None:
-                state = "waits for an approval" if turn.phase is Phase.SUSPENDED else "runs"
+                state = "suspended" if turn.phase is Phase.SUSPENDED else "running"
                 found.append(ActiveChat(key, state, waiting, turn.id, turn.first.ts / 1000))
             elif waiting:
-                found.append(ActiveChat(key, "waits", waiting, "", None))
+                found.append(ActiveChat(key, "queued", waiting, "", None))
         return found
 
     def read(self) -> Figures:

@@ -61,11 +61,15 @@ SHOWN = frozenset({"accessibility_label", "alt_text", "description", "label", "p
 """Names of dictionary keys and of call arguments whose text a platform shows to people."""
 BUTTONS = {"BotCommand": 1, "InlineKeyboardButton": 0}
 """Library classes whose texts people read, each with the position of the text among the arguments."""
-SHOWN_BY_HTML = re.compile(r">([^<]*)<|\b(?:alt|aria-label|placeholder|title)=\"([^\"]*)\"")
+SHOWN_BY_HTML = re.compile(r">([^<]*)<|\b(?:alt|aria-label|data-label|placeholder|title)=\"([^\"]*)\"")
 SHOWN_BY_SCRIPT = re.compile(
     r"(?:\.(?:ariaLabel|placeholder|textContent|title) = |\b(?:button|append|prepend|replaceChildren)\()([\"'`])([^\"'`]*)\1"
     r"|([\"`])(\W{0,3}[A-Z][a-z’']+(?:[.?!…]| [^\"`\n]*))\3"
 )
+JINJA = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
+LITERAL = re.compile(r"([\"'])((?:(?!\1).)*)\1")
+WORDS = re.compile(r"^\W*[A-Z][a-z]|[A-Za-z] | [A-Za-z]|[\u3400-\u9fff]")
+"""Pattern of a text in a template's expression that people read: a capital letter, or a space beside a letter."""
 SHOWN_BY = {".html": SHOWN_BY_HTML, ".js": SHOWN_BY_SCRIPT}
 OWN_NAME = "Shipmate"
 UNHEARD = frozenset({"write", "tell", "begin", "end", "report_missing_right", "log_once"})
@@ -145,6 +149,8 @@ def examine(root: Path) -> Iterator[str]:
                 yield from _known(name, tree)
         elif path.suffix in SHOWN_BY and name.startswith("channels/"):
             labels[name] = list(_shown(SHOWN_BY[path.suffix], content))
+        elif path.suffix == ".html" and name.startswith(CODE):
+            labels[name] = list(_shown_by_template(content))
         elif path.suffix == ".py" and name.startswith("tests/"):
             tree = parsed(content)
             private[name] = list(_private(tree))
@@ -280,8 +286,20 @@ def _shown(pattern: re.Pattern[str], content: str) -> Iterator[int]:
     """
     for match in pattern.finditer(content):
         words = re.sub(r"\$\{[^}]*\}", "", "".join(filter(None, match.groups())))
-        if any(map(str.isalpha, words)) and words.strip() != OWN_NAME:
+        if any(map(str.isalpha, words)) and words.strip(" ·") not in {OWN_NAME, "UTC"}:
             yield content.count("\n", 0, match.start()) + 1
+
+
+def _shown_by_template(content: str) -> Iterator[int]:
+    """Yield the lines of a template with a text that its page shows. `<code>` contains commands, which are the
+    same in all languages.
+    """
+    page = re.sub(r"<code>.*?</code>", "", content)
+    for expression in JINJA.finditer(page):
+        for literal in LITERAL.finditer(expression.group()):
+            if WORDS.search(literal[2]):
+                yield page.count("\n", 0, expression.start()) + 1
+    yield from _shown(SHOWN_BY_HTML, JINJA.sub(lambda one: "\n" * one.group().count("\n"), page))
 
 
 def _text(node: ast.Constant | ast.JoinedStr) -> str:

@@ -58,15 +58,15 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
 }
 _DAY = 86_400
-_PERIODS = {"1": "24 hours", "7": "7 days", "30": "30 days", "all": "all"}
+_PERIODS = ("1", "7", "30", "all")
 _GROUPS: Mapping[str, By] = {"day": "day", "person": "person", "chat": "chat", "model": "model"}
 Found = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class ActiveChat:
-    """A chat in which a turn runs or waits. `since` (epoch seconds) is the time of the message that the turn
-    answers.
+    """A chat in which a turn runs or waits. `state` is `running`, `queued`, or `suspended` if the turn waits for
+    an approval. `since` (epoch seconds) is the time of the message that the turn answers.
     """
 
     chat_key: str
@@ -128,11 +128,11 @@ class Console:
         status = 200
         code = best_language(request.headers.get("Accept-Language", "")) or DEFAULT
         async with self._one:
-            try:
-                found = await find(request)
-            except errors.StorageError as error:
-                name, found, status = "problem", {"words": str(error)}, 503
             with speaking(code):
+                try:
+                    found = await find(request)
+                except errors.StorageError as error:
+                    name, found, status = "problem", {"words": str(error)}, 503
                 if found is None:
                     name, found, status = "problem", {"words": say("dashboard.nothing")}, 404
                 template = self._templates.get_template(f"{name}.html")
@@ -142,11 +142,10 @@ class Console:
     # ------------------------------------------------------------ the pages
 
     async def _now(self, request: web.Request) -> Found:
-        live = "live" in request.query
         active = self._of.active()
         today = self._since("1")
         return {
-            "live": live,
+            "live": "still" not in request.query,
             "parts": self._of.parts(),
             "figures": self._of.figures(),
             "active": active[:ROWS],
@@ -228,12 +227,11 @@ class Console:
             "by": by,
             "groups": shown,
             "names": names,
-            "dearest": max((one.cost for _, one in groups), default=0.0),
+            "highest": max((one.cost for _, one in groups), default=0.0),
             "total": total,
             "at": page,
             "pages": _pages(len(groups)),
             "period": period,
-            "periods": _PERIODS,
         }
 
     async def _errors(self, request: web.Request) -> Found:
@@ -254,7 +252,6 @@ class Console:
             "at": page,
             "pages": _pages(total),
             "period": period,
-            "periods": _PERIODS,
         }
 
     async def _waiting(self, request: web.Request) -> Found:
@@ -307,8 +304,12 @@ def _environment(clock: Clock) -> jinja2.Environment:
     made.globals["say"] = say
     made.filters |= {
         "time": _time,
-        "ago": lambda seconds: _ago(clock.now() - seconds),
-        "span": _ago,
+        "iso": _iso,
+        "milliseconds": _milliseconds,
+        "ago": lambda milliseconds: say("dashboard.ago", span=_span(clock.now() - milliseconds / 1000)),
+        "span": _span,
+        "ms": lambda duration: say("dashboard.milliseconds", number=_number_of(duration)),
+        "number": _number_of,
         "size": _size,
         "dollars": _dollars,
         "share": _share,
@@ -323,22 +324,44 @@ def _finished(value: Any) -> Any:
 
 
 def _time(milliseconds: float | None) -> str:
+    """Return a moment in UTC, with the seconds."""
     try:
-        return datetime.fromtimestamp((milliseconds or 0) / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        shown = datetime.fromtimestamp((milliseconds or 0) / 1000, UTC)
     except (ValueError, OverflowError, OSError):
-        return "unknown"
+        return say("dashboard.unknown")
+    month = say("time.months").split()[shown.month - 1]
+    return say("dashboard.moment", day=shown.day, month=month, year=shown.year, clock=f"{shown:%H:%M:%S}")
 
 
-def _ago(seconds: float) -> str:
+def _iso(milliseconds: float) -> str:
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="seconds")
+    except (ValueError, OverflowError, OSError):
+        return ""
+
+
+def _milliseconds(stamp: object) -> float | None:
+    """Return the time (ms) of a log line's timestamp; None if the timestamp is unreadable."""
+    try:
+        return datetime.fromisoformat(str(stamp)).timestamp() * 1000
+    except (ValueError, OverflowError):
+        return None
+
+
+def _span(seconds: float) -> str:
     """Return a duration in the largest unit that fits."""
-    for unit, size in (("d", _DAY), ("h", 3_600), ("min", 60)):
+    for unit, size in (("days", _DAY), ("hours", 3_600), ("minutes", 60)):
         if seconds >= size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{max(0.0, seconds):.0f} s"
+            return say(f"dashboard.{unit}", count=int(seconds // size))
+    return say("dashboard.seconds", seconds=f"{max(0.0, seconds):.0f}")
+
+
+def _number_of(value: float) -> str:
+    return f"{value:,.0f}"
 
 
 def _size(value: float | None) -> str:
-    return "unknown" if value is None else in_words(value)
+    return say("dashboard.unknown") if value is None else in_words(value)
 
 
 def _dollars(usage: UsageTotals) -> str:
@@ -351,4 +374,4 @@ def _share(value: float | None) -> str:
 
 def _short(value: str, most: int = LONGEST) -> str:
     left = len(value) - most
-    return value if left <= 0 else f"{text.head(value, most)}… ({left:,} more characters)"
+    return value if left <= 0 else say("dashboard.longer", text=text.head(value, most), count=left)

@@ -17,7 +17,7 @@ from tests.blackbox.conftest import START_SECONDS, World, eventually
 TOKEN = "a token of the console, 12 words"
 PATHS = [
     "/",
-    "/?live",
+    "/?still",
     "/conversations",
     "/conversations/telegram:chat:1001",
     *(f"/costs?by={by}&days=all" for by in ("day", "person", "chat", "model")),
@@ -76,10 +76,10 @@ async def test_what_runs_now_is_shown_until_it_is_over(world: World) -> None:
     async with world.session.get(address) as answer:
         page = await answer.text()
     assert "/conversations/telegram%3Achat%3A1001" in page
-    assert '<td data-label="State">runs</td>' in page
+    assert '<td data-label="State">Running</td>' in page
     gate.set()
     await world.heard("Done.")
     async with asyncio.timeout(START_SECONDS):
-        while "Nothing runs, nothing waits." not in page:
+        while "Nothing is running or queued." not in page:
             async with world.session.get(address) as answer:
                 page = await answer.text()

@@ -34,6 +34,12 @@ BREACHES = {
     "channels/web/page/c.js": ('made.append(button("copy"));\n', "a label stands in code"),
     "channels/web/page/d.js": ("item.textContent = `sent: ${name}`;\n", "a label stands in code"),
     "channels/web/page/e.js": ('const words = "Not logged in";\n', "a label stands in code"),
+    "bot/pages/a.html": (
+        '<p>{{ figure("Free disk", size) }}</p>\n<code>ls it</code>\n',
+        "a label stands in code",
+    ),
+    "bot/pages/b.html": ("<p>{{ size }}\n{% if a > b %}left{% endif %}</p>\n", "a label stands in code"),
+    "bot/pages/c.html": ('<td data-label="Size">{{ size }}</td>\n', "a label stands in code"),
     "bot/d.py": ("try:\n    pass\nexcept Exception:\n    pass\n", "an except for everything"),
     "bot/e.py": (
         "try:\n    pass\nexcept (ValueError, BaseException):\n    pass\n",
@@ -70,6 +76,7 @@ FINE = {
     "channels/telegram/labels.py": 'menu = [BotCommand("stop", say("help.stop"))]\n',
     "channels/web/page/f.html": '<title>Shipmate</title><p title="${new_title}">${new} ↓</p>\n',
     "channels/web/page/g.js": 'if (event.key !== "Enter") item.textContent = `${said.not_sent} 📎 ${name}`;\nitem.dateTime = "";\n',
+    "bot/pages/f.html": '{% if a > "b" %}<p title="{{ say("new.title") }} UTC">→ {{ "{:,}".format(a) }}</p><code>ls it</code>{% endif %}\n',
     "bot/tools/dispatch.py": "try:\n    pass\nexcept Exception:\n    pass\n",
     "bot/k.py": "try:\n    pass\nexcept ValueError:\n    pass\n",
     "bot/core/outbox.py": "a: Outbound\nasync def f(a):\n    await a.committed()\n",

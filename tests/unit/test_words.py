@@ -234,7 +234,7 @@ def test_a_terminal_names_its_language_by_its_locale(environment: dict[str, str]
 
 
 ASKED = re.compile(
-    r"(?:receipt|stats|sessions|operators|rights|whoami|jobs)\."
+    r"(?:dashboard|receipt|stats|sessions|operators|rights|whoami|jobs)\."
     r"|commands\.(?:compacted_figures|model_\w+|no_id|whoami_\w+)|approval\.(?:typed|which)|strangers\.question"
     r"|page\.(?:wants_)?token|web\.wrong_token"
 )
