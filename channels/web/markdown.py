@@ -13,6 +13,7 @@ from markdown_it.token import Token
 
 from bot import text
 from channels.markdown import parse
+from channels.web.code_colours import divided, label
 
 MOST = 32_768
 """Max characters of a text that is parsed. No message is longer."""
@@ -36,6 +37,7 @@ TAGS = {
 }
 _URL = re.compile(r"https?://[^\s<>\"'`]+", re.IGNORECASE)
 _WEB = re.compile(r"https?://[^\s/?#]", re.IGNORECASE)
+_TASK = re.compile(r"\[([ xX])\](?:\s+|$)")
 _TRAILING = ".,;:!?*_~。，、；：！？)"
 _SIDES = {"text-align:center": "center", "text-align:right": "right"}
 
@@ -81,9 +83,9 @@ class _Tree:
     def _leaf(self, token: Token) -> list[Node]:
         match token.type:
             case "fence" | "code_block":
-                language = token.info.split()[:1]
-                facts = {"title": language[0][:40]} if language else {}
-                return [["pre", {}, ["code", facts, token.content.rstrip("\n")]]]
+                language = "".join(token.info.split()[:1])[:40]
+                facts = {"language": label(language)} if language else {}
+                return [["pre", facts, ["code", {}, *_coloured(token.content.rstrip("\n"), language)]]]
             case "hr":
                 return [["hr", {}]]
             case "softbreak" | "hardbreak":
@@ -107,11 +109,28 @@ def _closed(opening: Token, children: list[Node]) -> list[Node]:
     if kind == "heading":
         # h1 and h2 are the page's own headings.
         return [[f"h{min(6, int(opening.tag[1]) + 2)}", {}, *children]]
+    if kind == "list_item":
+        return [["li", *_item(children)]]
     if kind == "ordered_list" and opening.attrGet("start") is not None:
         facts["start"] = int(str(opening.attrGet("start")))
     if (style := str(opening.attrGet("style") or "")) in _SIDES:
         facts["side"] = _SIDES[style]
     return [[TAGS[kind], facts, *children]]
+
+
+def _item(children: list[Node]) -> list[Node]:
+    """Return the facts and children of a list item. `[ ]` and `[x]` at its beginning make it a task."""
+    if children and not isinstance(first := children[0], str) and first[0] == "p":
+        facts, *words = _item(first[2:])
+        return [facts, ["p", {}, *words], *children[1:]]
+    if children and isinstance(first, str) and (task := _TASK.match(first)):
+        rest = first[task.end() :]
+        return [{"task": task[1] != " "}, *([rest] if rest else []), *children[1:]]
+    return [{}, *children]
+
+
+def _coloured(code: str, language: str) -> list[Node]:
+    return [["span", {"token": kind}, words] if kind else words for kind, words in divided(code, language)]
 
 
 def _link(address: str, children: list[Node]) -> list[Node]:

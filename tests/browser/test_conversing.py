@@ -37,7 +37,7 @@ GRANT = {
 }
 
 
-async def growing(desk: Desk, words: str) -> tuple[Browser, asyncio.Event]:
+async def growing(desk: Desk, words: str, shown: str = GROWING) -> tuple[Browser, asyncio.Event]:
     """A browser that shows half of an answer, whose rest comes once the event is set."""
     gate = asyncio.Event()
 
@@ -50,7 +50,7 @@ async def growing(desk: Desk, words: str) -> tuple[Browser, asyncio.Event]:
     await browser.run(READ_OUT)
     desk.world.model.then(reply(tool_use("chat_send", {"text": words.strip()}), edit=halved), reply())
     await say(browser, "and?")
-    await browser.until(GROWING)
+    await browser.until(shown)
     return browser, gate
 
 

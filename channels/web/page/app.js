@@ -1,5 +1,5 @@
 import { nextFiles } from "/files.js";
-import { build, patch } from "/nodes.js";
+import { build, goesOn, patch } from "/nodes.js";
 import { words as said } from "/words.js";
 
 const $ = (id) => document.getElementById(id);
@@ -25,6 +25,7 @@ function bubble(message) {
   body.dir = "auto";
   if (message.nodes) body.append(build(message.nodes));
   else body.textContent = message.text;
+  if (message.kind === "preview") goesOn(body);
   for (const file of message.files ?? []) body.append(download(file));
   const meta = document.createElement("div");
   meta.className = "meta";
@@ -66,8 +67,10 @@ function button(words, name) {
 }
 
 async function copy(pressed) {
-  const whole = texts.get(pressed.closest("li").dataset.id);
+  const block = pressed.closest(".code");
+  const whole = block ? block.querySelector("code").textContent : texts.get(pressed.closest("[data-id]").dataset.id);
   pressed.textContent = await navigator.clipboard.writeText(whole).then(() => said.copied, () => said.not_copied);
+  $("announcer").textContent = pressed.textContent;
   await wait(2);
   pressed.textContent = said.copy;
 }

@@ -1,14 +1,30 @@
 // Builds DOM nodes of messages. The server has parsed the Markdown. Text only becomes a text node, and only the tags
 // and links named here are created.
 
-const BLOCKS = new Set(["p", "h3", "h4", "h5", "h6", "li", "blockquote", "th", "td"]);
-const TAGS = new Set([...BLOCKS, "ul", "ol", "pre", "code", "hr", "br", "table", "thead", "tbody", "tr", "em", "strong", "s"]);
+import { words as said } from "/words.js";
+
+const TAGS = new Set(["p", "h3", "h4", "h5", "h6", "ul", "ol", "li", "blockquote", "pre", "code", "span", "hr", "br",
+  "table", "thead", "tbody", "tr", "th", "td", "em", "strong", "s"]);
 
 /** Return the DOM nodes of a message. Each given node is a text or [tag, facts, ...children]. */
 export function build(nodes) {
   const out = document.createDocumentFragment();
   out.append(...nodes.map(made));
+  // The browser finds the direction of each block, since an Arabic paragraph may follow an English one.
+  for (const block of out.children) block.dir = "auto";
   return out;
+}
+
+/** Make the mark at the end of an unfinished answer a sign that moves. */
+export function goesOn(body) {
+  let end = body;
+  while (end.lastChild) end = end.lastChild;
+  if (end.nodeType !== Node.TEXT_NODE || !end.data.endsWith("…")) return;
+  const sign = document.createElement("span");
+  sign.className = "goes-on";
+  end.splitText(end.length - 1);
+  sign.append(end.nextSibling);
+  end.after(sign);
 }
 
 function made(node) {
@@ -17,17 +33,44 @@ function made(node) {
   if (tag === "a") return link(facts.href, children);
   if (!TAGS.has(tag)) return build(children);
   const element = document.createElement(tag);
-  // The browser finds the direction of each block, since an Arabic paragraph may follow an English one.
-  if (BLOCKS.has(tag)) element.dir = "auto";
-  if (facts.title) element.title = facts.title;
+  if (tag === "code") element.dir = "ltr";
   if (facts.side) element.className = facts.side;
-  if (facts.start) element.start = facts.start;
+  if (facts.token) element.className = `token-${facts.token}`;
+  if (facts.start !== undefined) element.start = facts.start;
   element.append(...children.map(made));
-  if (tag !== "table") return element;
-  const box = document.createElement("div");
-  box.className = "table";
-  box.append(element);
-  return box;
+  if (facts.task !== undefined) task(element, facts.task);
+  if (tag === "pre") return box("code", bar(facts.language ?? ""), element);
+  return tag === "table" ? box("table", element) : element;
+}
+
+function box(name, ...children) {
+  const made = document.createElement("div");
+  made.className = name;
+  made.append(...children);
+  return made;
+}
+
+/** Return the line above a block of code: its language, and the button that copies the block. */
+function bar(language) {
+  const name = document.createElement("span");
+  name.textContent = language;
+  if (!navigator.clipboard) return box("bar", name);
+  const press = document.createElement("button");
+  press.type = "button";
+  press.className = "copy";
+  press.title = said.copy_code;
+  press.textContent = said.copy;
+  return box("bar", name, press);
+}
+
+function task(item, done) {
+  const mark = document.createElement("input");
+  mark.type = "checkbox";
+  mark.disabled = true;
+  mark.defaultChecked = done;
+  mark.setAttribute("aria-label", item.textContent);
+  item.className = "task";
+  (item.firstElementChild?.localName === "p" ? item.firstElementChild : item).prepend(mark);
 }
 
 function link(address, children) {
@@ -50,6 +93,7 @@ export function patch(old, fresh) {
     if (!known) old.append(node);
     else if (known.nodeName !== node.nodeName) known.replaceWith(node);
     else if (node.nodeType === Node.TEXT_NODE) retype(known, node.data);
+    else if (known.className === "copy" && node.className === "copy") return; // it may say that it has copied
     else {
       for (const { name } of [...known.attributes]) if (!node.hasAttribute(name)) known.removeAttribute(name);
       for (const { name, value } of node.attributes) if (known.getAttribute(name) !== value) known.setAttribute(name, value);

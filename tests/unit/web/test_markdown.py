@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from channels import markdown
+from channels.web import code_colours
 from channels.web.markdown import MOST, TAGS, nodes
 
-KNOWN = {*TAGS.values(), "h3", "h4", "h5", "h6", "pre", "code", "hr", "br", "a"}
+KNOWN = {*TAGS.values(), "h3", "h4", "h5", "h6", "pre", "code", "span", "hr", "br", "a"}
 
 
 def words(found: Any) -> str:
@@ -23,6 +24,10 @@ def tags(found: Any) -> set[str]:
 
 def link(address: str, said: str = "") -> list[Any]:
     return ["a", {"href": address}, said or address]
+
+
+def coloured(kind: str, said: str) -> list[Any]:
+    return ["span", {"token": kind}, said]
 
 
 @pytest.mark.parametrize(
@@ -38,7 +43,20 @@ def link(address: str, said: str = "") -> list[Any]:
         ("- a\n\n- b", [["ul", {}, ["li", {}, ["p", {}, "a"]], ["li", {}, ["p", {}, "b"]]]]),
         ("3. c\n   - d", [["ol", {"start": 3}, ["li", {}, "c", ["ul", {}, ["li", {}, "d"]]]]]),
         ("> q\n\n---", [["blockquote", {}, ["p", {}, "q"]], ["hr", {}]]),
-        ("```py x\na < b\n\n```", [["pre", {}, ["code", {"title": "py"}, "a < b"]]]),
+        ("```<b> x\na < b\n\n```", [["pre", {"language": "<b>"}, ["code", {}, "a < b"]]]),
+        ("```py\nif x:", [["pre", {"language": "Python"}, ["code", {}, coloured("k", "if "), "x:"]]]),
+        (
+            "```diff\n-b\n a\n+c",
+            [["pre", {"language": "Diff"}, ["code", {}, coloured("d", "-b\n "), "a\n", coloured("i", "+c")]]],
+        ),
+        (
+            "- [ ] a\n- [x] *b*",
+            [["ul", {}, ["li", {"task": False}, "a"], ["li", {"task": True}, ["em", {}, "b"]]]],
+        ),
+        (
+            "1. [X] a\n\n2. [x]b",
+            [["ol", {}, ["li", {"task": True}, ["p", {}, "a"]], ["li", {}, ["p", {}, "[x]b"]]]],
+        ),
         ("    indented", [["pre", {}, ["code", {}, "indented"]]]),
         ("a `<b>` c", [["p", {}, "a ", ["code", {}, "<b>"], " c"]]),
         ("<b>&amp;</b>", [["p", {}, "<b>&</b>"]]),
@@ -115,3 +133,28 @@ def test_the_parser_says_when_it_would_lose_something() -> None:
     assert markdown.parse("a|" * 100 + "\n" + "-|" * 100 + "\n" + "b|\n" * (markdown.CELLS // 100)) is None
     assert markdown.parse("|a|b|\n|-|-|\n" + "a | b\n" * 1_000) is not None
     assert markdown.parse("[a]\n\n[a]: https://a.example/") is not None
+
+
+def test_code_is_coloured_up_to_its_bounds_and_keeps_each_character() -> None:
+    line = "x = 'é\\n' # 你好\n"
+    code = line * (2 * code_colours.MOST // len(line))
+    found = code_colours.divided(code, "python", seconds=60)
+    assert "".join(words for _, words in found) == code
+    assert {kind for kind, _ in found} <= {"", *code_colours.CLASSES}
+    kind, rest = found[-1]
+    assert kind == ""
+    assert code_colours.MOST - len(line) < len(code) - len(rest) <= code_colours.MOST
+    assert code_colours.divided(code, "python", seconds=-1) == [("", code)]
+    long = "a" * (code_colours.LONGEST_LINE + 1) + " = 1"
+    assert code_colours.divided(f"{long}\n{line}", "python") == [("", f"{long}\n{line}")]
+
+
+def test_every_language_that_is_coloured_is_known_to_pygments_and_finishes_any_code() -> None:
+    labels = {code_colours.label(name) for name in code_colours.names().values()}
+    assert {"Bash", "C++", "Python", "R", "TypeScript"} <= labels
+    assert {*code_colours.names().values()} == code_colours.NAMES
+    for alias in code_colours.names():
+        for code in ('"' * 900, "a:" * 400, "(\n" * 900, "<<EOF\n'{\"`\\", "0" * 900):
+            began = time.thread_time()
+            assert "".join(words for _, words in code_colours.divided(code, alias)) == code
+            assert time.thread_time() - began < 1
