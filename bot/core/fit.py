@@ -16,12 +16,13 @@ from bot import errors
 from bot.contracts.base import Json, Message
 from bot.contracts.environment import Clock, Log, Redact
 from bot.contracts.model import ModelReply, ModelRequest
-from bot.core import blocks, continuation, estimate, events, masking, repair, view
+from bot.core import blocks, continuation, estimate, events, masking, view
 from bot.core.assembly import Frozen
 from bot.core.chat import Chat
 from bot.core.context import RunningTurn
 from bot.core.memory import condensed, in_plain_words
 from bot.core.models import MODEL, Budget, ContextLimits, ModelDeps
+from bot.core.validate import validate
 from bot.llm import body
 from bot.words import say
 
@@ -50,7 +51,7 @@ cached prefix.
 """
 WARM_HIDES = 0.5
 """Min share of the tokens in the context that masking must hide while the provider's cache is valid."""
-_BAD = frozenset({"overflow", "thinking", "summary_refused"})
+_BAD = frozenset({"overflow", "thinking", "summary_refused", "invalid"})
 
 
 Change: TypeAlias = events.Cut | events.Masked | events.Injected | events.Framed
@@ -198,7 +199,9 @@ class Fit:
         return True
 
     def request(self) -> ModelRequest:
-        """Return the next request to the model in the running turn."""
+        """Return the next request to the model in the running turn. Raises `errors.RequestInvalid` and
+        `errors.RequestTooLarge`.
+        """
         context, running = self.context, self.context.running
         tail = continuation.tail(running) if running is not None else ()
         whole = view.render(
@@ -210,12 +213,18 @@ class Fit:
             injected=context.older(),
             current=[*context.current(), *tail],
         )
-        sent, wrong = repair.sound(
-            self.models.fitted(replace(whole, purpose=self._purpose)),
-            paused=running is not None and continuation.paused(running),
-        )
-        if wrong is not None:  # only a bug of ours makes a request invalid
-            self.log.write("repair", "a request that was not valid was mended", level="error", cause=wrong)
+        sent = self.models.fitted(replace(whole, purpose=self._purpose))
+        try:
+            validate(sent, paused=running is not None and continuation.paused(running))
+        except errors.RequestInvalid as error:
+            if not context.view():
+                raise
+            # Only a bug of ours makes a request invalid. Without this, every later turn of the chat would fail.
+            self.log.write(
+                "repair", "the request was not valid: the history is dropped", level="error", cause=str(error)
+            )
+            self.apply(events.Cut("all", None, "invalid"))
+            return self.request()
         return sent
 
     def _room(self, running: RunningTurn | None) -> int:

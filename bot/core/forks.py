@@ -16,10 +16,11 @@ from bot import errors, text
 from bot.contracts.base import Json, Message
 from bot.contracts.environment import Log, Redact
 from bot.contracts.model import ModelReply, ModelRequest, Usage
-from bot.core import blocks, compaction, memory, repair, view
+from bot.core import blocks, compaction, memory, view
 from bot.core.context import LENGTH
 from bot.core.memory import MemoryInvalid, SessionMemory, TooLong
 from bot.core.models import Budget, ContextLimits, ModelDeps
+from bot.core.validate import validate
 from bot.llm.wrapper import reply_of
 
 ANSWER_TOKENS = 8_192
@@ -96,7 +97,9 @@ def request(
     )
     behind = () if directive is None else (directive,)
     whole = replace(shared, messages=(*shared.messages, *behind), purpose=purpose, summarize=summarize)
-    return repair.sound(deps.models.fitted(whole, own))[0]
+    fitted = deps.models.fitted(whole, own)
+    validate(fitted)
+    return fitted
 
 
 def in_words(prefix: Prefix) -> Prefix:

@@ -16,18 +16,15 @@ All files apply; a file for a narrower scope comes later in the prompt. A line `
 right below a heading makes that section, including its subsections, replace the sections with the same heading
 in files of wider scope.
 
-Instruction files of folders (`Nested`) are attached once per epoch, when a tool touches a file in the folder.
-Tools call `touch` with the path; the turn that appends the tool results also appends `attached`. Appended
-instructions stay in the history.
+Instruction files of folders (`of_folders`) are attached once per epoch, when a tool touches a file in the
+folder. Attached instructions stay in the history.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
 import re
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -242,113 +239,38 @@ def _joined(texts: Sequence[str]) -> str:
     return "\n\n".join(filter(None, texts))
 
 
-Stamp = tuple[int, int, int]
-KEPT_BYTES = 4 * 1024 * 1024
-
-
-class Contents:
-    """LRU cache of file contents, valid while a file is unchanged. Call `clear` after an include may have changed."""
-
-    def __init__(self, limit: int = KEPT_BYTES) -> None:
-        self._limit = limit
-        self._size = 0
-        self._known: OrderedDict[Path, tuple[Stamp, str]] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._known)
-
-    def get(self, path: Path, stamp: Stamp) -> str | None:
-        known = self._known.get(path)
-        if known is None or known[0] != stamp:
-            return None
-        self._known.move_to_end(path)
-        return known[1]
-
-    def put(self, path: Path, stamp: Stamp, words: str) -> None:
-        self._drop(path)
-        self._known[path] = (stamp, words)
-        self._size += len(words)
-        while self._size > self._limit:
-            self._drop(next(iter(self._known)))
-
-    def clear(self) -> None:
-        self._known.clear()
-        self._size = 0
-
-    def _drop(self, path: Path) -> None:
-        known = self._known.pop(path, None)
-        self._size -= len(known[1]) if known is not None else 0
-
-
-class Nested:
-    """Instruction files of folders, for one chat. The `Agent.md` of the project's root is already in the prompt."""
-
-    def __init__(self, root: Path, contents: Contents, log: Log, vetting: Vetting) -> None:
-        self._root = root
-        self._contents = contents
-        self._log = log
-        self._vetting = vetting
-        self._touched: dict[Path, None] = {}
-        # Never evicted, so that no file is attached twice because its content was dropped from the cache.
-        self._seen: set[tuple[Path, str]] = set()
-
-    def touch(self, path: Path) -> None:
-        """Record that a tool touched this file or folder."""
-        self._touched[path] = None
-
-    def clear(self) -> None:
-        """Forget which files were attached. Call this after messages were dropped from the model's context."""
-        self._seen.clear()
-        self._touched.clear()
-        self._contents.clear()
-
-    async def attached(self) -> list[Tag]:
-        """Return the instructions for paths touched since the last call, from the root folder down, so that
-        the nearest file comes last.
-        """
-        touched, self._touched = list(self._touched), {}
-        return await asyncio.to_thread(self._gather, touched) if touched else []
-
-    def _gather(self, touched: list[Path]) -> list[Tag]:
-        root = self._root.resolve()
-        found: dict[Path, None] = {}
-        for path in touched:
-            try:
-                real = (root / path).resolve()
-            except (OSError, ValueError, RuntimeError):
-                continue
-            if not hidden(root, real):
-                folders = [one for one in (real, *real.parents) if one.is_relative_to(root) and one != root]
-                found |= dict.fromkeys(folder / NAME for folder in reversed(folders))
-        # Files of parent folders come first, in whichever order the paths were touched.
-        return [
-            tag for file in sorted(found, key=lambda one: len(one.parts)) if (tag := self._tag(root, file))
-        ]
-
-    def _tag(self, root: Path, file: Path) -> Tag | None:
+def of_folders(root: Path, touched: Iterable[Path], log: Log, vetting: Vetting) -> list[Tag]:
+    """Return the instructions for the folders around these paths, from the root folder down, so that the
+    nearest file comes last. The `Agent.md` of the project's root is already in the prompt. Blocks on disk
+    access.
+    """
+    root = root.resolve()
+    found: set[Path] = set()
+    for path in touched:
         try:
-            words = self._read(root, file)
-        except (Unreadable, OSError, RuntimeError) as error:
-            self._log.write("prompt", "an instruction file cannot be read", level="warn", cause=str(error))
-            return None
-        mark = (file, hashlib.sha256(words.encode("utf-8", "replace")).hexdigest())
-        if not words or mark in self._seen:
-            return None
-        self._seen.add(mark)
-        name = file.relative_to(root)
-        note = f"Instructions for what lies in {name.parent}/, from {name}."
-        return Tag(CONTEXT, f"\n{words}\n", note)
+            real = (root / path).resolve()
+        except (OSError, ValueError, RuntimeError):
+            continue
+        if not hidden(root, real):
+            folders = [one for one in (real, *real.parents) if one.is_relative_to(root) and one != root]
+            found |= {folder / NAME for folder in folders}
+    tags = (
+        _of_folder(root, file, log, vetting) for file in sorted(found, key=lambda one: (len(one.parts), one))
+    )
+    return [tag for tag in tags if tag is not None]
 
-    def _read(self, root: Path, file: Path) -> str:
+
+def _of_folder(root: Path, file: Path, log: Log, vetting: Vetting) -> Tag | None:
+    name = file.relative_to(root)
+    try:
         real = file.resolve()
         if not real.is_file():
-            return ""
+            return None
         if hidden(root, real):
             raise Unreadable("it is a link that leads to where instructions may not be")
-        facts = real.stat()
-        stamp = (facts.st_mtime_ns, facts.st_size, facts.st_ino)
-        words = self._contents.get(file, stamp)
-        if words is None:
-            words = Including(root, self._log, self._vetting).text(real, file) or ""
-            self._contents.put(file, stamp, words)
-        return words
+        words = Including(root, log, vetting).text(real, file)
+    except (Unreadable, OSError, RuntimeError) as error:
+        log.write("prompt", "an instruction file cannot be read", level="warn", cause=str(error))
+        return None
+    note = f"Instructions for what lies in {name.parent}/, from {name}."
+    return Tag(CONTEXT, f"\n{words}\n", note) if words else None

@@ -166,7 +166,7 @@ class Turns:
         async def found(
             seen: Sequence[Message], results: Message, touched: Sequence[Path]
         ) -> Sequence[Message]:
-            told = await instructions(list(touched), agent, seen) if touched else None
+            told = await instructions(touched, agent, seen) if touched else None
             return [one for one in (said_by_servers(results, agent, seen), told) if one is not None]
 
         def append(data: EventData) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from bot.contracts.tools import PICTURES
 from bot.core import blocks, found_tools, prompt
 from bot.core.agent_deps import AgentDeps
 from bot.core.archive.store import ChatStore
-from bot.core.instructions import Contents, Nested
+from bot.core.instructions import of_folders
 from bot.core.prompt import TurnRequest
 from bot.core.quotes import SOURCES
 from bot.core.removal import REMOVED
@@ -107,17 +108,10 @@ async def _notes(inbound: Inbound, deps: AgentDeps, nonce: str) -> list[Json]:
     return [tags.Tag(tags.NOTES, tags.lines(rows), NOTES, nonce).block | about] if rows else []
 
 
-async def instructions(touched: list[Path], deps: AgentDeps, seen: Iterable[Message]) -> Message | None:
-    """Return the instructions for the paths that tools have `touched`; None if the model has `seen` all of
-    them. The list `touched` is emptied.
-    """
-    nested = Nested(deps.root, Contents(), deps.log, deps.vetting)
-    while touched:
-        nested.touch(touched.pop())
-    found = [
-        replace(tag, words=deps.redact(tag.words), note=deps.redact(tag.note))
-        for tag in await nested.attached()
-    ]
+async def instructions(touched: Sequence[Path], deps: AgentDeps, seen: Iterable[Message]) -> Message | None:
+    """Return the instructions for the paths that tools have `touched`; None if the model has `seen` all of them."""
+    tags_of = await asyncio.to_thread(of_folders, deps.root, touched, deps.log, deps.vetting)
+    found = [replace(tag, words=deps.redact(tag.words), note=deps.redact(tag.note)) for tag in tags_of]
     known, nonce = _tags_in(seen) if found else set(), fresh_nonce(deps)
     fresh = [
         replace(tag, nonce=nonce).block | {ORIGIN: WORKSPACES.packed()} for tag in found if tag not in known

@@ -20,7 +20,7 @@ from bot.contracts.base import Json, Message
 from bot.contracts.environment import Redact
 from bot.contracts.model import Model, ModelRequest
 from bot.contracts.tools import ToolCall, ToolResult
-from bot.core import blocks, repair
+from bot.core import blocks
 from bot.core.recorded_requests import REDACTED, RecordedRequest
 from bot.llm.log import spent
 from bot.llm.wrapper import reply_of
@@ -202,7 +202,7 @@ async def rerun(
     if request.system != first.system or request.model != first.model:
         before, own = blocks.without_thinking(before), blocks.without_thinking(own)
     for _ in range(MAX_STEPS):
-        reply = await reply_of(model.stream(repair.sound(replace(request, messages=(*before, *own)))[0]))
+        reply = await reply_of(model.stream(replace(request, messages=(*before, *own))))
         came.calls.append({"stopReason": reply.stop_reason} | spent(reply))
         content = blocks.sayable(blocks.redacted(reply.content, redact))
         if not content:

@@ -121,3 +121,12 @@ def test_what_is_no_overflow_changes_nothing(seed: int) -> None:
         with pytest.raises(type(failure)):
             asking.fit.refused(request, failure)
     assert (len(asking.said), asking.fit.request()) == (count, request)
+
+
+def test_an_invalid_history_is_dropped_and_the_running_turn_goes_on() -> None:
+    asking = Asking(random.Random(4))
+    asking.chat.context.turns[0].entries[0].message["content"] = [text(" ")]
+    sent = str(asking.fit.request().messages)
+    assert "now z" in sent
+    assert "answer " not in sent
+    assert [one.reason for one in asking.said if isinstance(one, events.Cut)] == ["invalid"]

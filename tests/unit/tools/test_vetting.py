@@ -16,7 +16,7 @@ import pytest
 from bot import errors
 from bot.contracts.identity import ChatKey
 from bot.core.files import Unreadable, must_read
-from bot.core.instructions import Contents, InstructionFiles, Nested
+from bot.core.instructions import InstructionFiles, of_folders
 from bot.instruction_files import InstructionFileSet
 from bot.system import SystemDisk
 from bot.testing.log import MemoryLog
@@ -43,11 +43,9 @@ class Chat:
 
     async def told(self, *touched: str) -> str:
         found = InstructionFiles(self.root, encode=str, log=self.log, vetting=self.vetting)
-        nested = Nested(self.root, Contents(), self.log, self.vetting)
-        for one in touched:
-            nested.touch(self.root / one)
         skills = SkillFolder(self.root, [], self.log, self.vetting)
-        tags = [tag.words for tag in await nested.attached()]
+        paths = [self.root / one for one in touched]
+        tags = [tag.words for tag in of_folders(self.root, paths, self.log, self.vetting)]
         names = [skill.name for skill in await skills.overview()]
         return "\n".join([(await found.of_chat("c", ChatKey("tele", "k"), "m")).shared, *tags, *names])
 
