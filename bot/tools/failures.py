@@ -97,32 +97,9 @@ def _message(error: Exception) -> str:
 
 # Validation.
 
-_KINDS = {
-    "int": "a whole number",
-    "float": "a number",
-    "bool": "true or false",
-    "string": "a text",
-    "list": "a list",
-    "tuple": "a list",
-    "dict": "an object",
-    "model": "an object",
-    "none": "null",
-}
-_LIMITS = {
-    "string_too_short": "at least {min_length} characters",
-    "string_too_long": "at most {max_length} characters",
-    "too_short": "at least {min_length} items",
-    "too_long": "at most {max_length} items",
-    "greater_than_equal": "{ge} or more",
-    "greater_than": "more than {gt}",
-    "less_than_equal": "{le} or less",
-    "less_than": "less than {lt}",
-    "literal_error": "one of {expected}",
-    "enum": "one of {expected}",
-    "string_pattern_mismatch": "a text of the form {pattern}",
-    "extra_forbidden": "no field of this name",
-    "missing": "a value",
-}
+_EXPECTED = re.compile(r".*? should (?:be |have |match )?(?=\S)")
+"""Pattern of the beginning of a pydantic message, such as "Input should be a valid integer"."""
+_NAMED = {"missing": "a value", "extra_forbidden": "no field of this name"}
 
 
 def unfit(error: pydantic.ValidationError, redact: Redact = str) -> Failure:
@@ -137,17 +114,14 @@ def unfit(error: pydantic.ValidationError, redact: Redact = str) -> Failure:
 
 def _problem(problem: Mapping[str, Any], redact: Redact) -> str:
     field = ".".join(str(part) for part in problem["loc"]) or "input"
-    kind, given = problem["type"], problem.get("ctx", {})
-    form = _LIMITS.get(kind)
-    if form is not None:
-        expected = form.format_map(given)
+    kind, message = problem["type"], text.preview(redact(problem["msg"]), MESSAGE)
+    expected = _NAMED.get(kind) or _EXPECTED.sub("", message, count=1)
+    if expected == message:
+        words = message.removeprefix("Value error, ")
     else:
-        noun = _KINDS.get(kind.partition("_")[0])
-        expected = noun or problem["msg"].removeprefix("Value error, ")
-        if noun is None:
-            return f"- {text.preview(redact(field), GOT)}: {text.preview(redact(expected), MESSAGE)}"
-    got = "nothing" if kind == "missing" else _got(problem["input"], redact)
-    return f"- {text.preview(redact(field), GOT)}: expected {expected}, got {got}"
+        got = "nothing" if kind == "missing" else _got(problem["input"], redact)
+        words = f"expected {expected}, got {got}"
+    return f"- {text.preview(redact(field), GOT)}: {words}"
 
 
 def _got(value: Any, redact: Redact) -> str:
@@ -158,52 +132,20 @@ def _got(value: Any, redact: Redact) -> str:
 
 # The file system.
 
-_GUIDANCE = {
-    errno.ENOENT: "it does not exist; check the path",
-    errno.EACCES: "access is denied: it is read-only or belongs to somebody else",
-    errno.EPERM: "this is not permitted here",
-    errno.EEXIST: "it exists already; take another name, or look at it first",
-    errno.EISDIR: "a file was expected, and this is a folder",
-    errno.ENOTDIR: "a folder was expected, and this is a file",
-    errno.ENOTEMPTY: "the folder is not empty",
-    errno.EMFILE: "too many files are open; try again later",
-    errno.ENFILE: "too many files are open; try again later",
-    errno.ENOSPC: "no space is left on the disk; tell the person",
-    errno.EDQUOT: "the quota of the disk is used up; tell the person",
-    errno.EROFS: "the file system is read-only",
-    errno.ELOOP: "it is a symbolic link, or leads through too many of them",
-    errno.ENAMETOOLONG: "the name is too long",
-    errno.EIO: "the disk fails; tell the person",
-    errno.ETIMEDOUT: "it did not answer in time",
-    errno.ECONNREFUSED: "nobody answers there",
-}
-
 
 def _file_system(error: OSError, tool: str, redact: Redact) -> str:
     number = error.errno or 0
     code = errno.errorcode.get(number, "error")
-    guidance = _GUIDANCE.get(number) or presentable(redact(error.strerror or "it failed"))
+    words = presentable(redact(error.strerror or "it failed"))
     named = error.filename if isinstance(error.filename, str) else ""
     # Paths outside the project are not shown.
     where = (
         f" ({text.preview(redact(named), GOT)})" if named and not named.startswith(("/", "~", "\\")) else ""
     )
-    return f"{tool} failed with {code}{where}: {guidance}."
+    return f"{tool} failed with {code}{where}: {words}."
 
 
 # Commands.
-
-_NOT_FOUND = re.compile(r"(?m)^(?:\S+: )?(?:line )?(?:\d+: )?(?P<name>[^\s:]+): (?:command )?not found$")
-_NO_FILE = re.compile(
-    r"(?m)^(?:bwrap: execvp |\S+ (?:line )?\d+: exec: )(?P<name>[^\s:]+): (?:No such file or directory|not found)$"
-)
-_DENIED = re.compile(r"(?m): (?:Permission denied|Operation not permitted)\.?$")
-_NETWORK = re.compile(
-    r"(?mi)\b(?:Could not resolve host|Temporary failure in name resolution|Name or service not known"
-    r"|Network is unreachable|Failed to connect to \S+|Connection refused)\b"
-)
-_INSTEAD = {"python": "python3", "pip": "pip3"}
-_MAYBE = frozenset({"node", "npm"})
 
 
 def _command(error: errors.CommandFailed, tool: str, redact: Redact, operator: str) -> Failure:
@@ -218,7 +160,6 @@ def _command(error: errors.CommandFailed, tool: str, redact: Redact, operator: s
     if error.over is not None:
         ended = f"stopped: {error.over}"
         head = f"{tool}: the command was stopped: {error.over}. Part of it may be done; do it with less."
-    tail = [f"- {hint}" for hint in hints(error.status, streams["stderr"])]
 
     def rendered(*, whole: bool) -> str:
         parts = [
@@ -226,34 +167,10 @@ def _command(error: errors.CommandFailed, tool: str, redact: Redact, operator: s
             for name, words in streams.items()
             if words
         ]
-        return "\n".join([head, *(parts or ["It printed nothing."]), *tail])
+        return "\n".join([head, *(parts or ["It printed nothing."])])
 
     cut = any(words != _shortened(words) for words in streams.values())
     return Failure(rendered(whole=False), f"{operator} ({ended})", rendered(whole=True) if cut else None)
-
-
-def hints(status: int, stderr: str) -> list[str]:
-    """Return likely causes of a command's failure, if the command's output names them."""
-    found: list[str] = []
-    name = _NO_FILE.search(stderr) or (_NOT_FOUND.search(stderr) if status == 127 else None)
-    if name is not None:
-        found.append(_missing(name["name"]))
-    if _DENIED.search(stderr):
-        found.append("It lacks a permission: use a file or a folder of the project that it may use.")
-    if _NETWORK.search(stderr):
-        found.append(
-            "It has no connection: commands may be kept from the network here. Do without it, or tell the person "
-            "what you would need it for."
-        )
-    return found
-
-
-def _missing(name: str) -> str:
-    if name in _INSTEAD:
-        return f"{name} is not installed here. Try {_INSTEAD[name]}."
-    if name in _MAYBE:
-        return f"{name} is not installed here. Do without it."
-    return f"{text.preview(name, GOT)} is not installed here, or not in the PATH."
 
 
 def _shortened(words: str) -> str:

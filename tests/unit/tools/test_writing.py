@@ -155,7 +155,7 @@ async def test_where_writing_fails_the_old_file_stays(
     monkeypatch.setattr(os, fails, full)
     said = await desk.write("x", "new")
     monkeypatch.undo()
-    assert said == "write_file failed with ENOSPC (x): no space is left on the disk; tell the person."
+    assert said == "write_file failed with ENOSPC (x): No space left on device."
     assert names(desk.root) == ["x"]
     assert (desk.root / "x").read_text() == "old"
 
