@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from bot import errors, text
 from bot.contracts.environment import Clock, Disk
-from bot.contracts.identity import UserRef
+from bot.contracts.identity import CONSOLE, UserRef
 
 FILE = "access.json"
 MOST_PENDING = 200  # max entries per channel; the oldest entries are removed first
@@ -254,7 +254,8 @@ class AccessList:
 
 class Operators(Collection[UserRef]):
     """The people who may approve tool calls and use operators' commands: the people `named` in ship.json,
-    the user who started Shipmate, and people who became operators while Shipmate runs.
+    the user who started Shipmate, people who became operators while Shipmate runs, and whoever may use the console.
+    The console is not listed, since it is no person with a chat.
     """
 
     def __init__(self, named: frozenset[UserRef], lists: AccessList) -> None:
@@ -262,7 +263,7 @@ class Operators(Collection[UserRef]):
         self._lists = lists
 
     def __contains__(self, person: object) -> bool:
-        return person in self._named or person in self._lists.operators()
+        return person == CONSOLE or person in self._named or person in self._lists.operators()
 
     def __iter__(self) -> Iterator[UserRef]:
         return iter(self._named | self._lists.operators())

@@ -240,6 +240,7 @@ def assemble(
             suspended=slots.suspended,
             servers=lambda: mcp.sources(),  # noqa: PLW0108 - the object is created below
             settle=door.settle,
+            waiting=door.waiting,
             clock=clock,
             disk=environment.disk,
             ids=ids,

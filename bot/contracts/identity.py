@@ -113,6 +113,10 @@ class UserRef:
         return {"type": "string"}
 
 
+CONSOLE = UserRef("shipmate", "console")
+"""Whoever decides in the console. No channel has this name, so no message can come from the console."""
+
+
 @functools.lru_cache(maxsize=4_096)
 def _parsed(text: str) -> ChatKey:
     found = _KEY.fullmatch(text)

@@ -18,6 +18,7 @@ from bot.contracts.environment import Clock, Disk, Ids, Log, OperatorNotices, Re
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound, Quoted
 from bot.contracts.model import Model
+from bot.contracts.waiting import KINDS, OpenLoop, Viewer
 from bot.core.access import Access, Memberships
 from bot.core.chat import Chat, Turn
 from bot.core.chats import Chats, Fact
@@ -62,7 +63,7 @@ WrapCall = Callable[[CallWrapper, Registry], CallWrapper]
 class Runtime:
     """Services that features may use. `operators` is always current. `suspended` releases the turn's slot
     while the turn waits for a person. `settle` carries out a verdict on a question of any subject.
-    `models` returns the models chosen for a chat. `settled` returns the part of an unfinished text that
+    `waiting` returns the board of what waits. `models` returns the models chosen for a chat. `settled` returns the part of an unfinished text that
     cannot be the beginning of a secret. `compact` compacts a chat's history for a command.
     """
 
@@ -98,6 +99,7 @@ class Runtime:
     compact: Callable[[Inbound], Awaitable[CompactResult]]
     suspended: Callable[[], AbstractAsyncContextManager[None]]
     settle: Settle
+    waiting: Callable[[Viewer], Awaitable[list[OpenLoop]]]
     clock: Clock
     disk: Disk
     ids: Ids
@@ -166,6 +168,8 @@ class Hooks:
     """Coroutine functions that run while the gateway serves."""
     questions: Callable[[ChatKey, UserRef], list[OpenQuestion]] | None = None
     """Function that returns the open questions of a chat that one person may see."""
+    waiting: Callable[[Viewer], Awaitable[Sequence[OpenLoop]]] | None = None
+    """Function that returns the open loops of this feature that a person sees, in the language of `speaking`."""
     display: Display | None = None
     outcomes: Mapping[str, Callable[[Question], str]] = field(default_factory=dict)
     """Functions that return the text below a decided question, by subject of the question."""
@@ -335,6 +339,12 @@ class Door:
     def questions(self, chat: ChatKey, person: UserRef) -> list[OpenQuestion]:
         """Return the open questions of a chat that one person may see."""
         return [one for asked in self._questions for one in asked(chat, person)]
+
+    async def waiting(self, viewer: Viewer) -> list[OpenLoop]:
+        """Return the board: all open loops that a person sees, by kind and time."""
+        asked = [one.waiting for one in self._hooks if one.waiting is not None]
+        found = [loop for look in asked for loop in await look(viewer)]
+        return sorted(found, key=lambda one: (KINDS.index(one.kind), one.due or one.since, one.id))
 
     async def settle(self, question: Question, verdict: Verdict) -> Sequence[Fact] | None:
         """Carry out a verdict (see `Settle`). The first verdict counts; later verdicts return None."""

@@ -9,7 +9,7 @@ from bot import errors
 from bot.contracts.approvals import Verdict
 from bot.contracts.channel import Manifest
 from bot.contracts.environment import Clock, Ids, Log
-from bot.contracts.identity import UserRef
+from bot.contracts.identity import CONSOLE, UserRef
 from bot.core import events
 from bot.core.access import Memberships
 from bot.core.chats import NO_CHAT, Chats, Fact
@@ -96,6 +96,8 @@ class OperatorAlerts:
 
 def who_decided(verdict: Verdict, nameless: str) -> str:
     """Return the name that the deciding person had at that time; `nameless` if the name is unknown."""
+    if verdict.by == CONSOLE:
+        return say("operators.the_console")
     # People choose their names freely, so formatting and links in names are not rendered.
     return f"`{named(verdict.name)}`" if verdict.name.strip() else say(nameless)
 

@@ -16,6 +16,7 @@ def _build(runtime: Runtime) -> Hooks:
         outcomes={"person": service.ended},
         settles={"person": service.settle},
         serves=(service.watch,),
+        waiting=service.waiting,
     )
 
 

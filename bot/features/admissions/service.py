@@ -12,6 +12,7 @@ from bot.contracts.approvals import Choice, QuestionButtons, Verdict
 from bot.contracts.identity import UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.outbound import ABOUT, ONLY_TO
+from bot.contracts.waiting import OpenLoop, Viewer
 from bot.core import events
 from bot.core.access import EVERY
 from bot.core.chat import STOPPABLE, Chat
@@ -95,6 +96,27 @@ class AdmissionService:
         waiting = sorted(self._waiting(), key=lambda one: one[1].record.asked_at)
         for other, oldest in waiting[: max(0, len(waiting) + 1 - MOST_OPEN)]:
             yield from self._decided(other, oldest.id, Verdict("expired"))
+
+    async def waiting(self, viewer: Viewer) -> list[OpenLoop]:
+        """Return the people who ask for access, for an operator in private."""
+        if not viewer.operator or viewer.chat is not None:
+            return []
+        pending = await asyncio.to_thread(self._run.lists.pending)
+        places = {_person(one): chat.key for chat, one in self._waiting()}
+        people = [(UserRef(one.channel, one.user_id), one) for one in pending]
+        return [
+            OpenLoop(
+                "person",
+                str(who),
+                places.get(who),
+                one.name or one.user_id,
+                one.ts / 1000,
+                who,
+                one.name,
+                acts=("admit", "block"),
+            )
+            for who, one in people
+        ]
 
     def _waiting(self) -> list[tuple[Chat, Question]]:
         """Return the undecided requests."""

@@ -16,6 +16,7 @@ def _build(runtime: Runtime) -> Hooks:
         approvals=service,
         questions=service.open_in,
         home={1: service.home},
+        waiting=service.waiting,
         outcomes=dict.fromkeys(("call", "task", "budget"), service.ended),
     )
 

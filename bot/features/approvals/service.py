@@ -16,6 +16,7 @@ from bot.contracts.channel import HasReadingLimits, HomeSection
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Command as CallOf
 from bot.contracts.inbound import Inbound
+from bot.contracts.waiting import Act, OpenLoop, Viewer
 from bot.core import events
 from bot.core.chat import Chat
 from bot.core.chats import Fact
@@ -30,17 +31,20 @@ from bot.features.approvals.wording import (
     act,
     answer_to_decider,
     buttons_of,
+    call_in_words,
     decides_each,
     file_of,
     is_called,
     lasting,
     outcome,
     question,
+    reasons,
     runs,
     short_name,
     that_hold,
     together,
     waiting_notice,
+    wish,
 )
 from bot.tools.permissions.display import changed_lines, in_words, named
 from bot.words import language, own_zone, say, speaking, times, zone
@@ -344,6 +348,53 @@ class ApprovalService:
         more = len(waits) - MOST_SHOWN
         lines += [say("home.more_jobs", count=more)] if more > 0 else []
         return HomeSection(self._run.name, tuple(lines))
+
+    async def waiting(self, viewer: Viewer) -> list[OpenLoop]:
+        """Return the open questions that a person sees on the board; at the console, the lasting approvals as well."""
+        open_ones = (
+            (chat, one.record)
+            for chat in self._run.chats
+            for one in chat.questions.values()
+            if one.verdict is None and not one.of_tool and not one.record.asked.admits
+        )
+        seen = [
+            self._loop(chat.turn.first.user_name or "" if chat.turn is not None else "", record, viewer)
+            for chat, record in open_ones
+            if viewer.sees(record.asked.person, record.asked.chat_key)
+        ]
+        return [*seen, *(map(self._lasting_loop, self._lasting()) if viewer.at_console else ())]
+
+    def _loop(self, name: str, record: ApprovalRecord, viewer: Viewer) -> OpenLoop:
+        asked = record.asked
+        choices = self._choices(asked, viewer.person)
+        acts: tuple[Act, ...] = ("once", "deny") if choices else ()
+        return OpenLoop(
+            "approval",
+            short_name(record),
+            asked.chat_key,
+            wish(asked, "") if choices else say("home.waits", act=act(asked, names_tool=False)),
+            record.asked_at,
+            asked.person,
+            name,
+            why=reasons(asked) if choices else "",
+            detail=call_in_words(asked) if choices else "",
+            due=record.expires_at,
+            acts=acts,
+        )
+
+    def _lasting_loop(self, record: ApprovalRecord) -> OpenLoop:
+        verdict, asked = record.verdict or Verdict("approved"), record.asked
+        return OpenLoop(
+            "lasting",
+            short_name(record),
+            asked.chat_key,
+            say(f"waiting.lasting_{verdict.scope}", act=act(asked), count=record.used),
+            record.decided_at or record.asked_at,
+            asked.person,
+            detail=call_in_words(asked),
+            acts=("revoke",),
+            by=who_decided(verdict, "approval.an_operator"),
+        )
 
     def open_in(self, chat_key: ChatKey, person: UserRef) -> list[OpenQuestion]:
         """Return the open questions of a chat, as shown to a person who opens the chat now."""

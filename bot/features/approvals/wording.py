@@ -180,6 +180,17 @@ def replacement(asked: Approval) -> list[str]:
     return [say(key, count=asked.replaces, **differs)]
 
 
+def reasons(asked: Approval) -> str:
+    """Return why approval is needed; "" if there is nothing to say."""
+    why = "about" if asked.about else asked.why
+    because = []
+    if why:
+        reason = say(f"approval.reason_{why}", about=named(asked.about))
+        because.append(say("approval.reason", reason=reason))
+    because += [say("approval.rule", rule=asked.rule)] if asked.rule else []
+    return paragraph(*because) if because else ""
+
+
 def question(
     record: ApprovalRecord,
     first: Inbound,
@@ -204,19 +215,14 @@ def question(
     # The text must not close the code block around it.
     words = call_in_words(asked)
     shown = plain(in_words(shortened(words, SHOWN)) if cut else words)
-    why = "about" if asked.about else asked.why
-    because = []
-    if why:
-        reason = say(f"approval.reason_{why}", about=named(asked.about))
-        because.append(say("approval.reason", reason=reason))
-    because += [say("approval.rule", rule=asked.rule)] if asked.rule else []
     decides = "operators" if not asked.granted else "asker" if who else "you"
     if here and (asked.own or asker_decides):
         decides = "you_alone"
     until = [say(f"approval.who_{decides}", count=int(SECONDS // 60), who=who)]
     until += [] if manifest.buttons else [typed(record.id, manifest)]
     while_open = paragraph(*until)
-    below = [paragraph(*because)] if because else []
+    because = reasons(asked)
+    below = [because] if because else []
     if cut:
         lasts = any(one in LASTING for one in choices)
         below.insert(0, say("approval.whole_above") if lasts else say("approval.part_hidden"))

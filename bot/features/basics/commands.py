@@ -34,7 +34,7 @@ MOST_ZONE = 60
 SECTIONS: Mapping[str, tuple[str, ...]] = {
     "talk": ("start", "help", "new", "stop", "undo", "forget"),
     "history": ("history", "compact", "resume", "fork"),
-    "jobs": ("jobs",),
+    "jobs": ("jobs", "waiting"),
     "permissions": ("whoami", "approve", "deny", "approvals"),
     "answers": ("status", "model", "effort", "stats", "usage", "receipt"),
     "settings": ("language", "timezone", "listen"),

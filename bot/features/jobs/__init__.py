@@ -2,6 +2,7 @@
 
 from bot.contracts.channel import HomeSection
 from bot.contracts.inbound import Inbound
+from bot.contracts.waiting import OpenLoop, Viewer
 from bot.core.feature import Command, Done, Feature, Hooks, Runtime
 from bot.features.jobs.due import JOB_SECONDS, DueJobs
 from bot.features.jobs.job import JobBook, JobLimits
@@ -32,9 +33,15 @@ def _build(runtime: Runtime) -> Hooks:
     )
 
     async def jobs(inbound: Inbound) -> Done:
-        with book.drafting(inbound.chat_key) as facts:
-            words = await service.command(inbound, runtime.manifests[inbound.channel].command_prefix)
+        if (named := book.get(inbound.args.rpartition(" ")[2].upper())) is not None:
+            await runtime.chats.get(named.chat_key)
+        manifest = runtime.manifests.get(inbound.channel)
+        with book.drafting() as facts:
+            words = await service.command(inbound, manifest.command_prefix if manifest is not None else "/")
         return Done(words, facts)
+
+    async def waiting(viewer: Viewer) -> list[OpenLoop]:
+        return service.waiting(viewer)
 
     async def home(opened: Inbound) -> HomeSection:
         lines = await service.of_person(opened.person)
@@ -48,6 +55,7 @@ def _build(runtime: Runtime) -> Hooks:
         periodic=(PeriodicJob("look at what is due", JOB_SECONDS, due.look),),
         turn_ends=due.turn_ends,
         home={2: home},
+        waiting=waiting,
     )
 
 

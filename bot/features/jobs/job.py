@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from bot import text
@@ -154,7 +154,7 @@ class JobBook:
     def __init__(self, chats: Chats) -> None:
         self._chats = chats
         self._read: dict[str, tuple[Json | None, ScheduledJob | None]] = {}
-        self._draft: tuple[ChatKey, list[Fact]] | None = None
+        self._draft: list[Fact] | None = None
 
     def all(self) -> list[ScheduledJob]:
         """Return the jobs that this version can read, in order of creation."""
@@ -170,13 +170,13 @@ class JobBook:
         return job
 
     @contextlib.contextmanager
-    def drafting(self, chat: ChatKey) -> Iterator[list[Fact]]:
-        """Collect the changes made in the block, to be appended at the end of a command in this chat. The
-        block must not await.
+    def drafting(self) -> Iterator[list[Fact]]:
+        """Collect the changes made in the block, to be appended at the end of a command. The chats of the changed jobs
+        must be in memory, and the block must not await.
         """
-        self._draft = (chat, [])
+        self._draft = []
         try:
-            yield self._draft[1]
+            yield self._draft
         finally:
             self._draft = None
 
@@ -196,8 +196,7 @@ class JobBook:
 
     async def _append(self, fact: Fact) -> None:
         if self._draft is not None:
-            chat, facts = self._draft
-            facts.append(replace(fact, chat=chat))
+            self._draft.append(fact)
             return
         await self._chats.get(fact.chat)
         self._chats.append(fact)

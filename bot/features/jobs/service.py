@@ -11,6 +11,7 @@ from bot.contracts.environment import Clock, Ids, Log, Redact
 from bot.contracts.identity import UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.provenance import Provenance, Taint
+from bot.contracts.waiting import LoopState, OpenLoop, Viewer
 from bot.core import plans
 from bot.core.access import Access
 from bot.core.locales import Locales, zone_named
@@ -24,6 +25,7 @@ LONGEST = 4_000
 """Max characters of a job's instructions."""
 MOST_WORDS = 50
 """Max people recorded as sources of a job. With more people, the job counts as written by anybody."""
+STATES: Mapping[str, LoopState] = {"": "", "failed": "failed", "person": "paused"}
 UNKNOWN = "the default here; ask the person if theirs may differ"
 IN_A_JOB = "A job is what runs now, and jobs neither make nor change jobs. Say what you would plan; the person can ask for it."
 
@@ -152,12 +154,35 @@ class JobService:
         verb = verbs.get(words[0].lower())
         if verb is None or len(words) != 2:
             return say("jobs.how", prefix=prefix)
-        found = await self._named(inbound, words[1])
+        found = await self._named(inbound, words[1], anywhere=inbound.chat_type == "direct")
         return found if isinstance(found, str) else await verb(inbound, found)
 
     async def of_person(self, person: UserRef) -> list[str]:
         """Return one line for each job of a person, in all chats. Raises `errors.StorageError`."""
         return [_line(job, _shown) for job in self._book.all() if job.person == person]
+
+    def waiting(self, viewer: Viewer) -> list[OpenLoop]:
+        """Return the jobs that a person sees on the board."""
+        return [
+            OpenLoop(
+                "job",
+                job.id,
+                job.chat_key,
+                job.title,
+                job.next or 0.0,
+                job.person,
+                job.user_name or "",
+                why=f"{plans.in_words(job.plan)} ({job.plan.zone})",
+                detail=job.prompt,
+                due=None if job.paused else job.next,
+                state="running" if job.next is None else STATES[job.paused],
+                acts=(("resume", "cancel") if job.paused else ("pause", "cancel"))
+                if viewer.owns(job.person)
+                else (),
+            )
+            for job in self._book.all()
+            if viewer.sees(job.person, job.chat_key)
+        ]
 
     async def _list(self, inbound: Inbound, when: Callable[[ScheduledJob, float], str]) -> JobList:
         found = [job for job in self._book.all() if job.of(inbound)]
@@ -166,14 +191,16 @@ class JobService:
             origin |= job.origin
         return JobList("\n".join(_line(job, when) for job in found) or say("jobs.none"), origin)
 
-    async def _named(self, inbound: Inbound, name: str) -> ScheduledJob | str:
-        """Return the named job if the person may change it; otherwise a sentence that says why not."""
+    async def _named(self, inbound: Inbound, name: str, *, anywhere: bool = False) -> ScheduledJob | str:
+        """Return the named job if the person may change it; otherwise a sentence that says why not. `anywhere` also
+        finds the person's jobs in other chats.
+        """
         job = self._book.get(name.strip().upper())
-        if job is None or not job.of(inbound):
+        may = job is not None and (job.person == inbound.person or self._access.is_operator(inbound.person))
+        if job is None or not (job.of(inbound) or (anywhere and may)):
             here = ", ".join(one.id for one in self._book.all() if one.of(inbound))
             return say("jobs.unknown", names=here) if here else say("jobs.none")
-        mine = job.person == inbound.person
-        if not mine and not self._access.is_operator(inbound.person):
+        if not may:
             return say("jobs.not_yours", id=job.id)
         return job
 

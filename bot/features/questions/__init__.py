@@ -7,6 +7,7 @@ from weakref import WeakValueDictionary
 
 from bot.contracts.approvals import Approval, Verdict
 from bot.contracts.identity import ChatKey
+from bot.contracts.waiting import OpenLoop, Viewer
 from bot.core import events
 from bot.core.chat import Chat, Turn
 from bot.core.chats import Fact
@@ -40,6 +41,15 @@ class QuestionService:
                 self._run.log.write("question", "a question did not arrive", level="warn")
                 self._append(chat, turn, events.Decided(asked.id, Verdict("nobody")))
             return _answer(chat, asked)
+
+    async def waiting(self, viewer: Viewer) -> list[OpenLoop]:
+        """Return the questions that wait for an answer and that a person sees on the board."""
+        asked = (one.record for chat in self._run.chats for one in chat.questions.values() if one.of_tool)
+        return [
+            OpenLoop("question", one.id, one.asked.chat_key, one.asked.shown, one.asked_at, one.asked.person)
+            for one in asked
+            if one.verdict is None and viewer.sees(one.asked.person, one.asked.chat_key)
+        ]
 
     def _asked(self, chat: Chat, turn: Turn, question: Question) -> Asked:
         """Ask the question in the turn's chat and wait for the answer."""
@@ -85,7 +95,8 @@ def _answer(chat: Chat, asked: Asked) -> Answer:
 
 
 def _build(runtime: Runtime) -> Hooks:
-    return Hooks(asks=QuestionService(runtime))
+    service = QuestionService(runtime)
+    return Hooks(asks=service, waiting=service.waiting)
 
 
 FEATURE = Feature("questions", _build)

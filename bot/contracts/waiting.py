@@ -1,0 +1,82 @@
+"""The board of what waits: open questions, people who ask for access, jobs, tasks and promises."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from bot.contracts.identity import CONSOLE, ChatKey, UserRef
+
+LoopKind = Literal["person", "approval", "question", "promise", "task", "job", "lasting"]
+"""Kinds of open loops, in the order of the board: a person who asks for access, a question about a call, a question of
+a tool, a promise that no job keeps, a task that has not reported, a job, and (for the console) a lasting approval.
+"""
+KINDS: tuple[LoopKind, ...] = get_args(LoopKind)
+LoopState = Literal["", "running", "paused", "failed"]
+Act = Literal["admit", "block", "once", "deny", "done", "pause", "resume", "cancel", "revoke"]
+"""What a person may do about an open loop. The buttons' words are `buttons.…` in `bot/words`."""
+COMMANDS: Mapping[Act, tuple[str, str]] = {
+    "admit": ("allow", "{}"),
+    "block": ("block", "{}"),
+    "once": ("approve", "{} once"),
+    "deny": ("deny", "{}"),
+    "done": ("waiting", "done {}"),
+    "pause": ("jobs", "pause {}"),
+    "resume": ("jobs", "resume {}"),
+    "cancel": ("jobs", "cancel {}"),
+    "revoke": ("approvals", "{}"),
+}
+"""The command that carries out each act, and its arguments, in which `{}` stands for the loop's id."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenLoop:
+    """One thing that waits. `what` is for the reader, in the reader's language. Times are epoch seconds."""
+
+    kind: LoopKind
+    id: str
+    """Name of the loop in commands."""
+    chat_key: ChatKey | None
+    what: str
+    since: float
+    person: UserRef | None = None
+    """The person whose request it is."""
+    name: str = ""
+    """Display name of the person; "" if unknown."""
+    why: str = ""
+    detail: str = ""
+    """Complete arguments of a call, for people who may decide about it."""
+    due: float | None = None
+    state: LoopState = ""
+    acts: tuple[Act, ...] = ()
+    by: str = ""
+    """For a lasting approval: who gave it."""
+
+    def command(self, act: Act) -> str:
+        """Return the command of an act, without the prefix."""
+        name, args = COMMANDS[act]
+        return f"{name} {args.format(self.id)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """A person who looks at the board. An operator sees everything; others see what is theirs. With a `chat`, as in a
+    group, they see only what waits in that chat and its threads.
+    """
+
+    person: UserRef
+    operator: bool = False
+    chat: ChatKey | None = None
+
+    @property
+    def at_console(self) -> bool:
+        return self.person == CONSOLE
+
+    def sees(self, person: UserRef | None, chat: ChatKey) -> bool:
+        """Return True if the viewer sees what waits in this chat for this person."""
+        return self.chat.contains(chat) if self.chat is not None else self.owns(person)
+
+    def owns(self, person: UserRef | None) -> bool:
+        """Return True if the viewer may change what is this person's."""
+        return self.operator or person == self.person

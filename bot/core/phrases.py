@@ -1,0 +1,134 @@
+"""Reads the sentences that the author of a text wrote: without quotes, code, links and drafts for somebody else.
+Features search these sentences for phrases. Phrases are data, one file per language in the folder of each feature.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import regex
+
+Pattern = regex.Pattern[str]
+COMMAND = "⌘"
+"""Placeholder for inline code that is not a file name."""
+NAME = r"(?:[\w./~-]*\w\.(?:cfg|conf|cpp|css|csv|docx?|env|go|html?|ini|ics|java|jsx?|json|jsonl|lock|log|md|pdf|php|png|jpe?g|pptx?|py|rb|rs|sh|sql|svg|toml|tsx?|txt|xlsx?|xml|ya?ml|zip)\b)"
+"""Regular expression of a file name."""
+_WORD = re.compile(r"<(\w+)>")
+HEAD, TAIL = 4_000, 2_000
+"""Max characters checked at the beginning and at the end of a text. The middle of a long text never reports
+what the bot just did.
+"""
+SENTENCE = 400
+"""Max characters checked per sentence."""
+_FENCED = regex.compile(
+    r"^[ \t]*(```+|~~~+)[^\n]*\n.*?(?:^[ \t]*\1[ \t]*$|\Z)", regex.MULTILINE | regex.DOTALL
+)
+_CODE = regex.compile(r"(`+)([^`\n]+)\1")
+_FILE = regex.compile(rf"[\w./~-]+/[\w./~-]*|{NAME}", regex.IGNORECASE)
+_QUOTED = regex.compile(
+    r"“[^”\n]*”|„[^“”\n]*[“”]|«[^»\n]*»|「[^」\n]*」|『[^』\n]*』|《[^》\n]*》|(?<!\w)\"[^\"\n]*\"(?!\w)|(?<![\w'’])'[^'\n]{4,}'(?!\w)"
+)
+_LINK = regex.compile(r"https?://\S+")
+_MARKS = regex.compile(r"[*_~]{1,3}(?=\S)|(?<=\S)[*_~]{1,3}")
+_ITEM = regex.compile(r"^\s*(?:[-+*•]|\d{1,3}[.)]|#{1,6})\s+")
+_SENTENCES = regex.compile(r"(?<=[.!?…])\s+|(?<=[。！？；;])|\n+")
+_CLAUSES = regex.compile(r"[,，、;；:：–—]| but | however | aber | jedoch ")
+LATIN = ("english", "german")
+"""Languages assumed for a text whose language cannot be recognised."""
+_KANA = regex.compile(r"[\p{Hiragana}\p{Katakana}]")
+_HAN = regex.compile(r"\p{Han}")
+_ASKS = regex.compile(r"[?？]\W*$")
+
+
+def load(folder: Path, name: str) -> dict[str, Any]:
+    """Return the phrases of a language file. In a phrase, `<WORD>` is replaced by an entry of the table [words], by
+    NAME or by COMMAND. The phrases are not compiled yet.
+    """
+    raw = tomllib.loads((folder / f"{name}.toml").read_text(encoding="utf-8"))
+    words = {"name": NAME, "command": COMMAND}
+    for word, phrase in raw.pop("words", {}).items():
+        words[word] = _filled(phrase, words)
+    return {key: _filled_in(value, words) for key, value in raw.items()}
+
+
+def _filled_in(value: Any, words: Mapping[str, str]) -> Any:
+    if isinstance(value, dict):
+        return {key: _filled_in(one, words) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_filled_in(one, words) for one in value]
+    return _filled(value, words) if isinstance(value, str) else value
+
+
+def _filled(phrase: str, words: Mapping[str, str]) -> str:
+    return _WORD.sub(lambda found: words[found[1]], phrase)
+
+
+def compiled(phrase: str) -> Pattern:
+    """Compile a phrase, which ignores case."""
+    return regex.compile(phrase, regex.IGNORECASE)
+
+
+_DRAFTS: dict[str, tuple[Pattern, Pattern]] = {}
+
+
+def _drafts(words: str) -> Iterator[tuple[Pattern, Pattern]]:
+    """Yield, for each possible language of a text, the pattern that introduces a draft and that of a request to write one."""
+    if not _DRAFTS:
+        for name, one in load(Path(__file__).parent, "phrases").items():
+            _DRAFTS[name] = (compiled(one["draft"]), compiled(one["composing"]))
+    return (_DRAFTS[name] for name in languages(words))
+
+
+def languages(words: str) -> tuple[str, ...]:
+    """Return the names of the possible languages of a text."""
+    if words.isascii():
+        return LATIN
+    if _KANA.search(words):
+        return ("japanese",)
+    return ("chinese",) if _HAN.search(words) else LATIN
+
+
+def ends(words: str, head: int = HEAD, tail: int = TAIL) -> str:
+    """Return the part of a text that is read: its beginning and its end."""
+    return words if len(words) <= head + tail else f"{words[:head]}\n{words[-tail:]}"
+
+
+def asks(sentence: str) -> bool:
+    """Return True for a question."""
+    return _ASKS.search(sentence) is not None
+
+
+def composing(person: str) -> bool:
+    """Return True if a person asks for a text by or for somebody else."""
+    return any(request.search(person) for _, request in _drafts(person))
+
+
+def sentences(words: str) -> Iterator[tuple[str, str]]:
+    """Yield each sentence written by the author of a text, once normalised and once as written."""
+    plain = _FENCED.sub("\n", words)
+    for line in plain.split("\n"):
+        if line.lstrip().startswith((">", "|", "    ")):
+            continue
+        bare = _ITEM.sub("", line)
+        read = _MARKS.sub("", _QUOTED.sub("□", _LINK.sub("□", _CODE.sub(_named, bare)))).strip()
+        if any(draft.search(read) for draft, _ in _drafts(read)):
+            return  # a quoted text follows
+        for sentence in filter(None, map(str.strip, _SENTENCES.split(read))):
+            yield sentence[:SENTENCE], sentence
+
+
+def clause(sentence: str, start: int, end: int) -> str:
+    """Return the clause around a position."""
+    borders = [0, *(mark.end() for mark in _CLAUSES.finditer(sentence)), len(sentence)]
+    first = max(border for border in borders if border <= start)
+    last = min((border for border in borders if border >= end), default=len(sentence))
+    return sentence[first:last]
+
+
+def _named(code: regex.Match[str]) -> str:
+    """Return inline code unchanged if it is a file name; otherwise return `COMMAND`."""
+    return str(code[2]) if _FILE.fullmatch(code[2].strip()) else COMMAND

@@ -1,0 +1,84 @@
+"""The board of what waits, in the real process: promises that nothing carries, jobs, questions, and who sees which of them."""
+
+from __future__ import annotations
+
+import re
+
+from bot.testing.anthropic_script import Reply, reply, tool_use
+from tests.blackbox.conftest import PERSON, World, eventually
+from tests.blackbox.test_schedules import in_an_hour, jump
+
+BOB = 2002
+DAY = 86_400.0
+
+
+async def board(world: World, person: int, args: str = "") -> str:
+    """What the command answers."""
+    before = len(world.texts(person))
+    world.telegram.say(f"/waiting {args}".strip(), chat_id=person)
+    await world.telegram.until(lambda: len(world.texts(person)) > before)
+    return world.texts(person)[before]
+
+
+async def tell(world: World, person: int, words: str, *answers: Reply) -> None:
+    """Say something, and get the last of these answers of the model."""
+    before = len(world.texts(person))
+    world.model.then(*answers)
+    world.telegram.say(words, chat_id=person)
+    await world.telegram.until(lambda: len(world.texts(person)) > before)
+
+
+async def test_the_board_shows_what_waits_to_whom_it_concerns_until_it_is_closed(world: World) -> None:
+    world.only("telegram")
+    world.config["operators"] = [f"telegram:{PERSON}"]
+    world.config["channels"]["telegram"]["allow"] = [str(PERSON), str(BOB)]
+    world.config["permissions"] = {"ask": ["skills_list"]}
+    world.process.module = ["bot.testing.run", "--clock", str(world.root / "clock")]
+    await world.start(command=())
+    await tell(world, PERSON, "is it up?", reply("The server does not answer. I'll look again tomorrow."))
+    quoted = "He wrote:\n\n> I'll look tomorrow.\n\n`I'll look later today.` \"I'll look on Monday.\""
+    await tell(world, PERSON, "what did he say?", reply(quoted))
+    planned = tool_use("schedule_create", {"prompt": "Look at the server", "when": in_an_hour()})
+    await tell(world, BOB, "remind me", reply(planned), reply("I'll remind you tomorrow."))
+    world.telegram.say("/language zh", chat_id=BOB)
+    await tell(world, BOB, "现在怎么样？", reply("服务器没有响应，我明天看一下。"))
+    world.telegram.say("let me in", chat_id=3003, name="Eve")
+    await world.telegram.until(lambda: bool(world.texts(3003)))
+    world.model.answer(tool_use("skills_list", {}))
+    world.telegram.say("which skills?", chat_id=BOB)
+    await eventually(lambda: any("skills_list" in text for text in world.texts(PERSON)))
+    await eventually(lambda: any("30 分钟" in text for text in world.texts(BOB)))
+
+    seen = await board(world, BOB)
+    assert "等待决定" in seen
+    assert "“服务器没有响应，我明天看一下。”" in seen
+    assert "skills_list" not in seen  # the operators' matter
+    assert "server does not answer" not in seen
+    assert "申请使用" not in seen
+    (job,) = re.findall(r"/jobs cancel (\w+)", seen)
+    everything = await board(world, PERSON)
+    assert "/allow telegram:3003" in everything
+    assert "“I'll look again tomorrow.”" in everything
+    assert "“服务器没有响应，我明天看一下。”" in everything
+    assert f"/jobs cancel {job}" in everything
+    assert everything.count("/waiting done") == 2
+    (question,) = re.findall(r"/approve (\w+)", everything)
+    world.model.answer("None.")
+    world.telegram.say(f"/approve {question} once")
+    await world.telegram.until(lambda: "None." in world.texts(BOB))
+    world.telegram.say(f"/jobs cancel {job}")  # of another chat, in private
+    await eventually(lambda: any(f"Job {job}" in text for text in world.texts(PERSON)))
+
+    mine = re.findall(r"“I'll look again tomorrow.”.*/waiting done (\w+)", await board(world, PERSON))[0]
+    assert "不再等待" in await board(world, BOB, f"done {mine}")  # somebody else's
+    assert "“I'll look again tomorrow.”" in await board(world, PERSON, f"done {mine.lower()}")
+    await world.sent()
+    await world.process.kill()
+    (world.root / "clock").unlink()
+    await world.process.start(command=())
+    left = await board(world, PERSON)
+    assert "我明天看一下" in left
+    assert not any(word in left for word in ("look again", job, question, "approve"))
+    await eventually((world.root / "clock").exists)
+    await jump(world, 15 * DAY)
+    assert await board(world, BOB) == "没有等你处理的事。"
