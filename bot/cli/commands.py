@@ -41,7 +41,7 @@ COMMANDS = {
     "logs": ("logs:logs", "Show the operator's log."),
     "stats": (
         "stats:stats",
-        "Show tokens, cache share, cost, errors and latency. Totals include conversations that were removed.",
+        "Show tokens, cache share, cost, errors and how long people wait. Totals include conversations that were removed.",
     ),
     "chats": ("history:chats", "List the conversations in the archive, most recent first."),
     "history": (

@@ -1,4 +1,4 @@
-"""`shipmate stats`: shows the totals of turns, tokens, cost and latency from the log of the chats."""
+"""`shipmate stats`: shows the totals of turns, tokens, cost and waits from the log of the chats."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ def stats(
             | {
                 "errors": dict(total.errors),
                 "models": dict(total.models),
-                "latencyMs": {"p50": total.latency(0.5), "p99": total.latency(0.99)},
+                "waitedMs": {"p50": total.wait(0.5), "p99": total.wait(0.99)},
+                "modelShare": None if total.model_share is None else round(total.model_share, 4),
                 "ratings": dict(total.ratings),
             }
         )
@@ -120,8 +121,9 @@ def _show(sums: UsageTotals) -> None:
             f"ratings  👍 {sums.ratings['good']}, 👎 {sums.ratings['bad']}, taken back {sums.ratings['none']}"
         )
     say(f"cost     {cost_of(sums)}")
-    if sums.latencies:
-        say(f"latency  {sums.latency(0.5):,} ms (p50), {sums.latency(0.99):,} ms (p99)")
+    if sums.waits:
+        share = f"; {sums.model_share:.0%} of it is the model" if sums.model_share is not None else ""
+        say(f"answers  in {sums.wait(0.5):,} ms (p50), {sums.wait(0.99):,} ms (p99){share}")
 
 
 def _share(sums: UsageTotals) -> str:

@@ -38,6 +38,7 @@ from bot.core.message_versions import (
 from bot.core.outbox_row import OutboxRow
 from bot.core.question import ApprovalRecord, Question
 from bot.core.removal import Gone
+from bot.core.waits import Wait
 
 MOST_ATTEMPTS = 5
 """Max starts of a turn without recorded progress, so that a turn that crashes the process is not started forever."""
@@ -136,10 +137,23 @@ class Turn:
     unshown: set[str] = field(default_factory=set)
     """Artifact ids of files that the model could not be shown."""
     end: str | None = None
+    model: str = ""
+    """Model that was called last."""
+    wait: Wait | None = None
+    """Stopwatch of the person who waits; None if nobody waits, or once the person has seen words of the answer."""
 
     @property
     def first(self) -> Inbound:
         return self.members[0]
+
+    @property
+    def doing(self) -> str:
+        """Return what the turn spends its time on (see `Wait`)."""
+        if self.phase is Phase.SUSPENDED:
+            return "approval"
+        if None in self.rows.values():
+            return "delivery"
+        return "tools" if self.tools else "model" if self.call is not None else ""
 
     @property
     def left(self) -> list[Inbound]:
@@ -180,12 +194,13 @@ class Stopped:
 
 @dataclass(slots=True)
 class Waiting:
-    """A message that waits for a turn. `seq` is the number of the message's event, `burst` the number of the
-    burst that the message belongs to.
+    """A message that waits for a turn. `seq` is the number of the message's event, `at` the event's time,
+    `burst` the number of the burst that the message belongs to.
     """
 
     inbound: Inbound
     seq: int
+    at: float
     burst: int
 
 
@@ -323,6 +338,8 @@ class Chat:
         """Unseen edits by request id, with their event numbers: the message was answered, but the model has not seen the edit."""
         self.missed: list[OutboxRow] = []
         """Undelivered answers that the next answer reports."""
+        self._unseen: dict[str, Wait] = {}
+        """Stopwatches of turns that ended before the person saw words of the answer, by turn id."""
         self._spans: list[tuple[int, int]] = []
         """First and last event numbers of turns that ended since the first event that was folded."""
         self._opened: dict[str, int] = {}
@@ -382,6 +399,17 @@ class Chat:
         fold = _FOLDS.get(type(data))
         if fold is not None:
             fold(self, event, data)
+        if self.turn is not None and self.turn.wait is not None:
+            self.turn.wait.goes_on(self.turn.doing, event.at)
+
+    def waited(self, row: OutboxRow, now: float) -> events.Waited | None:
+        """Return the event to append if this row, which the person sees now, shows the first words of its
+        turn's answer.
+        """
+        turn = self.turn if self.turn is not None and self.turn.id == row.turn else None
+        wait = self._unseen.get(row.turn or "") if turn is None else turn.wait
+        answers = (row.form in {"reply", "preview"} or row.ends) and row.question is None
+        return wait.over(now) if wait is not None and answers else None
 
     @property
     def position(self) -> Position:
@@ -436,7 +464,7 @@ class Chat:
     def _wait(self, inbound: Inbound, event: Event) -> None:
         who = inbound.person
         burst = self._burst(inbound, event.seq, event.at)
-        self._people.setdefault(who, []).append(Waiting(inbound, event.seq, burst))
+        self._people.setdefault(who, []).append(Waiting(inbound, event.seq, event.at, burst))
         turn = self.turn
         if turn is not None and turn.phase is Phase.SUSPENDED and inbound.person == turn.first.person:
             # The person wrote a message instead of deciding. It answers a tool's question and withdraws any other question.
@@ -553,10 +581,14 @@ class Chat:
     def _turn_started(self, event: Event, data: events.TurnStarted) -> None:
         turn = self.turn
         if turn is None:
+            waiting = {one.inbound.request_id: one.at for queue in self._people.values() for one in queue}
             members = self._taken(data.members)
             if not members:
                 return
             turn = self.turn = Turn(event.turn or members[0].request_id, members)
+            if (first := turn.first).command is None and first.due is None and first.addressed != "chat":
+                arrived = waiting[first.request_id]
+                turn.wait = Wait(first.ts / 1000 if first.kind == "message" else arrived, arrived)
             since = [self._opened[one.request_id] for one in members if one.request_id in self._opened]
             turn.since = min([event.seq, *since])
             self.context.begin(turn.id, event.at, turn.since)
@@ -598,12 +630,12 @@ class Chat:
     def _asked(self, event: Event, data: events.Asked) -> None:
         turn = self._running(event)
         if turn is not None:
-            turn.call = data.call
+            turn.call, turn.model = data.call, data.model
 
     def _answered(self, event: Event, data: events.Answered) -> None:
         turn = self._running(event)
         if turn is not None and turn.call == data.call:
-            turn.call = None
+            turn.call, turn.model = None, data.model or turn.model
             turn.progress()
             self._not_shown(turn, set(data.unshown), UNSEEN_BY_MODEL if data.blind else UNSEEN)
 
@@ -634,6 +666,9 @@ class Chat:
         if turn is None:
             return
         turn.phase, turn.end, self.turn = Phase.ENDED, data.end, None
+        if turn.wait is not None and any(row.turn == turn.id for row in self.outbox.values()):
+            turn.wait.goes_on("delivery", event.at)
+            self._unseen[turn.id] = turn.wait
         self._decide_all(turn, Verdict("stopped"), event.at)
         if data.end != "withdrawn":  # messages that the model was sent stay in its context
             self._edits = {
@@ -646,6 +681,11 @@ class Chat:
         if (who := turn.first.person) in self._people:
             # The person's next messages queue behind all waiting messages, including messages that arrived during this turn.
             self._people[who] = self._people.pop(who)
+
+    def _waited(self, event: Event, _: events.Waited) -> None:
+        self._unseen.pop(event.turn or "", None)
+        if (turn := self._running(event)) is not None:
+            turn.wait = None
 
     def _cut(self, _: Event, data: events.Cut) -> None:
         if data.dropped == "all":
@@ -783,6 +823,8 @@ class Chat:
         """Remove a row from the outbox. A delivered row that shows a question is kept as a copy of the question."""
         row = self.outbox.pop(name, None)
         self._opened.pop(name, None)
+        if row is not None and not any(one.turn == row.turn for one in self.outbox.values()):
+            self._unseen.pop(row.turn or "", None)
         question = self.questions.get(row.question or "") if row is not None else None
         if row is not None and question is not None:
             question.rows[name] = arrived

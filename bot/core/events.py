@@ -175,6 +175,21 @@ class TurnEnded(EventData):
     kind: ClassVar[str] = "turn_ended"
     end: TurnEndState
     reason: str = ""
+    model: str = ""
+    """Model that was called last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waited(EventData):
+    """Event: the person sees the first words of a turn's answer, `ms` milliseconds after the message.
+    `rounded` is the same number to two digits. `parts` are the milliseconds by what they were spent on:
+    `queue`, `approval`, `model`, `tools` and `delivery`.
+    """
+
+    kind: ClassVar[str] = "waited"
+    ms: int
+    rounded: int
+    parts: Mapping[str, int] = field(default_factory=dict)
 
 
 # ------------------------------------------------------------ questions to people
@@ -287,7 +302,6 @@ class Used(EventData):
     usage: Mapping[str, int] | None = None
     cost_usd: float | None = None
     error: str = ""
-    latency_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -581,6 +595,7 @@ CORE: tuple[type[EventData], ...] = (
     TurnLeft,
     FilesRead,
     TurnEnded,
+    Waited,
     QuestionAsked,
     Decided,
     Revised,

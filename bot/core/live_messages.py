@@ -145,6 +145,7 @@ class LiveMessages:
                 failed = self._failed(row, error)
                 end = events.RowEnded(row.id, "failed", reason=error.code)
             else:
+                self._outbox.seen(row)
                 self._see(row, row.text, form)
                 end = events.Shown(row.id, sent.message_id)
                 return True
@@ -188,15 +189,14 @@ class LiveMessages:
         if not self.has_room(chat, row, edit=True):
             return False
         try:
-            return (
-                await self._outbox.within(
-                    LIVE_SECONDS, channel.draft(self._outbox.message(row, words, PLAIN))
-                )
-                or None
-            )
+            draft = channel.draft(self._outbox.message(row, words, PLAIN))
+            shown = await self._outbox.within(LIVE_SECONDS, draft)
         except errors.DeliveryFailed as error:
             self._failed(row, error)
             return False
+        if shown:
+            self._outbox.seen(row)
+        return shown or None
 
     async def end(self, row: OutboxRow) -> None:
         """Make the last edit of a live message, or delete the message. Waits for a rate-limit slot if needed."""

@@ -211,8 +211,28 @@ class Outbox:
 
     # ------------------------------------------------------------ helpers
 
-    def _append(self, row: OutboxRow, data: events.EventData) -> None:
-        self._chats.append(Fact(row.chat, data, row.turn))
+    def _append(self, row: OutboxRow, *data: events.EventData) -> None:
+        self._chats.append(*(Fact(row.chat, one, row.turn) for one in data))
+
+    def seen(self, row: OutboxRow) -> None:
+        """Record how long the person waited, if this row shows the first words of an answer."""
+        chat = self._chats.loaded(row.chat)
+        waited = None if chat is None else chat.waited(row, self._clock.now())
+        if waited is None:
+            return
+        self._append(row, waited)
+        self._log.write(
+            "answer_shown",
+            "the person sees the answer",
+            chat_key=row.chat,
+            request_id=row.turn,
+            waited_ms=waited.ms,
+            queue_ms=waited.parts.get("queue"),
+            approval_ms=waited.parts.get("approval"),
+            model_ms=waited.parts.get("model"),
+            tools_ms=waited.parts.get("tools"),
+            delivery_ms=waited.parts.get("delivery"),
+        )
 
     def _note(self, row: OutboxRow, words: str, state: str, *, level: Level = "info", **details: Any) -> None:
         """Log the state of a row."""
@@ -228,6 +248,7 @@ class Outbox:
         )
 
     def _sent(self, row: OutboxRow, sent: Sent, took: float) -> None:
+        self.seen(row)
         self._append(row, events.RowEnded(row.id, "sent", sent.message_id))
         self._note(
             row,

@@ -51,6 +51,9 @@ CREATE TABLE IF NOT EXISTS files (
   path TEXT COLLATE "C" PRIMARY KEY, data BYTEA, size BIGINT NOT NULL, at BIGINT NOT NULL, changed BIGINT NOT NULL);
 CREATE INDEX IF NOT EXISTS changed_files ON files (changed);
 CREATE OR REPLACE FUNCTION instr(text, text) RETURNS integer IMMUTABLE LANGUAGE sql AS 'SELECT strpos($1, $2)';
+CREATE OR REPLACE FUNCTION json_extract(text, text) RETURNS bigint IMMUTABLE LANGUAGE sql
+AS 'SELECT jsonb_path_query_first($1::jsonb, $2::jsonpath)::bigint';
+CREATE INDEX IF NOT EXISTS waits ON events (json_extract(data, '$.ms'), at) WHERE kind = 'waited';
 -- As the triggers in SQLite. JSON of PostgreSQL has no NUL.
 CREATE OR REPLACE FUNCTION count_event() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
@@ -68,14 +71,19 @@ BEGIN
       unpriced = known.unpriced + excluded.unpriced, input = known.input + excluded.input, output = known.output + excluded.output,
       cache_read = known.cache_read + excluded.cache_read, cache_write = known.cache_write + excluded.cache_write,
       cost = known.cost + excluded.cost;
-    INSERT INTO counts AS known VALUES (now_hour, NEW.chat, CASE WHEN told ->> 'error' IS NULL THEN 'latency' ELSE 'error' END,
-      coalesce(told ->> 'error', told ->> 'latency_ms', '0'), 1)
+    INSERT INTO counts AS known SELECT now_hour, NEW.chat, 'error', told ->> 'error', 1 WHERE told ->> 'error' IS NOT NULL
     ON CONFLICT (chat, hour, what, name) DO UPDATE SET count = known.count + 1;
+  ELSIF NEW.kind = 'waited' THEN
+    INSERT INTO counts AS known SELECT now_hour, NEW.chat, what, name, count::bigint
+      FROM (SELECT 'wait' AS what, told ->> 'rounded' AS name, '1' AS count UNION ALL SELECT 'spent', '', told ->> 'ms'
+        UNION ALL SELECT 'spent', key, value FROM jsonb_each_text(coalesce(told -> 'parts', '{}'))) AS counted
+    ON CONFLICT (chat, hour, what, name) DO UPDATE SET count = known.count + excluded.count;
   ELSIF NEW.kind = 'rated' THEN
     INSERT INTO counts AS known VALUES (now_hour, NEW.chat, 'rating', told ->> 'rating', 1)
     ON CONFLICT (chat, hour, what, name) DO UPDATE SET count = known.count + 1;
   ELSIF told ->> 'end' <> 'handled' THEN
-    INSERT INTO usage AS known SELECT now_hour, NEW.chat, left(NEW.chat, strpos(NEW.chat, ':')) || coalesce(person, ''), '', '', 1,
+    INSERT INTO usage AS known SELECT now_hour, NEW.chat, left(NEW.chat, strpos(NEW.chat, ':')) || coalesce(person, ''),
+      coalesce(told ->> 'model', ''), '', 1,
       (told ->> 'end' IN ('failed', 'withdrawn'))::int, (told ->> 'end' = 'answered')::int, 0, 0, 0, 0, 0, 0, 0
       FROM events WHERE id = NEW.turn AND kind = 'received'
     ON CONFLICT (chat, hour, person, model, purpose) DO UPDATE SET turns = known.turns + 1, failed = known.failed + excluded.failed,
@@ -84,7 +92,7 @@ BEGIN
   RETURN NULL;
 END $$;
 DROP TRIGGER IF EXISTS counted ON events;
-CREATE TRIGGER counted AFTER INSERT ON events FOR EACH ROW WHEN (NEW.kind IN ('used', 'turn_ended', 'rated'))
+CREATE TRIGGER counted AFTER INSERT ON events FOR EACH ROW WHEN (NEW.kind IN ('used', 'turn_ended', 'rated', 'waited'))
 EXECUTE FUNCTION count_event();
 """
 SETTINGS = """

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import functools
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bot import errors
@@ -393,7 +393,7 @@ class Runner:
             if done.say and chat.turn is not None:
                 to, name = Address.of(chat.turn.first), f"{turn}/over/{number}"
                 yield from (Fact(chat.key, row, turn) for row in self._saying.rows(name, to, done.say))
-        yield Fact(chat.key, end, turn)
+        yield Fact(chat.key, replace(end, model=chat.turn.model) if chat.turn is not None else end, turn)
 
     def _append(self, chat: Chat, data: events.EventData, turn: str | None = None) -> None:
         self._chats.append(Fact(chat.key, data, turn))

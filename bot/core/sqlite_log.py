@@ -43,7 +43,8 @@ CREATE TABLE IF NOT EXISTS usage (
   PRIMARY KEY (chat, hour, person, model, purpose)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS counts (
   hour INTEGER, chat TEXT, what TEXT, name TEXT, count INTEGER NOT NULL, PRIMARY KEY (chat, hour, what, name)) WITHOUT ROWID;
-CREATE TRIGGER IF NOT EXISTS used AFTER INSERT ON events WHEN NEW.kind = 'used' BEGIN
+DROP TRIGGER IF EXISTS used;
+CREATE TRIGGER IF NOT EXISTS call_used AFTER INSERT ON events WHEN NEW.kind = 'used' BEGIN
   INSERT INTO usage VALUES (
     CAST(NEW.at / 3600 AS INTEGER), NEW.chat, coalesce(NEW.data ->> '$.person', ''), NEW.data ->> '$.model', NEW.data ->> '$.purpose', 0, 0, 0,
     NEW.data ->> '$.error' IS NULL, NEW.data ->> '$.usage' IS NOT NULL AND NEW.data ->> '$.cost_usd' IS NULL,
@@ -53,13 +54,21 @@ CREATE TRIGGER IF NOT EXISTS used AFTER INSERT ON events WHEN NEW.kind = 'used' 
   ON CONFLICT DO UPDATE SET calls = calls + excluded.calls, unpriced = unpriced + excluded.unpriced, input = input + excluded.input,
     output = output + excluded.output, cache_read = cache_read + excluded.cache_read,
     cache_write = cache_write + excluded.cache_write, cost = cost + excluded.cost;
-  INSERT INTO counts VALUES (CAST(NEW.at / 3600 AS INTEGER), NEW.chat, iif(NEW.data ->> '$.error' IS NULL, 'latency', 'error'),
-    coalesce(NEW.data ->> '$.error', NEW.data ->> '$.latency_ms', 0), 1)
+  INSERT INTO counts SELECT CAST(NEW.at / 3600 AS INTEGER), NEW.chat, 'error', NEW.data ->> '$.error', 1
+    WHERE NEW.data ->> '$.error' IS NOT NULL
   ON CONFLICT DO UPDATE SET count = count + 1;
 END;
-CREATE TRIGGER IF NOT EXISTS turn_counted AFTER INSERT ON events WHEN NEW.kind = 'turn_ended'
+CREATE TRIGGER IF NOT EXISTS waited AFTER INSERT ON events WHEN NEW.kind = 'waited' BEGIN
+  INSERT INTO counts SELECT CAST(NEW.at / 3600 AS INTEGER), NEW.chat, what, name, count
+    FROM (SELECT 'wait' AS what, NEW.data ->> '$.rounded' AS name, 1 AS count UNION ALL SELECT 'spent', '', NEW.data ->> '$.ms'
+      UNION ALL SELECT 'spent', key, value FROM json_each(NEW.data, '$.parts')) WHERE true
+  ON CONFLICT DO UPDATE SET count = count + excluded.count;
+END;
+CREATE INDEX IF NOT EXISTS waits ON events (json_extract(data, '$.ms'), at) WHERE kind = 'waited';
+DROP TRIGGER IF EXISTS turn_counted;
+CREATE TRIGGER IF NOT EXISTS turn_ended AFTER INSERT ON events WHEN NEW.kind = 'turn_ended'
 AND NEW.data ->> '$.end' <> 'handled' AND EXISTS (SELECT 1 FROM events WHERE id = NEW.turn AND kind = 'received') BEGIN
-  INSERT INTO usage SELECT CAST(NEW.at / 3600 AS INTEGER), NEW.chat, substr(NEW.chat, 1, instr(NEW.chat, ':')) || coalesce(person, ''), '', '', 1,
+  INSERT INTO usage SELECT CAST(NEW.at / 3600 AS INTEGER), NEW.chat, substr(NEW.chat, 1, instr(NEW.chat, ':')) || coalesce(person, ''), coalesce(NEW.data ->> '$.model', ''), '', 1,
     NEW.data ->> '$.end' IN ('failed', 'withdrawn'), NEW.data ->> '$.end' = 'answered', 0, 0, 0, 0, 0, 0, 0
     FROM events WHERE id = NEW.turn
   ON CONFLICT DO UPDATE SET turns = turns + 1, failed = failed + excluded.failed, answered = answered + excluded.answered;

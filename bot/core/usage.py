@@ -49,19 +49,21 @@ class UsageSums:
                 found = sums
             counts: dict[str, Counter[Any]] = {
                 "error": found.errors,
-                "latency": found.latencies,
+                "wait": found.waits,
+                "spent": found.spent,
                 "rating": found.ratings,
             }
             select = f"SELECT what, name, sum(count) FROM counts{_WHERE} GROUP BY what, name"  # noqa: S608 - constants
             for what, name, count in db.execute(select, given):
-                counts[what][int(name) if what == "latency" else name] += count
+                if what in counts:
+                    counts[what][int(name) if what == "wait" else name] += count
             models = f"SELECT model, sum(calls) FROM usage{_WHERE} GROUP BY model HAVING sum(calls) > 0"  # noqa: S608 - constants
             found.models.update(dict(db.execute(models, given).fetchall()))
         return found
 
     def by(self, name: By, *, chat: str | None = None, since: float = 0.0) -> list[tuple[str, UsageTotals]]:
         """Return totals by day (UTC) in order, or by person, chat or model with the highest cost first.
-        Errors, models and latencies are left out. The name "" collects usage that belongs to no person,
+        Errors, models and waits are left out. The name "" collects usage that belongs to no person,
         chat or model.
         """
         with self._opened() as db:

@@ -11,7 +11,6 @@ from bot import errors
 from bot.core.chats import NO_CHAT, Chats, Fact
 from bot.core.events import Used
 from bot.telemetry import context
-from bot.telemetry.usage import two_digits
 
 
 class UsageRecorder:
@@ -33,7 +32,6 @@ class UsageRecorder:
             details.get("usage"),
             details.get("costUsd"),
             str(details.get("error") or ""),
-            two_digits(round(details.get("latencyMs") or 0)),
         )
         fact = Fact(running.chat_key or NO_CHAT, used, running.request_id)
         if self._chats.loaded(fact.chat) is not None:

@@ -69,6 +69,9 @@ class LogMetrics:
         self._unpriced = Counter(
             "shipmate_model_unpriced_calls", "Calls whose price is not known.", registry=self.registry
         )
+        self._answer = self._histogram(
+            "answer", "Seconds from a person's message to the first words of the answer.", _TURN
+        )
         self._latency = self._histogram("model_latency", "Seconds of an answer of the model.", _MODEL)
         self._first = self._histogram("model_first_token", "Seconds until its first token.", _MODEL)
         self._retries = self._counters("model_retries", "Calls of the model that are tried again.", "error")
@@ -82,6 +85,7 @@ class LogMetrics:
         self.loop_lag = self._histogram("loop_lag", "Seconds by which the event loop is late.", _LAG)
         self._of: Mapping[str, Callable[[Mapping[str, Any], Mapping[str, Any]], None]] = {
             "turn_end": self._turn,
+            "answer_shown": lambda _, details: self._answer.observe(details["waitedMs"] / 1000),
             "llm_response": self._response,
             "llm_retry": self._retry,
             "delivery": self._delivery,

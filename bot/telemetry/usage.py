@@ -26,8 +26,12 @@ class UsageTotals:
     tokens: Counter[str] = field(default_factory=Counter)
     cost: float = 0.0
     unpriced: int = 0
-    latencies: Counter[int] = field(default_factory=Counter)
-    """Number of answers by latency in milliseconds, rounded to two digits."""
+    waits: Counter[int] = field(default_factory=Counter)
+    """Number of answers by the milliseconds from the person's message to the first words that the person
+    sees, rounded to two digits.
+    """
+    spent: Counter[str] = field(default_factory=Counter)
+    """Milliseconds of these waits: all under "", and those spent on `queue`, `approval`, `model`, `tools` and `delivery`."""
     ratings: Counter[str] = field(default_factory=Counter)
     """Number of ratings of answers, by rating. A changed rating counts again."""
 
@@ -50,7 +54,6 @@ class UsageTotals:
         else:
             self.calls += 1
             self.models[str(details.get("model") or "unknown")] += 1
-            self.latencies[two_digits(_number(details.get("latencyMs")))] += 1
 
     @property
     def prompt(self) -> int:
@@ -62,10 +65,15 @@ class UsageTotals:
         """Return the cached share of the input tokens; None without input."""
         return self.tokens["cacheReadTokens"] / self.prompt if self.prompt else None
 
-    def latency(self, share: float) -> int | None:
-        """Return the latency in milliseconds at a quantile such as 0.95; None without answers."""
-        left = max(1, math.ceil(share * self.latencies.total()))
-        for ms, count in sorted(self.latencies.items()):
+    @property
+    def model_share(self) -> float | None:
+        """Return the share of the waits that the model took; None without waits."""
+        return self.spent["model"] / self.spent[""] if self.spent[""] else None
+
+    def wait(self, share: float) -> int | None:
+        """Return the wait in milliseconds at a quantile such as 0.99; None without waits."""
+        left = max(1, math.ceil(share * self.waits.total()))
+        for ms, count in sorted(self.waits.items()):
             left -= count
             if left <= 0:
                 return ms

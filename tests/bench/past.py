@@ -107,7 +107,7 @@ def turn(key: ChatKey, request: str, result: str = "") -> Iterator[EventData]:
 def _asked(call: str, block: Json, stop: str) -> Iterator[EventData]:
     usage = {"inputTokens": 900, "outputTokens": 60, "cacheReadTokens": 7_000, "cacheWriteTokens": 400}
     yield events.Asked(call, BOOT, MODEL)
-    yield events.Used(MODEL, "turn", "telegram:7", usage, 0.0045, latency_ms=700)
+    yield events.Used(MODEL, "turn", "telegram:7", usage, 0.0045)
     yield events.Answered(call, [block], stop, MODEL, usage=usage, cost_usd=0.0045)
 
 

@@ -89,6 +89,9 @@ async def test_it_is_found_again_after_a_kill_and_only_an_operator_decides(world
     await world.telegram.until(lambda: question(world) == 0)
     assert "✅ Allowed by Person 2002" in world.telegram.chats[GROUP].messages[number]["text"]
     await world.turns(1)
+    (waited,) = [line["details"] for line in world.log() if line["kind"] == "answer_shown"]
+    assert waited["approvalMs"] > waited["modelMs"] > 0
+    assert waited["approvalMs"] + waited["modelMs"] + waited["deliveryMs"] <= waited["waitedMs"]
     audit = [line["details"] for line in world.log() if line["kind"] == "approval"]
     assert [one["by"] for one in audit if one.get("decision") == "refused"] == [
         f"telegram:{OTHER}",

@@ -16,6 +16,7 @@ GRAFANA = Path(__file__).parents[2] / "deploy" / "grafana.json"
 COUNTED = {
     "turns": "shipmate_turns_total",
     "latency of turns": "shipmate_turn_seconds_count",
+    "wait for the answer": "shipmate_answer_seconds_count",
     "latency of the model": "shipmate_model_latency_seconds_count",
     "first token": "shipmate_model_first_token_seconds_count",
     "loop lag": "shipmate_loop_lag_seconds_count",
@@ -52,6 +53,7 @@ async def test_all_that_operators_look_at_is_there_and_counts(world: World) -> N
                     found[sample.name] = found.get(sample.name, 0.0) + sample.value
     assert set(PRESENT.values()) <= found.keys()
     assert found["shipmate_turns_total"] == found["shipmate_turn_seconds_count"] == 2
+    assert found["shipmate_answer_seconds_count"] == 2
     assert found["shipmate_model_retries_total"] == 1
     assert '{model="claude-sonnet-5-5",type="cache_read"}' in page
     asked = set(

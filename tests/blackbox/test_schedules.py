@@ -86,6 +86,7 @@ async def answered_once(world: World) -> None:
     await world.turns(3)
     texts = ["remind me", "I will.", WORDS, ANSWER, "hello", "Hello."]
     await eventually(lambda: [line["text"] for line in world.archive()] == texts)
+    assert sum(line["kind"] == "answer_shown" for line in world.log()) == 2, "nobody waits for a job"
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,8 @@ async def test_telegram_shows_an_answer_as_it_is_written_in_one_message(world: W
     world.telegram.say("and?")
     early = await goes_on(world)
     assert ANSWER.startswith(early.removesuffix(" …"))
+    # The person has seen words, so the wait is over although the model has not ended.
+    await eventually(lambda: any(line["kind"] == "answer_shown" for line in world.log()))
     first.set()
     await goes_on(world, len(early) + 20)
     second.set()

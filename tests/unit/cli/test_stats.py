@@ -21,9 +21,10 @@ def at(day: int) -> float:
     return JAN + (day - 1) * 86_400
 
 
-def answer(chat: str, read: int, cost: float | None, latency: int, day: int = 15) -> Row:
+def answer(chat: str, read: int, cost: float | None, wait: int, day: int = 15) -> list[Row]:
     usage = {"cacheReadTokens": read, "cacheWriteTokens": 100}
-    return used(chat, at(day), cost=cost, usage=usage, latency_ms=latency)
+    shown = {"ms": wait, "rounded": wait, "parts": {"queue": 100, "model": wait // 2}}
+    return [used(chat, at(day), cost=cost, usage=usage), (chat, "waited", at(day), shown)]
 
 
 def failed(error: str, **more: Any) -> Row:
@@ -32,16 +33,16 @@ def failed(error: str, **more: Any) -> Row:
 
 
 def turn(chat: str, end: str) -> list[Row]:
-    return [(chat, "received", at(15), {}), (chat, "turn_ended", at(15), {"end": end})]
+    return [(chat, "received", at(15), {}), (chat, "turn_ended", at(15), {"end": end, "model": "m"})]
 
 
 @pytest.fixture
 def folder(project: Path) -> Path:
     rows = [
-        answer("web:chat:1", 0, 0.5, 900, day=14),
-        answer("web:chat:1", 1_800, 0.25, 400),
+        *answer("web:chat:1", 0, 0.5, 900, day=14),
+        *answer("web:chat:1", 1_800, 0.25, 400),
         *turn("web:chat:1", "answered"),
-        answer("telegram:chat:群", 1_800, None, 2_000),
+        *answer("telegram:chat:群", 1_800, None, 2_000),
         failed("Overloaded"),
         failed("Overloaded"),
         failed("StreamBroken", usage={"inputTokens": 9}, cost_usd=0.0),
@@ -70,7 +71,8 @@ def test_what_the_model_cost_is_summed_up_from_the_log(shipmate: Shipmate, folde
             "cacheReadShare": 0.8553,
             "costUsd": 0.75,
             "unpricedCalls": 1,
-            "latencyMs": {"p50": 900, "p99": 2_000},
+            "waitedMs": {"p50": 900, "p99": 2_000},
+            "modelShare": 0.5,
             "ratings": {},
         }
     ]
@@ -103,7 +105,7 @@ def test_parts_are_shown_in_a_table_or_as_json(shipmate: Shipmate, folder: Path)
     chats = shipmate("stats", "--dir", folder, "--by", "chat", "--json").lines
     assert [(row["chat"], row["costUsd"]) for row in chats] == [("web:chat:1", 0.75), ("telegram:chat:群", 0)]
     (model,) = shipmate("stats", "--dir", folder, "--by", "model", "--since", "2027-01-15", "--json").lines
-    assert (model["model"], model["calls"], model["outputTokens"]) == ("m", 2, 100)
+    assert (model["model"], model["turns"], model["calls"], model["outputTokens"]) == ("m", 2, 2, 100)
     assert shipmate("stats", "--dir", folder, "--by", "year").code == 2
 
 
@@ -113,7 +115,7 @@ def test_people_read_it_with_the_dearest_chat_first(shipmate: Shipmate, folder: 
         "model    3 answers (m 3); failures: Overloaded 2, StreamBroken 1",
         "tokens   4,209 read, 86% of them from the cache; 150 written",
         "cost     $0.75, and 1 answer of unknown price",
-        "latency  900 ms (p50), 2,000 ms (p99)",
+        "answers  in 900 ms (p50), 2,000 ms (p99); 50% of it is the model",
         "chats, the dearest first:",
         "  web:chat:1: 1 turn, 82% from the cache, $0.75",
         "  telegram:chat:群: 1 turn, 90% from the cache, $0.00, and 1 answer of unknown price",

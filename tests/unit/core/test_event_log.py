@@ -184,14 +184,14 @@ async def test_sums_of_usage_are_the_same_in_each_database(tmp_path: Path, contr
     sums = UsageSums(tmp_path, url)
     assert sums.total() == UsageTotals()
     tokens = {"inputTokens": 5, "outputTokens": 2, "cacheReadTokens": 3, "cacheWriteTokens": 1}
-    used = events.Used("one", "turn", "telegram:7", tokens, 0.25, latency_ms=120)
+    used = events.Used("one", "turn", "telegram:7", tokens, 0.25)
     said = [entry(1, received("k1")), entry(2, received("k2")), entry(3, received("k3"))]
     written = [
         *said,
         at(entry(4, used), 0),
-        at(entry(5, replace(used, model="two", cost_usd=None, latency_ms=0)), 24),
+        at(entry(5, replace(used, model="two", cost_usd=None)), 24),
         at(entry(6, events.Used("two", "turn", error="Over\0loaded")), 24),
-        at(entry(7, events.TurnEnded("answered", "\0")), 0, said[0].event.id),
+        at(entry(7, events.TurnEnded("answered", "\0", "one")), 0, said[0].event.id),
         at(entry(8, events.TurnEnded("failed")), 24, said[1].event.id),
         at(entry(9, events.TurnEnded("handled")), 24, said[2].event.id),
         at(entry(10, events.TurnEnded("answered")), 24, "no message"),
@@ -199,6 +199,8 @@ async def test_sums_of_usage_are_the_same_in_each_database(tmp_path: Path, contr
         at(entry(1, replace(used, purpose="memory"), OTHER), 25),
         at(entry(12, events.Used("two", "turn", "telegram:9", error="Overloaded")), 25),
         at(entry(2, events.Used("two", "turn", "telegram:9", error="Overloaded"), OTHER), 25),
+        at(entry(13, events.Waited(1_234, 1_200, {"queue": 34, "model": 1_000})), 0, said[0].event.id),
+        at(entry(14, events.Waited(12, 12)), 24, said[1].event.id),
     ]
     async with contract.opened((tmp_path, url) if url else tmp_path) as log:
         for _ in range(2):
@@ -207,7 +209,8 @@ async def test_sums_of_usage_are_the_same_in_each_database(tmp_path: Path, contr
     total = sums.total()
     assert (total.turns, total.failed, total.calls, total.unpriced, total.cost) == (2, 1, 3, 1, 0.5)
     assert total.tokens == {name: 3 * count for name, count in tokens.items()}
-    assert (total.models, total.latencies) == ({"one": 2, "two": 1}, {120: 2, 0: 1})
+    assert (total.models, total.waits) == ({"one": 2, "two": 1}, {1_200: 1, 12: 1})
+    assert total.spent == {"": 1_246, "queue": 34, "model": 1_000}
     assert (total.errors["Overloaded"], total.errors.total(), total.ratings) == (2, 3, {"good": 1})
     start = said[0].event.at
     since = sums.total(chat=str(ONE), since=start + 3_600)
@@ -219,7 +222,7 @@ async def test_sums_of_usage_are_the_same_in_each_database(tmp_path: Path, contr
     assert calls("day") == [("2023-11-14", 1, 1), ("2023-11-15", 1, 2)]
     assert calls("person") == [("telegram:7", 2, 3), ("", 0, 0), ("telegram:9", 0, 0)]
     assert calls("chat") == [(str(ONE), 2, 2), (str(OTHER), 0, 1)]
-    assert calls("model") == [("one", 0, 2), ("two", 0, 1)]
+    assert calls("model") == [("one", 1, 2), ("two", 0, 1)]
     newest = {"telegram:7": str(OTHER), "telegram:9": str(OTHER)}
     assert sums.last_chats(["telegram:7", "telegram:8", "telegram:9"]) == newest
     assert sums.last_chats([]) == {}

@@ -48,6 +48,7 @@ def a_day(log: JsonlLog) -> None:
     log.write("llm_response", "failed", level="error", model="m", purpose="turn", error="Overloaded")
     log.write("llm_retry", "again", level="warn", error="Overloaded")
     log.write("turn_end", "done", duration=1_500.0, status="done")
+    log.write("answer_shown", "seen", waited_ms=1_200)
     for state in ("sent", "sent", "throttled", None):
         log.write("delivery", "x", chat_key=ChatKey("telegram", "1"), state=state)
 
@@ -81,10 +82,11 @@ def test_lines_of_the_log_are_counted(counted: LogMetrics, log: JsonlLog) -> Non
         "shipmate_model_retries_total Overloaded": 1,
         "shipmate_turns_total done": 1,
         "shipmate_turn_seconds_sum": 1.5,
+        "shipmate_answer_seconds_sum": 1.2,
         "shipmate_deliveries_total telegram sent": 2,
         "shipmate_deliveries_total telegram throttled": 1,
         "shipmate_log_lines_total error": 2,
-        "shipmate_log_lines_total info": 7,
+        "shipmate_log_lines_total info": 8,
     }
     assert {name: found.get(name) for name in expected} == expected
 
