@@ -123,6 +123,7 @@ async def started(
                     gateway = assemble(settings, own, log, names, counted=figures, spending=spending)
                     settle_memory()
                     async with (
+                        _exporting_spans(settings, log, redact),
                         serving(gateway, say, stop),
                         _running(gateway.reload.serve(hung_up, load, lambda line: say(redact(line)))),
                     ):
@@ -138,6 +139,31 @@ async def started(
         finally:
             log.write("stop", f"Shipmate has {ended}", ended=ended)
             await asyncio.to_thread(log.close)
+
+
+@contextlib.asynccontextmanager
+async def _exporting_spans(
+    settings: config.Settings, log: JsonlLog, redact: LogRedactor
+) -> AsyncIterator[None]:
+    """Export the lines of the log as spans while the context is open, if `telemetry.otel` is on."""
+    if not settings.telemetry.otel.enabled:
+        yield
+        return
+    otel = await asyncio.to_thread(importlib.import_module, "bot.telemetry.otel")
+    export = await asyncio.to_thread(
+        otel.SpanExport,
+        log,
+        endpoint=settings.telemetry.otel.endpoint,
+        agent=settings.name,
+        provider=settings.llm.provider,
+        version=version_of("shipmate"),
+        redact=redact,
+    )
+    log.observers.append(export.observe)
+    try:
+        yield
+    finally:
+        await asyncio.to_thread(export.close)
 
 
 class _StoppedAsStandby(errors.ShipmateError):

@@ -68,6 +68,9 @@ def file_rules(file: ShipFile, filled: FilledDocument) -> Iterator[str]:
     yield from bind("dashboard", file.dashboard.host, file.dashboard.token)
     yield from _model(file.llm, filled)
     yield from _servers(filled)
+    if file.telemetry.otel.enabled and not _installed("opentelemetry.exporter.otlp.proto.http"):
+        mend = "run `pip install 'opentelemetry-exporter-otlp-proto-http>=1.45,<2'`, or set it to false"
+        yield finding("telemetry.otel.enabled", "true, and no library for it", "its library", mend)
     engine = file.tools.web_search
     needed = {"searxng": ("baseUrl", engine.base_url), "brave": ("apiKey", engine.api_key)}
     key, value = needed.get(engine.kind, ("", "nothing"))
@@ -88,9 +91,16 @@ def _engine(file: ShipFile, filled: FilledDocument) -> Iterator[str]:
         expected = "an address such as postgresql://user:password@host/shipmate"
         mend = "set it to ${DATABASE_URL}, and that in the environment or in .env"
         yield finding(key, "[hidden]" if address else "nothing", expected, mend)
-    if importlib.util.find_spec("psycopg") is None:
+    if not _installed("psycopg"):
         mend = "run `pip install 'psycopg[binary]>=3.3,<4'`"
         yield finding("engine.kind", '"postgresql", whose client is not installed', "psycopg", mend)
+
+
+def _installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # its package is missing
+        return False
 
 
 def _model(llm: Llm, filled: FilledDocument) -> Iterator[str]:

@@ -94,6 +94,7 @@ class Settings:
     mcp: ship_file.Mcp
     budgets: ship_file.Budgets
     log: ship_file.Log
+    telemetry: ship_file.Telemetry
     schedule: ship_file.Schedule
     dashboard: ship_file.Dashboard
     files: ship_file.Files

@@ -453,6 +453,26 @@ class Log(StrictModel):
     """Max megabytes of the log on disk. Past days are compressed. Above this size the oldest files are deleted."""
 
 
+class OpenTelemetry(StrictModel):
+    """Export of spans to an OpenTelemetry collector."""
+
+    enabled: bool = False
+    """Export a span for each turn, model call, tool call, task and delivery, without texts. Needs `pip install
+    'opentelemetry-exporter-otlp-proto-http>=1.45,<2'`.
+    """
+    endpoint: Address | None = None
+    """Address of the collector (OTLP over HTTP), to which `/v1/traces` is added. Default: the variable
+    `OTEL_EXPORTER_OTLP_ENDPOINT` of the process's environment, or `http://localhost:4318`.
+    """
+
+
+class Telemetry(StrictModel):
+    """What is exported about the gateway's work."""
+
+    otel: OpenTelemetry = OpenTelemetry()
+    """Export of spans to an OpenTelemetry collector."""
+
+
 class Schedule(StrictModel):
     """Jobs that people ask for, such as “every weekday at 8:30”."""
 
@@ -576,6 +596,8 @@ class ShipFile(StrictModel):
     """Max cost per day."""
     log: Log = Log()
     """The operator's log."""
+    telemetry: Telemetry = Telemetry()
+    """What is exported about the gateway's work."""
     schedule: Schedule = Schedule()
     """Jobs that people ask for."""
     dashboard: Dashboard = Dashboard()

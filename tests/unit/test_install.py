@@ -52,6 +52,7 @@ def test_all_that_is_imported_is_declared() -> None:
         "bot/tools/mcp/": extras["mcp"],
         "bot/cluster/": extras["cluster"],
         "bot/core/postgres_log.py": extras["cluster"],
+        "bot/telemetry/otel.py": extras["otel"],
     }
     of = packages_distributions()
     missing, found = {}, set(imported())
@@ -64,11 +65,15 @@ def test_all_that_is_imported_is_declared() -> None:
 
 
 def test_what_is_pinned_is_what_is_declared() -> None:
-    lines = (CODE / "requirements" / "runtime.in").read_text(encoding="utf-8").splitlines()
-    pinned = {line for line in lines if line and not line.startswith("#")}
-    backend = {line for line in pinned if named(line) in {"editables", "hatchling"}}
-    extras = [line for extra in PROJECT["optional-dependencies"].values() for line in extra]
-    assert pinned - backend == {*PROJECT["dependencies"], *extras}
+    def pinned(name: str) -> set[str]:
+        lines = (CODE / "requirements" / name).read_text(encoding="utf-8").splitlines()
+        return {line for line in lines if line and not line.startswith(("#", "-r"))}
+
+    backend = {line for line in pinned("runtime.in") if named(line) in {"editables", "hatchling"}}
+    extras = dict(PROJECT["optional-dependencies"])
+    assert set(extras.pop("otel")) <= pinned("dev.in")
+    used = {line for extra in extras.values() for line in extra}
+    assert pinned("runtime.in") - backend == {*PROJECT["dependencies"], *used}
 
 
 @pytest.fixture(scope="module")

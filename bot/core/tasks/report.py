@@ -207,6 +207,7 @@ class Report:
             f"the task has {kind}",
             level="warn" if error else "info",
             duration=totals.seconds * 1000,
+            tool_use_id=self._order.call_id,
             error=error or None,
             model_calls=totals.model_calls,
             tool_calls=totals.tool_calls,
