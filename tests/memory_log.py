@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
 from bot.core.event_log import ChatStats, Committed, Entry, Position
-from bot.core.events import Event, TurnEnded, Used, fact_of, keys_of
+from bot.core.events import Event, Received, TurnEnded, Used, fact_of, keys_of
 
 
 class MemoryLog:
@@ -89,11 +89,22 @@ class MemoryLog:
     async def open_chats(self) -> list[ChatKey]:
         return [chat for chat, one in self.positions.items() if one.open is not None]
 
-    async def spoken_in(self, place: ChatKey, since: float = 0.0) -> list[ChatKey]:
+    async def spoken_in(self, place: ChatKey, since: float = 0.0) -> dict[ChatKey, float]:
         self.write()
         said = [one for events in self.on_disk.values() for one in events.values() if one.kind == "received"]
-        newest = {one.chat: one.id for one in sorted(said, key=lambda one: one.id) if one.at >= since}
-        return sorted(filter(place.contains, newest), key=lambda chat: newest[chat], reverse=True)
+        newest = {one.chat: one for one in sorted(said, key=lambda one: one.id) if one.at >= since}
+        last = sorted(newest.values(), key=lambda one: one.id, reverse=True)
+        return {one.chat: one.at for one in last if place.contains(one.chat)}
+
+    async def first_words(self, chats: Collection[ChatKey]) -> dict[ChatKey, str]:
+        self.write()
+        said = [
+            one.data.inbound
+            for chat in chats
+            for one in reversed(self.on_disk[chat].values())
+            if isinstance(one.data, Received) and one.data.inbound.command is None and one.data.inbound.text
+        ]
+        return {one.chat_key: one.text for one in said}
 
     async def facts(self) -> dict[tuple[str, str], Json]:
         self.write()

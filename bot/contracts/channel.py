@@ -19,6 +19,7 @@ from bot import errors
 from bot.contracts.approvals import OpenQuestion
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import ChatType
+from bot.contracts.conversations import Conversation
 from bot.contracts.environment import Clock, Disk, Log
 from bot.contracts.examination import Claim, Examination
 from bot.contracts.identity import ChatKey, UserRef
@@ -98,6 +99,25 @@ class Intake(Protocol):
 
     async def recent(self, chat_key: ChatKey, limit: int) -> list[ArchiveLine]:
         """Return the newest `limit` archive lines of a conversation, in order of time."""
+        ...
+
+    async def conversations(
+        self, chat_key: ChatKey, *, query: str = "", after: ChatKey | None = None, limit: int
+    ) -> list[Conversation]:
+        """Return conversations of a chat and its threads, the last spoken in first, beginning after the
+        conversation `after`. With a `query`, each of its words occurs in the title, or all occur in one
+        message. Raises `errors.StorageError`.
+        """
+        ...
+
+    async def conversation(self, chat_key: ChatKey) -> Conversation | None:
+        """Return one conversation; None if nothing was said in it. Raises `errors.StorageError`."""
+        ...
+
+    async def rename(self, chat_key: ChatKey, name: str, person: UserRef) -> None:
+        """Give a conversation a name. An empty name restores its first words as the title. Raises
+        `errors.StorageError`.
+        """
         ...
 
     async def home(self, opened: Inbound) -> tuple[HomeSection, ...]:

@@ -138,9 +138,15 @@ class EventLog(Protocol):
         """Return True if an event with one of these platform keys is in the log. Raises `errors.StorageError`."""
         ...
 
-    async def spoken_in(self, place: ChatKey, since: float = 0.0) -> list[ChatKey]:
+    async def spoken_in(self, place: ChatKey, since: float = 0.0) -> dict[ChatKey, float]:
         """Return the conversations of a chat and its threads that have messages since the given time, newest
-        first. Raises `errors.StorageError`.
+        first, each with the time of its newest message. Raises `errors.StorageError`.
+        """
+        ...
+
+    async def first_words(self, chats: Collection[ChatKey]) -> dict[ChatKey, str]:
+        """Return the text of the first message of each chat, commands and messages without text excepted.
+        Chats without such a message are left out. Raises `errors.StorageError`.
         """
         ...
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from bot.contracts.approvals import OpenQuestion
 from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.channel import HomeSection
+from bot.contracts.conversations import Conversation
 from bot.contracts.environment import Clock, Ids, OperatorNotices
 from bot.contracts.environment import Log as OperatorLog
 from bot.contracts.identity import ChatKey, UserRef
@@ -19,6 +20,7 @@ from bot.core.access import Access, InboundCleaner, request_of
 from bot.core.archive.store import ChatStore
 from bot.core.chat import STOPPABLE, Chat
 from bot.core.chats import NO_CHAT, Chats, Fact
+from bot.core.conversation_list import ConversationList
 from bot.core.event_log import EventLog
 from bot.core.feature import Door
 from bot.core.locales import Locales
@@ -64,6 +66,7 @@ class Intake:
         self._clock = clock
         self._ids = ids
         self._log = log
+        self._conversations = ConversationList(chats, event_log, lambda: door.ports.get("recall"))
         self._coming: dict[str, asyncio.Event] = {}
         """Keys of incoming messages that are being accepted. The event of a key is set once the message was
         accepted or failed.
@@ -191,6 +194,17 @@ class Intake:
 
     async def recent(self, chat_key: ChatKey, limit: int) -> list[ArchiveLine]:
         return (await self._archive.search(chat_key, HistoryQuery(limit=limit, counted=False))).lines
+
+    async def conversations(
+        self, chat_key: ChatKey, *, query: str = "", after: ChatKey | None = None, limit: int
+    ) -> list[Conversation]:
+        return await self._conversations.page(chat_key, query=query, after=after, limit=limit)
+
+    async def conversation(self, chat_key: ChatKey) -> Conversation | None:
+        return await self._conversations.one(chat_key)
+
+    async def rename(self, chat_key: ChatKey, name: str, person: UserRef) -> None:
+        await self._conversations.rename(chat_key, self._cleaner.words(name), person)
 
     async def home(self, opened: Inbound) -> tuple[HomeSection, ...]:
         if not self._access.standing(opened.person, opened.chat_id, "direct").allowed:

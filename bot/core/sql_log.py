@@ -41,9 +41,15 @@ OLDER = """SELECT (SELECT seq FROM events WHERE chat = ? ORDER BY seq LIMIT 1),
 DELETES = ("DELETE FROM events WHERE chat = ? AND seq < ?", "DELETE FROM keys WHERE chat = ? AND seq < ?")
 BLANK = "UPDATE events SET data = ? WHERE id = ?"
 SPOKEN_IN = """
-    SELECT chat FROM events WHERE kind = 'received' AND at >= ? AND (chat = ? OR chat > ? || ':' AND chat < ? || ';')
+    SELECT chat, max(at) FROM events WHERE kind = 'received' AND at >= ? AND (chat = ? OR chat > ? || ':' AND chat < ? || ';')
     GROUP BY chat ORDER BY max(n) DESC
 """
+FIRST_SAID = """
+    SELECT chat, (SELECT data FROM events WHERE chat = chats.chat AND kind = 'received' AND instr(data, '"command":{') = 0
+    AND instr(data, '"text":"') > 0 ORDER BY seq LIMIT 1) FROM chats WHERE chat IN (%s)
+"""
+AT_ONCE = 500
+"""Max chats of one query."""
 LINGER = 0.05
 """Max seconds until events are written for which no caller waits; a kill of the process loses at most these events."""
 RETRY_SECONDS = 2.0
@@ -352,13 +358,31 @@ class SqlLog(ABC):
         )
         return [ChatKey.parse(chat) for (chat,) in rows]
 
-    async def spoken_in(self, place: ChatKey, since: float = 0.0) -> list[ChatKey]:
+    async def spoken_in(self, place: ChatKey, since: float = 0.0) -> dict[ChatKey, float]:
         pending = [one.event for entries in self._pending for one in entries]
-        rows = await self._asked(
-            lambda db: db.execute(SPOKEN_IN, (since, str(place), str(place), str(place))).fetchall()
+        given = (since, str(place), str(place), str(place))
+        on_disk = await self._asked(
+            lambda db: {ChatKey.parse(chat): at for chat, at in db.execute(SPOKEN_IN, given)}
         )
-        new = (one.chat for one in reversed(pending) if one.kind == "received" and place.contains(one.chat))
-        return list(dict.fromkeys([*new, *(ChatKey.parse(chat) for (chat,) in rows)]))
+        found = dict[ChatKey, float]()
+        for one in reversed(pending):
+            if one.kind == "received" and place.contains(one.chat):
+                found.setdefault(one.chat, one.at)
+        return found | {chat: at for chat, at in on_disk.items() if chat not in found}
+
+    async def first_words(self, chats: Collection[ChatKey]) -> dict[ChatKey, str]:
+        await self.committed(patient=False)
+        names = [*map(str, chats)]
+
+        def read(db: Session) -> dict[ChatKey, str]:
+            found = dict[ChatKey, str]()
+            for some in (names[at : at + AT_ONCE] for at in range(0, len(names), AT_ONCE)):
+                for chat, raw in db.execute(FIRST_SAID % ", ".join("?" * len(some)), some):
+                    if raw is not None and (words := json.loads(raw)["inbound"].get("text")):
+                        found[ChatKey.parse(chat)] = words
+            return found
+
+        return await self._asked(read)
 
     async def facts(self) -> dict[tuple[str, str], Json]:
         rows = await self._asked(lambda db: db.execute(FACTS, (CURSOR,)).fetchall())

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from bot.contracts.approvals import OpenQuestion
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.channel import HomeSection
+from bot.contracts.conversations import Conversation
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
 from bot.testing.changes import Changes
@@ -43,6 +44,8 @@ class RecordingIntake:
         self.failure: Exception | None = None
         self.lines: dict[ChatKey, list[ArchiveLine]] = defaultdict(list)
         self.open: dict[ChatKey, list[OpenQuestion]] = defaultdict(list)
+        self.names: dict[ChatKey, str] = {}
+        """Names that people gave conversations."""
         self.overheard: set[ChatKey] = set()
         self._seen: set[str] = set()
         self._changes = Changes()
@@ -81,6 +84,25 @@ class RecordingIntake:
 
     async def recent(self, chat_key: ChatKey, limit: int) -> list[ArchiveLine]:
         return self.lines[chat_key][-limit:] if limit > 0 else []
+
+    async def conversations(
+        self, chat_key: ChatKey, *, query: str = "", after: ChatKey | None = None, limit: int
+    ) -> list[Conversation]:
+        newest = {one.chat_key: one for one in self.accepted if chat_key.contains(one.chat_key)}
+        spoken = sorted(newest.values(), key=self.accepted.index, reverse=True)
+        found = [one for key in spoken if (one := await self.conversation(key.chat_key)) is not None]
+        found = [one for one in found if query.casefold() in one.title.casefold()]
+        begin = next((at for at, one in enumerate(found, 1) if one.chat_key == after), 0)
+        return found[begin : begin + limit]
+
+    async def conversation(self, chat_key: ChatKey) -> Conversation | None:
+        said = [one for one in self.accepted if one.chat_key == chat_key]
+        if not said:
+            return None
+        return Conversation(chat_key, self.names.get(chat_key) or said[0].text, said[-1].ts / 1000)
+
+    async def rename(self, chat_key: ChatKey, name: str, _person: UserRef) -> None:
+        self.names[chat_key] = name
 
     async def home(self, opened: Inbound) -> tuple[HomeSection, ...]:
         return (HomeSection("Home", (f"of {opened.user_id}, {opened.language}, {opened.zone}",)),)

@@ -88,6 +88,12 @@ class Recalls(Protocol):
         """
         ...
 
+    async def saying(self, chat: ChatKey, words: Sequence[str]) -> frozenset[ChatKey]:
+        """Return the conversations of a chat and its threads with a line that contains all of these
+        case-folded words, literally. Raises `errors.StorageError`.
+        """
+        ...
+
 
 class Membership(Protocol):
     """Membership of people in chats. Membership is looked up for each search, so a person who has left a

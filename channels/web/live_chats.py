@@ -18,6 +18,7 @@ from bot.contracts.approvals import OpenQuestion, QuestionButtons
 from bot.contracts.identity import ChatKey
 from channels.web.chat_files import ChatFile
 from channels.web.markdown import Node
+from channels.web.settings import FIRST
 
 MESSAGES = 200
 """Max messages of a chat."""
@@ -163,6 +164,8 @@ class LiveChats:
         live.keep(said)
         self._evict(chat)
         live.tell(self._message(said))
+        if said.kind in {"message", "reply", "notice"}:
+            self._tell_elsewhere(chat, {"ts": said.ts, "role": said.role})
 
     def change(
         self, chat: ChatKey, id_: str, *, number: int, kind: str, text: str, nodes: Sequence[Node]
@@ -206,6 +209,7 @@ class LiveChats:
         if live.working != working:
             live.working = working
             live.tell(event("working", {"working": working}))
+            self._tell_elsewhere(chat, {"state": "working" if working else ""})
 
     def missed(self, chat: ChatKey, last_event: str) -> bytes | None:
         """Return the messages after the last event that a browser received; None if these messages are no
@@ -229,6 +233,13 @@ class LiveChats:
         for chat, live in self.chats.items():
             if person.contains(chat):
                 live.tell(chunk)
+
+    def _tell_elsewhere(self, chat: ChatKey, news: dict[str, Any]) -> None:
+        """Send news of a conversation to the browsers of the person's other conversations."""
+        told = event("conversation", {"id": chat.thread or FIRST, **news})
+        for other, live in self.chats.items():
+            if other != chat and other.chat == chat.chat:
+                live.tell(told)
 
     def everyone(self) -> list[BrowserStream]:
         return [stream for live in self.chats.values() for stream in live.streams]

@@ -22,6 +22,7 @@ from bot import errors, text
 from bot.contracts.approvals import CHOICES as ANSWERS
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.channel import FILE_PIECE, ChannelDeps, Intake
+from bot.contracts.conversations import Conversation
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.model import DEMO
 from bot.words import CATALOGUES, DEFAULT, best_language, names, say, speaking
@@ -42,6 +43,8 @@ STALLED_SECONDS = 60.0
 """Timeout in seconds for a browser to read the next piece of a file."""
 _EARLIER = 100
 """Max archive lines that a page shows when it opens."""
+_LISTED = 50
+"""Max conversations of a response."""
 _CLIENT_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _VISITOR = web.RequestKey("visitor", Visitor)
 _SENTENCE = web.ResponseKey("sentence", str)
@@ -132,6 +135,8 @@ class WebRoutes:
         app.router.add_post("/api/messages", self._message)
         app.router.add_get("/api/events", self._events)
         app.router.add_get("/api/files/{id}", self._file_of_chat)
+        app.router.add_get("/api/conversations", self._list)
+        app.router.add_post("/api/conversations/{id}", self._rename)
         app.router.add_post("/api/files", self._begin_file)
         app.router.add_post("/api/files/{id}", self._add_piece)
         app.router.add_delete("/api/files/{id}", self._remove_file)
@@ -319,6 +324,36 @@ class WebRoutes:
             self._chats.say(conversation, message)
         return web.json_response({"id": key, "taken": taken}, status=202)
 
+    # -- conversations ---------------------------------------------------------------------------------------
+
+    async def _list(self, request: web.Request) -> web.Response:
+        """Return a page of the person's conversations, the last spoken in first, after the conversation `before`."""
+        before = request.query.get("before")
+        found = await self._intake.conversations(
+            _conversation(request, None),
+            query=request.query.get("q", ""),
+            after=None if before is None else _conversation(request, before),
+            limit=_LISTED + 1,
+        )
+        listed = [_entry(one) for one in found[:_LISTED]]
+        return web.json_response({"conversations": listed, "more": len(found) > _LISTED})
+
+    async def _rename(self, request: web.Request) -> web.Response:
+        """Name a conversation. An empty title restores the first words."""
+        chat, title = _conversation(request, request.match_info["id"]), (await _body(request)).get("title")
+        if not isinstance(title, str):
+            raise web.HTTPBadRequest
+        if await self._intake.conversation(chat) is None:
+            raise web.HTTPNotFound
+        await self._intake.rename(chat, title, UserRef(NAME, chat.chat_id))
+        renamed = await self._intake.conversation(chat)
+        if renamed is None:
+            raise web.HTTPNotFound
+        self._chats.tell(chat.chat, event("conversation", _entry(renamed)))
+        return web.json_response(_entry(renamed))
+
+    # -- files -----------------------------------------------------------------------------------------------
+
     async def _begin_file(self, request: web.Request) -> web.Response:
         """Begin a file of the next message. The bytes follow in pieces."""
         body = await _body(request)
@@ -383,6 +418,8 @@ class WebRoutes:
         finally:
             file.close()
         return response
+
+    # -- events ----------------------------------------------------------------------------------------------
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         chat: str = request[_VISITOR].user
@@ -484,6 +521,12 @@ def _merge(earlier: list[dict[str, Any]], said: list[WebMessage]) -> list[dict[s
         if line["role"] in {"user", "assistant"} and line["ts"] < since and line["id"] not in known
     ]
     return before + [message.json() for message in said]
+
+
+def _entry(one: Conversation) -> dict[str, Any]:
+    """Return an entry of the list of conversations as a browser receives it."""
+    id_, ts = one.chat_key.thread or FIRST, int(one.at * 1000)
+    return {"id": id_, "title": one.title, "ts": ts, "state": one.state}
 
 
 def _conversation(request: web.Request, id_: object) -> ChatKey:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Inbound
+from bot.contracts.inbound import Command, Inbound
 from bot.core import events
 from bot.core.event_log import ChatStats, Entry, EventLog, Position
 from bot.core.events import Codec, Event, EventData
@@ -105,10 +105,25 @@ class EventLogContract(ABC):
                 log.append([entry(1, received(f"k{number}"), chat, name=f"{number}")])
             log.append([entry(2, events.TurnStarted(("r",), "boot"), places[0], name="5")])
             for _ in ("pending", "on disk"):
-                assert await log.spoken_in(places[1]) == [OTHER, places[1], places[0]]
-                assert await log.spoken_in(OTHER) == [OTHER]
+                assert [*await log.spoken_in(places[1])] == [OTHER, places[1], places[0]]
+                assert await log.spoken_in(OTHER) == {OTHER: 1_700_000_000.25}
                 await log.committed()
-            assert await log.spoken_in(places[1], 1_700_000_001.0) == []
+            assert await log.spoken_in(places[1], 1_700_000_001.0) == {}
+
+    async def test_the_first_words_of_a_chat_are_those_of_its_first_message_with_text(
+        self, place: Any
+    ) -> None:
+        command = received("k1", "/help").inbound.model_copy(update={"command": Command(name="help")})
+        said = [
+            events.Received(command),
+            received("k2", ""),
+            received("k3", 'a "command":{} 你好'),
+            received(),
+        ]
+        async with self.opened(place) as log:
+            log.append([entry(at, one) for at, one in enumerate(said, 1)])
+            log.append([entry(1, said[0], OTHER, name="other")])
+            assert await log.first_words([ONE, OTHER, ChatKey("web", "none")]) == {ONE: 'a "command":{} 你好'}
 
     async def test_keys_of_what_people_did_are_known(self, place: Any) -> None:
         said = received().inbound

@@ -55,6 +55,12 @@ CREATE VIRTUAL TABLE vocabulary USING fts5vocab(tokens, row);
 INSERT INTO tokens(tokens, rank) VALUES ('hashsize', 16777216);
 """
 
+_SAYING = """
+SELECT name FROM chats WHERE lines > 0 AND (name = ? OR name > ? || ':' AND name < ? || ';') AND EXISTS (
+    SELECT 1 FROM (SELECT lower(raw ->> '$.text') AS said FROM lines WHERE line BETWEEN chats.id << ? AND (chats.id + 1 << ?) - 1)
+    WHERE %s)
+"""
+
 T = TypeVar("T")
 
 
@@ -437,6 +443,17 @@ def chats_of(db: sqlite3.Connection, channel: str) -> list[ChatKey]:
         (f"{channel}:", f"{channel};"),
     )
     return [ChatKey.parse(name) for (name,) in found]
+
+
+def chats_saying(db: sqlite3.Connection, chat: ChatKey, words: Sequence[str]) -> frozenset[ChatKey]:
+    """Return the chats among a chat and its threads with a line whose text contains all of these words."""
+    # SQLite folds the case of ASCII letters only, so other words are also searched in their usual spellings.
+    forms = [{word} if word.isascii() else {word, word.capitalize(), word.upper()} for word in words]
+    tells = " AND ".join(f"({' OR '.join(['instr(said, ?) > 0'] * len(some))})" for some in forms)
+    shift = _SESSION_BITS + PLACE_BITS
+    asked = (str(chat), str(chat), str(chat), shift, shift, *(form for some in forms for form in some))
+    found = db.execute(_SAYING % tells, asked)
+    return frozenset(ChatKey.parse(name) for (name,) in found)
 
 
 @contextlib.contextmanager

@@ -63,6 +63,11 @@ class Search:
         await self.caught_up()
         return await self.index.run(partial(index.chats_of, channel=channel))
 
+    async def saying(self, chat: ChatKey, words: Sequence[str]) -> frozenset[ChatKey]:
+        """See `tools.ports.Recalls.saying`."""
+        await self.caught_up()
+        return await self.index.run(partial(index.chats_saying, chat=chat, words=words))
+
     async def rebuild(self) -> tuple[int, int]:
         """Rebuild the index; return the numbers of indexed chats and lines. Raises `errors.StorageError`."""
         with suppress(ExportLost):

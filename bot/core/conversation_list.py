@@ -1,0 +1,96 @@
+"""Titles of conversations, and the list of the conversations of a chat."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Collection
+from typing import Literal
+
+from bot import text
+from bot.contracts.conversations import Conversation
+from bot.contracts.identity import ChatKey, UserRef
+from bot.core import events
+from bot.core.chat import Phase
+from bot.core.chats import Chats, Fact
+from bot.core.event_log import EventLog
+from bot.tools.ports import Recalls
+
+TITLE = "title"
+"""Kind of the fact that stores the name that a person gave a conversation. Its key is the chatKey."""
+LONGEST = 80
+"""Max characters of a title."""
+MOST_WORDS = 8
+"""Max words of a query; further words are ignored."""
+
+
+class ConversationList:
+    """Lists, searches and renames conversations. `recall` returns the search index, if there is one."""
+
+    def __init__(self, chats: Chats, event_log: EventLog, recall: Callable[[], Recalls | None]) -> None:
+        self._chats = chats
+        self._log = event_log
+        self._recall = recall
+
+    async def titles(self, chats: Collection[ChatKey]) -> dict[ChatKey, str]:
+        """Return the title of each conversation: its given name, or the first words said in it; "" if there
+        are none. Raises `errors.StorageError`.
+        """
+        named = {chat: fact["name"] for chat in chats if (fact := self._chats.facts.get(TITLE, str(chat)))}
+        first = await self._log.first_words([chat for chat in chats if chat not in named])
+        return {chat: named.get(chat) or text.preview(first.get(chat, ""), LONGEST) for chat in chats}
+
+    async def page(
+        self, chat: ChatKey, *, query: str, after: ChatKey | None, limit: int
+    ) -> list[Conversation]:
+        """Return conversations of a chat and its threads, the last spoken in first, beginning after the
+        conversation `after`. With a `query`, each of its words occurs in the title, or all occur in one
+        message. Raises `errors.StorageError`.
+        """
+        spoken = await self._log.spoken_in(chat)
+        words = _folded(query).split()[:MOST_WORDS]
+        found = list(spoken)
+        if words and (recall := self._recall()) is not None:
+            # The first words of a conversation are in the index as well.
+            names = self._chats.facts.all(TITLE).items()
+            told = {key for key, fact in names if _has(fact["name"], words)}
+            told |= {str(one) for one in await recall.saying(chat, words)}
+            found = [one for one in spoken if str(one) in told]
+        elif words:
+            titles = await self.titles(found)
+            found = [one for one in found if _has(titles[one], words)]
+        begin = found.index(after) + 1 if after in found else 0
+        some = found[begin : begin + limit]
+        titles = await self.titles(some)
+        return [Conversation(one, titles[one], spoken[one], self._state(one)) for one in some]
+
+    async def one(self, chat: ChatKey) -> Conversation | None:
+        """Return one conversation; None if nothing was said in it. Raises `errors.StorageError`."""
+        at = (await self._log.spoken_in(chat)).get(chat)
+        return (
+            None
+            if at is None
+            else Conversation(chat, (await self.titles([chat]))[chat], at, self._state(chat))
+        )
+
+    def _state(self, chat: ChatKey) -> Literal["", "working", "waiting"]:
+        known = self._chats.loaded(chat)
+        if known is None or known.turn is None:
+            return ""
+        return "waiting" if known.turn.phase is Phase.SUSPENDED else "working"
+
+    async def rename(self, chat: ChatKey, name: str, person: UserRef) -> None:
+        """Give a conversation a name. An empty name restores the first words. Raises `errors.StorageError`."""
+        name = text.preview(text.clean(name), LONGEST)
+        await self._chats.get(chat)
+        fact = events.FactSet(TITLE, str(chat), {"name": name} if name else None)
+        self._chats.append(Fact(chat, fact, person=person.user_id))
+        await self._log.committed(patient=False)
+
+
+def _folded(words: str) -> str:
+    return unicodedata.normalize("NFKC", words).casefold()
+
+
+def _has(title: str, words: Collection[str]) -> bool:
+    folded = _folded(title)
+    return all(word in folded for word in words)
