@@ -20,6 +20,7 @@ from bot import config, configuration, descriptors, discovery, errors, ports
 from bot.access_list import FILE as ACCESS_FILE
 from bot.access_list import AccessList, Operators
 from bot.channel_watchdog import ChannelWatchdog
+from bot.config.schema import descriptions
 from bot.connections import Connections
 from bot.contracts.channel import Channel, ChannelDeps
 from bot.contracts.environment import Clock, Log
@@ -97,6 +98,7 @@ from bot.tools.permissions.protected_code import protected_code
 from bot.tools.permissions.rules import Rules
 from bot.tools.permissions.skill_allowlist import SkillAllowlist
 from bot.tools.policy import Policy as ToolPolicy
+from bot.tools.ports import Recalls
 from bot.tools.project import Project
 from bot.tools.registry import Registry, Search, ToolPorts, builtin_tools
 from bot.tools.skills import SkillFolder
@@ -332,7 +334,14 @@ def assemble(
         log,
     )
     dashboard = (
-        build_dashboard(services, archive, figures, MetricsPage(counted, figures.read), reload)
+        build_dashboard(
+            services,
+            archive,
+            figures,
+            MetricsPage(counted, figures.read),
+            reload,
+            recalls=door.ports.get("recall"),
+        )
         if counted is not None and settings.dashboard.enabled
         else None
     )
@@ -752,6 +761,8 @@ def build_dashboard(
     figures: GatewayFigures,
     metrics: MetricsPage,
     reload: ConfigurationReload,
+    *,
+    recalls: Recalls | None,
 ) -> Dashboard:
     """Build the dashboard of a process that is the leader."""
     home, clock = services.settings.home, services.environment.clock
@@ -761,7 +772,10 @@ def build_dashboard(
             figures=figures.read,
             active=figures.active,
             settings=lambda: config.shown_leaves(reload.settings),
+            about=functools.partial(descriptions, services.manifests),
+            channels=lambda: sorted(figures.readiness.channels),
             pending=services.lists.pending,
+            recalls=recalls,
             archive=archive,
             usage=UsageSums(home, services.settings.engine.database_url),
             logs=home / "logs",

@@ -8,7 +8,7 @@ import inspect
 import itertools
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +66,30 @@ def _made(channels: tuple[tuple[str, type[BaseModel]], ...]) -> dict[str, str]:
             ArchiveLine.model_json_schema(by_alias=True), "A line of .ship/chats"
         ),
     }
+
+
+def descriptions(manifests: Mapping[str, Manifest], keys: Iterable[str]) -> dict[str, str]:
+    """Return the descriptions of keys of ship.json such as `queue.mode`. Keys without one are left out."""
+    schema = json.loads(schemas(manifests)["ship.schema.json"])
+    found = {key: _described(schema, key.split(".")) for key in keys}
+    return {key: words for key, words in found.items() if words}
+
+
+def _described(schema: Mapping[str, Any], path: Sequence[str]) -> str:
+    found: Any = schema
+    for name in path:
+        model = model_of(found, schema["$defs"]) or found
+        found = model.get("properties", {}).get(name) or model.get("additionalProperties")
+        if not isinstance(found, Mapping):
+            return ""
+    return " ".join(str(found.get("description", "")).split())
+
+
+def model_of(found: Mapping[str, Any], definitions: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the nested model of a key; None if the key has a plain value."""
+    either = (found, *found.get("anyOf", ()))
+    reference = next((one["$ref"] for one in either if "$ref" in one), None)
+    return definitions[reference.rpartition("/")[2]] if reference is not None else None
 
 
 def write_schema(folder: Path, manifests: Mapping[str, Manifest], disk: Disk) -> None:

@@ -27,7 +27,7 @@ HOUR, DAY = 3_600, 86_400
 By = Literal["day", "person", "chat", "model"]
 _GROUPS: Mapping[By, str] = {"day": "hour / 24", "person": "person", "chat": "chat", "model": "model"}
 _SUMS = "sum(turns), sum(failed), sum(calls), sum(input), sum(cache_read), sum(cache_write), sum(output), sum(cost), sum(unpriced)"
-_WHERE = " WHERE hour >= ? AND chat = coalesce(?, chat)"
+_WHERE = " WHERE hour >= ? AND chat = coalesce(?, chat) AND substr(chat, 1, ?) = ?"
 
 
 class UsageSums:
@@ -39,9 +39,9 @@ class UsageSums:
         self._path = home / FILE
         self._url = url
 
-    def total(self, *, chat: str | None = None, since: float = 0.0) -> UsageTotals:
-        """Return the totals of one chat or of all chats since a time (epoch seconds, rounded down to the hour)."""
-        given, found = _given(chat, since), UsageTotals()
+    def total(self, *, chat: str | None = None, channel: str = "", since: float = 0.0) -> UsageTotals:
+        """Return the totals of one chat, of a channel or of all chats since a time (epoch seconds, rounded down to the hour)."""
+        given, found = _given(chat, since, channel), UsageTotals()
         with self._opened() as db:
             if db is None:
                 return found
@@ -61,13 +61,15 @@ class UsageSums:
             found.models.update(dict(db.execute(models, given).fetchall()))
         return found
 
-    def by(self, name: By, *, chat: str | None = None, since: float = 0.0) -> list[tuple[str, UsageTotals]]:
+    def by(
+        self, name: By, *, chat: str | None = None, channel: str = "", since: float = 0.0
+    ) -> list[tuple[str, UsageTotals]]:
         """Return totals by day (UTC) in order, or by person, chat or model with the highest cost first.
         Errors, models and waits are left out. The name "" collects usage that belongs to no person,
         chat or model.
         """
         with self._opened() as db:
-            groups = _grouped(db, [_GROUPS[name]], _given(chat, since)) if db is not None else ()
+            groups = _grouped(db, [_GROUPS[name]], _given(chat, since, channel)) if db is not None else ()
             found = [(one, sums) for (one,), sums in groups]
         if name == "day":
             return [(datetime.fromtimestamp(day * DAY, UTC).date().isoformat(), sums) for day, sums in found]
@@ -84,6 +86,13 @@ class UsageSums:
         select = f"SELECT person, chat FROM usage WHERE person IN ({marks}) GROUP BY person, chat ORDER BY max(hour), chat DESC"  # noqa: S608 - marks
         with self._opened() as db:
             return dict(db.execute(select, tuple(people)).fetchall()) if db is not None else {}
+
+    def failed(self, since: float) -> frozenset[str]:
+        """Return the chats in which a turn failed since a time (epoch seconds, rounded down to the hour)."""
+        with self._opened() as db:
+            select = "SELECT DISTINCT chat FROM usage WHERE hour >= ? AND failed > 0"
+            rows = () if db is None else db.execute(select, (math.floor(since / HOUR),)).fetchall()
+            return frozenset(chat for (chat,) in rows)
 
     def spent(self, since: float) -> list[tuple[tuple[str, ...], UsageTotals]]:
         """Return the usage totals for each combination of chat, person and model since a time (epoch seconds)."""
@@ -123,5 +132,6 @@ def _grouped(
         yield tuple(group), UsageTotals(turns, failed, calls, tokens=tokens, cost=cost, unpriced=unpriced)
 
 
-def _given(chat: str | None, since: float) -> Sequence[Any]:
-    return math.floor(since / HOUR), chat
+def _given(chat: str | None, since: float, channel: str = "") -> Sequence[Any]:
+    prefix = f"{channel}:" if channel else ""
+    return math.floor(since / HOUR), chat, len(prefix), prefix

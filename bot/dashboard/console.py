@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import jinja2
 from aiohttp import web
@@ -23,10 +24,11 @@ from bot.core.archive.store import ChatStore, names_of, people_of
 from bot.core.usage import By, UsageSums
 from bot.dashboard.metrics import Figures
 from bot.sizes import in_words
-from bot.telemetry.causes import CauseCounts, Level
+from bot.telemetry.causes import CauseCounts, CauseFilter, Causes, Level
 from bot.telemetry.log_reader import LineFilter, LogReader
 from bot.telemetry.trace import steps_of, total_of
 from bot.telemetry.usage import UsageTotals
+from bot.tools.ports import ChatQuery, RecallQuery, Recalls
 from bot.words import DEFAULT, best_language, say, speaking
 
 
@@ -45,13 +47,17 @@ class PartHealth:
 PAGES = Path(__file__).with_name("pages")
 ROWS = 50
 """Max rows of a table on a page."""
-COUNT_SECONDS = 0.5
+MOST_ASKED = 200
+"""Max characters of a field of a form."""
+NAMED = 200
+"""Max conversations in which the names of a search are looked up."""
+COUNT_SECONDS = 0.3
 """Max seconds that the errors page waits for the count of errors. The first count reads the whole log and takes longer."""
 STEPS = 500
 """Max steps of a turn that are shown."""
 LONGEST = 4_000
 """Max characters of a message that are shown."""
-POLICY = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+POLICY = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 _HEADERS = {
     "Content-Security-Policy": POLICY,
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -84,7 +90,13 @@ class ConsoleSources:
     figures: Callable[[], Figures]
     active: Callable[[], Sequence[ActiveChat]]
     settings: Callable[[], Mapping[str, str]]
+    about: Callable[[Iterable[str]], Mapping[str, str]]
+    """Function that returns descriptions of settings by key."""
+    channels: Callable[[], Sequence[str]]
+    """Function that returns the names of the channels."""
     pending: Callable[[], Sequence[PendingUser]]
+    recalls: Recalls | None
+    """The search index, if there is one."""
     archive: ChatStore
     usage: UsageSums
     logs: Path
@@ -101,7 +113,7 @@ class Console:
         self._of = sources
         self._one = asyncio.Lock()
         self._causes = CauseCounts(sources.logs, sources.disk)
-        self._counting: asyncio.Task[tuple[list[Any], int] | None] | None = None
+        self._counting: asyncio.Task[Causes | None] | None = None
         self._templates = _environment(sources.clock)
 
     def add_to(self, app: web.Application) -> None:
@@ -156,36 +168,74 @@ class Console:
         }
 
     async def _conversations(self, request: web.Request) -> Found:
-        page = _number(request, "page", 1)
-        chats, total = await self._of.archive.recent((page - 1) * ROWS, ROWS)
-        names = await people_of(self._of.archive, [one.chat_key for one in chats])
-        return {"chats": chats, "names": names, "total": total, "at": page, "pages": _pages(total)}
+        asked, page = _asked(request, "q", "channel", "state"), _number(request, "page", 1)
+        among: frozenset[str] | None = None
+        if asked["state"] == "working":
+            among = frozenset(one.chat_key for one in self._of.active())
+        elif asked["state"] == "failed":
+            among = await asyncio.to_thread(self._of.usage.failed, self._since("1"))
+        query = ChatQuery(asked["q"], asked["channel"], among, (page - 1) * ROWS, ROWS)
+        found = None if self._of.recalls is None else await self._of.recalls.listed(query)
+        pages = _pages(0 if found is None else found.total)
+        return {"found": found, "asked": asked, "at": page, "pages": pages}
 
     async def _conversation(self, request: web.Request) -> Found | None:
         """Return the newest messages of a chat, or with `before` the messages up to that time (ms). `from`
-        is the number of messages at exactly that time that were already shown.
+        is the number of messages at exactly that time that were already shown. With `q`, return the messages that
+        fit these words best.
         """
         try:
             key = ChatKey.parse(request.match_info["chat"])
         except errors.IdentityInvalid:
             return None
-        before, shown = _number(request, "before", 0), _number(request, "from", 0)
+        asked = _asked(request, "q")
+        if asked["q"] and self._of.recalls is not None:
+            found: Found = await self._within(key, asked, _number(request, "page", 1), self._of.recalls)
+        else:
+            found = await self._said(key, _number(request, "before", 0), _number(request, "from", 0))
+            if not found["lines"] and not found["before"]:
+                return None
+        names = await people_of(self._of.archive, [str(key)])
+        usage = await asyncio.to_thread(self._of.usage.total, chat=str(key))
+        searched = self._of.recalls is not None
+        return {
+            "key": str(key),
+            "names": names,
+            "usage": usage,
+            "asked": asked,
+            "searched": searched,
+            **found,
+        }
+
+    async def _within(self, key: ChatKey, asked: Mapping[str, str], page: int, recalls: Recalls) -> Found:
+        now = int(self._of.clock.now() * 1000)
+        query = RecallQuery((asked["q"],), now, limit=ROWS, offset=(page - 1) * ROWS)
+        found = await recalls.recall([key], query)
+        lines = [hit.line for hit in found.hits]
+        return {
+            "lines": lines,
+            "older": "",
+            "before": 0,
+            "total": found.total,
+            "at": page,
+            "pages": _pages(found.total),
+        }
+
+    async def _said(self, key: ChatKey, before: int, shown: int) -> Found:
         query = HistoryQuery(
             limit=ROWS + 1, before=before + 1 if before else None, offset=shown, counted=False
         )
         lines = (await self._of.archive.search(key, query)).lines
-        if not lines and not before:
-            return None
         older, lines = len(lines) > ROWS, lines[-ROWS:]
         oldest = lines[0].ts if lines else 0
         again = sum(line.ts == oldest for line in lines) + (shown if oldest == before else 0)
         return {
-            "key": str(key),
             "lines": lines,
-            "names": await people_of(self._of.archive, [str(key)]),
             "older": f"?before={oldest}&from={again}" if older else "",
-            "newest": not before,
-            "usage": await asyncio.to_thread(self._of.usage.total, chat=str(key)),
+            "before": before,
+            "total": None,
+            "at": 1,
+            "pages": 1,
         }
 
     async def _turn(self, request: web.Request) -> Found | None:
@@ -208,51 +258,65 @@ class Console:
         }
 
     async def _costs(self, request: web.Request) -> Found:
+        asked = {**_asked(request, "q", "channel"), "days": _period(request)}
         by = _GROUPS.get(request.query.get("by", ""), "day")
-        period = _period(request)
-        since, page = self._since(period), _number(request, "page", 1)
+        asked["by"] = by
+        if by in {"day", "model"}:
+            asked["q"] = ""
+        since, page = self._since(asked["days"]), _number(request, "page", 1)
+        usage, channel = self._of.usage, asked["channel"]
         total, groups = await asyncio.to_thread(
-            lambda: (self._of.usage.total(since=since), self._of.usage.by(by, since=since))
+            lambda: (usage.total(since=since, channel=channel), usage.by(by, since=since, channel=channel))
         )
         if by == "day":
             groups.reverse()
+        if asked["q"]:
+            names = await self._named([name for name, _ in groups], by, asked["q"])
+            words = text.folded(asked["q"]).split()
+            groups = [one for one in groups if _contains(f"{one[0]}\n{names.get(one[0], '')}", words)]
         shown = groups[(page - 1) * ROWS : page * ROWS]
-        ids = [name for name, _ in shown]
-        names: dict[str, str] = {}
-        if by == "chat":
-            names = await people_of(self._of.archive, ids)
-        elif by == "person":
-            names = await names_of(self._of.archive, await asyncio.to_thread(self._of.usage.last_chats, ids))
         return {
             "by": by,
+            "asked": asked,
+            "channels": self._of.channels(),
             "groups": shown,
-            "names": names,
+            "names": await self._named([name for name, _ in shown], by),
             "highest": max((one.cost for _, one in groups), default=0.0),
             "total": total,
             "at": page,
             "pages": _pages(len(groups)),
-            "period": period,
         }
 
+    async def _named(self, ids: Sequence[str], by: By, words: str = "") -> dict[str, str]:
+        """Return the names of chats or people. With `words`, names are looked up only in the conversations whose
+        names fit, and only for the first `NAMED` of these.
+        """
+        if by not in {"chat", "person"}:
+            return {}
+        chats = {one: one for one in ids}
+        if by == "person":
+            chats = await asyncio.to_thread(self._of.usage.last_chats, ids)
+        if words and self._of.recalls is not None:
+            query = ChatQuery(words, among=frozenset(chats.values()), limit=NAMED, said=False)
+            fit = {one.chat_key for one in (await self._of.recalls.listed(query)).chats}
+            chats = {one: chat for one, chat in chats.items() if chat in fit}
+        if by == "chat":
+            return await people_of(self._of.archive, chats)
+        return await names_of(self._of.archive, chats)
+
     async def _errors(self, request: web.Request) -> Found:
+        asked = {**_asked(request, "q", "kind", "channel"), "days": _period(request)}
         level: Level = "warn" if request.query.get("level") == "warn" else "error"
-        period, page = _period(request), _number(request, "page", 1)
-        ask = asyncio.to_thread(
-            self._causes.newest, level, self._since(period), offset=(page - 1) * ROWS, limit=ROWS
-        )
+        asked["level"] = level
+        page = _number(request, "page", 1)
+        since = self._since(asked["days"])
+        wanted = CauseFilter(level, since, asked["kind"], asked["channel"], asked["q"])
+        ask = asyncio.to_thread(self._causes.newest, wanted, offset=(page - 1) * ROWS, limit=ROWS)
         self._counting = asyncio.create_task(ask)
         # The first count reads the whole log, and other pages must not wait for it.
         done, _ = await asyncio.wait([self._counting], timeout=COUNT_SECONDS)
-        counted = self._counting.result() if done else None
-        causes, total = counted or ([], 0)
-        return {
-            "counted": counted is not None,
-            "level": level,
-            "causes": causes,
-            "at": page,
-            "pages": _pages(total),
-            "period": period,
-        }
+        found = self._counting.result() if done else None
+        return {"found": found, "asked": asked, "at": page, "pages": _pages(found.total if found else 0)}
 
     async def _waiting(self, request: web.Request) -> Found:
         page = _number(request, "page", 1)
@@ -261,10 +325,14 @@ class Console:
         return {"pending": shown, "total": len(pending), "at": page, "pages": _pages(len(pending))}
 
     async def _configuration(self, _: web.Request) -> Found:
+        return await asyncio.to_thread(self._configured)
+
+    def _configured(self) -> Found:
+        values = self._of.settings()
         sections: dict[str, dict[str, str]] = {}
-        for key, value in self._of.settings().items():
+        for key, value in values.items():
             sections.setdefault(key.partition(".")[0], {})[key] = value
-        return {"sections": sections}
+        return {"sections": sections, "about": self._of.about(values)}
 
     def _since(self, period: str) -> float:
         return 0.0 if period == "all" else self._of.clock.now() - int(period) * _DAY
@@ -274,6 +342,16 @@ def _number(request: web.Request, name: str, least: int) -> int:
     """Return a number from the URL query. The number is at least `least`, which is also the default."""
     given = request.query.get(name, "")
     return max(least, int(given)) if given.isascii() and given.isdecimal() and len(given) < 10 else least
+
+
+def _asked(request: web.Request, *names: str) -> dict[str, str]:
+    """Return fields of a form from the URL query; "" for a field that is missing."""
+    return {name: request.query.get(name, "").strip()[:MOST_ASKED] for name in names}
+
+
+def _contains(told: str, words: Sequence[str]) -> bool:
+    folded = text.folded(told)
+    return all(word in folded for word in words)
 
 
 def _period(request: web.Request) -> str:
@@ -305,6 +383,9 @@ def _environment(clock: Clock) -> jinja2.Environment:
     made.filters |= {
         "time": _time,
         "iso": _iso,
+        "link": _link,
+        "kept": _kept,
+        "narrowed": lambda asked, kept: any(given for name, given in asked.items() if name not in kept),
         "milliseconds": _milliseconds,
         "ago": lambda milliseconds: say("dashboard.ago", span=_span(clock.now() - milliseconds / 1000)),
         "span": _span,
@@ -321,6 +402,17 @@ def _environment(clock: Clock) -> jinja2.Environment:
 def _finished(value: Any) -> Any:
     """Return a text without control and direction characters. Markup that Jinja made is returned unchanged."""
     return text.for_terminal(value) if type(value) is str else value
+
+
+def _link(asked: Mapping[str, str], name: str, value: object) -> str:
+    """Return the address of this page with the fields of its form, one of them changed."""
+    fields = {one: given for one, given in {**asked, name: value}.items() if given}
+    return f"?{urlencode(fields)}"
+
+
+def _kept(asked: Mapping[str, str], names: Sequence[str]) -> str:
+    """Return the address of this page with only these fields of its form."""
+    return f"?{urlencode({name: asked[name] for name in names})}"
 
 
 def _time(milliseconds: float | None) -> str:

@@ -6,18 +6,23 @@ from __future__ import annotations
 
 import re
 import threading
-from collections import defaultdict
-from collections.abc import Mapping
+from collections import defaultdict, deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
+from bot import text
 from bot.contracts.environment import Disk
 from bot.telemetry.log_reader import LEVELS, LineFilter, LogReader
 from bot.telemetry.usage import details_of
 
 Level = Literal["error", "warn"]
+LAST = 10
+"""Max newest log lines that are kept of a cause."""
+LISTED = 1_000
+"""Max number of counts that keep more than their newest log line."""
 MAX_WORDS = 400
 """Max characters of a log message that are kept."""
 MAX_COUNTS = 20_000
@@ -29,21 +34,50 @@ Line = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
+class CauseFilter:
+    """Selects causes of at least a level, by kind and channel of their lines and by the `words` of the newest
+    line, since the hour of `since`.
+    """
+
+    level: Level = "error"
+    since: float = 0.0
+    kind: str = ""
+    channel: str = ""
+    words: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Cause:
-    """Log lines with the same cause: the number of lines, the number of affected chats, and the newest line."""
+    """Log lines with the same cause: the number of lines, the number of affected chats, and the newest lines,
+    newest first.
+    """
 
     count: int
     chats: int
-    last: Line
+    lines: Sequence[Line]
+
+    @property
+    def last(self) -> Line:
+        return self.lines[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Causes:
+    """A page of `total` causes, newest first, and the kinds and channels of all counted lines."""
+
+    page: Sequence[Cause]
+    total: int
+    kinds: Sequence[str]
+    channels: Sequence[str]
 
 
 @dataclass(slots=True)
 class _Count:
-    """Number of log lines with one cause in one hour."""
+    """Number of log lines with one cause in one hour, and the newest of the lines, oldest first."""
 
     lines: int = 0
     chats: set[str] = field(default_factory=set)
-    last: Line = field(default_factory=dict)
+    last: deque[Line] = field(default_factory=lambda: deque(maxlen=LAST))
 
 
 class CauseCounts:
@@ -51,37 +85,40 @@ class CauseCounts:
 
     def __init__(self, folder: Path, disk: Disk) -> None:
         self._reader = LogReader(folder, disk, LineFilter(level=LEVELS["warn"]))
-        self._counts: dict[tuple[str, str, str, str], _Count] = defaultdict(_Count)
-        """Counts by (hour, level, kind, cause)."""
+        self._counts: dict[tuple[str, str, str, str, str], _Count] = defaultdict(_Count)
+        """Counts by (hour, level, kind, channel, cause)."""
         self._lock = threading.Lock()
 
-    def newest(
-        self, level: Level, since: float, *, offset: int, limit: int
-    ) -> tuple[list[Cause], int] | None:
-        """Return the causes with at least the given level since the hour of `since`, newest first, and the
-        total number of causes. Return None while another call is counting. Blocking.
-        """
+    def newest(self, wanted: CauseFilter, *, offset: int, limit: int) -> Causes | None:
+        """Return a page of the selected causes, newest first. Return None while another call is counting. Blocking."""
         if not self._lock.acquire(blocking=False):
             return None
         try:
             for _, line in self._reader.lines():
                 self._count(line)
-            for key in sorted(self._counts)[:-MAX_COUNTS]:
+            counted = sorted(self._counts)
+            for key in counted[:-MAX_COUNTS]:
                 del self._counts[key]
-            first = datetime.fromtimestamp(since, UTC).strftime("%Y-%m-%dT%H")
+            for key in counted[-MAX_COUNTS:-LISTED]:
+                last = self._counts[key].last
+                while len(last) > 1:
+                    last.popleft()
+            first = datetime.fromtimestamp(wanted.since, UTC).strftime("%Y-%m-%dT%H")
             groups: dict[tuple[str, ...], list[_Count]] = defaultdict(list)
-            for (hour, severity, *cause), count in self._counts.items():
-                if hour >= first and (severity == "error" or level == "warn"):
-                    groups[severity, *cause].append(count)
+            for (hour, severity, kind, channel, cause), count in self._counts.items():
+                if (
+                    hour >= first
+                    and (severity == "error" or wanted.level == "warn")
+                    and wanted.kind in {"", kind}
+                    and wanted.channel in {"", channel}
+                ):
+                    groups[severity, kind, cause].append(count)
+            found = [one for counts in groups.values() if _has(one := _joined(counts), wanted.words)]
+            kinds, channels = (sorted({key[at] for key in self._counts} - {""}) for at in (2, 3))
         finally:
             self._lock.release()
-        found = list[Cause]()
-        for counts in groups.values():
-            chats = set[str]().union(*(one.chats for one in counts)) - {""}
-            last = max((one.last for one in counts), key=lambda line: str(line.get("timestamp")))
-            found.append(Cause(sum(one.lines for one in counts), len(chats), last))
         found.sort(key=lambda one: str(one.last.get("timestamp")), reverse=True)
-        return found[offset : offset + limit], len(found)
+        return Causes(found[offset : offset + limit], len(found), kinds, channels)
 
     def _count(self, line: Line) -> None:
         details = details_of(line)
@@ -89,10 +126,30 @@ class CauseCounts:
         cause = str(words["error"] or words["cause"] or words["message"])
         cause = _VARIABLE.sub("#", cause[: 2 * MAX_WORDS])[:MAX_WORDS]
         hour = str(line.get("timestamp"))[:13]
-        count = self._counts[hour, str(line.get("level")), str(line.get("kind")), cause]
+        chat = str(line.get("chatKey") or "")
+        channel = chat.partition(":")[0]
+        count = self._counts[hour, str(line.get("level")), str(line.get("kind")), channel, cause]
         count.lines += 1
-        count.chats.add(str(line.get("chatKey") or ""))
+        count.chats.add(chat)
         kept = ("timestamp", "level", "kind", "requestId", "chatKey")
-        count.last = {name: line[name] for name in kept if line.get(name)} | {
-            name: str(said)[: MAX_WORDS + 1] for name, said in words.items() if said
-        }
+        count.last.append(
+            {name: line[name] for name in kept if line.get(name)}
+            | {name: str(said)[: MAX_WORDS + 1] for name, said in words.items() if said}
+        )
+
+
+def _joined(counts: Sequence[_Count]) -> Cause:
+    chats = set[str]().union(*(one.chats for one in counts)) - {""}
+    lines = sorted(
+        (line for one in counts for line in one.last),
+        key=lambda line: str(line.get("timestamp")),
+        reverse=True,
+    )
+    return Cause(sum(one.lines for one in counts), len(chats), lines[:LAST])
+
+
+def _has(cause: Cause, words: str) -> bool:
+    told = text.folded(
+        "\n".join(str(cause.last.get(name, "")) for name in ("kind", "message", "error", "cause"))
+    )
+    return all(word in told for word in text.folded(words).split())

@@ -73,6 +73,55 @@ class Recalled:
     complete: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class ChatQuery:
+    """Selects conversations for operators. `words` are searched in names, chatKeys and first words, and with
+    `said` in all that was said. If `among` is not None, only these chatKeys are listed. The page begins after
+    `offset` conversations.
+    """
+
+    words: str = ""
+    channel: str = ""
+    among: frozenset[str] | None = None
+    offset: int = 0
+    limit: int = 50
+    said: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ListedChat:
+    """A conversation: the names of the people who wrote last, the first words said in it, the number of its
+    lines and the time of its newest line (epoch milliseconds). `found` is an excerpt of the newest line with the
+    searched words.
+    """
+
+    chat_key: str
+    people: str
+    first: str
+    lines: int
+    last_ts: int | None
+    found: str = ""
+
+    @property
+    def channel(self) -> str:
+        return self.chat_key.partition(":")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class ListedChats:
+    """A page of `total` conversations, the last active first, and the names of all channels. What was said was
+    searched in `searched` of the `selected` conversations. `complete` is False while the index is still being
+    built.
+    """
+
+    chats: list[ListedChat]
+    total: int
+    channels: list[str]
+    searched: int
+    selected: int
+    complete: bool = True
+
+
 class Recalls(Protocol):
     """Searches the archive through its index (implemented by `bot.features.search.service.Search`)."""
 
@@ -80,6 +129,10 @@ class Recalls(Protocol):
         """Return the best matches in these chats only. `query.skip` is called on another thread. Raises
         `errors.StorageError`.
         """
+        ...
+
+    async def listed(self, query: ChatQuery) -> ListedChats:
+        """Return a page of all conversations, for operators. Raises `errors.StorageError`."""
         ...
 
     async def kept(self, channel: str) -> list[ChatKey]:

@@ -67,8 +67,6 @@ class ChatStore:
         self._limit = max(1, archive_after_lines)
         self._tails = jsonl.Files(disk, log=log, clock=clock or system.SystemClock())
         self._tidy = False
-        self._times: dict[str, tuple[int, int | None]] = {}
-        """Size and newest line time of each main file, by base name."""
         self.spans: OrderedDict[Path, LineRange] = OrderedDict()
         # Per chat: archive numbers, sizes of archives with edits or removals, and the merged edits and removals.
         self._revised: OrderedDict[str, tuple[list[int], dict[Path, int], Revisions]] = OrderedDict()
@@ -119,15 +117,6 @@ class ChatStore:
         await self.flush()
         with errors.as_storage_error("the archive cannot be read"):
             return await asyncio.to_thread(lambda: self._chats(self.files.chats()))
-
-    async def recent(self, offset: int, limit: int) -> tuple[list[ChatInfo], int]:
-        """Return a page of the chats, latest first, and the number of all chats. Reads only the last lines
-        of chats outside the page. Raises `errors.StorageError`.
-        """
-        await self.flush()
-        with errors.as_storage_error("the archive cannot be read"):
-            names = await asyncio.to_thread(self._newest_first)
-            return await asyncio.to_thread(self._chats, names[offset : offset + limit]), len(names)
 
     # Reading, on any thread.
 
@@ -197,20 +186,6 @@ class ChatStore:
     def _chats(self, names: Sequence[str]) -> list[ChatInfo]:
         found = [info for name in names if (info := self._info(name))]
         return sorted(found, key=lambda info: info.last_ts or 0, reverse=True)
-
-    def _newest_first(self) -> list[str]:
-        times = dict[str, tuple[int, int | None]]()
-        for name in self.files.chats():
-            path = self.files.main(name)
-            known = self._times.get(name)
-            if known is not None and known[0] == self.disk.size(path):
-                times[name] = known
-                continue
-            with closing(self.disk.open(path)) as file:
-                read = map(read_line, jsonl.lines_backwards(file))
-                times[name] = file.size, next((line.ts for line in read if line is not None), None)
-        self._times = times
-        return sorted(times, key=lambda name: times[name][1] or 0, reverse=True)
 
     def _info(self, name: str) -> ChatInfo | None:
         """Return the description of a chat; None if the chat has no lines."""

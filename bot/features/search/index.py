@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from bot import errors
+from bot import errors, text
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
 from bot.core import events
 from bot.core.archive import lines
 from bot.core.archive.export import LineFold
+from bot.core.archive.store import NAMES_SHOWN
 from bot.core.archive.window import is_dated, is_edit, is_removal, moment_of, read_line
 from bot.core.event_log import EventLog
 from bot.core.events import Event
@@ -29,20 +30,23 @@ from bot.features.search import analysis
 from bot.features.search.ranking import PLACE_BITS, ROW_BITS, length_class
 
 FILE = "index.db"
-VERSION = f"4.{analysis.VERSION}"
+VERSION = f"5.{analysis.VERSION}"
 BUSY_SECONDS = 5.0
 SESSION_GAP = 3_600_000
 """Milliseconds of silence that end a session."""
 SLICE = 500
 """Max lines written per transaction. Fewer lines wait for the next sync or search."""
 ROLES = ("user", "assistant")
+NAMED_BY = 20
+"""Max lines at the beginning and at the end of a chat that are read for its first words and names."""
 _CHAT_BITS, _SESSION_BITS = 20, 24
 _PLACES = (1 << PLACE_BITS) - 1
 _TABLES = """
 CREATE TABLE state (version TEXT NOT NULL, cursor INTEGER NOT NULL);
 CREATE TABLE chats (
     id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, seq INTEGER NOT NULL DEFAULT 0, lines INTEGER NOT NULL DEFAULT 0,
-    tokens INTEGER NOT NULL DEFAULT 0, session INTEGER NOT NULL DEFAULT 0, place INTEGER NOT NULL DEFAULT 0, last_ts INTEGER
+    tokens INTEGER NOT NULL DEFAULT 0, session INTEGER NOT NULL DEFAULT 0, place INTEGER NOT NULL DEFAULT 0, last_ts INTEGER,
+    first TEXT NOT NULL DEFAULT '', people TEXT NOT NULL DEFAULT ''
 );
 CREATE TABLE sessions (id INTEGER PRIMARY KEY, first_ts INTEGER NOT NULL, last_ts INTEGER NOT NULL);
 CREATE TABLE lines (line INTEGER PRIMARY KEY, ts INTEGER NOT NULL, role TEXT NOT NULL, message TEXT, raw TEXT NOT NULL);
@@ -268,9 +272,27 @@ class _Writer:
                 chat.seq = one.seq
                 self._put(one.line, one.seq)
         self._db.execute(
-            "UPDATE chats SET seq = ?, lines = ?, tokens = ?, session = ?, place = ?, last_ts = ? WHERE id = ?",
-            (chat.seq, chat.lines, chat.tokens, chat.session, chat.place, chat.last_ts, chat.id),
+            "UPDATE chats SET seq = ?, lines = ?, tokens = ?, session = ?, place = ?, last_ts = ?, first = ?, people = ? WHERE id = ?",
+            (
+                chat.seq,
+                chat.lines,
+                chat.tokens,
+                chat.session,
+                chat.place,
+                chat.last_ts,
+                *self._named(),
+                chat.id,
+            ),
         )
+
+    def _named(self) -> tuple[str, str]:
+        """Return the first words that a person said in the chat, and the names of the people who wrote last."""
+        first, last = (end >> ROW_BITS for end in self._chat.row_range())
+        said = "SELECT raw ->> '{}' AS it FROM (SELECT role, raw FROM lines WHERE line BETWEEN ? AND ? ORDER BY line {} LIMIT ?) WHERE role = 'user' AND it <> ''"
+        opening = self._db.execute(said.format("$.text", ""), (first, last, NAMED_BY)).fetchone()
+        people = self._db.execute(said.format("$.meta.username", "DESC"), (first, last, NAMED_BY))
+        names = dict.fromkeys(str(name).replace(",", "") for (name,) in people)
+        return text.preview(str(opening[0])) if opening else "", ", ".join(list(names)[:NAMES_SHOWN])
 
     def _put(self, line: ArchiveLine, seq: int) -> None:
         if line.message_id is not None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from bot import errors
 from bot.contracts.environment import Clock
@@ -15,13 +17,16 @@ from bot.contracts.environment import Log as OperatorLog
 from bot.contracts.identity import ChatKey
 from bot.core.event_log import EventLog
 from bot.core.exports import Exporter, ExportLost
-from bot.features.search import index
+from bot.features.search import directory, index
 from bot.features.search.finder import Finder
 from bot.features.search.index import SearchIndex
-from bot.tools.ports import Recalled, RecallQuery
+from bot.tools.ports import ChatQuery, ListedChats, Recalled, RecallQuery
 
 WAIT_SECONDS = 20.0
 """Timeout in seconds for a search that waits until the index is up to date."""
+LIST_SECONDS = 0.1
+"""Timeout in seconds for a list of conversations that waits until the index is up to date."""
+T = TypeVar("T")
 
 
 class Search:
@@ -39,19 +44,32 @@ class Search:
         self.index = SearchIndex(path, event_log)
         self.exporter = Exporter(self.index, event_log, clock=clock, log=log)
         self._wait = wait
+        self._clock = clock
         self._finder: tuple[sqlite3.Connection, Finder] | None = None
 
     async def recall(self, chat_keys: Sequence[ChatKey], query: RecallQuery) -> Recalled:
         """See `tools.ports.Recalls.recall`."""
         names = [str(key) for key in chat_keys]
-        complete = await self.caught_up()
+        found, complete = await self._asked(partial(self._recalled, names, query))
+        return Recalled(found.hits, found.total, complete)
+
+    async def listed(self, query: ChatQuery) -> ListedChats:
+        """See `tools.ports.Recalls.listed`."""
+        work = partial(directory.listed, query=query, monotonic=self._clock.monotonic)
+        found, complete = await self._asked(work, LIST_SECONDS)
+        return replace(found, complete=complete)
+
+    async def _asked(
+        self, work: Callable[[sqlite3.Connection], T], wait: float | None = None
+    ) -> tuple[T, bool]:
+        """Return the result of this work, and whether the index is up to date."""
+        complete = await self.caught_up(wait)
         try:
-            found = await self.index.run(partial(self._recalled, names, query))
+            return await self.index.run(work), complete
         except ExportLost:
             self.exporter.rewrite()
-            complete = await self.caught_up()
-            found = await self.index.run(partial(self._recalled, names, query))
-        return Recalled(found.hits, found.total, complete)
+            complete = await self.caught_up(wait)
+            return await self.index.run(work), complete
 
     def _recalled(self, names: Sequence[str], query: RecallQuery, db: sqlite3.Connection) -> Recalled:
         if self._finder is None or self._finder[0] is not db:
@@ -77,10 +95,10 @@ class Search:
         await self.index.sync()
         return await self.index.run(index.counted)
 
-    async def caught_up(self) -> bool:
-        """Wait until everything appended so far is indexed. Returns False after the timeout or if the disk fails."""
+    async def caught_up(self, wait: float | None = None) -> bool:
+        """Wait until everything appended so far is indexed, at most `wait` seconds. Returns False after the timeout or if the disk fails."""
         try:
-            async with asyncio.timeout(self._wait):
+            async with asyncio.timeout(wait or self._wait):
                 await self.exporter.flush()
             await self.index.sync()
         except (TimeoutError, errors.StorageError):

@@ -16,6 +16,7 @@ from bot.dashboard.metrics import Figures, LogMetrics, MetricsPage
 from bot.dashboard.server import Dashboard
 from bot.system import SystemClock, SystemDisk
 from bot.testing.log import MemoryLog
+from bot.tools.ports import Recalls
 from tests.archives import WrittenArchive
 
 PARTS = {"journal": PartHealth(ok=True), "slack": PartHealth(ok=True, heard=1.5)}
@@ -46,6 +47,8 @@ def console(
     active: Sequence[ActiveChat] = (),
     pending: Sequence[PendingUser] = (),
     settings: dict[str, str] | None = None,
+    about: dict[str, str] | None = None,
+    recalls: Recalls | None = None,
     said: WrittenArchive | None = None,
     clock: Clock | None = None,
 ) -> Console:
@@ -56,7 +59,10 @@ def console(
             figures=lambda: NOW,
             active=lambda: active,
             settings=lambda: settings or {},
+            about=lambda _: about or {},
+            channels=lambda: ["slack", "telegram"],
             pending=lambda: pending,
+            recalls=recalls,
             archive=said or archive(home),
             usage=UsageSums(home),
             logs=home / "logs",

@@ -19,8 +19,12 @@ from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
 from bot.dashboard.console import POLICY, ROWS, STEPS, ActiveChat, Console
 from bot.dashboard.server import Dashboard
+from bot.features.search.service import Search
 from bot.system import SystemClock, UlidSource
+from bot.testing.log import MemoryLog
+from bot.tools.ports import ChatQuery, ListedChats
 from tests import usage_rows
+from tests.talk import Talk
 from tests.unit.dashboard import pages
 
 KEY = ChatKey("telegram", "1")
@@ -117,23 +121,66 @@ async def test_now_shows_what_runs_which_part_is_in_trouble_and_who_waits(tmp_pa
     assert "http-equiv" not in await show(console, "/?still")
 
 
-async def test_conversations_are_listed_by_page_and_lead_to_their_messages(
-    tmp_path: Path, show: Show
+@pytest.fixture
+async def talk() -> AsyncIterator[tuple[Talk, Search]]:
+    """What is said, and the search in it."""
+    talk = Talk()
+    search = Search(None, talk.log, clock=SystemClock(), log=MemoryLog())
+    search.exporter.start()
+    yield talk, search
+    await search.exporter.close()
+
+
+async def test_conversations_are_listed_with_names_and_first_words_searched_filtered_and_paged(
+    tmp_path: Path, show: Show, talk: tuple[Talk, Search]
 ) -> None:
-    archive = pages.archive(tmp_path)
+    spoken, search = talk
     for n in range(ROWS + 3):
-        await archive.append(
-            said("hello", 1_000 * (n + 1), chat_id=str(n), chat_key=ChatKey("telegram", str(n)))
-        )
-    await archive.append(said("hi", 1, meta={"username": EVIL}))
-    console = pages.console(tmp_path, said=archive)
-    first, second = [await show(console, f"/conversations?page={page}") for page in (1, 2)]
-    listed = [re.findall(r'<bdi dir="auto">(.*?)</bdi>', page) for page in (first, second)]
-    assert [len(one) for one in listed] == [ROWS, 3]
-    assert listed[0][0] == f"telegram:chat:{ROWS + 2}"
-    assert len({*listed[0], *listed[1]}) == ROWS + 3
-    assert "53" in words(first)
-    assert SAFE in words(second)
+        key = ChatKey("telegram", "1", f"topic-{n}")
+        line = said(f"question {n} of many", 1_000 * (n + 1), chat_key=key, meta={"username": "Ann"})
+        spoken.say(line)
+    slack = ChatKey("slack", "C7")
+    spoken.say(said(EVIL, 500, channel="slack", chat_key=slack, meta={"username": "渡辺"}, message_id="m"))
+    spoken.say(said("明天的天气预报怎么样", 600, channel="slack", chat_key=slack, meta={"username": "Bob"}))
+    spoken.say(said("It will rain in Oslo.", 700, channel="slack", chat_key=slack, role="assistant"))
+    now = SystemClock().now()
+    failed = [(str(slack), "received", now, {}), (str(slack), "turn_ended", now, {"end": "failed"})]
+    usage_rows.write(tmp_path, failed)
+    active = [ActiveChat("telegram:chat:1:thread:topic-7", "running", 0)]
+    console = pages.console(tmp_path, recalls=search, active=active)
+
+    async def rows(query: str) -> list[str]:
+        page = await show(console, f"/conversations?{query}")
+        return [words(one) for one in re.findall(r'<th scope="row">(.*?)</th>', page, re.DOTALL)]
+
+    first, second = [await rows(f"page={page}") for page in (1, 2)]
+    assert [len(first), len(second)] == [ROWS, 4]
+    assert first[0] == f"question {ROWS + 2} of many Ann telegram:chat:1:thread:topic-{ROWS + 2}"
+    assert second[3] == f"{SAFE} Bob, 渡辺 slack:chat:C7"
+    for query, found in (
+        ("channel=slack", second[3:]),
+        ("state=failed", second[3:]),
+        ("state=working", [f"question 7 of many Ann {active[0].chat_key}"]),
+        ("q=%E6%B8%A1", second[3:]),  # a part of a name
+        ("q=bOB", second[3:]),
+        ("q=c7", second[3:]),
+        ("q=topic-7+QUESTION", [f"question 7 of many Ann {active[0].chat_key}"]),
+        ("q=question&channel=slack", []),
+        ("q=rains+oslo", [f"{SAFE} It will rain in Oslo. Bob, 渡辺 slack:chat:C7"]),
+        ("q=%E5%A4%A9%E6%B0%94", [f"{SAFE} 明天的天气预报怎么样 Bob, 渡辺 slack:chat:C7"]),
+        ("q=nowhere", []),
+    ):
+        assert await rows(query) == found, query
+    assert 'href="?q=many&amp;channel=telegram&amp;page=2"' in await show(
+        console, "/conversations?q=many&channel=telegram"
+    )
+    spoken.say(said("", 800, channel="slack", chat_key=slack, message_id="m", meta={"deleted": True}))
+    assert await rows("q=c7") == ["明天的天气预报怎么样 Bob slack:chat:C7"]
+    within = await show(console, "/conversations/slack:chat:C7?q=Oslo")
+    assert "best match first" in words(within)
+    assert within.index('href="?before=700"') < within.index("It will rain in Oslo.")
+    assert within.index("It will rain in Oslo.") < within.index("明天")
+    assert "missing" in await show(pages.console(tmp_path), "/conversations")
 
 
 async def test_older_messages_of_a_chat_come_page_by_page_and_each_once(tmp_path: Path, show: Show) -> None:
@@ -224,6 +271,18 @@ async def test_costs_are_grouped_and_add_up(tmp_path: Path, show: Show) -> None:
     people = words(await show(console, "/costs?by=person"))
     assert SAFE in people
     assert "Ann telegram:1 $1.50" in people
+    for query, found in (
+        ("by=person&q=ann", ["Ann"]),
+        ("by=person&q=gram:2", []),
+        ("by=chat&q=chat:2", ["telegram:chat:2"]),
+        ("by=chat&q=bob", ["Bob, Ann"]),
+        ("by=person&channel=slack", []),
+    ):
+        shown = re.findall(
+            r'<th scope="row">\s*(?:<a [^>]*>)?<bdi dir="auto">(.*?)</bdi>',
+            await show(console, f"/costs?{query}"),
+        )
+        assert shown == found, query
     assert "m $1.75" in words(await show(console, "/costs?by=model&days=never"))
     today = datetime.fromtimestamp(SystemClock().now(), UTC).date().isoformat()
     assert f"{today} $1.75" in words(await show(console, "/costs?days=all"))
@@ -239,13 +298,28 @@ async def test_errors_are_counted_by_cause_whatever_ids_and_numbers_are_in_them(
         logged(tmp_path, failed, {"level": "warn", "message": "slow"}, {"message": "fine"}, at=now - 60 + n)
     logged(tmp_path, {"level": "error", "message": "the disk is full", "requestId": "01J"})
     console = pages.console(tmp_path)
-    told = words(await show(console, "/errors"))
-    assert re.search(r"the disk is full 1 0 \d s ago Trace delivery refused after 2 s 3 3", told)
+    page = await show(console, "/errors")
+    told = words(page)
+    assert re.search(r"the disk is full 1 0 \d s ago", told)
+    assert re.search(r"(delivery refused after \d s .*){4}3 3 [56]\d s ago", told)
+    assert page.index("refused after 1 s") < page.index("refused after 0 s")
+    assert 'href="/turns/01J"' in page
+    assert 'href="/conversations/c2"' in page
     assert "slow" not in told
     assert "long ago" not in told
-    assert "error slow 3" in words(await show(console, "/errors?level=warn"))
+    assert "error slow" in words(await show(console, "/errors?level=warn"))
     assert "long ago" in words(await show(console, "/errors?days=all"))
     assert "being counted" not in told
+    for query, causes in (
+        ("kind=delivery", ["refused"]),
+        ("channel=c1", ["refused"]),
+        ("q=DISK+full", ["the disk"]),
+        ("q=nothing", []),
+        ("kind=error&days=all", ["long ago", "the disk"]),
+    ):
+        shown = await show(console, f"/errors?{query}")
+        assert shown.count("<details>") == len(causes), query
+        assert all(one in shown for one in causes), query
 
 
 async def test_causes_of_the_whole_log_are_shown_page_by_page_however_long_ago(
@@ -316,16 +390,16 @@ async def test_pages_that_are_asked_for_together_are_made_one_after_another(
     at_once, most = 0, 0
 
     class Watched:
-        async def recent(self, offset: int, limit: int) -> tuple[list[Any], int]:
+        async def listed(self, query: ChatQuery) -> ListedChats:
             nonlocal at_once, most
             at_once += 1
             most = max(most, at_once)
             await asyncio.sleep(0)
             at_once -= 1
-            return [], 0
+            return ListedChats([], 0, [query.channel], 0, 0)
 
-    said: Any = Watched()
-    dashboard = pages.dashboard(pages=pages.console(tmp_path, said=said))
+    watched: Any = Watched()
+    dashboard = pages.dashboard(pages=pages.console(tmp_path, recalls=watched))
     await dashboard.start()
 
     async def ask() -> int:
