@@ -8,7 +8,6 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterable
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +16,7 @@ import typer
 from bot import text
 from bot.cli.common import HOME, AsJson, Dir, Here, complain, counted, moment, say_raw, timestamp
 from bot.cli.project import hint_of_folder
+from bot.contracts.base import Level
 from bot.contracts.log_kinds import TEXTS
 from bot.system import SystemClock, SystemDisk
 from bot.telemetry.log_reader import LEVELS, Line, LineFilter, LogReader
@@ -34,22 +34,11 @@ def logs(
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Keep printing new lines.")] = False,
     chat: Annotated[str | None, typer.Option(metavar="K", help="Only this chatKey.")] = None,
     request: Annotated[str | None, typer.Option(metavar="ID", help="Only this requestId.")] = None,
-    level: Annotated[
-        str | None, typer.Option(metavar="L", help="Min level: debug, info, action, warn, error.")
-    ] = None,
+    level: Annotated[Level | None, typer.Option(metavar="L", help=f"Min level: {', '.join(LEVELS)}.")] = None,
     since: Annotated[str | None, typer.Option(metavar="T", help="A time, or 2h for two hours ago.")] = None,
     full: Annotated[bool, typer.Option("--full", help="Whole lines, with message texts.")] = False,
-    tree: Annotated[
-        bool, typer.Option("--tree", help="Steps and tasks of a turn as a tree; needs --request.")
-    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    if tree and (follow or as_json):
-        raise typer.BadParameter("--tree cannot be combined with -f and --json")
-    if tree and request is None:
-        raise typer.BadParameter("--tree shows one turn: name it with --request")
-    if level is not None and level not in LEVELS:
-        raise typer.BadParameter(f"{level!r} is not a level; levels are {', '.join(LEVELS)}")
     hint_of_folder(root)
     start = None if since is None else timestamp(moment(since).timestamp())
     request = None if request is None else request.upper()
@@ -59,15 +48,12 @@ def logs(
         found = reader.newest(FOLLOW_FROM)
     else:
         found = reader.of_request(request) if request is not None and not follow else reader.lines()
-    show = _show_json if as_json else _printer(full=full)
-    if tree:
-        _show_tree(found, show)
-    else:
-        count = 0
-        for count, (raw, line) in enumerate(found, 1):  # noqa: B007 - the count is used after the loop
-            show(raw, line)
-        if not count and not follow and (chat or request):
-            complain(f"The log has no line of {chat or request}.")
+    show = (lambda raw, _: say_raw(raw)) if as_json else _printer(full=full)
+    count = 0
+    for count, (raw, line) in enumerate(found, 1):  # noqa: B007 - the count is used after the loop
+        show(raw, line)
+    if not count and not follow and (chat or request):
+        complain(f"The log has no line of {chat or request}.")
     report_unreadable(reader)
     if follow:
         sys.stdout.flush()
@@ -99,21 +85,16 @@ def is_terminal() -> bool:
     return sys.stdout.isatty()
 
 
-def _show_json(raw: str, _line: Line) -> None:
-    say_raw(raw)
-
-
-def _printer(*, full: bool) -> Callable[..., None]:
+def _printer(*, full: bool) -> Callable[[str, Line], None]:
     """Return a function that prints a log line for a person. On a terminal the line is coloured, and cut to
-    the terminal's width unless `full` is set. The function's parameter `before` is a text that replaces
-    time and ids.
+    the terminal's width unless `full` is set.
     """
     terminal = is_terminal()
     width = shutil.get_terminal_size().columns if terminal and not full else None
     colours = COLOURS if terminal and not os.environ.get("NO_COLOR") else {}
 
-    def show(_raw: str, line: Line, before: str = "") -> None:
-        words = text.for_terminal(before + _rendered(line, full=full, place=not before))
+    def show(_raw: str, line: Line) -> None:
+        words = text.for_terminal(_rendered(line, full=full))
         words = words if width is None else fitted(words, width)
         colour = colours.get(str(line.get("level")))
         print(f"\x1b[{colour}m{words}\x1b[0m" if colour else words)
@@ -121,11 +102,9 @@ def _printer(*, full: bool) -> Callable[..., None]:
     return show
 
 
-def _rendered(line: Line, *, full: bool, place: bool) -> str:
-    """Return a log line as text for a person. The text has message texts only if `full` is set, and time and
-    ids only if `place` is set.
-    """
-    where = [str(line[key]) for key in ("chatKey", "requestId") if place and line.get(key)]
+def _rendered(line: Line, *, full: bool) -> str:
+    """Return a log line as text for a person. The text has message texts only if `full` is set."""
+    where = [str(line[key]) for key in ("chatKey", "requestId") if line.get(key)]
     if line.get("step") is not None:
         where.append(f"step {line['step']}")
     if line.get("duration") is not None:
@@ -136,7 +115,7 @@ def _rendered(line: Line, *, full: bool, place: bool) -> str:
         if full or name not in TEXTS or not isinstance(value, str | list | dict)
     }
     parts = [
-        str(line.get("timestamp", "")) if place else "",
+        str(line.get("timestamp", "")),
         f"{str(line.get('level', '')).upper():<6}",
         f"{line.get('kind', '')}:",
         " ".join(str(line.get("message", "")).split()),
@@ -155,22 +134,3 @@ def fitted(words: str, width: int) -> str:
             return f"{cut}…"
         cut += one if used < width else ""
     return words
-
-
-def _show_tree(found: Iterable[tuple[str, Line]], show: Callable[..., None]) -> None:
-    """Show the lines of a turn with their time offset from the first line. The lines of steps and tasks are
-    indented.
-    """
-    began, step = None, None
-    for raw, line in found:
-        try:
-            at = datetime.fromisoformat(str(line.get("timestamp")))
-        except ValueError:
-            continue
-        began = began or at
-        task = details_of(line).get("task")
-        depth = (line.get("step") is not None) + (task is not None and line.get("kind") != "task")
-        if line.get("step") not in {None, step} and task is None:
-            print(f"{'':>11}  step {line['step']}")
-        step = line.get("step") if task is None else step
-        show(raw, line, before=f"{(at - began).total_seconds():>+11.3f}  {'  ' * depth}")

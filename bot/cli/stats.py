@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Annotated, Any, cast, get_args
+from typing import Annotated, Any
 
 import typer
 
@@ -24,19 +24,15 @@ def stats(
         str | None, typer.Option(metavar="T", help="From this hour on, or 2d for two days ago.")
     ] = None,
     by: Annotated[
-        str | None, typer.Option(metavar="BY", help="One row per day (UTC), person, chat or model.")
+        By | None, typer.Option(metavar="BY", help="One row per day (UTC), person, chat or model.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    if by is not None and by not in get_args(By):
-        raise typer.BadParameter(f"{by!r} is none of {', '.join(get_args(By))}", param_hint="--by")
     hint_of_folder(root)
     sums = UsageSums(root / HOME, database(root))
     start = 0.0 if since is None else moment(since).timestamp()
     if by is not None:
-        _show_groups(
-            root, cast("By", by), sums, sums.by(cast("By", by), chat=chat, since=start), as_json=as_json
-        )
+        _show_groups(root, by, sums, sums.by(by, chat=chat, since=start), as_json=as_json)
         return
     total = sums.total(chat=chat, since=start)
     if as_json:

@@ -258,27 +258,3 @@ def test_a_terminal_gets_colours_and_what_fits_it(
 )
 def test_wide_characters_take_two_columns(words: str, width: int, shown: str) -> None:
     assert logs.fitted(words, width) == shown
-
-
-def test_a_turn_is_a_tree_of_its_steps_and_tasks(shipmate: Shipmate, folder: Path) -> None:
-    turn = [
-        line(0, requestId="T", kind="turn_start", message="begins"),
-        line(1, requestId="T", kind="llm_response", message="answered", step=1),
-        line(2, requestId="T", kind="task", message="a task begins", step=1, details={"task": "K"}),
-        line(3, requestId="T", kind="llm_response", message="inner", step=1, details={"task": "K"}),
-        line(4, requestId="T", kind="turn_end", message="over"),
-        line(5, requestId="T", timestamp="never"),
-    ]
-    path = folder / ".ship" / "logs" / "2027-01-16.jsonl"
-    path.write_text("".join(json.dumps(one) + "\n" for one in turn))
-    done = shipmate("logs", "--tree", "--request", "T", "--dir", folder)
-    assert [one.rstrip() for one in done.out.splitlines()] == [
-        "     +0.000  INFO   turn_start: begins",
-        "             step 1",
-        "     +1.000    INFO   llm_response: answered [step 1]",
-        '     +2.000    INFO   task: a task begins [step 1] {"task": "K"}',
-        '     +3.000      INFO   llm_response: inner [step 1] {"task": "K"}',
-        "     +4.000  INFO   turn_end: over",
-    ]
-    for words in (("--tree",), ("--tree", "--request", "T", "-f"), ("--tree", "--request", "T", "--json")):
-        assert shipmate("logs", *words, "--dir", folder).code == 2
