@@ -14,37 +14,14 @@ Loc = tuple[str | int, ...]
 
 HIDDEN = "[hidden]"
 _SECRET_KEY = re.compile(r"(?:token|key|secret|password|passwd|databaseurl)$", re.IGNORECASE)
-_EXPECTED = {
-    "string_type": "text",
-    "int_type": "a whole number",
-    "int_from_float": "a whole number",
-    "int_parsing_size": "a smaller whole number",
-    "float_type": "a number",
-    "bool_type": "true or false",
-    "list_type": "a list",
-    "tuple_type": "a list",
-    "set_type": "a list",
-    "frozen_set_type": "a list",
-    "dict_type": "an object",
-    "model_type": "an object",
-    "finite_number": "a finite number",
-}
 MOVED = {
     "adapters": 'write "channels" in place of it, as in "channels": {"telegram": {"botToken": "${TELEGRAM_BOT_TOKEN}"}}',
     "start": 'write {"host": …, "port": …} into channels.web',
     "permissions.exec_shell": "write a rule such as run_shell(git status) into permissions.allow",
 }
 """Advice for keys of ShipMyAgent, the predecessor, which ship.json does not have."""
-_BOUNDS = {
-    "greater_than_equal": ("at least {}", "ge"),
-    "greater_than": ("more than {}", "gt"),
-    "less_than_equal": ("at most {}", "le"),
-    "less_than": ("less than {}", "lt"),
-    "string_too_short": ("at least {} characters", "min_length"),
-    "string_too_long": ("at most {} characters", "max_length"),
-    "too_short": ("at least {} entries", "min_length"),
-    "too_long": ("at most {} entries", "max_length"),
-}
+_SUBJECT = re.compile(r"^\w+ should (?:be|have) ")
+"""Beginning of a message of pydantic, such as “Input should be a valid string”."""
 
 
 def finding(key: str, found: str, expected: str, mend: str) -> str:
@@ -86,27 +63,8 @@ def from_error(error: Mapping[str, Any], *, known: Collection[str], hidden: bool
     found = shown(value, hidden=hidden)
     if kind == "value_error":
         return " ".join(f"{key}: found {found}; {error['ctx']['error']}".split())
-    return finding(key, found, _expected(kind, error), _mend(kind, value, hidden=hidden))
-
-
-def _expected(kind: str, error: Mapping[str, Any]) -> str:
-    context = error.get("ctx", {})
-    if kind == "literal_error":
-        return "one of " + str(context["expected"]).replace("'", '"')
-    if kind in _BOUNDS:
-        words, name = _BOUNDS[kind]
-        return words.format(context[name])
-    return _EXPECTED.get(kind) or str(error["msg"])
-
-
-def _mend(kind: str, value: Any, *, hidden: bool) -> str:
-    if kind == "string_type" and isinstance(value, int) and not isinstance(value, bool):
-        return "put it into quotes"
-    if isinstance(value, str) and kind in {"int_type", "float_type", "bool_type"} and not hidden:
-        plain = value.strip()
-        if plain in {"true", "false"} or plain.isdecimal():
-            return f"write {text.preview(plain, 30)} without quotes"
-    return "change it in ship.json"
+    expected = _SUBJECT.sub("", str(error["msg"])).replace("'", '"')
+    return finding(key, found, expected, "change it in ship.json")
 
 
 def _listed(known: Iterable[str]) -> str:

@@ -212,23 +212,11 @@ def _read(path: Path, without: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def _broken(error: json.JSONDecodeError) -> str:
-    """Return the finding for a file that is not JSON. The finding names the most frequent causes."""
+    """Return the finding for a file that is not JSON."""
     if not error.doc.strip():
         return finding(FILE, "an empty file", "an object in { }", "write {} into it: all else has a default")
-    at = error.pos
-    if error.doc[at : at + 1] in {"}", "]"}:  # the superfluous comma is before this position
-        at = len(error.doc[:at].rstrip()) - 1
-    line = error.doc.count("\n", 0, at) + 1
-    place = f"{FILE} line {line} column {at - error.doc.rfind(chr(10), 0, at)}"
-    rest = error.doc[at : at + 2]
-    if rest.startswith(",") and error.doc[at + 1 :].lstrip()[:1] in {"}", "]"}:
-        return finding(place, "a comma with nothing behind it", "JSON", "remove the comma")
-    if rest.startswith("#") or rest in {"//", "/*"}:
-        return finding(place, "a comment", "JSON, which has none", "remove it")
-    if rest.startswith("'"):
-        return finding(place, "a text in '…'", 'JSON, whose texts stand in "…"', "change the quotes")
     place = f"{FILE} line {error.lineno} column {error.colno}"
-    return finding(place, "broken JSON", "JSON", f"mend it: {error.msg}")
+    return finding(place, "broken JSON", "JSON, without comments or trailing commas", f"mend it: {error.msg}")
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
