@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -138,9 +137,10 @@ class JsonlLog:
                 self._queue(line)
 
     def _line(self, kind: str, message: str, level: Level, extra: dict[str, Any]) -> Line:
+        now = datetime.fromtimestamp(self._clock.now(), UTC)
         return {
             "id": self._ids.ulid(),
-            "timestamp": _timestamp(self._clock.now()),
+            "timestamp": now.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "type": level,
             "level": level,
             "kind": kind,
@@ -382,16 +382,6 @@ def _split_name(name: str) -> tuple[date, int] | None:
         return date.fromisoformat(stem), int(part or 1)
     except ValueError:
         return None
-
-
-def _timestamp(seconds: float) -> str:
-    whole, micro = divmod(round(seconds * 1e6), 1_000_000)
-    return f"{_second(whole)}.{micro // 1_000:03}Z"
-
-
-@lru_cache(2)
-def _second(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat().removesuffix("+00:00")
 
 
 def _complain(words: str) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import json
 import zlib
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
@@ -17,7 +17,7 @@ from bot.contracts.environment import Disk
 from bot.telemetry.log import PACKED, day_files
 
 LEVELS = {"debug": 10, "info": 20, "action": 25, "warn": 30, "error": 40}
-BLOCK = 64 * 1024
+TAIL = 1024 * 1024
 READ = 1024 * 1024
 
 Line = dict[str, Any]
@@ -75,18 +75,21 @@ class LogReader:
                 yield from self._of(path)
 
     def newest(self, count: int) -> list[tuple[str, Line]]:
-        """Return the newest selected lines, oldest first. A later call of `lines` continues after these lines."""
-        files = self._files()
-        for _, path in files:
-            self._skip(path)
-        found: list[tuple[str, Line]] = []
-        for _, path in reversed(files):
-            for raw in _backwards(path, self._places.get(path.name, 0)):
-                if (line := self._parsed(raw)) is not None:
-                    found.append(line)
-                    if len(found) == count:
-                        return found[::-1]
-        return found[::-1]
+        """Return the newest selected lines in the last `TAIL` bytes of the newest file, oldest first. A later
+        call of `lines` continues after these lines.
+        """
+        files = [path for _, path in self._files()]
+        for path in files:
+            if path.suffix == PACKED:
+                self._whole.add(path.name.removesuffix(PACKED))
+            else:
+                self._places[path.name] = self.disk.size(path)
+        if not files or files[-1].suffix == PACKED:
+            return []
+        with files[-1].open("rb") as file:
+            begin = file.seek(max(0, self._places[files[-1].name] - TAIL))
+            self._places[files[-1].name] = begin + len(file.readline() if begin else b"")
+        return list(deque(self._of(files[-1]), count))
 
     def of_request(self, request_id: str, *, everywhere: bool = True) -> Iterator[tuple[str, Line]]:
         """Yield the selected lines of a request, from the day in the request's id until a day after the
@@ -116,7 +119,7 @@ class LogReader:
         if name in self._whole:
             return
         try:
-            with _opened(path) as file:
+            with gzip.open(path) if path.suffix == PACKED else path.open("rb") as file:
                 file.seek(self._places.get(name, 0))
                 rest = b""  # the last line may still be written
                 while block := file.read(READ):
@@ -145,51 +148,6 @@ class LogReader:
             self.unreadable += bool(text)
             return None
         return (text, line) if self.wanted(line) else None
-
-    def _skip(self, path: Path) -> None:
-        if path.suffix == PACKED:
-            self._whole.add(path.name.removesuffix(PACKED))
-            return
-        with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
-            at = file.seek(0, 2)
-            while at:
-                begin = max(0, at - BLOCK)
-                file.seek(begin)
-                end = file.read(at - begin).rfind(b"\n")
-                if end >= 0:
-                    at = begin + end + 1
-                    break
-                at = begin
-            self._places[path.name] = at
-
-
-def _opened(path: Path) -> Any:
-    return gzip.open(path, "rb") if path.suffix == PACKED else path.open("rb")
-
-
-def _backwards(path: Path, end: int) -> Iterator[bytes]:
-    """Yield the lines of a file from the last line to the first. In an uncompressed file, start with the
-    last line before the position `end`.
-    """
-    if path.suffix == PACKED:
-        blocks = list[bytes]()
-        with (
-            contextlib.suppress(FileNotFoundError, EOFError, gzip.BadGzipFile, zlib.error),
-            gzip.open(path) as file,
-        ):
-            while block := file.read(READ):
-                blocks.append(block)
-        yield from reversed(b"".join(blocks).split(b"\n"))
-        return
-    with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
-        rest = b""
-        while end:
-            begin = max(0, end - BLOCK)
-            file.seek(begin)
-            first, _, others = (file.read(end - begin) + rest).partition(b"\n")
-            yield from reversed(others.split(b"\n"))
-            rest, end = first, begin
-        yield rest
 
 
 def day_of(request_id: str) -> date | None:

@@ -150,10 +150,10 @@ def test_past_days_that_are_compressed_are_read_as_the_others(shipmate: Shipmate
     reader = LogReader(logs, SystemDisk())
     assert len(list(reader.lines())) == 7
     assert list(reader.lines()) == []
-    assert [line["message"] for _, line in LogReader(logs, SystemDisk()).newest(5)][:2] == [
-        "line 1",
-        "line 2",
-    ]
+    reader = LogReader(logs, SystemDisk())
+    (newest,) = reader.newest(1)
+    assert newest[1]["message"] == "broken\n\x1b[2Jscreen"
+    assert list(reader.lines()) == []
 
 
 def test_a_compressed_day_that_is_damaged_costs_itself_alone(shipmate: Shipmate, folder: Path) -> None:
@@ -165,24 +165,23 @@ def test_a_compressed_day_that_is_damaged_costs_itself_alone(shipmate: Shipmate,
     done = shipmate("logs", "--dir", folder, "--json", "--chat", "web:chat:1")
     assert [item["message"] for item in done.lines] == ["line 1", "line 2"]
     assert done.err == "2 lines could not be read, and are left out.\n"
-    assert len(LogReader(logs, SystemDisk()).newest(10_000)) >= 7
 
 
-@pytest.mark.parametrize("block", [7, 300, 1 << 16])
-def test_the_newest_lines_are_those_of_a_whole_reading(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, block: int
+def test_the_newest_lines_are_the_last_of_the_newest_file(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_reader, "BLOCK", block)
-    logs = folder / ".ship" / "logs"
-    with (logs / "2027-01-15.2.jsonl").open("a") as file:
-        file.write('{"half')
-    every = [text for text, _ in LogReader(logs, SystemDisk()).lines()]
-    for count in (1, 3, 20):
-        assert [text for text, _ in LogReader(logs, SystemDisk()).newest(count)] == every[-count:]
-    reader = LogReader(logs, SystemDisk())
-    assert len(reader.newest(7)) == 7
+    newest = folder / ".ship" / "logs" / "2027-01-15.2.jsonl"
+    newest.write_text("".join(json.dumps(line(number)) + "\n" for number in range(9)) + '{"half')
+    monkeypatch.setattr(log_reader, "TAIL", 5 * len(json.dumps(line(8))))
+
+    def told(reader: LogReader, count: int) -> list[str]:
+        return [found["message"] for _, found in reader.newest(count)]
+
+    assert told(LogReader(newest.parent, SystemDisk()), 2) == ["line 7", "line 8"]
+    reader = LogReader(newest.parent, SystemDisk())
+    assert told(reader, 20)[-4:] == ["line 5", "line 6", "line 7", "line 8"]
     assert list(reader.lines()) == []
-    with (logs / "2027-01-15.2.jsonl").open("a") as file:
+    with newest.open("a") as file:
         file.write('": 1}\n' + json.dumps(line(1, message="new")) + "\n")
     assert [found.get("message") for _, found in reader.lines()] == [None, "new"]
 
