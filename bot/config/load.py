@@ -22,7 +22,6 @@ from bot.config.placeholders import (
     lookup_in,
     read_env_file,
     read_text,
-    similar_variable,
 )
 from bot.contracts.channel import ChannelSettings, Manifest
 from bot.contracts.identity import UserRef
@@ -154,7 +153,7 @@ def load(
     secrets = {secret for secret in secrets if len(secret) >= MIN_SECRET}
     expected = "use letters, digits and _ in the name"
     found += [finding(dotted(loc), "${ without a name in }", "${NAME}", expected) for loc in filled.malformed]
-    found += _missing(filled, manifests, variables)
+    found += _missing(filled, manifests)
     file = _validated(filled, manifests, found)
     if file is not None:
         known = {line.split(": ")[0] for line in found}
@@ -170,11 +169,6 @@ def load(
     enabled = tuple(name for name, (on, _) in state.items() if on)
     sections = {name: getattr(file, name) for name in ship_file.ShipFile.model_fields if name != "schema_"}
     document = _without(json.dumps(filled.document, sort_keys=True), secrets)
-    misspelt = (
-        f".env: {name} is not set; {hint}"
-        for name in dict.fromkeys(filled.missing.values())
-        if (hint := similar_variable(name, variables.keys() - filled.read))
-    )
     return Settings(
         root=root,
         **sections
@@ -186,7 +180,6 @@ def load(
         fingerprint=hashlib.sha256(document.encode()).hexdigest()[:16],
         warnings=(
             *(f"{name} was made by a command; it is {new} now" for name, new in moved.items()),
-            *misspelt,
             *checks.warnings(root, file, filled, channels=channels, enabled=enabled, manifests=manifests),
         ),
     )
@@ -257,9 +250,7 @@ def _model(manifests: Mapping[str, Manifest]) -> Any:
     return ship_file.with_channels(tuple((name, item.settings) for name, item in manifests.items()))
 
 
-def _missing(
-    filled: FilledDocument, manifests: Mapping[str, Manifest], variables: Mapping[str, str]
-) -> Iterator[str]:
+def _missing(filled: FilledDocument, manifests: Mapping[str, Manifest]) -> Iterator[str]:
     """Yield a finding for each unset variable that an enabled feature needs."""
     for loc, name in filled.missing.items():
         if _is_on(loc, filled, manifests):
@@ -267,8 +258,7 @@ def _missing(
                 dotted(loc),
                 f"${{{name}}}, which is set neither in the environment nor in .env",
                 "a value",
-                similar_variable(name, variables.keys() - filled.read)
-                or f"set {name}, or turn the feature off",
+                f"set {name}, or turn the feature off",
             )
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import errno
 import io
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -71,12 +70,6 @@ def read_env_file(path: Path, findings: list[str]) -> dict[str, str]:
     return values
 
 
-def similar_variable(name: str, unread: Iterable[str]) -> str:
-    """Return a hint that a variable is probably misspelt in `.env`; "" if no unused name in `.env` is similar."""
-    near = difflib.get_close_matches(name, unread, n=1, cutoff=0.85)
-    return f"did you mean it by {near[0]} in .env?" if near else ""
-
-
 @dataclass
 class FilledDocument:
     """ship.json with its placeholders replaced. Values that refer to a missing variable are removed."""
@@ -86,8 +79,6 @@ class FilledDocument:
     """Values that came from a variable."""
     missing: dict[Loc, str] = field(default_factory=dict)
     """Removed values, with the variable that is missing for each."""
-    read: set[str] = field(default_factory=set)
-    """Names of the variables that the document refers to."""
     secrets: set[str] = field(default_factory=set)
     malformed: list[Loc] = field(default_factory=list)
     literal: list[Loc] = field(default_factory=list)
@@ -121,7 +112,6 @@ def _fill_text(value: str, loc: Loc, lookup: Callable[[str], str | None], filled
     if "${" in _PLACEHOLDER.sub("", value):
         filled.malformed.append(loc)
     values = {name: lookup(name) for name in names}
-    filled.read |= values.keys()
     absent = [name for name, found in values.items() if found is None]
     if absent:
         filled.missing[loc] = absent[0]

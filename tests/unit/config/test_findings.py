@@ -337,22 +337,6 @@ def test_a_setting_that_must_be_there_is_asked_for() -> None:
     )
 
 
-def test_a_misspelt_variable_of_env_is_told(load: Load) -> None:
-    warnings = load({}, dotenv="PIGEON_WING_TOKN=wing-12345678").warnings
-    assert [one for one in warnings if one.startswith(".env: ")] == [
-        ".env: PIGEON_WING_TOKEN is not set; did you mean it by PIGEON_WING_TOKN in .env?"
-    ]
-    with pytest.raises(errors.ConfigError) as caught:
-        load({"channels": {"pigeon": {"enabled": True}}}, dotenv="PIGEON_WING_TOKN=wing-12345678")
-    assert any("did you mean it by PIGEON_WING_TOKN" in line for line in caught.value.findings)
-
-
-def test_a_variable_that_ship_json_reads_is_no_misspelt_one(load: Load) -> None:
-    document = {"mcp": {"servers": {"x": {"command": "x", "env": {"A": "${PIGEON_WING_TOKENS}"}}}}}
-    warnings = load(document, dotenv="PIGEON_WING_TOKENS=wing-12345678").warnings
-    assert not [one for one in warnings if one.startswith(".env: ")]
-
-
 def test_a_file_in_the_place_of_the_folder_is_a_finding(load: Load, tmp_path: Path) -> None:
     (tmp_path / ".ship").write_text("x")
     with pytest.raises(errors.ConfigError, match=r"\.ship: found a file; expected a folder"):
