@@ -34,13 +34,11 @@ from bot.core.archive.store import ChatStore
 from bot.core.assembly import Prompts
 from bot.core.attachments import FileReader
 from bot.core.attachments import Limits as FileLimits
-from bot.core.background import BackgroundTasks
 from bot.core.chat import MODES, Chat
 from bot.core.chats import Chats
 from bot.core.compaction import Policy
 from bot.core.estimate import Estimator
 from bot.core.event_log import EventLog
-from bot.core.events import Codec
 from bot.core.exports import Exporter
 from bot.core.fallback import Fallback, FallbackModel, ProviderFallbacks
 from bot.core.feature import Door, Runtime
@@ -48,7 +46,7 @@ from bot.core.instructions import InstructionFiles, operator_files
 from bot.core.intake import Intake as CoreIntake
 from bot.core.leadership import Leadership
 from bot.core.live_messages import LiveMessages
-from bot.core.locales import FactLocales, Locales
+from bot.core.locales import Locales
 from bot.core.long_blocks import LongBlocks
 from bot.core.maintenance import Maintenance
 from bot.core.models import Manner, ModelDeps
@@ -69,7 +67,7 @@ from bot.core.usage_recorder import UsageRecorder
 from bot.dashboard.console import Console, ConsoleSources, PartHealth
 from bot.dashboard.metrics import Figures, LogMetrics, MetricsPage
 from bot.dashboard.server import Dashboard
-from bot.disk_reserve import DiskReserve, ReservedDisk
+from bot.disk_reserve import DiskReserve
 from bot.importing.ship import import_ship
 from bot.llm import factory
 from bot.llm.budgets import BudgetedModel, Spending, day_of
@@ -124,7 +122,6 @@ class Gateway:
     files: OutgoingFiles
     door: Door
     locales: Locales
-    tasks: BackgroundTasks
     mcp: McpServers
     memory: RssMonitor
     watch: ChannelWatchdog
@@ -151,7 +148,7 @@ def assemble(
     """Build a gateway for the channels `names`, whose libraries must have been imported. The gateway has a
     dashboard if `counted` is given. `spending` observes the log.
     """
-    clock, ids, boot, codec = environment.clock, environment.ids, environment.ids.ulid(), Codec()
+    clock, ids, boot = environment.clock, environment.ids, environment.ids.ulid()
     services = build_services(settings, environment, log)
     channels = build_channels(services, names)
     memberships = Memberships(channels, log)
@@ -160,7 +157,7 @@ def assemble(
     for name in channels:
         access.prove(name)
     event_log = environment.event_log(
-        build_log(services, codec, lambda subject, words: alerts.tell(subject, words))  # noqa: PLW0108 - the object is created below
+        build_log(services, lambda subject, words: alerts.tell(subject, words))  # noqa: PLW0108 - the object is created below
     )
     make = functools.partial(
         Chat,
@@ -168,11 +165,11 @@ def assemble(
         debounce=settings.queue.debounce_ms / 1000,
         max_messages=view_limits(settings).max_messages,
     )
-    chats = Chats(event_log, codec, make, clock=clock, ids=ids)
+    chats = Chats(event_log, make, clock=clock, ids=ids)
     saying = Saying(channels, services.redact)
     log.observers.append(UsageRecorder(chats).observe)
-    tasks, slots, door = BackgroundTasks(log), Slots(settings.queue.max_concurrent_turns), Door()
-    locales = Locales(FactLocales(chats), tasks.start, log, zone=settings.schedule.timezone)
+    slots, door = Slots(settings.queue.max_concurrent_turns), Door()
+    locales = Locales(chats, zone=settings.schedule.timezone)
     operators = OperatorChats(services.operators, channels, services.manifests)
     alerts = OperatorAlerts(
         chats,
@@ -251,7 +248,7 @@ def assemble(
     )
     archive = ChatStore(
         settings.home / "chats",
-        disk=ReservedDisk(environment.disk, services.reserve),
+        disk=environment.disk,
         log=log,
         archive_after_lines=settings.history.archive_after_lines,
         clock=clock,
@@ -358,7 +355,6 @@ def assemble(
         files,
         door,
         locales,
-        tasks,
         mcp,
         memory,
         watch,
@@ -379,7 +375,6 @@ def assemble(
         functools.partial(
             import_ship,
             settings.home,
-            codec,
             make,
             needs_turn=door.needs_turn,
             is_operator=lambda inbound: access.is_operator(inbound.person),
@@ -433,7 +428,7 @@ def build_services(settings: config.Settings, environment: Environment, log: Jso
     )
 
 
-def build_log(services: Services, codec: Codec, alert: Alert) -> EventLog:
+def build_log(services: Services, alert: Alert) -> EventLog:
     """Build the log of all chats."""
     settings, environment, log = services.settings, services.environment, services.log
     if (url := settings.engine.database_url) is not None:
@@ -441,7 +436,6 @@ def build_log(services: Services, codec: Codec, alert: Alert) -> EventLog:
 
         return PostgresLog(
             url,
-            codec,
             settings.home / "exports.json",
             epoch=environment.leadership.epoch,
             disk=environment.disk,
@@ -450,9 +444,7 @@ def build_log(services: Services, codec: Codec, alert: Alert) -> EventLog:
             alert=alert,
         )
     path = settings.home / FILE
-    return SqliteLog(
-        path, codec, clock=environment.clock, log=log, reserve=services.reserve, alert=alert, mend=True
-    )
+    return SqliteLog(path, clock=environment.clock, log=log, reserve=services.reserve, alert=alert, mend=True)
 
 
 def build_windows(llm: config.Llm, learned: LearnedFile, log: JsonlLog) -> ContextWindows:

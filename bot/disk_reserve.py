@@ -6,12 +6,10 @@ import contextlib
 import errno
 import os
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
-from bot.contracts.environment import Disk, Log
+from bot.contracts.environment import Log
 from bot.sizes import in_words
 
 MOST = 16 * 1024 * 1024
@@ -21,11 +19,7 @@ PIECE = 256 * 1024
 """Number of bytes that are released at once. The number is small, because the process that fills the disk
 may use the released bytes.
 """
-LARGEST = 4 * PIECE
-"""Max bytes of a write that may use the reserve."""
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-
-_R = TypeVar("_R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +90,9 @@ class DiskReserve:
                 self._tell(trouble)
             return bool(before and not trouble)
 
-    def give(self, size: int = 0) -> bool:
-        """Release a piece plus `size` bytes. Return True if a refused write may be retried."""
-        if self._path is None or size > LARGEST:
+    def give(self) -> bool:
+        """Release a piece. Return True if a refused write may be retried."""
+        if self._path is None:
             return False
         with self._lock:
             if not self.trouble:
@@ -107,7 +101,7 @@ class DiskReserve:
             if not self._left:
                 return False
             try:
-                os.truncate(self._path, left := max(0, self._left - PIECE - size))
+                os.truncate(self._path, left := max(0, self._left - PIECE))
             except OSError:
                 return False
             self._left = left
@@ -140,45 +134,6 @@ class DiskReserve:
             self._log.write("storage", f"{trouble}; nothing new is taken in", level="error", left=self._left)
         else:
             self._log.write("storage", "the disk has room again")
-
-
-class ReservedDisk:
-    """A `contracts.environment.Disk` that uses the reserve for small writes."""
-
-    def __init__(self, inner: Disk, reserve: DiskReserve) -> None:
-        self._inner = inner
-        self._reserve = reserve
-        self.read = inner.read
-        self.open = inner.open
-        self.sync = inner.sync
-        self.rename = inner.rename
-        self.truncate = inner.truncate
-        self.remove = inner.remove
-        self.size = inner.size
-        self.names = inner.names
-        self.exists = inner.exists
-
-    def append(self, path: Path, data: bytes, *, sync: bool = False) -> None:
-        before = self._inner.size(path)
-
-        def take_back() -> None:
-            if self._inner.size(path) > before:
-                # Remove the part that a refused write had already written.
-                self._inner.truncate(path, before)
-
-        self._tried(lambda: self._inner.append(path, data, sync=sync), len(data), take_back)
-
-    def replace(self, path: Path, data: bytes) -> None:
-        self._tried(lambda: self._inner.replace(path, data), len(data))
-
-    def _tried(self, write: Callable[[], _R], size: int, take_back: Callable[[], object] = object) -> _R:
-        while True:
-            try:
-                return write()
-            except OSError as error:
-                if error.errno not in FULL or not self._reserve.give(size):
-                    raise
-            take_back()
 
 
 def _allocate(handle: int, begin: int, end: int) -> None:

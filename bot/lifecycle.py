@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import functools
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
 from bot import errors
@@ -43,7 +43,7 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
     end. Raises `errors.ShipmateError` if the gateway cannot start. If `stop` is set before all channels
     are connected, the context is still entered and should be left at once.
     """
-    services, door, tasks = gateway.services, gateway.door, gateway.tasks
+    services, door = gateway.services, gateway.door
     environment, log, event_log = services.environment, services.log, gateway.event_log
     lines = PartLines(gateway.readiness, say)
 
@@ -84,11 +84,10 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
         around.push_async_callback(gateway.turns.summaries.stop)
         checking = asyncio.create_task(_check_model(gateway, say, lines))
         around.callback(checking.cancel)
-        for serve in (*door.serves, gateway.watch.run):
-            tasks.serve(serve())
+        loops = [serve() for serve in (*door.serves, gateway.watch.run)]
         if gateway.counted is not None:
-            tasks.serve(gateway.counted.watch_loop(environment.clock))
-        around.push_async_callback(tasks.drain, 1.0)
+            loops.append(gateway.counted.watch_loop(environment.clock))
+        await around.enter_async_context(_served(log, loops))
         await gateway.runner.start()
         await gateway.files.start()
         periodic.start()
@@ -121,6 +120,25 @@ def _ends(
         await _bounded(log, what, close(), seconds)
 
     around.push_async_callback(end)
+
+
+@contextlib.asynccontextmanager
+async def _served(log: Log, loops: Iterable[Coroutine[Any, Any, None]]) -> AsyncIterator[None]:
+    """Run endless loops while the context is open. A failure of a loop is logged."""
+
+    def over(loop: asyncio.Task[None]) -> None:
+        if not loop.cancelled() and (error := loop.exception()) is not None:
+            log.write("error", f"a loop ended: {type(error).__name__}: {error}", level="error")
+
+    tasks = [asyncio.create_task(loop) for loop in loops]
+    for task in tasks:
+        task.add_done_callback(over)
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks, timeout=CLOSE_SECONDS)
 
 
 async def _read(gateway: Gateway) -> None:

@@ -105,7 +105,6 @@ class PersonalData:
         self._home = home
         self._person = person
         self._disk = disk
-        self._codec = events.Codec()
         self._archives = rotation.ArchiveFiles(home / CHATS, disk)
         self._artifacts = ArtifactStore(home / ARTIFACTS, disk=disk, ids=ids, clock=clock, log=log)
         self._notes = NoteStore(home / MEMORY, disk=disk)
@@ -499,10 +498,10 @@ class PersonalData:
             elif chat.startswith(f"{self._person.channel}:"):
                 count += name in found.joined
                 after = raw
-                data = self._codec.decode(kind, raw) if chat in found.shared else None
+                data = events.decode(kind, raw) if chat in found.shared else None
                 if data is not None and not isinstance(data, events.Damaged):
                     without = self._without(Event(name, ChatKey.parse(chat), at, data, turn), raw, found)
-                    after = raw if without is data else self._codec.encode(without)
+                    after = raw if without is data else events.encode(without)
                 for one in (self._person.user_id, str(self._person)):
                     after = after.replace(f'"{one}"', f'"{ERASED}"')
                 changed.append((turn, person if person != self._person.user_id else None, kind, after, name))

@@ -11,7 +11,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.core import events
 from bot.core.event_log import Entry, EventLog, Position
-from bot.core.events import Codec, Event, EventData
+from bot.core.events import Event, EventData, encode
 from bot.core.sqlite_log import SqliteLog
 from bot.features.search import index
 from bot.features.search.finder import Finder
@@ -19,8 +19,6 @@ from bot.features.search.service import Search
 from bot.system import SystemClock
 from bot.testing.log import MemoryLog as Lines
 from tests.memory_log import MemoryLog
-
-CODEC = Codec()
 
 
 class Talk:
@@ -38,7 +36,7 @@ class Talk:
             self.seqs[chat] += 1
             name = f"{chat}-{self.seqs[chat]}"
             event = Event(name, chat, at, one, turn or name, "7", self.seqs[chat])
-            entries.append(Entry(event, Position(0), CODEC.encode(one)))
+            entries.append(Entry(event, Position(0), encode(one)))
         self.log.append(entries)
 
     def say(self, line: ArchiveLine) -> None:
@@ -71,7 +69,7 @@ class Talk:
 
 async def logged(path: Path, lines: Iterable[ArchiveLine]) -> None:
     """Write a log with the events that produce these archive lines."""
-    log = SqliteLog(path, Codec(), clock=SystemClock(), log=Lines())
+    log = SqliteLog(path, clock=SystemClock(), log=Lines())
     talk = Talk(log)
     for line in lines:
         talk.say(line)

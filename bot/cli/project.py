@@ -106,7 +106,6 @@ def database(root: Path) -> str | None:
 async def event_log(root: Path) -> AsyncIterator[SqlLog | None]:
     """Open the event log for reading; None if there is no log."""
     from bot.core import sqlite_log
-    from bot.core.events import Codec
 
     path, url, clock = root / HOME / sqlite_log.FILE, database(root), SystemClock()
     log: SqlLog
@@ -114,9 +113,9 @@ async def event_log(root: Path) -> AsyncIterator[SqlLog | None]:
         from bot.core.postgres_log import PostgresLog
 
         cursors = root / HOME / "exports.json"
-        log = PostgresLog(url, Codec(), cursors, epoch=None, disk=SystemDisk(), clock=clock, log=StderrLog())
+        log = PostgresLog(url, cursors, epoch=None, disk=SystemDisk(), clock=clock, log=StderrLog())
     elif path.is_file():
-        log = sqlite_log.SqliteLog(path, Codec(), clock=clock, log=StderrLog())
+        log = sqlite_log.SqliteLog(path, clock=clock, log=StderrLog())
     else:
         yield None
         return

@@ -1027,5 +1027,5 @@ def _of_question(name: str) -> str:
 
 
 _FOLDS: Mapping[type[events.EventData], Callable[[Chat, Event, object], None]] = {
-    kind: getattr(Chat, f"_{kind.kind}") for kind in events.CORE if hasattr(Chat, f"_{kind.kind}")
+    kind: getattr(Chat, f"_{kind.kind}") for kind in events.KINDS.values() if hasattr(Chat, f"_{kind.kind}")
 }

@@ -14,7 +14,7 @@ from bot.contracts.environment import Clock, Ids
 from bot.contracts.identity import ChatKey
 from bot.core.chat import Chat
 from bot.core.event_log import Entry, EventLog
-from bot.core.events import Codec, Event, EventData, fact_of
+from bot.core.events import Event, EventData, encode, fact_of
 
 MOST_IDLE = 500
 """Max idle chats kept in memory; loading a chat takes about 10 ms."""
@@ -70,11 +70,8 @@ class Facts:
 class Chats:
     """Loads chats and appends events. Each event is folded into its chat at once and handed to the log."""
 
-    def __init__(
-        self, log: EventLog, codec: Codec, make: Callable[[ChatKey], Chat], *, clock: Clock, ids: Ids
-    ) -> None:
+    def __init__(self, log: EventLog, make: Callable[[ChatKey], Chat], *, clock: Clock, ids: Ids) -> None:
         self._log = log
-        self._codec = codec
         self._make = make
         self._clock = clock
         self._ids = ids
@@ -157,8 +154,8 @@ class Chats:
             event = Event(name, fact.chat, now, fact.data, fact.turn, fact.person, chat.seq + 1)
             chat.apply(event)
             self.facts.apply(fact.data)
-            blanks = tuple((one, self._codec.encode(one.data)) for one in fact.blanks)
-            entries.append(Entry(event, chat.position, self._codec.encode(fact.data), blanks))
+            blanks = tuple((one, encode(one.data)) for one in fact.blanks)
+            entries.append(Entry(event, chat.position, encode(fact.data), blanks))
         self._log.append(entries)
         for key, chat in touched.items():
             for changed in self._waiting.pop(key, ()):

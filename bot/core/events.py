@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, TypeAlias
+from functools import cache
+from typing import Any, ClassVar, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -29,6 +30,10 @@ TurnEndState = Literal["answered", "failed", "stopped", "withdrawn", "handled"]
 RowEndState = Literal["sent", "failed", "unknown"]
 
 
+KINDS: dict[str, type[EventData]] = {}
+"""All event kinds by name."""
+
+
 class EventData:
     """Base of all event kinds. `kind` is the kind's name on disk; `words` lists the fields that contain text
     written by people or the model.
@@ -37,6 +42,9 @@ class EventData:
     __slots__ = ()
     kind: ClassVar[str]
     words: ClassVar[frozenset[str]] = frozenset()
+
+    def __init_subclass__(cls) -> None:
+        KINDS[cls.kind] = cls  # a dataclass with slots is created twice; the second class replaces the first
 
 
 @dataclass(frozen=True, slots=True)
@@ -583,89 +591,29 @@ def keys_of(data: EventData) -> tuple[str, ...]:
     return data.inbound.keys if isinstance(data, Received | Edited | Deleted | Stop) else ()
 
 
-CORE: tuple[type[EventData], ...] = (
-    Received,
-    Ordered,
-    Edited,
-    Deleted,
-    Stop,
-    Closed,
-    TurnStarted,
-    Joined,
-    TurnLeft,
-    FilesRead,
-    TurnEnded,
-    Waited,
-    QuestionAsked,
-    Decided,
-    Revised,
-    FactSet,
-    Told,
-    Asked,
-    Answered,
-    Used,
-    Rated,
-    ToolStarted,
-    ToolEnded,
-    Queued,
-    Deferred,
-    Sending,
-    Returned,
-    Uncertain,
-    Shown,
-    RowEnded,
-    Cut,
-    SessionMoved,
-    Masked,
-    Injected,
-    Framed,
-    Remembered,
-    Removed,
-    Expired,
-    Unreadable,
-)
-Adapter: TypeAlias = "TypeAdapter[Any]"
+@cache
+def _adapter(kind: str) -> TypeAdapter[Any]:
+    # Adapters are created on demand, since creating all of them takes a tenth of a second.
+    return TypeAdapter(KINDS[kind])
 
 
-class Codec:
-    """Converts event data to JSON and back. Features register their event kinds with `add`."""
+def encode(data: EventData) -> str:
+    """Return event data as JSON. Lone surrogates, which databases reject, become U+FFFD."""
+    adapter = _adapter(data.kind)
+    try:
+        raw: bytes = adapter.dump_json(data, exclude_defaults=True)
+    except ValueError:
+        value = adapter.dump_python(data, mode="json", exclude_defaults=True)
+        return text.clean(json.dumps(value, ensure_ascii=False))
+    return raw.decode()
 
-    def __init__(self, *more: type[EventData]) -> None:
-        self._kinds: dict[str, type[EventData]] = {}
-        self._adapters: dict[str, Adapter] = {}
-        for kind in (*CORE, *more):
-            self.add(kind)
 
-    def add(self, kind: type[EventData]) -> None:
-        """Register an event kind. Raises ValueError if the kind's name is taken."""
-        if kind.kind in self._kinds:
-            raise ValueError(f"two kinds of events are called {kind.kind}")
-        self._kinds[kind.kind] = kind
-
-    def encode(self, data: EventData) -> str:
-        """Return the event data as JSON. Lone surrogates, which databases reject, become U+FFFD."""
-        adapter = self._adapter(data.kind)
-        try:
-            raw: bytes = adapter.dump_json(data, exclude_defaults=True)
-        except ValueError:
-            value = adapter.dump_python(data, mode="json", exclude_defaults=True)
-            return text.clean(json.dumps(value, ensure_ascii=False))
-        return raw.decode()
-
-    def decode(self, kind: str, raw: str) -> EventData:
-        """Return the event data of a stored event. Returns `Damaged` if the data cannot be parsed, so that
-        the rest of the chat remains usable.
-        """
-        if kind not in self._kinds:
-            return Damaged(kind)
-        try:
-            data: EventData = self._adapter(kind).validate_json(raw)
-        except ValidationError:
-            return Damaged(kind)
-        return data
-
-    def _adapter(self, kind: str) -> Adapter:
-        # Adapters are created on demand, since creating all of them takes a tenth of a second.
-        if kind not in self._adapters:
-            self._adapters[kind] = TypeAdapter(self._kinds[kind])
-        return self._adapters[kind]
+def decode(kind: str, raw: str) -> EventData:
+    """Return the data of a stored event. Returns `Damaged` if the data cannot be parsed, so that the rest of
+    the chat remains usable.
+    """
+    try:
+        data: EventData = _adapter(kind).validate_json(raw)
+    except (KeyError, ValidationError):
+        return Damaged(kind)
+    return data

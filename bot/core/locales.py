@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import difflib
 import functools
 import re
 import unicodedata
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC as AT_UTC
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
-from weakref import WeakValueDictionary
 from zoneinfo import available_timezones
 
-from bot import errors
 from bot.contracts.base import ChatType
-from bot.contracts.environment import Log
 from bot.contracts.identity import UserRef
 from bot.contracts.inbound import Inbound
+from bot.core.chat import Chat
 from bot.core.chats import NO_CHAT, Chats, Fact
 from bot.core.events import FactSet
 from bot.words import CATALOGUES, DEFAULT, UTC, language_of, times
@@ -41,9 +38,6 @@ class Locale:
     zone_chosen: bool = False
 
 
-_UNKNOWN = Locale()
-
-
 class ReaderLocale(NamedTuple):
     """Language and zone for `bot.words.speaking`. `own`: the zone is the reader's own, so times are shown
     without the zone's name.
@@ -54,21 +48,8 @@ class ReaderLocale(NamedTuple):
     own: bool = False
 
 
-class FactLocales:
-    """Locales that people have chosen, stored as facts."""
-
-    KIND = "locale"
-
-    def __init__(self, chats: Chats) -> None:
-        self._chats = chats
-
-    async def put_locale(self, person: UserRef, locale: Locale) -> None:
-        chat = await self._chats.get(NO_CHAT)
-        self._chats.append(Fact(chat.key, FactSet(self.KIND, str(person), asdict(locale))))
-
-    async def locales(self) -> dict[UserRef, Locale]:
-        known = self._chats.facts.all(self.KIND)
-        return {UserRef.parse(name): Locale(**value) for name, value in known.items()}
+KIND = "locale"
+"""Kind of the facts that store locales, by person."""
 
 
 class Locales:
@@ -77,48 +58,28 @@ class Locales:
     messages are no replies.
     """
 
-    def __init__(
-        self,
-        rows: FactLocales,
-        start: Callable[[Coroutine[Any, Any, None]], object],
-        log: Log,
-        *,
-        zone: str = UTC,
-    ) -> None:
-        """Create the locale service. `start` is a function that runs background work."""
-        self._rows = rows
-        self._start = start
-        self._log = log
+    def __init__(self, chats: Chats, *, zone: str = UTC) -> None:
+        self._chats = chats
         self._zone = zone
-        self._known: dict[UserRef, Locale] = {}
-        self._loaded = False
+        self._chat: Chat | None = None
+        """The gateway's own chat, kept in memory because locales are appended to its log."""
         self._scripts: dict[UserRef, str] = {}
         """Script (such as Latin or Chinese) of each person's last message."""
-        self._writing = WeakValueDictionary[UserRef, asyncio.Lock]()
 
     async def load(self) -> None:
-        """Load the stored choices of languages and zones once. If the choices cannot be read, the locale of
-        the person's app applies.
-        """
-        if self._loaded:
-            return
-        try:
-            self._known = await self._rows.locales() | self._known
-            self._loaded = True
-        except errors.StorageError as error:
-            self._failed(error)
+        """Load the gateway's own chat. Until then, no locale is stored. Raises `errors.StorageError`."""
+        self._chat = await self._chats.get(NO_CHAT)
 
     def locale(self, person: UserRef) -> Locale:
         """Return the language and time zone known for a person."""
-        return self._known.get(person, _UNKNOWN)
+        return Locale(**(self._chats.facts.get(KIND, str(person)) or {}))
 
     def of(self, inbound: Inbound) -> ReaderLocale:
         """Return the locale for the sender of an incoming message. A stranger's locale is not stored."""
         before = self.locale(inbound.person)
         now = _by_app(before, inbound)
         if now != before and inbound.kind != "admission":
-            self._known[inbound.person] = now
-            self._start(self._remember(inbound.person))
+            self._store(inbound.person, now)
         if inbound.due is None and inbound.command is None and (script := _script(inbound.text)):
             self._scripts[inbound.person] = script
         return self._spoken(inbound.person, now, inbound.chat_type)
@@ -129,35 +90,32 @@ class Locales:
         """Return the locale of a person who has written before; `zone` is the default zone."""
         return self._spoken(person, self.locale(person), chat_type, zone)
 
-    async def choose_language(self, inbound: Inbound, code: str | None) -> ReaderLocale:
-        """Store the language to use with a person; None to use the language of the person's app. Raises
-        `errors.StorageError`.
-        """
-        return await self._choose(inbound, language=code, language_chosen=code is not None)
+    def choose_language(self, inbound: Inbound, code: str | None) -> ReaderLocale:
+        """Store the language to use with a person; None to use the language of the person's app."""
+        return self._choose(inbound, language=code, language_chosen=code is not None)
 
-    async def choose_zone(self, inbound: Inbound, zone: str | None) -> ReaderLocale:
-        """Store the time zone to use with a person; None to use the zone of the person's app. Raises
-        `errors.StorageError`.
-        """
-        return await self._choose(inbound, zone=zone, zone_chosen=zone is not None)
+    def choose_zone(self, inbound: Inbound, zone: str | None) -> ReaderLocale:
+        """Store the time zone to use with a person; None to use the zone of the person's app."""
+        return self._choose(inbound, zone=zone, zone_chosen=zone is not None)
 
-    async def note_zone(self, inbound: Inbound, zone: str) -> None:
+    def note_zone(self, inbound: Inbound, zone: str) -> None:
         """Record a time zone that a person named in a request. The zone becomes the person's zone if nothing
         better is known.
         """
         before = self.locale(inbound.person)
         if before.zone_chosen or inbound.zone is not None or before.zone == zone:
             return
-        self._known[inbound.person] = replace(before, zone=zone)
-        await self._remember(inbound.person)
+        self._store(inbound.person, replace(before, zone=zone))
 
-    async def _choose(self, inbound: Inbound, **chosen: Any) -> ReaderLocale:
+    def _choose(self, inbound: Inbound, **chosen: Any) -> ReaderLocale:
         person = inbound.person
-        async with self._turn(person):
-            locale = _by_app(replace(self.locale(person), **chosen), inbound)
-            await self._rows.put_locale(person, locale)
-            self._known[person] = locale
+        locale = _by_app(replace(self.locale(person), **chosen), inbound)
+        self._store(person, locale)
         return self._spoken(person, locale, inbound.chat_type)
+
+    def _store(self, person: UserRef, locale: Locale) -> None:
+        if self._chat is not None:
+            self._chats.append(Fact(NO_CHAT, FactSet(KIND, str(person), asdict(locale))))
 
     def _spoken(
         self, person: UserRef, locale: Locale, chat_type: ChatType, zone: str | None = None
@@ -169,24 +127,6 @@ class Locales:
         codes = (locale.language or DEFAULT, DEFAULT, *CATALOGUES)
         fits = (one for one in codes if wanted in {None, _script(str(CATALOGUES[one]["language.now"]))})
         return ReaderLocale(next(fits, codes[0]), locale.zone or zone or self._zone, own)
-
-    def _turn(self, person: UserRef) -> asyncio.Lock:
-        """Return the lock under which a person's choices are written, so that two writes do not overwrite
-        each other.
-        """
-        return self._writing.setdefault(person, asyncio.Lock())
-
-    async def _remember(self, person: UserRef) -> None:
-        try:
-            async with self._turn(person):
-                await self._rows.put_locale(person, self._known[person])
-        except errors.StorageError as error:
-            self._failed(error)
-
-    def _failed(self, error: errors.StorageError) -> None:
-        self._log.write(
-            "error", "people's languages and time zones are not known", level="error", cause=str(error)
-        )
 
 
 MOST_READ = 500

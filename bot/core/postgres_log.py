@@ -19,7 +19,6 @@ from bot import errors
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Disk
 from bot.contracts.environment import Log as OperatorLog
-from bot.core.events import Codec
 from bot.core.sql_log import CONTENT, Alert, Session, SqlLog
 from bot.storage import jsonl
 
@@ -232,7 +231,6 @@ class PostgresLog(SqlLog):
     def __init__(
         self,
         url: str,
-        codec: Codec,
         cursors: Path,
         *,
         epoch: int | None,
@@ -241,7 +239,7 @@ class PostgresLog(SqlLog):
         log: OperatorLog,
         alert: Alert | None = None,
     ) -> None:
-        super().__init__(codec, clock=clock, log=log, alert=alert)
+        super().__init__(clock=clock, log=log, alert=alert)
         self._url = url
         self._cursors = cursors
         self._epoch = epoch

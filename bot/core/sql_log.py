@@ -16,7 +16,7 @@ from bot.contracts.environment import Clock
 from bot.contracts.environment import Log as OperatorLog
 from bot.contracts.identity import ChatKey
 from bot.core.event_log import ChatStats, Committed, Entry, Position
-from bot.core.events import Codec, Event, fact_of, keys_of
+from bot.core.events import Event, decode, fact_of, keys_of
 from bot.words import Sentence, sentence
 
 APPEND = "INSERT INTO events (chat, seq, id, turn, person, kind, at, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING"
@@ -81,13 +81,11 @@ class SqlLog(ABC):
 
     def __init__(
         self,
-        codec: Codec,
         *,
         clock: Clock,
         log: OperatorLog,
         alert: Alert | None = None,
     ) -> None:
-        self._codec = codec
         self._alert = alert
         self._lost = set[ChatKey]()
         """Chats with a lost event that no retry could write; kept until operators are told."""
@@ -268,7 +266,7 @@ class SqlLog(ABC):
 
     def _event(self, chat: ChatKey, row: tuple[Any, ...]) -> Event:
         name, seq, turn, person, kind, at, data = row
-        return Event(name, chat, at, self._codec.decode(kind, data), turn, person, seq)
+        return Event(name, chat, at, decode(kind, data), turn, person, seq)
 
     async def after(self, n: int, limit: int) -> list[tuple[int, Event]]:
         return await self._asked(

@@ -16,7 +16,6 @@ from bot import errors
 from bot.contracts.environment import Clock
 from bot.contracts.environment import Log as OperatorLog
 from bot.contracts.identity import ChatKey
-from bot.core.events import Codec
 from bot.core.sql_log import CONTENT, CURSOR, FACT, Alert, SqlLog
 from bot.disk_reserve import FULL, DiskReserve
 
@@ -109,7 +108,6 @@ class SqliteLog(SqlLog):
     def __init__(
         self,
         path: Path,
-        codec: Codec,
         *,
         clock: Clock,
         log: OperatorLog,
@@ -117,7 +115,7 @@ class SqliteLog(SqlLog):
         alert: Alert | None = None,
         mend: bool = False,
     ) -> None:
-        super().__init__(codec, clock=clock, log=log, alert=alert)
+        super().__init__(clock=clock, log=log, alert=alert)
         self._path = path
         self._mend = mend
         self._reserve = reserve or DiskReserve(None, log)

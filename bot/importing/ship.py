@@ -19,7 +19,7 @@ from pathlib import Path
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.core.chat import Chat
-from bot.core.events import Codec, Event, fact_of, keys_of
+from bot.core.events import Event, encode, fact_of, keys_of
 from bot.core.restored import RESTORED
 from bot.core.sql_log import APPEND, FACT, KEY, POSITION
 from bot.core.sqlite_log import SCHEMA
@@ -39,7 +39,6 @@ SUFFIXES = ("", "-wal", "-shm")
 
 def import_ship(
     home: Path,
-    codec: Codec,
     make: Callable[[ChatKey], Chat],
     *,
     needs_turn: Callable[[Inbound], bool],
@@ -58,7 +57,7 @@ def import_ship(
             (home / (NEW + suffix)).unlink(missing_ok=True)
         with contextlib.closing(sqlite3.connect(journal)) as old:
             found = events_of(Source(old, home, needs_turn, is_operator, prefix))
-        count = _write(home / NEW, found, codec, make, restored=(home / RESTORED).exists())
+        count = _write(home / NEW, found, make, restored=(home / RESTORED).exists())
         (home / NEW).replace(log)
         _sync(home)
     _move_away(home)
@@ -82,13 +81,13 @@ def remove_backup(home: Path) -> bool:
     return clean
 
 
-def _write(path: Path, found: Found, codec: Codec, make: Callable[[ChatKey], Chat], *, restored: bool) -> int:
+def _write(path: Path, found: Found, make: Callable[[ChatKey], Chat], *, restored: bool) -> int:
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute("PRAGMA synchronous = full")
         db.executescript(SCHEMA)
         db.execute("BEGIN")
         for chat, events in found.chats.items():
-            _write_chat(db, make(chat), events, codec)
+            _write_chat(db, make(chat), events)
         db.executemany(KEY, found.keys)
         if restored:
             db.execute(FACT, (RESTORED, RESTORED, "{}"))
@@ -96,11 +95,11 @@ def _write(path: Path, found: Found, codec: Codec, make: Callable[[ChatKey], Cha
     return sum(map(len, found.chats.values()))
 
 
-def _write_chat(db: sqlite3.Connection, chat: Chat, events: list[Event], codec: Codec) -> None:
+def _write_chat(db: sqlite3.Connection, chat: Chat, events: list[Event]) -> None:
     for event in events:
         chat.apply(event)
         row = (str(event.chat), event.seq, event.id, event.turn, event.person, event.kind, event.at)
-        db.execute(APPEND, (*row, codec.encode(event.data)))
+        db.execute(APPEND, (*row, encode(event.data)))
         db.executemany(KEY, [(key, str(event.chat), event.seq) for key in keys_of(event.data)])
         if (fact := fact_of(event.data)) is not None:
             kind, key, value = fact

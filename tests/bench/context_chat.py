@@ -33,7 +33,7 @@ from bot.core.assembly import Prompts
 from bot.core.chats import Chats, Fact
 from bot.core.feature import Door
 from bot.core.instructions import InstructionFiles
-from bot.core.locales import FactLocales, Locales
+from bot.core.locales import Locales
 from bot.core.long_blocks import LongBlocks
 from bot.core.models import ModelDeps
 from bot.core.outbox_row import OutboxRow
@@ -297,7 +297,7 @@ class Chat:
         nobody: Any = None  # the bench sends no files and no quotes
         make = functools.partial(chat.Chat, max_messages=self.limits.max_messages)
         self._event_log = EventLog()
-        self._chats = Chats(self._event_log, events.Codec(), make, clock=clock, ids=ids)
+        self._chats = Chats(self._event_log, make, clock=clock, ids=ids)
         files = OutgoingFiles(
             self.root / "outgoing", {}, self._chats, disk=disk, redact=str, log=log, limits=OutgoingLimits()
         )
@@ -320,7 +320,7 @@ class Chat:
             outbox=screen,
             door=door,
             saying=Saying({}, str),
-            locales=Locales(FactLocales(self._chats), asyncio.ensure_future, log),
+            locales=Locales(self._chats),
             live=screen,
             loop=self._turns.loop,
             turn_ended=self._turns.summaries.turn_ended,

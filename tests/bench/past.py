@@ -16,14 +16,13 @@ from bot.core.assembly import Frozen
 from bot.core.chat import Chat
 from bot.core.chats import Chats, Fact
 from bot.core.event_log import EventLog
-from bot.core.events import Codec, EventData
+from bot.core.events import EventData
 from bot.core.sqlite_log import FILE, SqliteLog
 from bot.system import SystemClock, UlidSource
 from bot.testing.log import MemoryLog
 
 MODEL = "claude-sonnet-5-5"
 BOOT = "boot"
-CODEC = Codec()
 FRAME = events.Framed(Frozen("Rules and instructions. " * 150), MODEL, "", "prefix")
 AT_ONCE = 1_000
 """Max turns in one transaction."""
@@ -35,9 +34,9 @@ async def opened(home: Path) -> AsyncIterator[tuple[EventLog, Chats]]:
     """Open the log in a `.ship` folder, and create it if there is none. No chat is in memory yet."""
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     clock = SystemClock()
-    log = SqliteLog(home / FILE, CODEC, clock=clock, log=MemoryLog())
+    log = SqliteLog(home / FILE, clock=clock, log=MemoryLog())
     try:
-        yield log, Chats(log, CODEC, Chat, clock=clock, ids=UlidSource(clock))
+        yield log, Chats(log, Chat, clock=clock, ids=UlidSource(clock))
     finally:
         await log.close()
 

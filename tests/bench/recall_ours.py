@@ -9,7 +9,6 @@ from pathlib import Path
 
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
-from bot.core.events import Codec
 from bot.core.sqlite_log import SqliteLog
 from bot.features.search import index, ranking
 from bot.features.search.finder import Finder
@@ -47,7 +46,7 @@ class Searched:
         ]
 
         async def build() -> None:
-            log = SqliteLog(folder / "log.db", Codec(), clock=SystemClock(), log=MemoryLog())
+            log = SqliteLog(folder / "log.db", clock=SystemClock(), log=MemoryLog())
             await indexed(folder / "index.db", lines, log)
             await log.close()
 

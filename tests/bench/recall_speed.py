@@ -15,7 +15,6 @@ from pathlib import Path
 from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.identity import ChatKey
 from bot.core.archive.store import ChatStore
-from bot.core.events import Codec
 from bot.core.sqlite_log import SqliteLog
 from bot.features.search.service import Search
 from bot.storage import jsonl
@@ -107,7 +106,7 @@ async def fill(folder: Path, log: SqliteLog, talk: Talk, lines: int) -> int:
 async def measured(root: Path, lines: int) -> Speed:
     """Measure a chat with `lines` lines in a new folder."""
     talk, folder, path = Talk(), root / "chats", root / "index.db"
-    log = SqliteLog(root / "log.db", Codec(), clock=SystemClock(), log=MemoryLog())
+    log = SqliteLog(root / "log.db", clock=SystemClock(), log=MemoryLog())
     now = await fill(folder, log, talk, lines)
     archive = ChatStore(folder, disk=SystemDisk(), log=MemoryLog())
     searched = Search(path, log, clock=SystemClock(), log=MemoryLog(), wait=None)

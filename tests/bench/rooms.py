@@ -78,7 +78,7 @@ def _codec() -> list[Line]:
     JSON of the same data.
     """
     turn = list(past.turn(ChatKey.parse("telegram:chat:1"), "1"))
-    raws = [(one.kind, past.CODEC.encode(one)) for one in turn]
+    raws = [(one.kind, events.encode(one)) for one in turn]
     values = [json.loads(raw) for _, raw in raws]
 
     def each(work: Callable[[], object]) -> float:
@@ -87,14 +87,14 @@ def _codec() -> list[Line]:
     return [
         Line(
             "codec, an event written",
-            each(lambda: [past.CODEC.encode(one) for one in turn]),
+            each(lambda: [events.encode(one) for one in turn]),
             each(lambda: [json.dumps(one) for one in values]),
             "json.dumps",
             "µs",
         ),
         Line(
             "codec, an event read",
-            each(lambda: [past.CODEC.decode(*one) for one in raws]),
+            each(lambda: [events.decode(*one) for one in raws]),
             each(lambda: [json.loads(raw) for _, raw in raws]),
             "json.loads",
             "µs",

@@ -14,7 +14,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Command, Inbound
 from bot.core import events
 from bot.core.event_log import ChatStats, Entry, EventLog, Position
-from bot.core.events import Codec, Event, EventData
+from bot.core.events import Event, EventData, encode
 
 ONE, OTHER = ChatKey("telegram", "1"), ChatKey("slack", "C1", "1700000000.000100")
 WORDS = "你好 😀 مرحبا \u202e\n\0 end"
@@ -43,7 +43,7 @@ def entry(
     seq: int, data: EventData, chat: ChatKey = ONE, *, name: str = "", position: Position | None = None
 ) -> Entry:
     event = Event(name or f"{chat}-{seq}", chat, 1_700_000_000.25, data, "turn", "7", seq)
-    return Entry(event, position or Position(0, 1), Codec().encode(data))
+    return Entry(event, position or Position(0, 1), encode(data))
 
 
 class EventLogContract(ABC):
@@ -183,7 +183,7 @@ class EventLogContract(ABC):
             assert await log.naming(ONE, {"m"}) == []
             blank = replace(said.event, data=received("m1", ""))
             removed = events.Removed(("r-m1",), by="r")
-            log.append([replace(entry(2, removed), blanks=[(blank, Codec().encode(blank.data))])])
+            log.append([replace(entry(2, removed), blanks=[(blank, encode(blank.data))])])
             await log.committed()
         async with self.opened(place) as log:
             assert [one.data for one in await log.read(ONE)] == [received("m1", ""), removed]

@@ -18,7 +18,7 @@ import pytest
 
 from bot.contracts.base import Json
 from bot.core.chat import Chat
-from bot.core.events import Codec, Remembered
+from bot.core.events import Remembered, decode
 from bot.importing.ship import import_ship
 from tests.blackbox.conftest import eventually
 from tests.corpus.stage import ANN, Stage, staged
@@ -218,13 +218,12 @@ async def test_what_was_remembered_of_a_chat_is_remembered(tmp_path: Path) -> No
     _import(home)
     with contextlib.closing(sqlite3.connect(home / "shipmate.db")) as db:
         ((raw,),) = db.execute("SELECT data FROM events WHERE kind = 'remembered'")
-    assert Codec().decode("remembered", raw) == Remembered(words, None, ["3001"])
+    assert decode("remembered", raw) == Remembered(words, None, ["3001"])
 
 
 def _import(home: Path) -> None:
     import_ship(
         home,
-        Codec(),
         Chat,
         needs_turn=lambda one: one.kind == "message",
         is_operator=lambda _: False,

@@ -261,14 +261,9 @@ class Soak:
             await self._pass(NIGHT if night else BREAK)
             # In the morning nothing is at hand that only the evening needs: each look is at the same time of the day.
             if (night or every < DAY * AT_ONCE) and self.events >= every * (len(self.samples) + 1):
-                await self._greeted()
                 await self._rested()
                 self.samples.append(Sample.now(self.events))
         assert self.gateway.runner.running == 0
-
-    async def _greeted(self) -> None:
-        """Wait until every stranger has been told that the bot is not theirs."""
-        await self._until(lambda: not self.gateway.tasks.busy)
 
     async def _rested(self) -> None:
         """Let what was begun come to its end, which takes a moment where the machine is busy. What stays stays."""

@@ -9,9 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from bot.disk_reserve import LARGEST, MOST, PIECE, DiskReserve, DiskSpace, ReservedDisk
-from bot.system import SystemDisk
-from bot.testing.disk import Failure, FaultyDisk
+from bot.disk_reserve import MOST, PIECE, DiskReserve, DiskSpace
 from bot.testing.log import MemoryLog
 
 
@@ -150,33 +148,6 @@ def test_a_process_that_starts_on_a_full_disk_finds_what_the_last_one_left(
     assert next_one.trouble
     assert next_one.give()
     assert on_disk(tmp_path) == 2 * PIECE
-
-
-@pytest.mark.parametrize("error", ["ENOSPC", "EDQUOT"])
-@pytest.mark.parametrize("when", ["before", "torn"])
-def test_a_line_that_the_disk_refused_is_written_once_with_what_is_kept_back(
-    tmp_path: Path, kept: DiskReserve, error: str, when: str
-) -> None:
-    inner = FaultyDisk(SystemDisk())
-    disk, path = ReservedDisk(inner, kept), tmp_path / "lines"
-    for kind in ("replace", "append"):
-        inner.fail(Failure(kind, times=2, when=when, error=getattr(errno, error)))  # type: ignore[arg-type]
-        getattr(disk, kind)(path, "消息\n".encode())
-    assert path.read_text() == "消息\n消息\n"
-    assert kept.left == 0
-    assert kept.trouble
-
-
-def test_what_is_large_or_was_refused_for_another_reason_takes_nothing_of_it(
-    tmp_path: Path, kept: DiskReserve
-) -> None:
-    inner = FaultyDisk(SystemDisk())
-    disk = ReservedDisk(inner, kept)
-    for error, size in ((errno.EIO, 1), (errno.ENOSPC, LARGEST + 1)):
-        inner.fail(Failure("append", error=error))
-        with pytest.raises(OSError, match=os.strerror(error)):
-            disk.append(tmp_path / "lines", bytes(size))
-    assert (kept.left, kept.trouble) == (4 * PIECE, "")
 
 
 def test_a_small_disk_is_told_in_megabytes() -> None:

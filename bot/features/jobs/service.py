@@ -87,7 +87,7 @@ class JobService:
             )
         job = await self._book.put(self._made(asked, plan, now))
         if asked.timezone:
-            await self._locales.note_zone(inbound, zone)
+            self._locales.note_zone(inbound, zone)
         self._note(job, inbound, "made")
         return self._confirmation(job, source)
 
@@ -226,7 +226,6 @@ class JobService:
 
     async def _zone(self, asked: JobRequest) -> tuple[str, str]:
         """Return the asking person's time zone, and how it is known."""
-        await self._locales.load()
         person = asked.inbound.person
         known = self._locales.locale(person)
         if named := asked.timezone.strip():

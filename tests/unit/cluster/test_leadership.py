@@ -12,7 +12,6 @@ import pytest
 
 from bot import errors
 from bot.contracts.environment import Clock
-from bot.core.events import Codec
 from bot.system import SystemClock, SystemDisk
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
@@ -84,7 +83,6 @@ async def test_a_standby_that_is_stopped_ends(candidate: Candidate) -> None:
 def log_of(url: str, folder: Path, leadership: PostgresLeadership) -> PostgresLog:
     return PostgresLog(
         url,
-        Codec(),
         folder / "exports.json",
         epoch=leadership.epoch,
         disk=SystemDisk(),

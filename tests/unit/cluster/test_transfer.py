@@ -12,7 +12,6 @@ import pytest
 from bot import errors
 from bot.core import events
 from bot.core.event_log import Position
-from bot.core.events import Codec
 from bot.core.sqlite_log import SqliteLog
 from bot.system import SystemClock, SystemDisk
 from bot.testing.log import MemoryLog
@@ -32,7 +31,7 @@ def url() -> str:
 
 
 async def fill(path: Path) -> None:
-    log = SqliteLog(path, Codec(), clock=SystemClock(), log=MemoryLog())
+    log = SqliteLog(path, clock=SystemClock(), log=MemoryLog())
     for number in range(1, 40):
         log.append([entry(number, received(f"k{number}"))])
     used = events.Used("one", "turn", "telegram:1", {"inputTokens": 5, "outputTokens": 2}, 0.1)
@@ -68,7 +67,6 @@ async def test_every_row_moves_and_comes_back(tmp_path: Path, url: str) -> None:
     assert (path.exists(), rows(aside)) == (False, before)
     there = PostgresLog(
         url,
-        Codec(),
         tmp_path / "exports.json",
         epoch=None,
         disk=SystemDisk(),

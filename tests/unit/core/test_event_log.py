@@ -16,7 +16,7 @@ import pytest
 from bot import errors
 from bot.core import events, sql_log, sqlite_log
 from bot.core.event_log import Entry, EventLog
-from bot.core.events import Codec, Damaged
+from bot.core.events import Damaged
 from bot.core.sqlite_log import SqliteLog
 from bot.core.usage import By, UsageSums
 from bot.system import SystemClock, SystemDisk
@@ -39,7 +39,7 @@ class TestMemoryLog(EventLogContract):
 
 @asynccontextmanager
 async def opened(folder: Path, lines: Lines | None = None) -> AsyncIterator[SqliteLog]:
-    log = SqliteLog(folder / "shipmate.db", Codec(), clock=SystemClock(), log=lines or Lines())
+    log = SqliteLog(folder / "shipmate.db", clock=SystemClock(), log=lines or Lines())
     async with closing_log(log):
         yield log
 
@@ -70,7 +70,6 @@ class TestPostgresLog(EventLogContract):
         folder, url = place
         log = PostgresLog(
             url,
-            Codec(),
             folder / "cursors.json",
             epoch=0,
             disk=SystemDisk(),
@@ -122,7 +121,6 @@ async def test_what_no_database_takes_is_lost_alone_and_operators_are_told(tmp_p
     lines, told = Lines(), list[str]()
     log = SqliteLog(
         tmp_path / "shipmate.db",
-        Codec(),
         clock=SystemClock(),
         log=lines,
         alert=lambda subject, words: told.append(f"{subject}: {words}"),

@@ -14,7 +14,6 @@ from bot.core import chats as rooms
 from bot.core import events
 from bot.core.chat import MODES, Chat, QueueMode
 from bot.core.chats import Chats, Fact
-from bot.core.events import Codec
 from bot.core.feature import Door
 from bot.core.intake import Intake
 from bot.system import SystemClock, UlidSource
@@ -38,7 +37,7 @@ class SlowLog(MemoryLog):
 
 
 def chats_of(log: MemoryLog, mode: QueueMode = MODES["steer"]) -> Chats:
-    return Chats(log, Codec(), functools.partial(Chat, mode=mode), clock=SystemClock(), ids=UlidSource())
+    return Chats(log, functools.partial(Chat, mode=mode), clock=SystemClock(), ids=UlidSource())
 
 
 def intake_of(chats: Chats, log: MemoryLog) -> Intake:
