@@ -25,7 +25,8 @@ from bot.contracts.model import ShownFile, Transcriber
 from bot.core.file_words import REFUSED, SeenFile, size_in_words
 from bot.documents import parser_process
 from bot.documents.decoder import Decoder
-from bot.documents.pictures import LARGEST, fitting, picture_of
+from bot.documents.pictures import LARGEST, fitting
+from bot.picture_head import picture_of
 from bot.storage.artifacts import ArtifactPage, ArtifactStore
 
 STEP = "attachment"

@@ -19,6 +19,7 @@ from typing import Any, BinaryIO
 from bot.contracts.environment import Disk
 from bot.contracts.identity import ChatKey
 from bot.contracts.outbound import OutgoingFile
+from bot.picture_head import picture_of
 
 SENT, RECEIVED = "sent", "received"
 ENDING = ".bin"
@@ -32,6 +33,11 @@ files of one message (`uploads`), which are kept before the message is sent.
 """
 PARTS = Path("cache", "uploads")
 """Folder of incomplete files. These files are not copied to other hosts."""
+PDF = "application/pdf"
+HEAD = 256 * 1024
+"""Bytes of a file in which the size of a picture is looked for. Photos hold other facts before it."""
+MOST_PIXELS = 50_000_000
+"""Max pixels of a picture that a browser displays, which are 200 MB of its memory. A larger picture is only saved."""
 _DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _ID = re.compile(r"[0-9A-Z]{26}")
 
@@ -43,9 +49,23 @@ class ChatFile:
     id: str
     name: str
     size: int
+    type: str = ""
+    """MIME type, if a browser may display the file. Its bytes decide, not its name."""
+    width: int = 0
+    height: int = 0
+
+    @classmethod
+    def of(cls, id_: str, name: str, size: int, head: bytes) -> ChatFile:
+        """Return a file that begins with the bytes of `head`."""
+        if head.startswith(b"%PDF-"):
+            return cls(id_, name, size, PDF)
+        picture = picture_of(head)
+        if picture is None or picture.width * picture.height > MOST_PIXELS:
+            return cls(id_, name, size)
+        return cls(id_, name, size, picture.type, picture.width, picture.height)
 
     def json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {name: fact for name, fact in asdict(self).items() if fact or name in {"id", "name", "size"}}
 
 
 class ChatFiles:
@@ -70,7 +90,7 @@ class ChatFiles:
         with self._keeping:
             self._make_room(path.parent, len(file.data))
             self._disk.replace(path, _head(file.name, file.mime_type) + file.data)
-        return ChatFile(name, file.name, len(file.data))
+        return ChatFile.of(name, file.name, len(file.data), file.data[:HEAD])
 
     # -- files in pieces -------------------------------------------------------------------------------------
 
@@ -129,7 +149,9 @@ class ChatFiles:
                 line = file.readline(4_096)
                 size = os.fstat(file.fileno()).st_size - len(line)
                 head = json.loads(line)
-                found, mime = ChatFile(name, str(head["name"]), size), str(head["mimeType"])
+                found = ChatFile.of(name, str(head["name"]), size, file.read(HEAD))
+                mime = str(head["mimeType"])
+                file.seek(len(line))
             except (FileNotFoundError, ValueError, KeyError, TypeError):
                 return None
             unless_whole.pop_all()

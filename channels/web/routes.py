@@ -24,17 +24,18 @@ from bot.contracts.archive import ArchiveLine
 from bot.contracts.channel import FILE_PIECE, ChannelDeps, Intake
 from bot.contracts.conversations import Conversation
 from bot.contracts.identity import ChatKey, UserRef
+from bot.contracts.inbound import Attachment
 from bot.contracts.model import DEMO
 from bot.words import CATALOGUES, DEFAULT, best_language, names, say, speaking
 from channels.local import CHAT_ID
 from channels.web import state
-from channels.web.chat_files import ChatFile, ChatFiles
+from channels.web.chat_files import PDF, ChatFiles
 from channels.web.guard import Guard, LoginThrottle, Visitor
 from channels.web.live_chats import STREAMS, BrowserStream, LiveChats, WebMessage, event
 from channels.web.markdown import nodes
 from channels.web.settings import FIRST, KEYS, NAME
 from channels.web.uploads import LARGEST as LARGEST_FILE
-from channels.web.uploads import MOST_FILES, Uploads, ref_id
+from channels.web.uploads import MOST_FILES, Uploads
 
 T = TypeVar("T")
 LARGEST = 1_000_000
@@ -58,8 +59,9 @@ _TYPES = {
     ".css": "text/css",
     ".svg": "image/svg+xml",
 }
+_CSP = "Content-Security-Policy"
 _HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    _CSP: "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'; trusted-types 'none'",
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -70,6 +72,9 @@ _HEADERS = {
     "Cache-Control": "no-store",
     "Server": "Shipmate",
 }
+_OF_FILE = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+_SEALED, _OF_PDF = _OF_FILE + "sandbox", _OF_FILE + "object-src 'self'; style-src 'unsafe-inline'"
+"""Policies of a file that is opened alone. Browsers embed their own viewer in the page of a PDF."""
 _JSON, _PIECE, _FILES = "application/json", "application/octet-stream", "/api/files/"
 _KEYS = {404: "web.nothing", 405: "web.not_so", 413: "web.too_large"}
 _PAGE = (
@@ -223,7 +228,8 @@ class WebRoutes:
 
     @staticmethod
     async def _finish(_: web.Request, response: web.StreamResponse) -> None:
-        response.headers.update(_HEADERS)
+        own = {_CSP: response.headers[_CSP]} if _CSP in response.headers else {}
+        response.headers.update(_HEADERS | own)
 
     # -- the page --------------------------------------------------------------------------------------------
 
@@ -305,6 +311,9 @@ class WebRoutes:
         files = tuple(one for one in found if one is not None)
         if len(files) < len(found):
             return _refusal(request, 410, "web.file_gone")
+        shown = await asyncio.to_thread(
+            lambda: [self._uploads.shown(one.ref, one.name, one.size) for one in files]
+        )
         # The message gets its number first: the answer to a command may be sent before `accept` returns, and must be below it.
         number = self._chats.number()
         inbound = KEYS.inbound(
@@ -319,7 +328,6 @@ class WebRoutes:
         )
         taken = await self._intake.accept(inbound)
         if taken:
-            shown = [ChatFile(ref_id(one), one.name or "", one.size or 0) for one in files]
             message = WebMessage(number, key, "user", "message", words, inbound.ts, files=shown)
             self._chats.say(conversation, message)
         return web.json_response({"id": key, "taken": taken}, status=202)
@@ -377,13 +385,19 @@ class WebRoutes:
             kept = await self._uploads.attachment(chat, id_)
             if kept is None:
                 return _refusal(request, 404, "web.file_gone")
-            return web.json_response({"have": kept.size, "whole": True})
+            return web.json_response({"have": kept.size, "whole": True, "file": await self._shown(kept)})
         if at != str(upload.have) or upload.writing.locked():
             return web.json_response({"have": upload.have}, status=409)
         if upload.have + len(data) > upload.size:
             return _refusal(request, 400, "web.unreadable")
-        whole = await self._uploads.add(id_, upload, data)
-        return web.json_response({"have": upload.have, "whole": whole})
+        told: dict[str, Any] = {"whole": await self._uploads.add(id_, upload, data), "have": upload.have}
+        kept = await self._uploads.attachment(chat, id_) if told["whole"] else None
+        return web.json_response(told if kept is None else told | {"file": await self._shown(kept)})
+
+    async def _shown(self, file: Attachment) -> dict[str, Any]:
+        """Return an uploaded file as a browser shows it."""
+        found = await asyncio.to_thread(self._uploads.shown, file.ref, file.name, file.size)
+        return found.json()
 
     async def _remove_file(self, request: web.Request) -> web.Response:
         """Remove a file that the person has removed from the message."""
@@ -391,8 +405,8 @@ class WebRoutes:
         return web.Response(status=204)
 
     async def _file_of_chat(self, request: web.Request) -> web.StreamResponse:
-        """Return a file that was sent to, or uploaded in, any conversation of this browser. The browser must download it
-        and never display it, since the content is untrusted.
+        """Return a file that was sent to, or uploaded in, any conversation of this browser. The browser may display
+        pictures and PDFs. It must download any other file and never display it, since the content is untrusted.
         """
         key, name = KEYS.encode({"chat": request[_VISITOR].user}), request.match_info["id"]
         found = await asyncio.to_thread(
@@ -401,9 +415,11 @@ class WebRoutes:
         if found is None:
             raise web.HTTPNotFound
         sent, _, file = found
-        disposition = f"attachment; filename*=UTF-8''{quote(sent.name, safe='')}"
-        response = web.StreamResponse(headers={"Content-Disposition": disposition})
-        response.content_type, response.content_length = "application/octet-stream", sent.size
+        how = "inline" if sent.type else "attachment"
+        disposition = f"{how}; filename*=UTF-8''{quote(sent.name, safe='')}"
+        policy = _OF_PDF if sent.type == PDF else _SEALED
+        response = web.StreamResponse(headers={"Content-Disposition": disposition, _CSP: policy})
+        response.content_type, response.content_length = sent.type or _PIECE, sent.size
         self._welcome(request, response)
         try:
             await response.prepare(request)

@@ -160,12 +160,6 @@ class Uploads:
             raise errors.FileUnreachable(f"the page's file cannot be read ({failure.strerror})") from None
 
 
-def ref_id(file: Attachment) -> str:
-    """Return the id of an uploaded file of a message; "" for any other file."""
-    match = _REF.fullmatch(file.ref or "")
-    return match[2] if match is not None else ""
-
-
 def _typed(mime: str) -> str:
     kind = mime.partition(";")[0].strip().lower()
     return kind if _TYPE.fullmatch(kind) else ""

@@ -89,7 +89,13 @@ class Browser:
         for at in range(0, len(data) or 1, piece):
             status, answer = await self.piece(told["id"], at, data[at : at + piece])
             have = min(at + piece, len(data))
-            assert (status, answer) == (200, {"have": have, "whole": have == len(data)})
+            shown = answer.pop("file", {"id": None})["id"]
+            whole = have == len(data)
+            assert (status, answer, shown) == (
+                200,
+                {"have": have, "whole": whole},
+                told["id"] if whole else None,
+            )
         return str(told["id"])
 
     async def piece(self, name: str, at: int, data: bytes) -> tuple[int, Any]:

@@ -1,3 +1,4 @@
+import { attached } from "/attached.js";
 import { nextFiles } from "/files.js";
 import { build, goesOn, patch } from "/nodes.js";
 import { words as said } from "/words.js";
@@ -26,7 +27,7 @@ function bubble(message) {
   if (message.nodes) body.append(build(message.nodes));
   else body.textContent = message.text;
   if (message.kind === "preview") goesOn(body);
-  for (const file of message.files ?? []) body.append(download(file));
+  for (const file of message.files ?? []) body.append(attached(file));
   const meta = document.createElement("div");
   meta.className = "meta";
   const time = document.createElement("time");
@@ -43,20 +44,6 @@ function bubble(message) {
 
 /** Return true for a complete answer, which does not change any more. */
 const finished = (message) => message.role === "assistant" && ["reply", "notice"].includes(message.kind);
-
-/** Return a link with which the browser saves a file; only the file's name if the file is no longer kept. */
-function download(file) {
-  const link = document.createElement(file.id ? "a" : "span");
-  link.className = "file";
-  if (file.id) {
-    link.href = `/api/files/${encodeURIComponent(file.id)}`;
-    link.download = file.name;
-  }
-  link.textContent = `📎 ${file.name}`;
-  const row = document.createElement("div");
-  row.append(link);
-  return row;
-}
 
 function button(words, name) {
   const made = document.createElement("button");

@@ -69,6 +69,7 @@ export function nextFiles(list, changed, loggedOut) {
     if (!begun?.ok) { fail(item, sentence, begun?.status !== 413); return; }
     const { id } = begun.told;
     let at = 0;
+    let kept;
     do {
       const piece = await file.slice(at, at + PIECE).arrayBuffer().catch(() => null);
       if (piece === null) { fail(item, said.file_unreadable); return; }
@@ -81,12 +82,15 @@ export function nextFiles(list, changed, loggedOut) {
       // Status 409: the piece arrived earlier but its response was lost. The server says how many bytes it has.
       if (answer?.status !== 409 && !answer?.ok) { fail(item, why); return; }
       if (answer.status === 409 && answer.told.have === at) await wait(1); // the server is still writing the piece
+      kept = answer.told.file;
       at = answer.told.have ?? at + piece.byteLength;
       show(item, `${Math.floor((at / (file.size || 1)) * 100)} %`);
     } while (at < file.size);
     if (item.state === "gone") { fetch(`/api/files/${id}`, { method: "DELETE" }).catch(() => null); return; }
     item.id = id;
     item.state = "whole";
+    item.kept = kept ?? { id, name: file.name, size: file.size };
+    if (item.kept.width) item.row.prepend(thumbnail(id));
     show(item, size(file.size));
     changed();
   }
@@ -112,7 +116,7 @@ export function nextFiles(list, changed, loggedOut) {
     any: () => items.length > 0,
     /** Return the files for the message that is sent now, and clear the list. */
     take() {
-      const taken = items.map(({ id, file }) => ({ id, name: file.name, size: file.size }));
+      const taken = items.map((item) => item.kept);
       items.length = 0;
       list.replaceChildren();
       return taken;
@@ -138,6 +142,14 @@ function row(file) {
   remove.setAttribute("aria-label", `${said.remove}: ${file.name}`);
   item.append(name, state, remove);
   return item;
+}
+
+function thumbnail(id) {
+  const image = document.createElement("img");
+  image.alt = ""; // the name stands beside it
+  image.src = `/api/files/${id}`;
+  image.addEventListener("error", () => image.remove());
+  return image;
 }
 
 function size(bytes) {

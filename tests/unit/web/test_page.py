@@ -34,6 +34,7 @@ SCRIPTS = sorted(PAGE.glob("*.js"))
     [
         ("/", "text/html"),
         ("/app.js", "text/javascript"),
+        ("/attached.js", "text/javascript"),
         ("/files.js", "text/javascript"),
         ("/nodes.js", "text/javascript"),
         ("/words.js", "text/javascript"),
@@ -51,7 +52,15 @@ async def test_everything_the_page_asks_for_is_there(browser: Browser) -> None:
     wanted = re.findall(r'(?:src|href)="(/[^"]*)"', html)
     for script in SCRIPTS:
         wanted += re.findall(r'from "(/[^"]+)"', script.read_text(encoding="utf-8"))
-    assert {"/app.js", "/files.js", "/nodes.js", "/words.js", "/style.css", "/icon.svg"} == set(wanted)
+    assert {
+        "/app.js",
+        "/attached.js",
+        "/files.js",
+        "/nodes.js",
+        "/words.js",
+        "/style.css",
+        "/icon.svg",
+    } == set(wanted)
     for path in wanted:
         async with browser.http.get(browser.url + path) as answer:
             assert answer.status == 200
