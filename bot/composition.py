@@ -37,6 +37,7 @@ from bot.core.attachments import Limits as FileLimits
 from bot.core.chat import MODES, Chat
 from bot.core.chats import Chats
 from bot.core.compaction import Policy
+from bot.core.conversation_list import given_names
 from bot.core.estimate import Estimator
 from bot.core.event_log import EventLog
 from bot.core.exports import Exporter
@@ -767,6 +768,7 @@ def build_dashboard(
             about=functools.partial(descriptions, services.manifests),
             channels=lambda: sorted(figures.readiness.channels),
             pending=services.lists.pending,
+            titles=lambda: given_names(figures.chats),
             recalls=recalls,
             archive=archive,
             usage=UsageSums(home, services.settings.engine.database_url),

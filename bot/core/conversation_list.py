@@ -23,6 +23,11 @@ MOST_WORDS = 8
 """Max words of a query; further words are ignored."""
 
 
+def given_names(chats: Chats) -> dict[str, str]:
+    """Return the names that people gave their conversations, by chatKey."""
+    return {key: fact["name"] for key, fact in chats.facts.all(TITLE).items()}
+
+
 class ConversationList:
     """Lists, searches and renames conversations. `recall` returns the search index, if there is one."""
 
@@ -51,8 +56,7 @@ class ConversationList:
         found = list(spoken)
         if words and (recall := self._recall()) is not None:
             # The first words of a conversation are in the index as well.
-            names = self._chats.facts.all(TITLE).items()
-            told = {key for key, fact in names if _has(fact["name"], words)}
+            told = {key for key, name in given_names(self._chats).items() if _has(name, words)}
             told |= {str(one) for one in await recall.saying(chat, words)}
             found = [one for one in spoken if str(one) in told]
         elif words:

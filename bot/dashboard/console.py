@@ -95,6 +95,8 @@ class ConsoleSources:
     channels: Callable[[], Sequence[str]]
     """Function that returns the names of the channels."""
     pending: Callable[[], Sequence[PendingUser]]
+    titles: Callable[[], Mapping[str, str]]
+    """Function that returns the titles that people gave their conversations, by chatKey."""
     recalls: Recalls | None
     """The search index, if there is one."""
     archive: ChatStore
@@ -174,7 +176,9 @@ class Console:
             among = frozenset(one.chat_key for one in self._of.active())
         elif asked["state"] == "failed":
             among = await asyncio.to_thread(self._of.usage.failed, self._since("1"))
-        query = ChatQuery(asked["q"], asked["channel"], among, (page - 1) * ROWS, ROWS)
+        query = ChatQuery(
+            asked["q"], asked["channel"], among, (page - 1) * ROWS, ROWS, names=self._of.titles()
+        )
         found = None if self._of.recalls is None else await self._of.recalls.listed(query)
         pages = _pages(0 if found is None else found.total)
         return {"found": found, "asked": asked, "at": page, "pages": pages}
@@ -195,7 +199,7 @@ class Console:
             found = await self._said(key, _number(request, "before", 0), _number(request, "from", 0))
             if not found["lines"] and not found["before"]:
                 return None
-        names = await people_of(self._of.archive, [str(key)])
+        names = {**await people_of(self._of.archive, [str(key)]), **self._of.titles()}
         usage = await asyncio.to_thread(self._of.usage.total, chat=str(key))
         searched = self._of.recalls is not None
         return {

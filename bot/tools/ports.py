@@ -4,8 +4,8 @@ to people, and jobs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from bot.contracts.archive import ArchiveFilter, ArchiveLine
@@ -75,9 +75,9 @@ class Recalled:
 
 @dataclass(frozen=True, slots=True)
 class ChatQuery:
-    """Selects conversations for operators. `words` are searched in names, chatKeys and first words, and with
-    `said` in all that was said. If `among` is not None, only these chatKeys are listed. The page begins after
-    `offset` conversations.
+    """Selects conversations for operators. `words` are searched in names of people, chatKeys and titles, and
+    with `said` in all that was said. If `among` is not None, only these chatKeys are listed. `names` are given
+    titles by chatKey. The page begins after `offset` conversations.
     """
 
     words: str = ""
@@ -86,18 +86,19 @@ class ChatQuery:
     offset: int = 0
     limit: int = 50
     said: bool = True
+    names: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class ListedChat:
-    """A conversation: the names of the people who wrote last, the first words said in it, the number of its
-    lines and the time of its newest line (epoch milliseconds). `found` is an excerpt of the newest line with the
-    searched words.
+    """A conversation: the names of the people who wrote last, its given title or the first words said in it,
+    the number of its lines and the time of its newest line (epoch milliseconds). `found` is an excerpt of the
+    newest line with the searched words.
     """
 
     chat_key: str
     people: str
-    first: str
+    title: str
     lines: int
     last_ts: int | None
     found: str = ""

@@ -28,7 +28,10 @@ _CHATS = (
 def listed(db: sqlite3.Connection, query: ChatQuery, monotonic: Callable[[], float]) -> ListedChats:
     """Return the requested page of conversations, the last active first."""
     with transaction(db, "DEFERRED"):
-        every = [(number, ListedChat(*shown)) for number, *shown in db.execute(_CHATS)]
+        every = [
+            (number, ListedChat(name, people, query.names.get(name, first), lines, last_ts))
+            for number, name, people, first, lines, last_ts in db.execute(_CHATS)
+        ]
         chats = [
             (number, one)
             for number, one in every
@@ -54,7 +57,7 @@ def _saying(
     monotonic: Callable[[], float],
 ) -> tuple[list[tuple[ListedChat, int]], int]:
     """Return the chats with a line that contains all words, each with the newest such line, and the chats whose
-    names, chatKey or first words contain all words, each with the line 0. Return also the number of chats
+    names, chatKey or title contain all words, each with the line 0. Return also the number of chats
     whose lines were searched.
     """
     tokens = list(dict.fromkeys(analysis.tokens(query.words)))[:MOST_TOKENS] if query.said else []
@@ -71,7 +74,7 @@ def _saying(
 
 
 def _names(one: ListedChat, words: Sequence[str]) -> bool:
-    named = text.folded(f"{one.chat_key}\n{one.people}\n{one.first}")
+    named = text.folded(f"{one.chat_key}\n{one.people}\n{one.title}")
     return all(word in named for word in words)
 
 

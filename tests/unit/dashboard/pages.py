@@ -49,6 +49,7 @@ def console(
     settings: dict[str, str] | None = None,
     about: dict[str, str] | None = None,
     recalls: Recalls | None = None,
+    titles: dict[str, str] | None = None,
     said: WrittenArchive | None = None,
     clock: Clock | None = None,
 ) -> Console:
@@ -62,6 +63,7 @@ def console(
             about=lambda _: about or {},
             channels=lambda: ["slack", "telegram"],
             pending=lambda: pending,
+            titles=lambda: titles or {},
             recalls=recalls,
             archive=said or archive(home),
             usage=UsageSums(home),

@@ -147,7 +147,8 @@ async def test_conversations_are_listed_with_names_and_first_words_searched_filt
     failed = [(str(slack), "received", now, {}), (str(slack), "turn_ended", now, {"end": "failed"})]
     usage_rows.write(tmp_path, failed)
     active = [ActiveChat("telegram:chat:1:thread:topic-7", "running", 0)]
-    console = pages.console(tmp_path, recalls=search, active=active)
+    named = {f"telegram:chat:1:thread:topic-{n}": f"Plan {n}" for n in (8, 52)}
+    console = pages.console(tmp_path, recalls=search, active=active, titles=named)
 
     async def rows(query: str) -> list[str]:
         page = await show(console, f"/conversations?{query}")
@@ -155,7 +156,8 @@ async def test_conversations_are_listed_with_names_and_first_words_searched_filt
 
     first, second = [await rows(f"page={page}") for page in (1, 2)]
     assert [len(first), len(second)] == [ROWS, 4]
-    assert first[0] == f"question {ROWS + 2} of many Ann telegram:chat:1:thread:topic-{ROWS + 2}"
+    assert first[0] == "Plan 52 Ann telegram:chat:1:thread:topic-52"
+    assert first[1] == "question 51 of many Ann telegram:chat:1:thread:topic-51"
     assert second[3] == f"{SAFE} Bob, 渡辺 slack:chat:C7"
     for query, found in (
         ("channel=slack", second[3:]),
@@ -168,6 +170,7 @@ async def test_conversations_are_listed_with_names_and_first_words_searched_filt
         ("q=question&channel=slack", []),
         ("q=rains+oslo", [f"{SAFE} It will rain in Oslo. Bob, 渡辺 slack:chat:C7"]),
         ("q=%E5%A4%A9%E6%B0%94", [f"{SAFE} 明天的天气预报怎么样 Bob, 渡辺 slack:chat:C7"]),
+        ("q=plan+8", ["Plan 8 Ann telegram:chat:1:thread:topic-8"]),
         ("q=nowhere", []),
     ):
         assert await rows(query) == found, query
