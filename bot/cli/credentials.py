@@ -112,24 +112,6 @@ def ask(folder: Folder, name: str, known: Mapping[str, Manifest]) -> Credentials
     return found
 
 
-def report(folder: Folder, known: Mapping[str, Manifest]) -> None:
-    """Print which keys and tokens are set."""
-    if not folder.variables.get(KEY):
-        say(f"{KEY} is not set: the built-in demo model answers.")
-    for channel, manifest in sorted(known.items()):
-        names = [variable(channel, token) for token in folder.token_keys(manifest)]
-        missing = [one for one in names if not folder.variables.get(one)]
-        if missing:
-            how = command(f"init --connect {channel}", folder.root)
-            say(f"{channel}: {_are(missing)} not set; `{how}` says how to get them.")
-        elif names:
-            say(f"{channel}: {_are(names)} set.")
-
-
-def _are(names: list[str]) -> str:
-    return f"{' and '.join(names)} {'are' if len(names) > 1 else 'is'}"
-
-
 def _ask_for_key(found: Credentials, base_url: str | None) -> None:
     while key := _secret("Anthropic API key (sk-ant-…; empty: the built-in demo model)"):
         trouble = asyncio.run(_test_key(key, base_url))

@@ -48,9 +48,6 @@ def init(
         found.operators += _more_operators(project, found, known)
     _write(root, title, found.operators, known)
     credentials.save(project, found, known)
-    if project.exists and not asks:
-        say()
-        credentials.report(project, known)
     explained = [connect] if connect is not None else [] if asks or project.exists else list(known)
     for channel in explained:
         if words := project.instructions(known[channel], title):
