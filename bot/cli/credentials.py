@@ -8,7 +8,7 @@ import os
 import re
 import secrets
 import sys
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from bot.cli.starter import env_example
 from bot.config.checks import token_keys, variable
 from bot.config.placeholders import read_env_file
 from bot.contracts.channel import ChannelSettings, Manifest
-from bot.contracts.examination import Claim, Examination
+from bot.contracts.examination import Claim
 from bot.contracts.identity import UserRef
 from bot.invocation import command
 from bot.system import SystemClock, SystemDisk
@@ -182,14 +182,10 @@ def _are_accepted(manifest: Manifest, settings: ChannelSettings) -> bool:
     """Test tokens with the platform and print the findings. Return True if the platform accepts them."""
     if manifest.examine is None:
         return True
-    examined = asyncio.run(_awaited(manifest.examine(settings)))
+    examined = asyncio.run(manifest.examine(settings))
     for one in examined.findings:
         say(f"  {one.part}: {one.found}" + (f"; {one.remedy}" if one.remedy else ""))
     return all(one.verdict in {"ok", "warn"} for one in examined.findings)
-
-
-async def _awaited(examination: Awaitable[Examination]) -> Examination:
-    return await examination
 
 
 def _person(claim: Claim, channel: str, settings: ChannelSettings) -> str | None:

@@ -45,7 +45,6 @@ MAX_SKEW_SECONDS = 30.0
 TURN_SECONDS = 180.0
 LOW, VERY_LOW = 0.10, 0.02
 """Min free shares of the disk. Below `LOW` the check warns; below `VERY_LOW` it fails."""
-_MARKS = {"ok": "ok   ", "warn": "warn ", "later": "later", "wrong": "wrong"}
 
 Turn = Annotated[
     bool,
@@ -70,7 +69,7 @@ async def _examine(root: Path, *, defaults: bool, as_json: bool, turn: bool) -> 
             say_json({key: redact(value) for key, value in asdict(one).items()})
         else:
             remedy = f"; {one.remedy}" if one.remedy else ""
-            say(redact(" ".join(f"{_MARKS[one.verdict]}  {one.part}: {one.found}{remedy}".split("\n"))))
+            say(redact(" ".join(f"{one.verdict:<5}  {one.part}: {one.found}{remedy}".split("\n"))))
     return 78 if "wrong" in verdicts else 75 if "later" in verdicts else 0
 
 

@@ -16,7 +16,7 @@ from pydantic.alias_generators import to_camel
 
 from bot.config.findings import Loc, dotted, finding, shown
 from bot.config.placeholders import FilledDocument
-from bot.config.ship_file import POSTGRESQL_BEFORE, Llm, ShipFile
+from bot.config.ship_file import Llm, ShipFile
 from bot.contracts.channel import ChannelSettings, Manifest, is_loopback
 
 KEY_FORM = "sk-ant-"
@@ -276,8 +276,6 @@ def warnings(
 ) -> Iterator[str]:
     """Yield warnings about settings that are valid but risky or surprising."""
     yield from _file_warnings(root)
-    if filled.document.get("engine", {}).get("kind") == POSTGRESQL_BEFORE:
-        yield f'engine.kind: "{POSTGRESQL_BEFORE}" is the former name of "postgresql"; write the new one'
     for loc in filled.literal:
         yield f"{dotted(loc)}: ship.json contains the secret itself; put it into .env and write ${{NAME}} here"
     for name in enabled:

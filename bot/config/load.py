@@ -275,7 +275,7 @@ def _is_on(loc: Loc, filled: FilledDocument, manifests: Mapping[str, Manifest]) 
             return False
         return all(section.get(key) for key in keys) if enabled is None else enabled is True
     if loc[0] == "engine":
-        return filled.document["engine"].get("kind") in {"postgresql", ship_file.POSTGRESQL_BEFORE}
+        return bool(filled.document["engine"].get("kind") == "postgresql")
     if loc[:2] == ("mcp", "servers") and len(loc) > 3:
         return filled.document["mcp"]["servers"][loc[2]].get("enabled") is not False
     return True

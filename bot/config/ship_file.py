@@ -538,18 +538,10 @@ class Memory(StrictModel):
     """Max megabytes of memory. Close to the limit, caches are emptied; above it, files are refused."""
 
 
-POSTGRESQL_BEFORE = "dbos"
-"""Former name of the engine `postgresql`. It is still accepted."""
-
-
-def _engine(value: object) -> object:
-    return "postgresql" if value == POSTGRESQL_BEFORE else value
-
-
 class Engine(StrictModel):
     """Database that stores the chats."""
 
-    kind: Annotated[Literal["embedded", "postgresql"], BeforeValidator(_engine)] = "embedded"
+    kind: Literal["embedded", "postgresql"] = "embedded"
     """`embedded`: a database file in `.ship`. `postgresql`: a PostgreSQL server; needs `pip install
     'psycopg[binary]>=3.3,<4'`.
     """

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ipaddress
 import random
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -529,7 +529,7 @@ class Manifest:
     """
     indicate_every: float = 4.5
     """Interval in seconds at which the typing indicator must be renewed."""
-    examine: Callable[[Any], Awaitable[Examination]] | None = None
+    examine: Callable[[Any], Coroutine[Any, Any, Examination]] | None = None
     """Function that checks the tokens of the settings, and the ids in `allow`, with the platform. `shipmate
     doctor` and `init` call it. It must consume no events.
     """

@@ -160,15 +160,6 @@ def test_tokens_of_another_form_are_a_finding_at_the_platforms_own_address(load:
     assert "12345678" not in wing + beak
 
 
-def test_the_older_name_of_an_engine_is_read_with_a_warning(load: Load) -> None:
-    engine = {"kind": "dbos", "databaseUrl": "postgresql://shipmate@localhost/shipmate"}
-    settings = load({"engine": engine}, {})
-    assert settings.engine.kind == "postgresql"
-    assert [one for one in settings.warnings if one.startswith("engine.kind: ")]
-    with pytest.raises(errors.ConfigError, match=r"engine\.databaseUrl: found nothing"):
-        load({"engine": {"kind": "dbos"}}, {})
-
-
 def test_at_another_address_tokens_of_another_form_are_a_warning(load: Load) -> None:
     elsewhere = {"channels": {"pigeon": {"baseUrl": "https://loft.example/"}}}
     tokens = {"PIGEON_WING_TOKEN": "anything-1", "PIGEON_BEAK_TOKEN": "beak-12345678"}
