@@ -38,6 +38,7 @@ from bot.core.chat import MODES, Chat
 from bot.core.chats import Chats
 from bot.core.compaction import Policy
 from bot.core.conversation_list import given_names
+from bot.core.decisions import Decisions
 from bot.core.estimate import Estimator
 from bot.core.event_log import EventLog
 from bot.core.exports import Exporter
@@ -331,6 +332,7 @@ def assemble(
         lambda changed: with_settings(turns.agent, services, door, changed),
         log,
     )
+    decisions = Decisions(door, chats, clock=clock, ids=ids, log=log)
     dashboard = (
         build_dashboard(
             services,
@@ -339,6 +341,7 @@ def assemble(
             MetricsPage(counted, figures.read),
             reload,
             recalls=door.ports.get("recall"),
+            decisions=decisions,
         )
         if counted is not None and settings.dashboard.enabled
         else None
@@ -756,6 +759,7 @@ def build_dashboard(
     reload: ConfigurationReload,
     *,
     recalls: Recalls | None,
+    decisions: Decisions,
 ) -> Dashboard:
     """Build the dashboard of a process that is the leader."""
     home, clock = services.settings.home, services.environment.clock
@@ -767,9 +771,10 @@ def build_dashboard(
             settings=lambda: config.shown_leaves(reload.settings),
             about=functools.partial(descriptions, services.manifests),
             channels=lambda: sorted(figures.readiness.channels),
-            pending=services.lists.pending,
             titles=lambda: given_names(figures.chats),
             recalls=recalls,
+            waiting=decisions.waiting,
+            decide=decisions.decide,
             archive=archive,
             usage=UsageSums(home, services.settings.engine.database_url),
             logs=home / "logs",

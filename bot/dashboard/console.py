@@ -1,11 +1,11 @@
-"""The console: read-only web pages for operators."""
+"""The console: web pages for operators. Only the page of what waits changes anything."""
 
 from __future__ import annotations
 
 import asyncio
 import functools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,13 +16,14 @@ import jinja2
 from aiohttp import web
 
 from bot import errors, text
-from bot.access_list import PendingUser
 from bot.contracts.archive import HistoryQuery
 from bot.contracts.environment import Clock, Disk
 from bot.contracts.identity import ChatKey
+from bot.contracts.waiting import Act, OpenLoop
 from bot.core.archive.store import ChatStore, names_of, people_of
 from bot.core.usage import By, UsageSums
 from bot.dashboard.metrics import Figures
+from bot.dashboard.waiting import WaitingPage
 from bot.sizes import in_words
 from bot.telemetry.causes import CauseCounts, CauseFilter, Causes, Level
 from bot.telemetry.log_reader import LineFilter, LogReader
@@ -61,7 +62,8 @@ POLICY = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none';
 _HEADERS = {
     "Content-Security-Policy": POLICY,
     "Cross-Origin-Resource-Policy": "same-origin",
-    "Referrer-Policy": "no-referrer",
+    # With `no-referrer`, browsers would send no Origin with a form.
+    "Referrer-Policy": "same-origin",
 }
 _DAY = 86_400
 _PERIODS = ("1", "7", "30", "all")
@@ -94,11 +96,12 @@ class ConsoleSources:
     """Function that returns descriptions of settings by key."""
     channels: Callable[[], Sequence[str]]
     """Function that returns the names of the channels."""
-    pending: Callable[[], Sequence[PendingUser]]
     titles: Callable[[], Mapping[str, str]]
     """Function that returns the titles that people gave their conversations, by chatKey."""
     recalls: Recalls | None
     """The search index, if there is one."""
+    waiting: Callable[[], Awaitable[list[OpenLoop]]]
+    decide: Callable[[OpenLoop, Act], Awaitable[str]]
     archive: ChatStore
     usage: UsageSums
     logs: Path
@@ -116,6 +119,7 @@ class Console:
         self._one = asyncio.Lock()
         self._causes = CauseCounts(sources.logs, sources.disk)
         self._counting: asyncio.Task[Causes | None] | None = None
+        self._board = WaitingPage(sources.waiting, sources.decide)
         self._templates = _environment(sources.clock)
 
     def add_to(self, app: web.Application) -> None:
@@ -126,10 +130,12 @@ class Console:
             ("/turns/{request}", "turn", self._turn),
             ("/costs", "costs", self._costs),
             ("/errors", "errors", self._errors),
-            ("/waiting", "waiting", self._waiting),
             ("/configuration", "configuration", self._configuration),
         ):
             app.router.add_get(path, functools.partial(self._page, name, find))
+        board = functools.partial(self._page, "waiting", self._waiting)
+        app.router.add_get("/waiting", functools.partial(self._board.shown, board))
+        app.router.add_post("/waiting", self._decided)
         app.router.add_get("/style.css", _file)
         app.router.add_get("/icon.svg", _file)
 
@@ -140,7 +146,7 @@ class Console:
         if data is unreadable.
         """
         status = 200
-        code = best_language(request.headers.get("Accept-Language", "")) or DEFAULT
+        code = _language(request)
         async with self._one:
             with speaking(code):
                 try:
@@ -166,7 +172,7 @@ class Console:
             "more": max(0, len(active) - ROWS),
             "names": await people_of(self._of.archive, [one.chat_key for one in active[:ROWS]]),
             "usage": await asyncio.to_thread(self._of.usage.total, since=today),
-            "waiting": len(self._of.pending()),
+            "waiting": sum(one.kind == "person" for one in await self._of.waiting()),
         }
 
     async def _conversations(self, request: web.Request) -> Found:
@@ -323,10 +329,15 @@ class Console:
         return {"found": found, "asked": asked, "at": page, "pages": _pages(found.total if found else 0)}
 
     async def _waiting(self, request: web.Request) -> Found:
-        page = _number(request, "page", 1)
-        pending = self._of.pending()
-        shown = pending[(page - 1) * ROWS : page * ROWS]
-        return {"pending": shown, "total": len(pending), "at": page, "pages": _pages(len(pending))}
+        found, page = await self._board.find(request), _number(request, "page", 1)
+        loops: list[OpenLoop] = found["loops"]
+        shown = loops[(page - 1) * ROWS : page * ROWS]
+        names = await people_of(self._of.archive, [str(one.chat_key) for one in shown if one.chat_key])
+        return found | {"loops": shown, "names": names, "at": page, "pages": _pages(len(loops))}
+
+    async def _decided(self, request: web.Request) -> web.Response:
+        with speaking(_language(request)):
+            return await self._board.decided(request)
 
     async def _configuration(self, _: web.Request) -> Found:
         return await asyncio.to_thread(self._configured)
@@ -356,6 +367,10 @@ def _asked(request: web.Request, *names: str) -> dict[str, str]:
 def _contains(told: str, words: Sequence[str]) -> bool:
     folded = text.folded(told)
     return all(word in folded for word in words)
+
+
+def _language(request: web.Request) -> str:
+    return best_language(request.headers.get("Accept-Language", "")) or DEFAULT
 
 
 def _period(request: web.Request) -> str:

@@ -11,6 +11,7 @@ import os
 from collections.abc import Awaitable, Callable, Mapping
 from html import escape
 from http import HTTPStatus
+from urllib.parse import urlsplit
 
 from aiohttp import web
 
@@ -113,7 +114,7 @@ class Dashboard:
         if is_loopback(self._host) and _host_of(request) not in _LOCAL_NAMES:
             # DNS rebinding: a foreign host name may resolve to this machine.
             return _refusal(request, 403, "unknown host")
-        if not _same_site(request):
+        if not _same_site(request) or (request.method not in {"GET", "HEAD"} and not _same_origin(request)):
             return _refusal(request, 403, "asked for by another site's page")
         request[_KNOWN] = await self._knows(request)
         if request.path not in _STATUS and not request[_KNOWN]:
@@ -192,6 +193,12 @@ def _same_site(request: web.Request) -> bool:
     """Return False if a page of another site causes the request, unless a person follows a link."""
     site = request.headers.get("Sec-Fetch-Site", "none")
     return site in {"none", "same-origin"} or request.headers.get("Sec-Fetch-Dest") == "document"
+
+
+def _same_origin(request: web.Request) -> bool:
+    """Return True if a page of this server sends the request. Every request that changes something needs this."""
+    site = request.headers.get("Sec-Fetch-Site", "same-origin")
+    return site == "same-origin" and urlsplit(request.headers.get("Origin", "")).netloc == request.host
 
 
 def _carries(request: web.Request, token: str) -> bool:

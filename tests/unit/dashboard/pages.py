@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from bot import ports
-from bot.access_list import PendingUser
 from bot.connections import Connections, HttpServer
 from bot.contracts.environment import Clock
+from bot.contracts.waiting import Act, OpenLoop
 from bot.core.usage import UsageSums
 from bot.dashboard.console import ActiveChat, Console, ConsoleSources, PartHealth
 from bot.dashboard.metrics import Figures, LogMetrics, MetricsPage
@@ -45,7 +45,7 @@ def console(
     home: Path,
     *,
     active: Sequence[ActiveChat] = (),
-    pending: Sequence[PendingUser] = (),
+    waiting: Sequence[OpenLoop] = (),
     settings: dict[str, str] | None = None,
     about: dict[str, str] | None = None,
     recalls: Recalls | None = None,
@@ -54,6 +54,13 @@ def console(
     clock: Clock | None = None,
 ) -> Console:
     """A console of what is under `home`."""
+
+    async def board() -> list[OpenLoop]:
+        return list(waiting)
+
+    async def decide(loop: OpenLoop, act: Act) -> str:
+        return f"{act} {loop.id}"
+
     return Console(
         ConsoleSources(
             parts=lambda: PARTS,
@@ -62,9 +69,10 @@ def console(
             settings=lambda: settings or {},
             about=lambda _: about or {},
             channels=lambda: ["slack", "telegram"],
-            pending=lambda: pending,
             titles=lambda: titles or {},
             recalls=recalls,
+            waiting=board,
+            decide=decide,
             archive=said or archive(home),
             usage=UsageSums(home),
             logs=home / "logs",

@@ -14,9 +14,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from bot.access_list import PendingUser
 from bot.contracts.archive import ArchiveLine
-from bot.contracts.identity import ChatKey
+from bot.contracts.identity import ChatKey, UserRef
+from bot.contracts.waiting import OpenLoop
 from bot.dashboard.console import POLICY, ROWS, STEPS, ActiveChat, Console
 from bot.dashboard.server import Dashboard
 from bot.features.search.service import Search
@@ -57,6 +57,12 @@ async def show(session: aiohttp.ClientSession) -> AsyncIterator[Show]:
     yield ask
     for dashboard in opened:
         await dashboard.stop()
+
+
+def asking(name: str) -> OpenLoop:
+    """A person who asks for access."""
+    who = UserRef("telegram", "9")
+    return OpenLoop("person", str(who), None, name, 1.0, who, name, acts=("admit", "block"))
 
 
 def logged(home: Path, *lines: dict[str, Any], at: float | None = None) -> None:
@@ -108,7 +114,7 @@ async def test_pages_of_nothing_say_so_and_load_nothing_from_elsewhere(
 async def test_now_shows_what_runs_which_part_is_in_trouble_and_who_waits(tmp_path: Path, show: Show) -> None:
     ran = ActiveChat("telegram:chat:1", "running", 2, "01J", SystemClock().now() - 90)
     active = [ran, *(ActiveChat(f"telegram:chat:{n}", "queued", 1) for n in range(2, ROWS + 12))]
-    console = pages.console(tmp_path, active=active, pending=[PendingUser("telegram", "9", 0)])
+    console = pages.console(tmp_path, active=active, waiting=[asking("Ann")])
     page = await show(console, "/")
     told = words(page)
     assert "telegram:chat:1 Running 1 min ago 2 Trace" in told
@@ -210,7 +216,7 @@ async def test_words_of_others_are_no_markup_and_turn_no_line_around(tmp_path: P
     console = pages.console(
         tmp_path,
         said=archive,
-        pending=[PendingUser("telegram", "9", 1_000, EVIL)],
+        waiting=[asking(EVIL)],
         settings={"prompt.append": json.dumps(EVIL), "llm.apiKey": "[hidden]"},
     )
     told = [await show(console, path) for path in ("/conversations/telegram:chat:1", "/errors", "/waiting")]
@@ -219,7 +225,7 @@ async def test_words_of_others_are_no_markup_and_turn_no_line_around(tmp_path: P
         assert not {"\u202e", "\x1b"} & set(page)
         assert SAFE in words(page)
     assert "… (1,000 more characters)" in told[0]
-    assert "shipmate allow telegram 9" in told[2]
+    assert 'name="id" value="telegram:9"' in told[2]
     page = await show(console, "/configuration")
     assert "<script" not in page
     assert "[hidden]" in page
