@@ -19,7 +19,6 @@ from bot.config.findings import HIDDEN, Loc, dotted, finding, from_error, is_sec
 from bot.config.placeholders import (
     FilledDocument,
     fill,
-    lookup_in,
     read_env_file,
     read_text,
 )
@@ -146,7 +145,7 @@ def load(
     try:
         without = {"operators": env.get(OPERATORS, "").replace(",", " ").split()} if defaults else None
         raw = _with_defaults(_read(root / FILE, without), manifests)
-        filled = fill(raw, lookup_in(env))
+        filled = fill(raw, env)
     except RecursionError:
         raise errors.ConfigError(finding(FILE, "too many levels", "at most 100", "simplify it")) from None
     secrets = filled.secrets | {value for name, value in variables.items() if is_secret_key(name)}

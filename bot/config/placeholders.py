@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -88,40 +88,39 @@ class FilledDocument:
         return any(loc[: len(place)] == place for place in self.hidden)
 
 
-def fill(document: dict[str, Any], lookup: Callable[[str], str | None]) -> FilledDocument:
-    """Return a document with its placeholders replaced."""
+def fill(document: dict[str, Any], env: Mapping[str, str]) -> FilledDocument:
+    """Return a document with its placeholders replaced. Empty variables count as missing."""
     filled = FilledDocument({})
-    filled.document = _fill(document, (), lookup, filled)
+    filled.document = _fill(document, (), env, filled)
     return filled
 
 
-def _fill(value: Any, loc: Loc, lookup: Callable[[str], str | None], filled: FilledDocument) -> Any:
+def _fill(value: Any, loc: Loc, env: Mapping[str, str], filled: FilledDocument) -> Any:
     if isinstance(value, str):
-        return _fill_text(text.clean(value), loc, lookup, filled)
+        return _fill_text(text.clean(value), loc, env, filled)
     if isinstance(value, dict):
-        items = ((text.clean(key), _fill(item, (*loc, key), lookup, filled)) for key, item in value.items())
+        items = ((text.clean(key), _fill(item, (*loc, key), env, filled)) for key, item in value.items())
         return {key: item for key, item in items if item is not _MISSING}
     if isinstance(value, list):
-        entries = [_fill(item, (*loc, index), lookup, filled) for index, item in enumerate(value)]
+        entries = [_fill(item, (*loc, index), env, filled) for index, item in enumerate(value)]
         return [item for item in entries if item is not _MISSING]
     return value
 
 
-def _fill_text(value: str, loc: Loc, lookup: Callable[[str], str | None], filled: FilledDocument) -> Any:
+def _fill_text(value: str, loc: Loc, env: Mapping[str, str], filled: FilledDocument) -> Any:
     names = _PLACEHOLDER.findall(value)
     if "${" in _PLACEHOLDER.sub("", value):
         filled.malformed.append(loc)
-    values = {name: lookup(name) for name in names}
-    absent = [name for name, found in values.items() if found is None]
-    if absent:
-        filled.missing[loc] = absent[0]
+    values = {name: text.clean(env.get(name, "")) for name in names}
+    if not all(values.values()):
+        filled.missing[loc] = next(name for name in names if not values[name])
         return _MISSING
     plain = _plain(loc, names)
     if names:
         filled.hidden.add(loc)
         if not plain:
-            filled.secrets |= {found for found in values.values() if found}
-    whole = _PLACEHOLDER.sub(lambda match: values[match[1]] or "", value)
+            filled.secrets.update(values.values())
+    whole = _PLACEHOLDER.sub(lambda match: values[match[1]], value)
     if not plain and any(is_secret_key(part) for part in loc):
         filled.secrets.add(whole)
         if whole and not names:
@@ -147,12 +146,3 @@ def _passwords(value: str) -> set[str]:
     except ValueError:
         return set()
     return {password, unquote(password)} if password else set()
-
-
-def lookup_in(*sources: Mapping[str, str]) -> Callable[[str], str | None]:
-    """Return a function that looks a name up in several sources, in order. Empty values count as missing."""
-
-    def lookup(name: str) -> str | None:
-        return next((text.clean(source[name]) for source in sources if source.get(name)), None)
-
-    return lookup
