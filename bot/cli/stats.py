@@ -49,19 +49,6 @@ def stats(
         )
         return
     _show(total)
-    chats = (
-        [] if chat is not None else [one for one in sums.by("chat", since=start) if one[0] and one[1].calls]
-    )
-    if chats:
-        say("chats, the dearest first:")
-        from bot.core.archive.store import people_of
-
-        names = asyncio.run(people_of(archive(root), [name for name, _ in chats[:SHOWN]]))
-        for name, part in chats[:SHOWN]:
-            who = f" ({names[name]})" if name in names else ""
-            say(
-                f"  {name}{who}: {counted(part.turns, 'turn')}, {_share(part)} from the cache, {cost_of(part)}"
-            )
 
 
 def _show_groups(
