@@ -150,7 +150,6 @@ bench: $(VENV)/.dev
 	@$(BIN)/python -m tests.bench $(BENCH)
 
 schema: $(VENV)/.dev
-	@$(BIN)/python -m bot.cli.schema
 	@$(BIN)/python -m tests.reference
 
 lock:

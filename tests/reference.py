@@ -1,4 +1,4 @@
-"""Writes the pages of `docs/` that are generated from the code: `python -m tests.reference` (`make schema`)."""
+"""Writes what is generated from the code: pages of `docs/` and the schemas in `.ship/schema` (`make schema`)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ import typer
 
 from bot import discovery
 from bot.cli.commands import app
-from bot.config.schema import model_of, schemas
+from bot.config.schema import model_of, schemas, write_schema
+from bot.contracts.log_kinds import KINDS
 from bot.features.basics.commands import SECTIONS, usage
+from bot.system import SystemDisk
 from bot.words import say
 
 ROOT = Path(__file__).parents[1]
@@ -22,6 +24,7 @@ Every key of `ship.json`, made from the code by `make schema`. The file is stric
 probably meant; `shipmate check` says what is wrong, one line each. A value `${NAME}` is taken from the environment or `.env`.
 The schema for editors is `.ship/schema/ship.schema.json`.
 """
+BEGIN, END = "<!-- kinds: made by `make schema` -->\n", "<!-- end of kinds -->\n"
 COMMANDS_HEAD = """# Commands
 
 Made from the code by `make schema`.
@@ -30,7 +33,7 @@ Made from the code by `make schema`.
 
 def pages() -> dict[str, str]:
     """Return the generated pages by path from the repository root."""
-    return {"docs/settings.md": _settings(), "docs/commands.md": _commands()}
+    return {"docs/settings.md": _settings(), "docs/commands.md": _commands(), "docs/logs.md": _logs()}
 
 
 def _settings() -> str:
@@ -89,6 +92,21 @@ def _cell(words: str) -> str:
     return _line(words).replace("|", "\\|")
 
 
+def _logs() -> str:
+    """Return docs/logs.md with new tables of log kinds between its two marks."""
+    before, _, rest = (ROOT / "docs" / "logs.md").read_text(encoding="utf-8").partition(BEGIN)
+    parts: list[str] = []
+    for name, kind in KINDS.items():
+        parts.append(f"### `{name}`\n\n{kind.meaning}\n")
+        if kind.details:
+            rows = (
+                f"| `{one}` | {' or '.join(of.types)} | {of.meaning} |" for one, of in kind.details.items()
+            )
+            parts += ["| detail | type | |\n| --- | --- | --- |", *rows, ""]
+    tables = "\n".join(parts)
+    return f"{before}{BEGIN}\n{tables}\n{END}{rest.partition(END)[2]}"
+
+
 def _commands() -> str:
     chat = "\n\n".join(_commands_of(section, listed) for section, listed in SECTIONS.items())
     said = f"## In a chat\n\nIn Slack write `!new`, or `/shipmate new`. `/help new` explains one.\n\n{chat}\n"
@@ -124,5 +142,6 @@ def _option(option: Any) -> str:
 
 
 if __name__ == "__main__":
+    write_schema(ROOT / ".ship" / "schema", discovery.manifests(), SystemDisk())
     for path, content in pages().items():
         (ROOT / path).write_text(content, encoding="utf-8")

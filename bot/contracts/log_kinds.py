@@ -72,18 +72,3 @@ def line_schema(schema: Json) -> Json:
         )
     schema["properties"]["kind"]["enum"] = list(KINDS)
     return schema | {"allOf": rules}
-
-
-def tables() -> str:
-    """Return the table in Markdown, for docs/logs.md."""
-    parts: list[str] = []
-    for name, kind in KINDS.items():
-        parts.append(f"### `{name}`\n\n{kind.meaning}\n")
-        if kind.details:
-            parts.append("| detail | type | |\n| --- | --- | --- |")
-            parts += [
-                f"| `{detail}` | {' or '.join(told.types)} | {told.meaning} |"
-                for detail, told in kind.details.items()
-            ]
-            parts.append("")
-    return "\n".join(parts)
