@@ -11,99 +11,19 @@ import functools
 import hashlib
 import re
 import threading
+import tomllib
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, pairwise
+from pathlib import Path
 
 from bot import text as texts
 
+_WORDS: dict[str, str] = tomllib.loads(Path(__file__).with_name("words.toml").read_text("utf-8"))
 # Base form of each irregular word form, because a query may use another form than the archive line.
 _IRREGULAR = {
-    form: words.split()[0]
-    for words in (
-        "be been being",
-        "become became",
-        "begin began begun",
-        "bite bit bitten",
-        "break broke broken",
-        "bring brought",
-        "build built",
-        "buy bought",
-        "catch caught",
-        "choose chose chosen",
-        "come came",
-        "draw drew drawn",
-        "drink drank drunk",
-        "drive drove driven",
-        "eat ate eaten",
-        "fall fell fallen",
-        "feel felt",
-        "fight fought",
-        "find found",
-        "fly flew flown",
-        "forget forgot forgotten",
-        "freeze froze frozen",
-        "get got gotten",
-        "give gave given",
-        "go went gone goes",
-        "grow grew grown",
-        "hear heard",
-        "hide hid hidden",
-        "hold held",
-        "keep kept",
-        "know knew known",
-        "lead led",
-        "learn learnt",
-        "leave left",
-        "lend lent",
-        "lose lost",
-        "make made",
-        "mean meant",
-        "meet met",
-        "pay paid",
-        "ride rode ridden",
-        "ring rang rung",
-        "rise rose risen",
-        "run ran",
-        "say said",
-        "see saw seen",
-        "sell sold",
-        "send sent",
-        "shoot shot",
-        "sing sang sung",
-        "sit sat",
-        "sleep slept",
-        "speak spoke spoken",
-        "spend spent",
-        "stand stood",
-        "steal stole stolen",
-        "swim swam swum",
-        "take took taken",
-        "teach taught",
-        "tell told",
-        "think thought",
-        "throw threw thrown",
-        "understand understood",
-        "wake woke woken",
-        "wear wore worn",
-        "win won",
-        "write wrote written",
-        "child children",
-        "foot feet",
-        "man men",
-        "mouse mice",
-        "person people",
-        "tooth teeth",
-        "wife wives",
-        "woman women",
-        "life lives",
-        "knife knives",
-        "leaf leaves",
-        "good better best",
-        "bad worse worst",
-    )
-    for form in words.split()[1:]
+    form: forms.split()[0] for forms in _WORDS["irregular"].split("|") for form in forms.split()[1:]
 }
 _STEMMERS = threading.local()
 """Stemmers by thread, because a stemmer has internal state."""
@@ -125,176 +45,16 @@ def stem(word: str) -> str:
     return str(_STEMMERS.porter.stemWord(word))
 
 
-NOISE = frozenset(
-    [
-        "a",
-        "an",
-        "and",
-        "are",
-        "as",
-        "at",
-        "be",
-        "been",
-        "but",
-        "by",
-        "for",
-        "from",
-        "had",
-        "has",
-        "have",
-        "he",
-        "her",
-        "him",
-        "his",
-        "i",
-        "if",
-        "in",
-        "into",
-        "is",
-        "it",
-        "its",
-        "me",
-        "my",
-        "nor",
-        "of",
-        "on",
-        "or",
-        "our",
-        "she",
-        "so",
-        "than",
-        "that",
-        "the",
-        "their",
-        "them",
-        "then",
-        "there",
-        "these",
-        "they",
-        "this",
-        "those",
-        "to",
-        "too",
-        "us",
-        "was",
-        "we",
-        "were",
-        "with",
-        "you",
-        "your",
-        "im",
-        "ive",
-        "id",
-        "ill",
-        "youre",
-        "youve",
-        "youll",
-        "youd",
-        "hes",
-        "shes",
-        "its",
-        "theyre",
-        "theyve",
-        "weve",
-        "wed",
-        "dont",
-        "doesnt",
-        "didnt",
-        "isnt",
-        "arent",
-        "wasnt",
-        "werent",
-        "cant",
-        "couldnt",
-        "wouldnt",
-        "shouldnt",
-        "havent",
-        "hasnt",
-        "hadnt",
-        "wont",
-        "thats",
-        "theres",
-        "lets",
-    ]
-)
+NOISE = frozenset(_WORDS["noise"].split())
 """Stop words. Stop words are never indexed, because almost every second line contains one."""
 
-ASKING = frozenset(
-    [
-        "about",
-        "again",
-        "am",
-        "any",
-        "can",
-        "could",
-        "did",
-        "do",
-        "does",
-        "doing",
-        "done",
-        "ever",
-        "exactly",
-        "get",
-        "give",
-        "got",
-        "how",
-        "just",
-        "kind",
-        "know",
-        "let",
-        "many",
-        "may",
-        "mention",
-        "might",
-        "much",
-        "must",
-        "no",
-        "not",
-        "off",
-        "once",
-        "only",
-        "out",
-        "please",
-        "recall",
-        "remember",
-        "remind",
-        "said",
-        "say",
-        "should",
-        "some",
-        "such",
-        "tell",
-        "told",
-        "up",
-        "very",
-        "what",
-        "when",
-        "where",
-        "which",
-        "while",
-        "who",
-        "whom",
-        "whose",
-        "why",
-        "will",
-        "would",
-    ]
-)
+ASKING = frozenset(_WORDS["asking"].split())
 """Words that are typical of questions, not of answers. Such words are ignored in a search query unless the
 query contains nothing else.
 """
 
-_ASKING_CJK = (
-    "什么时候 什麼時候 什么 什麼 怎么样 怎麼樣 怎么 怎麼 为什么 為什麼 什么样 什麼樣 如何 是否 有没有 有沒有 是不是 多少 多久 多长时间 多長時間 "
-    "多长 多長 多大 多远 多遠 多高 几点 幾點 几个 幾個 几次 幾次 几号 幾號 哪里 哪裡 哪儿 哪兒 哪个 哪個 哪些 哪家 哪位 哪天 哪年 哪种 哪種 哪款 "
-    "哪本 谁的 誰的 是谁 是誰 还记得 還記得 记得 記得 告诉我 告訴我 提醒我 请问 請問 帮我 幫我 列出 列一下 说说 說說 说一下 說一下 讲讲 講講 "
-    "一下 来着 來著 到底 究竟 曾经 曾經 吗 嗎 呢 吧 的 了 "
-    "いつですか どこですか 何ですか でしたか ましたか ますか ですか ました でした でしょうか だっけ っけ について 教えて 挙げて 思い出して "
-    "覚えている 覚えてる ください どんな どうやって どうして どちら どれ どの どう どこ いつ いくつ いくら だれ 誰 なぜ なに 何時 何 "
-    "무엇 언제 어디 누구 인가요 했나요 인가"
-)
 # Longest phrases first, because the first match is removed.
-ASKING_CJK = re.compile("|".join(map(re.escape, sorted(_ASKING_CJK.split(), key=len, reverse=True))))
+ASKING_CJK = re.compile("|".join(map(re.escape, sorted(_WORDS["asking_cjk"].split(), key=len, reverse=True))))
 """Question words in Chinese, Japanese and Korean. These languages do not separate words by spaces."""
 
 ASKING_PHRASES = re.compile(
