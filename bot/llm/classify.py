@@ -1,7 +1,7 @@
 """Converts failures of the provider into `errors.ModelError`s.
 
 The HTTP status decides if it is unambiguous; otherwise the error text decides. No provider has an error code
-for "the prompt does not fit", so this module lists the known sentences. Throttling, timeouts and spent
+for "the prompt does not fit", so `provider_errors.toml` lists the known sentences. Throttling, timeouts and spent
 budgets are tested first: if one of these failures were mistaken for an overflow, the conversation would lose
 its history.
 
@@ -15,9 +15,11 @@ import contextlib
 import json
 import math
 import re
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
+from pathlib import Path
 from typing import Any
 
 from bot import errors, text
@@ -37,80 +39,13 @@ def _re(pattern: str) -> re.Pattern[str]:
     return re.compile(named, re.IGNORECASE | re.DOTALL)
 
 
-SPENT = _re(
-    r"spend[_ ]limit|insufficient_quota|exceeded your current quota|credit balance is too low|api usage limits"
+_TEXTS: dict[str, Any] = tomllib.loads(Path(__file__).with_name("provider_errors.toml").read_text("utf-8"))
+SPENT, THROTTLED, SLOW, UNBOUND, UNKNOWN, FILES, BLIND, OUTPUT = (
+    _re(_TEXTS[name])
+    for name in ("spent", "throttled", "slow", "unbound", "unknown", "files", "blind", "output")
 )
-THROTTLED = _re(r"rate[ _-]?limit|too many requests|throttl|too many tokens, please wait")
-SLOW = _re(r"timed[ -]?out|took too long|deadline[ _]exceeded|timeout(?!\w*[:`])")
-UNBOUND = _re(
-    r"bound to a different conversation|invalid `?signature`? in `?thinking`?"
-    r"|thinking`? blocks in the latest assistant message cannot be modified"
-)
-UNKNOWN = _re(
-    # Anthropic; OpenAI and its dialects; Ollama; OpenRouter; DeepSeek; Bedrock; Vertex
-    r"(?<!\S)model: \S+\s*$|model_not_found|model [`'\"]?[^\s`'\"]{1,200}[`'\"]? (?:does not exist|not found)"
-    r"|is not a valid model|model not exist|model identifier is invalid|publisher model .{1,300} was not found"
-    r"|(?:not have access to|access denied to|no access to) (?:the )?model"
-)
-FILES = _re(r"image|picture|pdf|document|media|vision|multimodal|content.type")
-"""Error texts which say that the request is refused because of its files."""
-BLIND = _re(
-    r"(?:not|n't) (?:support|accept|take) (?:the |any )?(?:image|picture|pdf|document|media|vision|multimodal)(?! (?:format|type))"
-    r"|(?:image|picture|pdf|document|vision|multimodal)s?(?: inputs?| content| blocks?)? (?:is|are) not (?:supported|enabled)"
-    r"|not a (?:vision|multimodal)|at most 0 image|does not match any of the expected tags|unknown variant"
-)
-"""Error texts which say that the model accepts no files at all."""
+OVERFLOW = tuple(map(_re, _TEXTS["overflow"]))
 _PLACE = re.compile(r"messages\.(\d+)\.content\.(\d+)")
-OUTPUT = _re(
-    r"max_tokens: \d+ > <limit>|maximum allowed number of output tokens"
-    r"|maximum tokens you requested exceeds|input and output tokens exceed your context limit"
-    r"|max_(?:completion|output)_tokens`? (?:is|are) too (?:large|high)"
-)
-
-OVERFLOW = tuple(
-    map(
-        _re,
-        (
-            # Anthropic, Bedrock, Vertex
-            r"prompt is too long(?:: <tokens> tokens > <window> maximum)?",
-            r"input length and `?max_tokens`? exceed context limit: <tokens> \+ <output> > <window>",
-            r"input length exceeds context window",
-            r"input is too (?:long|large)",
-            r"too many total text bytes",
-            r"model_context_window_exceeded|context_?window_?exceeded",
-            # OpenAI's sentence and its dialects: vLLM, Mantle, DeepSeek, OpenRouter
-            (
-                r"maximum context length is <window> tokens.*?requested <output> output tokens"
-                r".*?prompt contains at least <tokens> input tokens"
-            ),
-            (
-                r"maximum context length is <window> tokens.*?requested \d+ tokens"
-                r" \(<tokens> in the messages, <output> in the completion"
-            ),
-            (
-                r"maximum context length is <window> tokens.*?requested about \d+ tokens"
-                r" \(<tokens> of text input,.*?<output> in the output"
-            ),
-            r"maximum context length is <window> tokens.*?(?:requested about|resulted in) <tokens> tokens",
-            r"maximum context length is <window>",
-            r"context_length_exceeded|exceeds the context window of this model",
-            # Gemini, Poolside, Groq, xAI, Together, Mistral, Copilot, MiniMax, Kimi
-            r"input token count <tokens> exceeds the maximum number of tokens allowed <window>",
-            r"input length <tokens> exceeds the maximum allowed input length of <window>",
-            r"reduce the length of the messages",
-            r"maximum prompt length is <window> but the request contains <tokens> tokens",
-            r"input <tokens> tokens\) is longer than the model'?s context length <window> tokens",
-            r"prompt contains <tokens> tokens.*?too large for model with <window> maximum context length",
-            r"prompt token count of <tokens> exceeds the limit of <window>",
-            r"context window exceeds limit",
-            r"exceeded model token limit: <window> \(requested: <tokens>",
-            # LM Studio, llama.cpp, Ollama
-            r"tokens to keep from the initial prompt is greater than the context length",
-            r"exceeds the (?:available )?context size",
-            r"prompt too long; exceeded (?:max )?context length",
-        ),
-    )
-)
 
 STATUS_OF_TYPE = {
     "authentication_error": 401,
