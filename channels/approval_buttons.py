@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import cast
 
 from bot.contracts.approvals import Choice, QuestionButtons
 from bot.contracts.inbound import Command
@@ -35,6 +36,12 @@ def offered(buttons: QuestionButtons | None, language: str) -> dict[Choice, tupl
             for choice, value in _VALUES.items()
             if choice in buttons.choices
         }
+
+
+def pressed(choice: str, question_id: str) -> Command | None:
+    """Return the command of a button; None if there is no such button or the id is not valid."""
+    value = _VALUES.get(cast("Choice", choice))
+    return command(value.format(question_id)) if value is not None else None
 
 
 def command(value: str) -> Command | None:

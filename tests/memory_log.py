@@ -67,6 +67,9 @@ class MemoryLog:
         found += [entry.event for entry in self._pending if pending and entry.event.chat == chat]
         return [one for one in found if one.seq >= since]
 
+    async def of_kinds(self, chat: ChatKey, kinds: Collection[str], since: float) -> list[Event]:
+        return [one for one in await self.read(chat) if one.kind in kinds and one.at >= since]
+
     async def after(self, n: int, limit: int) -> list[tuple[int, Event]]:
         return [(at, one) for at, one in enumerate(self._order, 1) if at > n and self._has(one)][:limit]
 

@@ -160,9 +160,9 @@ class QuestionButtons:
 
 
 @dataclass(frozen=True, slots=True)
-class OpenQuestion:
-    """An open question as one viewer sees it: the outbox id, text and time (ms) of its message, and the
-    viewer's buttons.
+class ShownQuestion:
+    """A question as one viewer sees it: the outbox id, text and time (ms) of its message, and the viewer's
+    buttons. The text of a decided question ends with the outcome, and `buttons` has no question id.
     """
 
     id: str

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic.alias_generators import to_camel
 
 from bot import errors
-from bot.contracts.approvals import OpenQuestion
+from bot.contracts.approvals import ShownQuestion
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import ChatType
 from bot.contracts.conversations import Conversation
@@ -131,8 +131,22 @@ class Intake(Protocol):
         """Return the name of the model that answers in a chat."""
         ...
 
-    async def questions(self, chat_key: ChatKey, person: UserRef) -> list[OpenQuestion]:
-        """Return the open questions of a conversation that this person may see. Raises `errors.StorageError`."""
+    async def questions(self, chat_key: ChatKey, person: UserRef, since: float) -> list[ShownQuestion]:
+        """Return the questions of a conversation as this person sees them: those decided since a time (epoch
+        seconds), then the open ones. Raises `errors.StorageError`.
+        """
+        ...
+
+    async def ratings(self, chat_key: ChatKey, since: float) -> dict[str, str]:
+        """Return the ratings of a conversation's answers since a time (epoch seconds), by turn. Raises
+        `errors.StorageError`.
+        """
+        ...
+
+    async def acts(self, chat_key: ChatKey) -> bool:
+        """Return True while a turn of this conversation runs that people have seen a part of, or that has used
+        a tool with effects. Raises `errors.StorageError`.
+        """
         ...
 
 

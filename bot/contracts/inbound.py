@@ -182,7 +182,7 @@ class Inbound(Frozen):
     due: Due | None = None
     """Due job of this person for which `text` was scheduled."""
     renews: str | None = None
-    """Id of the answer to replace; `text` is then the text of an edited message."""
+    """Id of the answer to replace. In an edit, "" asks for a new answer at once, whichever message it replaces."""
     rating: Literal["good", "bad", "none"] | None = None
     """Rating that the person gives. `none` withdraws an earlier rating."""
     request_id: str = ""

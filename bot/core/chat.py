@@ -449,6 +449,8 @@ class Chat:
             if change.kind == "delete":
                 return
             inbound = revised(inbound, change)
+        # A message that is asked again contains its edits.
+        self._edits = {name: one for name, one in self._edits.items() if not same_message(one[1], inbound)}
         self._remember(inbound)
         self._opened[inbound.request_id] = min([event.seq, *(seq for seq, _ in changes)])
         if data.beside:

@@ -90,6 +90,12 @@ class EventLog(Protocol):
         """
         ...
 
+    async def of_kinds(self, chat: ChatKey, kinds: Collection[str], since: float) -> list[Event]:
+        """Return a chat's events of these kinds since a time (epoch seconds), in order, including pending
+        events. Raises `errors.StorageError`.
+        """
+        ...
+
     async def after(self, n: int, limit: int) -> list[tuple[int, Event]]:
         """Return the events on disk after global number `n`, of all chats in commit order, with their global
         numbers. Raises `errors.StorageError`.

@@ -224,10 +224,15 @@ class Decided(EventData):
 
 @dataclass(frozen=True, slots=True)
 class Revised(EventData):
-    """Event: a message that shows a question was edited to show the outcome, without buttons."""
+    """Event: a message that shows a question was edited to show the outcome, without buttons. `text` is its
+    text since then, `shown_at` the time of the message in epoch seconds.
+    """
 
     kind: ClassVar[str] = "revised"
+    words: ClassVar[frozenset[str]] = frozenset({"text"})
     row: str
+    text: str = ""
+    shown_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

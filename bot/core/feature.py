@@ -12,7 +12,7 @@ from typing import Any
 
 from bot import config, errors
 from bot.access_list import AccessList
-from bot.contracts.approvals import Approvals, OpenQuestion, QuestionButtons, Unattended, Verdict
+from bot.contracts.approvals import Approvals, QuestionButtons, ShownQuestion, Unattended, Verdict
 from bot.contracts.channel import Channel, ChannelSettings, HomeSection, Manifest
 from bot.contracts.environment import Clock, Disk, Ids, Log, OperatorNotices, Redact
 from bot.contracts.identity import ChatKey, UserRef
@@ -166,7 +166,7 @@ class Hooks:
     """Functions that carry out verdicts, by subject of the question."""
     serves: Sequence[Callable[[], Coroutine[Any, Any, None]]] = ()
     """Coroutine functions that run while the gateway serves."""
-    questions: Callable[[ChatKey, UserRef], list[OpenQuestion]] | None = None
+    questions: Callable[[ChatKey, UserRef], list[ShownQuestion]] | None = None
     """Function that returns the open questions of a chat that one person may see."""
     waiting: Callable[[Viewer], Awaitable[Sequence[OpenLoop]]] | None = None
     """Function that returns the open loops of this feature that a person sees, in the language of `speaking`."""
@@ -239,7 +239,7 @@ class Door:
         self._settles: dict[str, Settle] = {}
         self._settling = set[str]()
         self.serves: list[Callable[[], Coroutine[Any, Any, None]]] = []
-        self._questions: list[Callable[[ChatKey, UserRef], list[OpenQuestion]]] = []
+        self._questions: list[Callable[[ChatKey, UserRef], list[ShownQuestion]]] = []
 
     def open(self, features: Iterable[Feature], runtime: Runtime) -> None:
         """Register these features. Raises `errors.ConfigError` if two features use the same name."""
@@ -336,7 +336,7 @@ class Door:
         """Return True if every message of a chat is addressed to the bot."""
         return any([await one.hears_all(chat) for one in self._hooks if one.hears_all is not None])
 
-    def questions(self, chat: ChatKey, person: UserRef) -> list[OpenQuestion]:
+    def questions(self, chat: ChatKey, person: UserRef) -> list[ShownQuestion]:
         """Return the open questions of a chat that one person may see."""
         return [one for asked in self._questions for one in asked(chat, person)]
 

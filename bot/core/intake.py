@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from bot.contracts.approvals import OpenQuestion
+from bot.contracts.approvals import QuestionButtons, ShownQuestion
 from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.channel import HomeSection
 from bot.contracts.conversations import Conversation
@@ -26,6 +26,7 @@ from bot.core.feature import Door
 from bot.core.locales import Locales
 from bot.core.message_versions import plain
 from bot.core.models import ModelDeps
+from bot.core.question import is_shown_in
 from bot.core.removal import emptied
 from bot.core.stop_words import asks_to_stop
 from bot.words import Sentence, say, sentence, speaking
@@ -217,5 +218,18 @@ class Intake:
     async def model(self, chat_key: ChatKey) -> str:
         return self._models(chat_key).name
 
-    async def questions(self, chat_key: ChatKey, person: UserRef) -> list[OpenQuestion]:
-        return self._door.questions(chat_key, person)
+    async def questions(self, chat_key: ChatKey, person: UserRef, since: float) -> list[ShownQuestion]:
+        decided = [
+            ShownQuestion(one.row, one.text, int(one.shown_at * 1000), QuestionButtons("", ()))
+            for event in await self._event_log.of_kinds(chat_key, [events.Revised.kind], since)
+            if isinstance(one := event.data, events.Revised) and one.text and is_shown_in(one.row, chat_key)
+        ]
+        return [*decided, *self._door.questions(chat_key, person)]
+
+    async def ratings(self, chat_key: ChatKey, since: float) -> dict[str, str]:
+        rated = await self._event_log.of_kinds(chat_key, [events.Rated.kind], since)
+        return {one.turn: one.data.rating for one in rated if one.turn and isinstance(one.data, events.Rated)}
+
+    async def acts(self, chat_key: ChatKey) -> bool:
+        turn = (await self._chats.get(chat_key)).turn
+        return turn is not None and turn.acted

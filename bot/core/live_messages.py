@@ -14,7 +14,7 @@ from bot.contracts.channel import Channel, Drafts, Edits
 from bot.contracts.environment import Clock, Ids
 from bot.contracts.environment import Log as OperatorLog
 from bot.contracts.inbound import Inbound
-from bot.contracts.outbound import OutboundKind
+from bot.contracts.outbound import Outbound, OutboundKind
 from bot.core import events
 from bot.core.chat import Chat
 from bot.core.chats import Chats, Fact
@@ -115,9 +115,11 @@ class LiveMessages:
         form = replace(form, goes_on=True)
         if number < len(rows):
             return await self._change(chat, rows[number], words, form)
-        return await self._create(chat, _row(to, chat, self._ids.ulid(), kind, words), form)
+        row = _row(to, chat, self._ids.ulid(), kind, words)
+        return await self._create(chat, row, form, to.renews if kind == "preview" and not number else None)
 
-    async def _create(self, chat: Chat, row: OutboxRow, form: LiveForm) -> bool | None:
+    async def _create(self, chat: Chat, row: OutboxRow, form: LiveForm, renews: str | None) -> bool | None:
+        """Create a live message, or show it in the message that it `renews`."""
         if not self.has_room(chat, row, edit=False):
             return False
         async with self._outbox.alone(row):
@@ -129,16 +131,16 @@ class LiveMessages:
                 row.channel,
                 row.chat_id,
                 row.chat_type,
+                replaces=renews,
                 language=row.language,
             )
-            self._append(row, queued, events.Sending(row.id, self._boot))
+            self._append(row, queued, events.Sending(row.id, self._boot, renews))
             end: events.EventData = events.Uncertain(row.id)
             failed = None
             try:
                 await self._event_log.committed()
-                sent = await self._outbox.within(
-                    LIVE_SECONDS, self._channels[row.channel].send(self._outbox.message(row, row.text, form))
-                )
+                message = self._outbox.message(row, row.text, form)
+                shown = await self._outbox.within(LIVE_SECONDS, self._shown(row, message, renews))
             except errors.DeliveryUncertain as error:
                 failed = self._failed(row, error)
             except errors.DeliveryFailed as error:
@@ -147,11 +149,18 @@ class LiveMessages:
             else:
                 self._outbox.seen(row)
                 self._see(row, row.text, form)
-                end = events.Shown(row.id, sent.message_id)
+                end = events.Shown(row.id, shown)
                 return True
             finally:
                 self._append(row, end)
             return failed
+
+    async def _shown(self, row: OutboxRow, message: Outbound, renews: str | None) -> str:
+        channel = self._channels[row.channel]
+        if renews is None:
+            return (await channel.send(message)).message_id
+        await cast("Edits", channel).edit(message, renews)
+        return renews
 
     async def _change(self, chat: Chat, row: OutboxRow, words: str, form: LiveForm) -> bool | None:
         if self.shows(row, words, form):

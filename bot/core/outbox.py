@@ -133,8 +133,8 @@ class Outbox:
         chat = self._chats.loaded(row.chat)
         if chat is None or row.id not in chat.outbox:
             return  # the row's question was decided meanwhile
-        shown = next(filter(row.takes, chat.outbox.values()), None) if row.replaces is None else None
-        if shown is not None:
+        shown = next(filter(row.takes, chat.outbox.values()), None)
+        if shown is not None and row.replaces in {None, shown.message_id}:
             row = replace(row, replaces=shown.message_id)
             self._append(shown, events.RowEnded(shown.id, "sent", shown.message_id))
         self._append(row, events.Sending(row.id, self._boot, row.replaces))
@@ -207,7 +207,7 @@ class Outbox:
             self._log.write(
                 "delivery", "a question cannot be changed", level="warn", chat_key=row.chat, cause=str(error)
             )
-        self._append(row, events.Revised(row.id))
+        self._append(row, events.Revised(row.id, words, row.queued_at))
 
     # ------------------------------------------------------------ helpers
 

@@ -6,10 +6,19 @@ import math
 from dataclasses import dataclass, field, replace
 
 from bot.contracts.approvals import Approval, Verdict
+from bot.contracts.identity import ChatKey
 from bot.core.outbox_row import OutboxRow
 
 SECONDS = 30 * 60.0
 """Timeout in seconds for a decision on a tool call; the time continues across restarts."""
+
+
+def is_shown_in(row: str, chat_key: ChatKey) -> bool:
+    """Return True if an outbox row shows a question in this chat. The first part of a message is named
+    `<question>/<chatKey>`, later parts `<question>/<chatKey>/1`.
+    """
+    place = row.rstrip("'").partition("/")[2]
+    return place == str(chat_key) or place.startswith(f"{chat_key}/")
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,6 +65,8 @@ def blanked(event: Event, gone: Gone) -> EventData:  # noqa: PLR0911 - one `matc
             return replace(data, content=without(answer)["content"])
         case events.Queued(form="reply") if event.turn in gone.turns:
             return replace(data, text=REMOVED, file=None)
+        case events.Revised() if event.turn in gone.turns:
+            return replace(data, text="")
         case events.Injected() if data.messages:
             # It is not known which request each message belongs to, so all of them are redacted.
             return replace(data, messages=tuple(map(redacted, data.messages)))

@@ -156,7 +156,7 @@ class ChatReply:
                 part_of=first if at else None,
                 last=at == len(parts) - 1,
                 ends=step == self._ending and stored is None,
-                replaces=to.renews if not at and not self._rows else None,
+                replaces=to.renews or None if not at and not self._rows else None,
                 language=language(),
                 file=stored,
             )

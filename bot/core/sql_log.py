@@ -29,6 +29,7 @@ CURSOR = "cursor"
 FORGET = "DELETE FROM facts WHERE kind = ? AND key = ?"
 AFTER = "SELECT id, seq, turn, person, kind, at, data, chat, n FROM events WHERE n > ? ORDER BY n LIMIT ?"
 READ = "SELECT id, seq, turn, person, kind, at, data FROM events WHERE chat = ? AND seq >= ? ORDER BY seq"
+OF_KINDS = "SELECT id, seq, turn, person, kind, at, data FROM events WHERE chat = ? AND at >= ? AND kind IN (%s) ORDER BY seq"
 NAMING = "SELECT id, seq, turn, person, kind, at, data, chat FROM events WHERE (chat = ? OR substr(chat, 1, ?) = ?) AND (%s) ORDER BY n"
 CHAT_OF = "SELECT chat FROM events WHERE id >= ? AND (id = ? OR turn = ?) ORDER BY id LIMIT 1"
 """Query for the chat of a request or turn. Event ids and request ids are both ULIDs, and events of a request
@@ -263,6 +264,17 @@ class SqlLog(ABC):
         )
         newest = found[-1].seq if found else since - 1
         return [*found, *(one for one in waiting if one.seq > newest)]
+
+    async def of_kinds(self, chat: ChatKey, kinds: Collection[str], since: float) -> list[Event]:
+        waiting = [
+            one.event for one in self._waiting(chat) if one.event.kind in kinds and one.event.at >= since
+        ]
+        sql = OF_KINDS % ", ".join("?" * len(kinds))
+        found = await self._asked(
+            lambda db: [self._event(chat, row) for row in db.execute(sql, (str(chat), since, *kinds))]
+        )
+        known = {one.id for one in found}
+        return [*found, *(one for one in waiting if one.id not in known)]
 
     def _event(self, chat: ChatKey, row: tuple[Any, ...]) -> Event:
         name, seq, turn, person, kind, at, data = row

@@ -48,8 +48,8 @@ class TurnLookup:
         return await self._newest(inbound.chat_key) or await self._near(inbound)
 
     async def of_message(self, chat: ChatKey, message: str) -> str | None:
-        """Return the turn that sent this message to a chat. Raises `errors.StorageError`."""
-        named = await self._log.naming(chat, {message})
+        """Return the latest turn that sent this message to a chat, or sent it again. Raises `errors.StorageError`."""
+        named = reversed(await self._log.naming(chat, {message}))
         return next((one.turn for one in named if one.chat == chat and _is_sent(one, message)), None)
 
     @staticmethod
@@ -59,7 +59,7 @@ class TurnLookup:
         for one in named:
             match one.data:
                 case _ if one.turn is not None and _is_sent(one, asked):
-                    sent.append(TurnRef(one.chat, one.turn))
+                    sent.insert(0, TurnRef(one.chat, one.turn))
                 case events.TurnStarted() | events.Joined() if one.turn is not None and (
                     asked in (one.turn, *one.data.members)
                 ):

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bot.contracts.approvals import OpenQuestion
+from bot.contracts.approvals import ShownQuestion
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.channel import HomeSection
 from bot.contracts.conversations import Conversation
@@ -43,7 +43,7 @@ class RecordingIntake:
         """Missing rights that channels reported, each with the reported sentence."""
         self.failure: Exception | None = None
         self.lines: dict[ChatKey, list[ArchiveLine]] = defaultdict(list)
-        self.open: dict[ChatKey, list[OpenQuestion]] = defaultdict(list)
+        self.open: dict[ChatKey, list[ShownQuestion]] = defaultdict(list)
         self.names: dict[ChatKey, str] = {}
         """Names that people gave conversations."""
         self.overheard: set[ChatKey] = set()
@@ -110,8 +110,14 @@ class RecordingIntake:
     async def model(self, _: ChatKey) -> str:
         return ""
 
-    async def questions(self, chat_key: ChatKey, _: UserRef) -> list[OpenQuestion]:
+    async def questions(self, chat_key: ChatKey, _: UserRef, _since: float) -> list[ShownQuestion]:
         return self.open[chat_key]
+
+    async def ratings(self, _: ChatKey, _since: float) -> dict[str, str]:
+        return {}
+
+    async def acts(self, _: ChatKey) -> bool:
+        return False
 
     async def until(self, condition: Callable[[], bool], timeout: float = 90.0) -> None:  # noqa: ASYNC109
         """Wait until `condition()` holds. The condition is checked after every call of `accept` and

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -19,12 +20,15 @@ from channels.web import guard, routes, state
 from channels.web.chat_files import OF_CHAT, RECEIVED, SENT, ChatFile, ChatFiles
 from channels.web.live_chats import HEARTBEAT, LiveChats, WebMessage
 from channels.web.markdown import nodes
+from channels.web.presses import PRESS
 from channels.web.settings import KEYS, NAME, WebSettings
 from channels.web.uploads import Uploads
 
 PART = 32_000
 """Max characters of one message, so that people can read it; the page has no limit."""
 T = TypeVar("T")
+_OWN = re.compile(r"[0-9A-Z]{26}")
+"""Beginning of the id of each message that Shipmate sent."""
 _BEAT = 15.0
 """Interval in seconds of heartbeats on event streams."""
 
@@ -124,6 +128,9 @@ class WebChannel:
         formed = await asyncio.to_thread(nodes, words)
         if self._server is None:
             raise errors.DeliveryFailed("The web chat is closed.")
+        if (press := message.target.get(PRESS)) is not None:
+            self._chats.answer(chat, press, words)
+            return Sent(message.id)
         sent = await self._kept_file(message, message.file) if message.file is not None else None
         said = WebMessage(
             self._chats.number(),
@@ -135,6 +142,7 @@ class WebChannel:
             formed,
             message.buttons,
             files=(sent,) if sent is not None else (),
+            turn=message.request_id,
         )
         self._chats.say(chat, said)
         return Sent(message.id)
@@ -151,11 +159,22 @@ class WebChannel:
         formed = await asyncio.to_thread(nodes, words)
         if self._server is None:
             raise errors.DeliveryFailed("The web chat is closed.")
-        number = self._chats.number()
-        if not self._chats.change(
-            chat, message_id, number=number, kind=message.kind, text=words, nodes=formed
-        ):
-            raise errors.EditRefused("The page does not show this message any more.")
+        if _OWN.match(message_id) is None:
+            raise errors.EditRefused("The page shows no such message.")
+        buttons = message.buttons
+        said = WebMessage(
+            self._chats.number(),
+            message_id,
+            "assistant",
+            message.kind,
+            words,
+            self._now(),
+            formed,
+            # A decided question has neither an id nor choices. Without choices, another message has no buttons.
+            buttons if buttons is not None and (buttons.choices or not buttons.question_id) else None,
+            turn=message.request_id,
+        )
+        self._chats.change(chat, said)
 
     async def delete(self, message: Outbound, message_id: str) -> None:
         """Implement `contracts.channel.Edits`."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from bot.contracts.approvals import OpenQuestion, QuestionButtons
+from bot.contracts.approvals import QuestionButtons
 from bot.contracts.identity import ChatKey
 from channels.web.chat_files import ChatFile
 from channels.web.markdown import Node
@@ -51,31 +51,38 @@ class WebMessage:
     restored: bool = False
     """True if the message was sent before this process started."""
     files: Sequence[ChatFile] = ()
+    turn: str = ""
+    """Id of the turn that sent the message."""
     changed: int = 0
     """Number of the message's last change, for browsers that reconnect. A change does not move the message."""
+
+    @property
+    def is_open(self) -> bool:
+        """Return True for a question that waits for its decision."""
+        return self.buttons is not None and bool(self.buttons.question_id)
 
     @property
     def newest(self) -> int:
         return max(self.number, self.changed)
 
     def json(self) -> dict[str, Any]:
-        buttons = self.buttons
-        asks = {} if buttons is None else {"approval": buttons.question_id, "choices": buttons.choices}
-        formed = {} if self.nodes is None else {"nodes": self.nodes}
-        files = {"files": [one.json() for one in self.files]} if self.files else {}
-        return (
-            asks
-            | formed
-            | files
-            | {
-                "id": self.id,
-                "n": self.number,
-                "role": self.role,
-                "kind": self.kind,
-                "text": self.text,
-                "ts": self.ts,
-            }
-        )
+        told: dict[str, Any] = {
+            "id": self.id,
+            "n": self.number,
+            "role": self.role,
+            "kind": self.kind,
+            "text": self.text,
+            "ts": self.ts,
+        }
+        if self.buttons is not None:
+            told |= {"approval": self.buttons.question_id, "choices": self.buttons.choices}
+        if self.nodes is not None:
+            told["nodes"] = self.nodes
+        if self.files:
+            told["files"] = [one.json() for one in self.files]
+        if self.turn:
+            told["turn"] = self.turn
+        return told | ({"changed": True} if self.changed else {})
 
 
 class BrowserStream:
@@ -167,16 +174,12 @@ class LiveChats:
         if said.kind in {"message", "reply", "notice"}:
             self._tell_elsewhere(chat, {"ts": said.ts, "role": said.role})
 
-    def change(
-        self, chat: ChatKey, id_: str, *, number: int, kind: str, text: str, nodes: Sequence[Node]
-    ) -> bool:
-        """Change a message without moving it. Return False if the message is not kept."""
+    def change(self, chat: ChatKey, fresh: WebMessage) -> None:
+        """Change a message without moving it. A message that is not kept was sent by an earlier process."""
         live = self.chat(chat)
-        said = live.taken(id_)
-        if said is None:
-            return False
-        self.say(chat, replace(said, changed=number, kind=kind, text=text, nodes=nodes, buttons=None))
-        return True
+        old = live.taken(fresh.id) or replace(fresh, number=live.floor, restored=True)
+        changed = replace(fresh, number=old.number, changed=fresh.number, ts=old.ts, files=old.files)
+        self.say(chat, replace(changed, restored=old.restored))
 
     def remove(self, chat: ChatKey, id_: str) -> None:
         """Remove a message. A browser that reconnects then receives the whole history."""
@@ -185,14 +188,19 @@ class LiveChats:
         live.floor = self.number()
         live.tell(event("removed", {"id": id_}, f"{self.boot}-{live.floor}"))
 
-    def ask(self, chat: ChatKey, asked: OpenQuestion, nodes: Sequence[Node]) -> None:
+    def answer(self, chat: ChatKey, press: str, text: str) -> None:
+        """Tell the browser that pressed a button what the answer is. It is no message, so it is not kept."""
+        self.chat(chat).tell(event("answer", {"press": press, "text": text}))
+
+    def rate(self, chat: ChatKey, id_: str, rating: str) -> None:
+        """Show the rating of an answer. A browser that reconnects is told all ratings."""
+        self.chat(chat).tell(event("ratings", {id_: rating}))
+
+    def ask(self, chat: ChatKey, asked: WebMessage) -> None:
         """Show an open question with the buttons of this viewer. The question may be older than this process."""
         live = self.chat(chat)
-        new = WebMessage(
-            live.floor, asked.id, "assistant", "notice", asked.text, asked.ts, nodes, restored=True
-        )
-        said = live.taken(asked.id) or new
-        live.keep(replace(said, text=asked.text, nodes=nodes, buttons=asked.buttons))
+        said = live.taken(asked.id) or replace(asked, number=live.floor)
+        live.keep(replace(said, text=asked.text, nodes=asked.nodes, buttons=asked.buttons))
 
     def _evict(self, chat: ChatKey) -> None:
         """Empty the least recently used chats until all chats together have at most `TOTAL` characters."""

@@ -8,7 +8,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from html import escape
 from pathlib import Path
@@ -20,6 +20,7 @@ from aiohttp import web
 
 from bot import errors, text
 from bot.contracts.approvals import CHOICES as ANSWERS
+from bot.contracts.approvals import ShownQuestion
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.channel import FILE_PIECE, ChannelDeps, Intake
 from bot.contracts.conversations import Conversation
@@ -28,11 +29,12 @@ from bot.contracts.inbound import Attachment
 from bot.contracts.model import DEMO
 from bot.words import CATALOGUES, DEFAULT, best_language, names, say, speaking
 from channels.local import CHAT_ID
-from channels.web import state
-from channels.web.chat_files import PDF, ChatFiles
+from channels.web import presses, state
+from channels.web.chat_files import PDF, ChatFile, ChatFiles
 from channels.web.guard import Guard, LoginThrottle, Visitor
 from channels.web.live_chats import STREAMS, BrowserStream, LiveChats, WebMessage, event
 from channels.web.markdown import nodes
+from channels.web.presses import CLIENT_ID
 from channels.web.settings import FIRST, KEYS, NAME
 from channels.web.uploads import LARGEST as LARGEST_FILE
 from channels.web.uploads import MOST_FILES, Uploads
@@ -46,13 +48,14 @@ _EARLIER = 100
 """Max archive lines that a page shows when it opens."""
 _LISTED = 50
 """Max conversations of a response."""
-_CLIENT_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _VISITOR = web.RequestKey("visitor", Visitor)
 _SENTENCE = web.ResponseKey("sentence", str)
 """Key of an error response that holds the sentence for the person."""
 _FOLDER = Path(__file__).parent / "page"
 _KEY = re.compile(r"`([^`]+)`")
 """Keys and typed words in a sentence of the page."""
+_BELOW = ("afresh", "again", "renew", "good", "good_label", "bad", "bad_label")
+"""Further words on buttons."""
 _TYPES = {
     ".html": "text/html",
     ".js": "text/javascript",
@@ -114,7 +117,7 @@ class WebRoutes:
         """Return the files of the page that contain words, in one language."""
         with speaking(code):
             words = {name: say(f"page.{name}") for name in names("page")}
-            labels = {choice: say(f"buttons.{choice}") for choice in (*ANSWERS, "each", "afresh", "again")}
+            labels = {choice: say(f"buttons.{choice}") for choice in (*ANSWERS, "each", *_BELOW)}
         page, kind = self._files["index.html"]
         marked = {name: _marked(said) for name, said in words.items()}
         html = Template(page.decode("utf-8")).substitute(marked, language=code)
@@ -138,6 +141,8 @@ class WebRoutes:
         app.router.add_post("/login", self._login)
         app.router.add_get("/api/info", self._info)
         app.router.add_post("/api/messages", self._message)
+        app.router.add_post("/api/messages/{id}", self._edit)
+        app.router.add_post("/api/presses", self._press)
         app.router.add_get("/api/events", self._events)
         app.router.add_get("/api/files/{id}", self._file_of_chat)
         app.router.add_get("/api/conversations", self._list)
@@ -297,7 +302,7 @@ class WebRoutes:
         body = await _body(request)
         words, key = body.get("text"), body.get("clientId")
         names = body.get("files", [])
-        if not isinstance(words, str) or not isinstance(key, str) or _CLIENT_ID.fullmatch(key) is None:
+        if not isinstance(words, str) or not isinstance(key, str) or CLIENT_ID.fullmatch(key) is None:
             return _error(400, "A message needs a text and a clientId of 1 to 64 letters, digits, _ and -.")
         if not _are_ids(names):
             return _refusal(request, 400, "web.unreadable")
@@ -311,9 +316,7 @@ class WebRoutes:
         files = tuple(one for one in found if one is not None)
         if len(files) < len(found):
             return _refusal(request, 410, "web.file_gone")
-        shown = await asyncio.to_thread(
-            lambda: [self._uploads.shown(one.ref, one.name, one.size) for one in files]
-        )
+        shown = await asyncio.to_thread(self._shown, files)
         # The message gets its number first: the answer to a command may be sent before `accept` returns, and must be below it.
         number = self._chats.number()
         inbound = KEYS.inbound(
@@ -331,6 +334,9 @@ class WebRoutes:
             message = WebMessage(number, key, "user", "message", words, inbound.ts, files=shown)
             self._chats.say(conversation, message)
         return web.json_response({"id": key, "taken": taken}, status=202)
+
+    def _shown(self, files: Sequence[Attachment]) -> list[ChatFile]:
+        return [self._uploads.shown(one.ref, one.name, one.size) for one in files]
 
     # -- conversations ---------------------------------------------------------------------------------------
 
@@ -359,6 +365,69 @@ class WebRoutes:
             raise web.HTTPNotFound
         self._chats.tell(chat.chat, event("conversation", _entry(renamed)))
         return web.json_response(_entry(renamed))
+
+    # -- what a person does with a message -------------------------------------------------------------------
+
+    async def _press(self, request: web.Request) -> web.Response:
+        """Take in the press of a button. The page shows the outcome where the button is."""
+        body = await _body(request)
+        chat = _conversation(request, body.get("conversation"))
+        press = presses.read(body, chat, now=self._around.clock.now(), language=_language(request))
+        if press is None:
+            return _refusal(request, 400, "web.unreadable")
+        if self._paused:
+            return _refusal(request, 503, "local.closing", {"Retry-After": "5"})
+        taken = await self._intake.accept(press)
+        if taken and press.rating is not None:
+            self._chats.rate(chat, press.answers or "", press.rating)
+        return web.json_response({"taken": taken}, status=202)
+
+    async def _edit(self, request: web.Request) -> web.Response:
+        """Replace the words of the person's last message, so that it is answered again."""
+        body, id_ = await _body(request), request.match_info["id"]
+        words, key = body.get("text"), body.get("clientId")
+        if not isinstance(words, str) or not isinstance(key, str) or CLIENT_ID.fullmatch(key) is None:
+            return _refusal(request, 400, "web.unreadable")
+        words, chat = text.clean(words), _conversation(request, body.get("conversation"))
+        if self._paused:
+            return _refusal(request, 503, "local.closing", {"Retry-After": "5"})
+        last = await self._last_said(chat)
+        if last.get("id") != id_:
+            return _refusal(request, 409, "web.not_last")
+        if not words.strip() and not last.get("files"):
+            return _refusal(request, 400, "local.empty")
+        if await self._intake.acts(chat):
+            return _refusal(request, 409, "web.acting")
+        found = [
+            await self._uploads.attachment(chat.chat_id, one["id"])
+            for one in last.get("files", ())
+            if one["id"]
+        ]
+        files = tuple(one for one in found if one is not None)
+        edit = presses.edited(
+            id_,
+            key,
+            words,
+            chat,
+            files=files,
+            now=self._around.clock.now(),
+            language=_language(request),
+            zone=body.get("zone"),
+        )
+        taken = await self._intake.accept(edit)
+        if taken:
+            shown = await asyncio.to_thread(self._shown, files)
+            number = self._chats.number()
+            said = WebMessage(number, id_, "user", "message", words, edit.ts, files=shown)
+            self._chats.change(chat, said)
+        return web.json_response({"taken": taken}, status=202)
+
+    async def _last_said(self, chat: ChatKey) -> dict[str, Any]:
+        """Return the last message of the person as a browser receives it; {} if there is none."""
+        earlier = [line for line in await self._intake.recent(chat, _EARLIER) if line.role == "user"]
+        lines = await asyncio.to_thread(lambda: [self._line(line, n) for n, line in enumerate(earlier)])
+        said = [one for one in self._chats.chat(chat).said if one.role == "user"]
+        return next(reversed(_merge(lines, said)), {})
 
     # -- files -----------------------------------------------------------------------------------------------
 
@@ -451,14 +520,15 @@ class WebRoutes:
                 del self._streams[chat]
 
     async def _stream(self, request: web.Request, key: ChatKey) -> web.StreamResponse:
-        earlier = await self._kept("its history", self._intake.recent(key, _EARLIER))
-        waiting = await self._kept(
-            "what waits in it", self._intake.questions(key, UserRef(NAME, key.chat_id))
-        )
+        earlier = await self._kept("its history", self._intake.recent(key, _EARLIER), [])
+        since = earlier[0].ts / 1000 if len(earlier) == _EARLIER else 0.0
+        person = UserRef(NAME, key.chat_id)
+        asked = await self._kept("its questions", self._intake.questions(key, person, since), [])
+        ratings = await self._kept("its ratings", self._intake.ratings(key, since), {})
         lines, questions = await asyncio.to_thread(
             lambda: (
                 [self._line(line, n) for n, line in enumerate(earlier)],
-                [nodes(one.text) for one in waiting],
+                [_question(one) for one in asked],
             )
         )
         response = web.StreamResponse(
@@ -469,13 +539,17 @@ class WebRoutes:
         transport = request.transport
         stream = BrowserStream(transport.abort if transport is not None else lambda: None)
         live = self._chats.chat(key)
-        for asked, formed in zip(waiting, questions, strict=True):
-            self._chats.ask(key, asked, formed)
+        for one in questions:
+            if one.is_open:
+                self._chats.ask(key, one)
+        lines += [one.json() for one in questions if not one.is_open]
         # There is no await from here to the loop, so no message is lost between the history and the stream.
         opening = self._chats.missed(key, request.headers.get("Last-Event-ID", ""))
         if opening is None:
             opening = self._chats.history(_merge(lines, list(live.said)))
         stream.push(b"retry: 2000\n\n" + opening)
+        if ratings:
+            stream.push(event("ratings", ratings))
         stream.push(event("working", {"working": live.working}))
         live.streams.append(stream)
         model = ""
@@ -502,6 +576,7 @@ class WebRoutes:
             "kind": "message" if user else "reply",
             "text": line.text,
             "ts": line.ts,
+            "turn": str((line.meta or {}).get("requestId", "")),
         }
         if user:
             came = (line.meta or {}).get("attachments")
@@ -515,28 +590,38 @@ class WebRoutes:
         files = [one[0].json() for name in names if (one := self._sent_files.find(line.chat_key.chat, name))]
         return told | {"nodes": nodes(line.text)} | ({"files": files} if files else {})
 
-    async def _kept(self, what: str, kept: Awaitable[list[T]]) -> list[T]:
+    async def _kept(self, what: str, kept: Awaitable[T], instead: T) -> T:
         try:
             return await kept
         except errors.StorageError as failure:
             self._around.log.write(
                 "channel", f"The page opens without {what}.", level="warn", cause=str(failure)
             )
-            return []
+            return instead
+
+
+def _question(asked: ShownQuestion) -> WebMessage:
+    """Return the message of a question that may be older than this process."""
+    formed = nodes(asked.text)
+    return WebMessage(
+        0, asked.id, "assistant", "notice", asked.text, asked.ts, formed, asked.buttons, restored=True
+    )
 
 
 def _merge(earlier: list[dict[str, Any]], said: list[WebMessage]) -> list[dict[str, Any]]:
     """Return the messages of the archive, followed by the messages of the live chat. The live chat has every
-    message since its first one.
+    message since its first one. A message that was asked or answered again is shown once: the person's
+    where it first was, the answer where it is newest.
     """
     known = {message.id for message in said}
     since = next((message.ts for message in said if not message.restored), math.inf)
-    before = [
-        line
-        for line in earlier
-        if line["role"] in {"user", "assistant"} and line["ts"] < since and line["id"] not in known
-    ]
-    return before + [message.json() for message in said]
+    before = dict[str, dict[str, Any]]()
+    for line in sorted(earlier, key=lambda line: int(line["ts"])):
+        if line["role"] == "assistant":
+            before.pop(line["id"], None)
+        if line["role"] in {"user", "assistant"} and line["ts"] < since and line["id"] not in known:
+            before.setdefault(line["id"], line)
+    return [*before.values(), *(message.json() for message in said)]
 
 
 def _entry(one: Conversation) -> dict[str, Any]:

@@ -38,15 +38,21 @@ async def until_question(stream: Stream) -> dict[str, Any]:
     while True:
         name, data = await stream.next()
         for message in data["messages"] if name == "history" else [data]:
-            if "approval" in message:
+            if message.get("approval"):
                 return dict(message)
 
 
 async def until_ended(stream: Stream, message_id: str) -> str:
     while True:
         name, data = await stream.next()
-        if name == "message" and data["id"] == message_id and "approval" not in data:
+        if name == "message" and data["id"] == message_id and not data["approval"]:
             return str(data["text"])
+
+
+async def press(session: aiohttp.ClientSession, page: str, choice: str, of: str) -> None:
+    body = {"clientId": f"{choice}-{of}", "choice": choice, "of": of}
+    async with session.post(f"{page}/api/presses", json=body) as answer:
+        assert answer.status == 202
 
 
 async def say(session: aiohttp.ClientSession, page: str, words: str, key: str) -> None:
@@ -86,14 +92,22 @@ async def test_an_operator_decides_in_any_tab_over_a_reload_or_a_kill_and_all_se
         second = await tabs.open(page)
         again = await until_question(second)
         assert (again["id"], again["choices"], again["text"]) == (asked["id"], ALL, asked["text"])
-        await say(session, page, f"/approve {again['approval']} once", "m2")
+        await press(session, page, "once", again["approval"])
+        said = ""
         for tab in (first, second):
             said = await until_ended(tab, asked["id"])
             assert re.search(r"\n✅ Allowed by the person who asked, \d\d:\d\d UTC\.$", said)
-        third = await tabs.open(page)
-        _, history = await third.next()
-        assert not any("approval" in message for message in history["messages"])
         await world.turns(1)
+        for _ in range(2):
+            # The outcome stays in place of the question, and nothing else tells of the press.
+            _, history = await (await tabs.open(page)).next()
+            shown = [one["text"] for one in history["messages"]]
+            assert shown == ["which skills?", said, "Here they are."]
+            assert [one["choices"] for one in history["messages"] if "approval" in one] == [[]]
+            await world.sent()
+            await world.process.kill()
+            await world.start()
+            page = world.process.ready_line.split()[2]
 
 
 async def test_who_may_not_decide_sees_no_buttons_until_the_link_is_opened(world: World) -> None:
@@ -124,7 +138,7 @@ async def test_who_may_not_decide_sees_no_buttons_until_the_link_is_opened(world
         now = await until_question(fresh)
         assert now["choices"] == ALL
         assert "skills_list" in now["text"]
-        await say(session, page, f"/deny {asked['approval']}", "m2")
+        await press(session, page, "deny", asked["approval"])
         assert "⛔ Denied by the person who asked" in await until_ended(fresh, asked["id"])
         await world.telegram.until(lambda: "⛔ Denied by the person who asked" in world.texts(2002)[1])
         shown = world.telegram.chats[2002].messages

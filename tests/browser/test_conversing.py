@@ -37,8 +37,10 @@ GRANT = {
 }
 
 
-async def growing(desk: Desk, words: str, shown: str = GROWING) -> tuple[Browser, asyncio.Event]:
-    """A browser that shows half of an answer, whose rest comes once the event is set."""
+async def growing(
+    desk: Desk, words: str, shown: str = GROWING, *, before: str = ""
+) -> tuple[Browser, asyncio.Event]:
+    """A browser that shows half of an answer, whose rest comes once the event is set. `before` is said first."""
     gate = asyncio.Event()
 
     def halved(frames: list[Frame]) -> list[Frame]:
@@ -47,6 +49,9 @@ async def growing(desk: Desk, words: str, shown: str = GROWING) -> tuple[Browser
     desk.world.model.chunk = 4
     await desk.start(streaming={"afterMs": 0})
     browser = await desk.opened(desk.link)
+    if before:
+        await say(browser, before)
+        await browser.until("return document.querySelector('.reply')")
     await browser.run(READ_OUT)
     desk.world.model.then(reply(tool_use("chat_send", {"text": words.strip()}), edit=halved), reply())
     await say(browser, "and?")
@@ -79,7 +84,8 @@ async def test_stop_ends_a_turn_and_goes_with_it(desk: Desk) -> None:
     await desk.picture(browser, "working")
     await browser.press("#stop")
     await browser.until("return document.getElementById('working').hidden")
-    assert "/stop" in await browser.run(SHOWN)
+    said, answer = await browser.run(SHOWN)
+    assert (said, answer.endswith("(stopped)")) == ("and?", True)
     assert await browser.run("return document.activeElement.id") == "text"
     gate.set()
     await desk.world.turns(1)
@@ -174,6 +180,6 @@ async def test_the_days_of_an_old_conversation_stand_above_their_messages(desk: 
         return {times, days: [...list.children].map((one) => one.className)};
         """
     )
-    assert later["days"] == ["day", "user", "assistant"]
+    assert later["days"] == ["day", "user", "assistant reply"]
     assert len(later["times"]) == 2
     assert all(one.endswith("Z") for one in later["times"])

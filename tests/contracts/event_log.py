@@ -188,6 +188,17 @@ class EventLogContract(ABC):
         async with self.opened(place) as log:
             assert [one.data for one in await log.read(ONE)] == [received("m1", ""), removed]
 
+    async def test_events_are_found_by_their_kind_and_time_before_they_are_on_disk_too(
+        self, place: Any
+    ) -> None:
+        async with self.opened(place) as log:
+            log.append([entry(1, events.Rated("good")), entry(2, received()), entry(1, received("o"), OTHER)])
+            await log.committed()
+            log.append([entry(3, events.Rated("bad"))])
+            rated = await log.of_kinds(ONE, ["rated", "closed"], 0.0)
+            assert [one.data for one in rated] == [events.Rated("good"), events.Rated("bad")]
+            assert await log.of_kinds(ONE, ["rated"], rated[-1].at + 1) == []
+
     async def test_who_watches_hears_of_each_commit(self, place: Any) -> None:
         heard: list[Mapping[ChatKey, int]] = []
         async with self.opened(place) as log:

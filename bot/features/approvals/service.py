@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 from pydantic import TypeAdapter
 
 from bot import errors, text
-from bot.contracts.approvals import CHOICES, LASTING, Approval, Choice, Ended, OpenQuestion, Scope, Verdict
+from bot.contracts.approvals import CHOICES, LASTING, Approval, Choice, Ended, Scope, ShownQuestion, Verdict
 from bot.contracts.channel import HasReadingLimits, HomeSection
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Command as CallOf
@@ -24,7 +24,7 @@ from bot.core.feature import Done, Runtime
 from bot.core.locales import ReaderLocale
 from bot.core.operators import who_decided
 from bot.core.outbox_row import Address
-from bot.core.question import ApprovalRecord, Question
+from bot.core.question import ApprovalRecord, Question, is_shown_in
 from bot.features.approvals.wording import (
     SHOWN,
     QuestionWords,
@@ -396,13 +396,12 @@ class ApprovalService:
             by=who_decided(verdict, "approval.an_operator"),
         )
 
-    def open_in(self, chat_key: ChatKey, person: UserRef) -> list[OpenQuestion]:
+    def open_in(self, chat_key: ChatKey, person: UserRef) -> list[ShownQuestion]:
         """Return the open questions of a chat, as shown to a person who opens the chat now."""
         chat = self._run.chats.loaded(chat_key)
-        found = list[OpenQuestion]()
+        found = list[ShownQuestion]()
         for one in chat.questions.values() if chat is not None else ():
-            name = f"{one.id}/{chat_key}"
-            copy = [row for row in one.copies.values() if row.id == name or row.id.startswith(f"{name}/")]
+            copy = [row for row in one.copies.values() if is_shown_in(row.id, chat_key)]
             if chat is None or one.verdict is not None or not copy:
                 continue
             choices = self._choices(one.record.asked, person)
@@ -414,7 +413,7 @@ class ApprovalService:
                     with speaking(row.language, row.zone, row.own_zone):
                         words = self._words(one.record, chat.turn.first, chat_key, choices, cut=False).words
                 buttons = buttons_of(one.record, choices if row is copy[-1] else ())
-                found.append(OpenQuestion(row.id, words, int(one.record.asked_at * 1000), buttons))
+                found.append(ShownQuestion(row.id, words, int(one.record.asked_at * 1000), buttons))
         return found
 
     # ------------------------------------------------------------ the person who decides

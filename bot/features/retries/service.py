@@ -1,4 +1,6 @@
-"""Retries a turn: its messages are merged into one new message. Each turn is retried only once."""
+"""Retries a turn, or answers it again: its messages are merged into one new message. Each turn is retried only
+once.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from bot.contracts.inbound import Inbound
 from bot.core import events
 from bot.core.chat import Turn
 from bot.core.chats import Fact
-from bot.core.events import Event, Queued, Received, TurnEndState
+from bot.core.events import Cut, Event, Queued, Received, TurnEndState
 from bot.core.feature import Done, Runtime
 from bot.core.message_versions import has_newer_words, plain, revised, same_message
 from bot.words import say
@@ -38,6 +40,12 @@ class PastTurn:
         """Return the turn's only text reply with its platform id; None if there is no reply or more than one."""
         replies = [one for one in self.shown.values() if one[0].form == "reply" and one[0].file is None]
         return replies[0] if len(replies) == 1 else None
+
+    @property
+    def text(self) -> str | None:
+        """Return the platform id of the turn's newest text, also of an unfinished one; None if there is none."""
+        texts = [id_ for row, id_ in self.shown.values() if row.form in {"reply", "preview"} and not row.file]
+        return texts[-1] if texts else None
 
     @property
     def notices(self) -> list[tuple[Queued, str]]:
@@ -98,6 +106,14 @@ class PastTurns:
             if one is not None and same_message(one, edit) and not has_newer_words(one, edit):
                 self._said[name] = revised(one, edit)
 
+    @property
+    def newest(self) -> PastTurn | None:
+        """Return the latest turn that answers a person's message."""
+        found = (
+            turn for turn in reversed(self.turns.values()) if turn.first is not None and plain(turn.first)
+        )
+        return next(found, None)
+
     def about(self, edit: Inbound) -> PastTurn | None:
         """Return the latest turn that answered a message."""
         found = (
@@ -127,6 +143,7 @@ def with_buttons(shown: tuple[Queued, str], buttons: QuestionButtons) -> Queued:
 AGAIN: tuple[Choice, ...] = ("again",)
 RENEW: tuple[Choice, ...] = ("renew",)
 FAILED = frozenset[TurnEndState]({"failed", "withdrawn"})
+ANSWERED = frozenset[TurnEndState]({"answered", "stopped"})
 
 
 class Retries:
@@ -146,13 +163,17 @@ class Retries:
 
     async def run(self, press: Inbound) -> Done:
         """Retry the turn whose button was pressed, with the rights of the turn's person. Only this person
-        and operators may press the button.
+        and operators may press the button. A turn that was answered is answered again, if it is the latest
+        one and nothing runs.
         """
-        turn = (await self._past(press)).turns.get(press.args)
-        if turn is None or turn.end not in FAILED or turn.first is None or not plain(turn.first):
+        past = await self._past(press)
+        turn = past.turns.get(press.args)
+        if turn is None or turn.end is None or turn.first is None or not plain(turn.first):
             return Done(say("retry.unknown"))
         if not self._may(press, turn.first):
             return Done(say("retry.not_yours"))
+        if turn.end in ANSWERED:
+            return await self._again(press, turn, past)
         if (whole := turn.whole()) is None:
             return Done(say("retry.unknown"))
         key = f"{press.channel}:again:{turn.id}"
@@ -162,8 +183,14 @@ class Retries:
         return Done(say("retry.trying"), self._facts(whole, key, bare))
 
     async def offer(self, edit: Inbound) -> Done:
-        """Offer to answer an edited question again, with a button below the answer."""
+        """Offer to answer an edited question again, with a button below the answer. An edit that asks for a
+        new answer gets it at once.
+        """
         turn = (await self._past(edit)).about(edit)
+        if edit.renews is not None:
+            if turn is None or turn.first is None or not self._may(edit, turn.first):
+                return Done(say("retry.unknown"))
+            return await self._anew(turn, f"{edit.channel}:renew:{edit.request_id}", "")
         if turn is None or turn.end != "answered" or turn.answer is None or not edit.has_text:
             return Done()
         shown = with_buttons(turn.answer, QuestionButtons(edit.request_id, RENEW))
@@ -187,6 +214,27 @@ class Retries:
         bare = with_buttons(turn.answer, QuestionButtons(press.args, ()))
         whole = whole.model_copy(update={"renews": bare.replaces})
         return Done(say("retry.renewing"), self._facts(whole, key, (bare,)))
+
+    async def _again(self, press: Inbound, turn: PastTurn, past: PastTurns) -> Done:
+        chat = await self._run.chats.get(press.chat_key)
+        if past.newest is not turn or chat.turn is not None:
+            return Done(say("retry.not_last"))
+        return await self._anew(turn, f"{press.channel}:again:{turn.id}", say("retry.renewing"))
+
+    async def _anew(self, turn: PastTurn, key: str, words: str) -> Done:
+        """Answer a turn again in place of its answer. The model does not see the turn any more."""
+        if (whole := turn.whole()) is None:
+            return Done(say("retry.unknown"))
+        if await self._is_begun(key):
+            return Done(say("retry.begun"))
+        bare = (with_buttons(one, QuestionButtons(turn.id, ())) for one in turn.notices)
+        facts = self._facts(whole.model_copy(update={"renews": turn.text}), key, bare)
+        chat = await self._run.chats.get(whole.chat_key)
+        kept = chat.context.turns[-1] if chat.context.turns else None
+        if chat.turn is None and kept is not None and kept.id == turn.id:
+            gone = tuple(entry.seq for entry in kept.entries)
+            facts.insert(0, Fact(chat.key, Cut(gone, chat.context.head, "undo")))
+        return Done(words, facts)
 
     async def _past(self, inbound: Inbound) -> PastTurns:
         return PastTurns(await self._run.event_log.read(inbound.chat_key))

@@ -1,3 +1,6 @@
+import {
+  answer, ask, button, decide, newId, post, press, rate, rated, rewrite, tools, wait,
+} from "/actions.js";
 import { attached } from "/attached.js";
 import { nextFiles } from "/files.js";
 import { build, goesOn, patch } from "/nodes.js";
@@ -36,22 +39,15 @@ function bubble(message) {
   time.textContent = when.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
   meta.append(time);
   item.append(body, meta);
-  if (finished(message) && navigator.clipboard) meta.append(button(said.copy, "copy"));
-  if (message.approval) item.append(choices(message.approval, message.choices));
+  if (finished(message) && !message.approval && navigator.clipboard) meta.append(button(said.copy, "copy"));
+  tools(item, message);
+  if ("approval" in message) ask(item, message);
   texts.set(message.id, message.text);
   return item;
 }
 
 /** Return true for a complete answer, which does not change any more. */
 const finished = (message) => message.role === "assistant" && ["reply", "notice"].includes(message.kind);
-
-function button(words, name) {
-  const made = document.createElement("button");
-  made.type = "button";
-  made.className = name;
-  made.textContent = words;
-  return made;
-}
 
 async function copy(pressed) {
   const block = pressed.closest(".code");
@@ -62,32 +58,6 @@ async function copy(pressed) {
   pressed.textContent = said.copy;
 }
 
-/** Return the buttons of a question. Each button sends a command, so the same permissions apply as to a typed command. */
-function choices(name, allowed) {
-  const row = document.createElement("div");
-  row.className = "choices";
-  if (!allowed.length) row.textContent = said.operators_only;
-  for (const [choice, command] of [
-    ["once", `/approve ${name} once`],
-    ["deny", `/deny ${name}`],
-    ["chat", `/approve ${name} chat`],
-    ["always", `/approve ${name} always`],
-    ["each", `/approve ${name} each`],
-    ["afresh", `/afresh ${name}`],
-    ["again", `/retry ${name}`],
-  ]) {
-    if (!allowed.includes(choice)) continue;
-    const press = button(said[choice], "choice");
-    press.addEventListener("click", () => {
-      row.remove();
-      text.focus();
-      say(command);
-    });
-    row.append(press);
-  }
-  return row;
-}
-
 function shown(id) {
   return list.querySelector(`[data-id="${CSS.escape(id)}"]`);
 }
@@ -96,7 +66,8 @@ function shown(id) {
 function place(message) {
   const item = bubble(message);
   const old = shown(message.id);
-  if (old && !old.classList.contains("pending") && old.dataset.n === item.dataset.n) {
+  if (old && !old.classList.contains("pending") && (message.changed || old.dataset.n === item.dataset.n)) {
+    item.dataset.n = old.dataset.n;
     old.className = item.className;
     patch(old, item);
     return old;
@@ -154,8 +125,9 @@ function toEnd() {
 
 /** Let the screen reader read a finished answer once. Other changes of the conversation are not read. */
 function announce(message) {
-  if (!finished(message) || announced.has(message.id)) return;
-  announced.add(message.id);
+  const spoken = `${message.id} ${message.turn ?? ""}`; // an answer may be given again in the same place
+  if (!finished(message) || announced.has(spoken)) return;
+  announced.add(spoken);
   $("announcer").textContent = shown(message.id).querySelector(".bubble").innerText;
 }
 
@@ -165,7 +137,7 @@ function showHistory(messages) {
   for (const message of pending.values()) if (!shown(message.id)) mark(place(message), "pending");
   for (const message of messages) {
     pending.delete(message.id);
-    if (finished(message)) announced.add(message.id); // an old conversation is not read out
+    if (finished(message)) announced.add(`${message.id} ${message.turn ?? ""}`); // an old conversation is not read out
   }
   days();
   $("empty").hidden = list.childElementCount > 0;
@@ -196,16 +168,6 @@ function connection(state, words) {
 }
 
 // -- sending -------------------------------------------------------------------------------------------------
-
-function newId() {
-  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
-}
-
-const wait = (seconds) => new Promise((done) => setTimeout(done, seconds * 1000));
-
-function post(path, body) {
-  return fetch(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
-}
 
 const say = (words, came = []) => send({ id: newId(), role: "user", kind: "message", text: words, files: came, ts: Date.now() });
 
@@ -240,6 +202,14 @@ function confirmed(message) {
   if (item?.classList.contains("pending")) item.replaceWith(bubble(message));
 }
 
+/** Stop the running answer. */
+async function stop() {
+  $("stop").disabled = true;
+  const failed = await press("stop");
+  $("announcer").textContent = failed || said.stopped;
+  if (failed) $("stop").disabled = false;
+}
+
 function grow() {
   text.style.height = "auto";
   text.style.height = `${text.scrollHeight + 2}px`;
@@ -256,11 +226,21 @@ $("compose").addEventListener("submit", (event) => {
   toEnd();
   say(words, came);
 });
-$("stop").addEventListener("click", () => { say("/stop"); text.focus(); });
+$("stop").addEventListener("click", () => { stop(); text.focus(); });
 $("new").addEventListener("click", () => { say("/new"); text.focus(); });
 $("examples").addEventListener("click", (event) => { if (event.target.matches("button")) say(event.target.textContent); });
 $("newer").addEventListener("click", () => { toEnd(); text.focus(); });
-list.addEventListener("click", (event) => { if (event.target.matches(".copy")) copy(event.target); });
+list.addEventListener("click", ({ target }) => {
+  if (target.matches(".copy")) copy(target);
+  if (target.matches("[data-choice]")) decide(target);
+  if (target.matches(".rate")) rate(target);
+  if (target.matches(".edit")) rewrite(target.closest("li"), texts.get(target.closest("li").dataset.id));
+});
+document.addEventListener("keydown", (event) => {
+  const busy = $("working").hidden || event.defaultPrevented || document.querySelector("dialog[open]");
+  if (event.key !== "Escape" || event.isComposing || event.keyCode === 229 || busy) return;
+  stop();
+});
 scroll.addEventListener("scroll", () => { if (isNear()) $("newer").hidden = true; });
 text.addEventListener("input", grow);
 text.addEventListener("keydown", (event) => {
@@ -315,9 +295,12 @@ function listen() {
     announce(message);
   });
   stream.addEventListener("removed", (event) => shown(JSON.parse(event.data).id)?.remove());
+  stream.addEventListener("answer", (event) => answer(JSON.parse(event.data)));
+  stream.addEventListener("ratings", (event) => rated(list, JSON.parse(event.data)));
   stream.addEventListener("reload", listen); // who has become an operator sees other buttons
   stream.addEventListener("model", (event) => showModel(JSON.parse(event.data)));
   stream.addEventListener("working", (event) => {
+    $("stop").disabled = false;
     follow(() => { $("working").hidden = !JSON.parse(event.data).working; });
   });
   stream.addEventListener("error", () => {

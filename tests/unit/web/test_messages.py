@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -125,30 +123,53 @@ async def test_every_open_page_of_a_person_hears_the_same(
         assert heard[0]["id"] == "m1"
 
 
-async def test_a_question_has_the_name_that_its_buttons_say_and_a_press_is_a_command(
+QUESTION = "01M8K3Z5Q2W4E6R8T0Y1V3X5Z7"
+
+
+async def test_a_press_is_a_command_a_rating_or_a_stop_and_no_message(
     channel: Channel, browser: Browser, intake: RecordingIntake
 ) -> None:
     stream = await browser.listen()
     await browser.say("run it", "m1")
     asks = notice(intake.accepted[0], "May I?")
-    await channel.send(replace(asks, buttons=QuestionButtons("01ABC")))
+    await channel.send(replace(asks, buttons=QuestionButtons(QUESTION)))
     await channel.send(notice(intake.accepted[0], "no question"))
     heard = [(await stream.next())[1] for _ in range(5)][2:]
-    assert [said.get("approval") for said in heard] == [None, "01ABC", None]
-    script = (Path(live_chats.__file__).parent / "page" / "app.js").read_text(encoding="utf-8")
-    said = re.findall(r"`/(\w+) \$\{name\}( \w+)?`", script)
-    assert said == [
-        ("approve", " once"),
-        ("deny", ""),
-        ("approve", " chat"),
-        ("approve", " always"),
-        ("approve", " each"),
-        ("afresh", ""),
-        ("retry", ""),
+    assert [said.get("approval") for said in heard] == [None, QUESTION, None]
+    presses: list[tuple[str, str, Any]] = [
+        ("once", QUESTION, Command(name="approve", args=f"{QUESTION} once")),
+        ("deny", QUESTION, Command(name="deny", args=QUESTION)),
+        ("afresh", QUESTION, Command(name="afresh", args=QUESTION)),
+        ("again", QUESTION, Command(name="retry", args=QUESTION)),
+        ("model", "claude-opus-5", Command(name="model", args="claude-opus-5")),
+        ("good", "some-answer", None),
+        ("stop", "", None),
     ]
-    for number, (word, scope) in enumerate(said):
-        await browser.say(f"/{word} 01ABC{scope}", f"p{number}")
-        assert intake.accepted[-1].command == Command(name=word, args=f"01ABC{scope}")
+    for number, (choice, of, meant) in enumerate(presses):
+        for taken in (True, False):
+            pressed = await browser.post(
+                "/api/presses", {"clientId": f"p{number}", "choice": choice, "of": of}
+            )
+            assert pressed == (202, {"taken": taken})
+        press = intake.accepted[-1]
+        assert (press.command, press.text, press.message_id) == (meant, "", None)
+    assert [(one.kind, one.rating, one.answers) for one in intake.accepted[-2:]] == [
+        ("rating", "good", "some-answer"),
+        ("stop", None, None),
+    ]
+    await channel.send(notice(intake.accepted[1], "Allowed."))
+    assert await stream.next() == ("ratings", {"some-answer": "good"})
+    assert await stream.next() == ("answer", {"press": "p0", "text": "Allowed."})
+    assert [said["text"] for said in await browser.page()] == ["run it", "May I?", "no question"]
+    for wrong in (
+        {},
+        {"clientId": "x", "choice": "once", "of": "01ABC"},
+        {"clientId": "x", "choice": "new", "of": QUESTION},
+        {"clientId": "x", "choice": "good"},
+        {"clientId": "x" * 65, "choice": "stop"},
+        {"clientId": "x", "choice": "model", "of": "m" * 301},
+    ):
+        assert (await browser.post("/api/presses", wrong))[0] == 400, wrong
 
 
 async def test_the_sign_of_work_comes_and_goes(

@@ -53,6 +53,7 @@ async def test_everything_the_page_asks_for_is_there(browser: Browser) -> None:
     for script in SCRIPTS:
         wanted += re.findall(r'from "(/[^"]+)"', script.read_text(encoding="utf-8"))
     assert {
+        "/actions.js",
         "/app.js",
         "/attached.js",
         "/files.js",
