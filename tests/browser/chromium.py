@@ -165,9 +165,18 @@ class Browser:
     async def resize(self, width: int, height: int) -> None:
         await self._ask("POST", "/window/rect", {"width": width, "height": height})
 
+    async def width(self, width: int, height: int = 800) -> None:
+        """Show pages as on a screen of this size; a window cannot be as narrow as a telephone."""
+        screen = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
+        await self.send({"cmd": "Emulation.setDeviceMetricsOverride", "params": screen})
+
     async def scheme(self, name: str) -> None:
         """Show pages as a person sees them whose system is `light` or `dark`."""
-        media = {"features": [{"name": "prefers-color-scheme", "value": name}]}
+        await self.media("prefers-color-scheme", name)
+
+    async def media(self, name: str, value: str) -> None:
+        """Show pages as to a person whose system has this preference."""
+        media = {"features": [{"name": name, "value": value}]}
         await self.send({"cmd": "Emulation.setEmulatedMedia", "params": media})
 
     async def send(self, command: Any) -> None:

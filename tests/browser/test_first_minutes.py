@@ -74,8 +74,7 @@ async def test_the_page_fits_a_phone_and_its_header_says_which_model_answers(des
     os.kill(desk.world.process.pid, signal.SIGHUP)
     await browser.until(f"{MODEL} === arguments[0]", models[1], seconds=90)
     for width in (320, 375, 390, 414):
-        metrics = {"width": width, "height": 700, "deviceScaleFactor": 1, "mobile": True}
-        await browser.send({"cmd": "Emulation.setDeviceMetricsOverride", "params": metrics})
+        await browser.width(width, 700)
         await browser.until(
             "return document.documentElement.clientWidth === arguments[0] || innerWidth > arguments[0]", width
         )

@@ -24,6 +24,9 @@ function bubble(message) {
   item.dataset.n = message.n ?? "";
   const when = new Date(message.ts);
   item.dataset.day = when.toDateString();
+  const who = document.createElement("span");
+  who.className = "unseen";
+  who.textContent = message.role === "user" ? said.you : $("name").textContent;
   const body = document.createElement("div");
   body.className = "bubble";
   body.dir = "auto";
@@ -38,7 +41,7 @@ function bubble(message) {
   time.title = when.toLocaleString();
   time.textContent = when.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
   meta.append(time);
-  item.append(body, meta);
+  item.append(who, body, meta);
   if (finished(message) && !message.approval && navigator.clipboard) meta.append(button(said.copy, "copy"));
   tools(item, message);
   if ("approval" in message) ask(item, message);
