@@ -454,19 +454,21 @@ class WebRoutes:
             kept = await self._uploads.attachment(chat, id_)
             if kept is None:
                 return _refusal(request, 404, "web.file_gone")
-            return web.json_response({"have": kept.size, "whole": True, "file": await self._shown(kept)})
+            return await self._whole(kept)
         if at != str(upload.have) or upload.writing.locked():
             return web.json_response({"have": upload.have}, status=409)
         if upload.have + len(data) > upload.size:
             return _refusal(request, 400, "web.unreadable")
-        told: dict[str, Any] = {"whole": await self._uploads.add(id_, upload, data), "have": upload.have}
-        kept = await self._uploads.attachment(chat, id_) if told["whole"] else None
-        return web.json_response(told if kept is None else told | {"file": await self._shown(kept)})
+        whole = await self._uploads.add(id_, upload, data)
+        kept = await self._uploads.attachment(chat, id_) if whole else None
+        if kept is None:
+            return web.json_response({"have": upload.have, "whole": whole})
+        return await self._whole(kept)
 
-    async def _shown(self, file: Attachment) -> dict[str, Any]:
-        """Return an uploaded file as a browser shows it."""
-        found = await asyncio.to_thread(self._uploads.shown, file.ref, file.name, file.size)
-        return found.json()
+    async def _whole(self, kept: Attachment) -> web.Response:
+        """Tell a browser of a complete file, as the page shows it."""
+        (shown,) = await asyncio.to_thread(self._shown, [kept])
+        return web.json_response({"have": kept.size, "whole": True, "file": shown.json()})
 
     async def _remove_file(self, request: web.Request) -> web.Response:
         """Remove a file that the person has removed from the message."""
