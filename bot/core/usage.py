@@ -11,7 +11,8 @@ import contextlib
 import math
 import sqlite3
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -27,7 +28,18 @@ HOUR, DAY = 3_600, 86_400
 By = Literal["day", "person", "chat", "model"]
 _GROUPS: Mapping[By, str] = {"day": "hour / 24", "person": "person", "chat": "chat", "model": "model"}
 _SUMS = "sum(turns), sum(failed), sum(calls), sum(input), sum(cache_read), sum(cache_write), sum(output), sum(cost), sum(unpriced)"
+_SUMMED, _COST = 9, 7
+"""Number of `_SUMS`, and the position of the cost among them."""
 _WHERE = " WHERE hour >= ? AND chat = coalesce(?, chat) AND substr(chat, 1, ?) = ?"
+
+
+@dataclass(frozen=True, slots=True)
+class UsagePage:
+    """A page of `total` groups of usage, and the highest cost of all groups."""
+
+    groups: list[tuple[str, UsageTotals]]
+    total: int
+    highest: float
 
 
 class UsageSums:
@@ -45,8 +57,10 @@ class UsageSums:
         with self._opened() as db:
             if db is None:
                 return found
-            for _, sums in _grouped(db, ["chat IS NULL"], given):
-                found = sums
+            for (model,), sums in _grouped(db, ["model"], given):
+                found.add(sums)
+                if sums.calls:
+                    found.models[model] = sums.calls
             counts: dict[str, Counter[Any]] = {
                 "error": found.errors,
                 "wait": found.waits,
@@ -57,8 +71,6 @@ class UsageSums:
             for what, name, count in db.execute(select, given):
                 if what in counts:
                     counts[what][int(name) if what == "wait" else name] += count
-            models = f"SELECT model, sum(calls) FROM usage{_WHERE} GROUP BY model HAVING sum(calls) > 0"  # noqa: S608 - constants
-            found.models.update(dict(db.execute(models, given).fetchall()))
         return found
 
     def by(
@@ -72,20 +84,50 @@ class UsageSums:
             groups = _grouped(db, [_GROUPS[name]], _given(chat, since, channel)) if db is not None else ()
             found = [(one, sums) for (one,), sums in groups]
         if name == "day":
-            return [(datetime.fromtimestamp(day * DAY, UTC).date().isoformat(), sums) for day, sums in found]
+            return [(_day(day), sums) for day, sums in found]
         if name == "model":
             found = [one for one in found if one[0]]
         return sorted(found, key=lambda one: (-one[1].cost, -one[1].prompt, one[0]))
 
-    def last_chats(self, people: Collection[str]) -> dict[str, str]:
-        """Return, for each of these people, the chat in which the person last caused usage."""
-        if not people:
-            return {}
-        marks = ", ".join("?" * len(people))
-        # The last row of each person overwrites earlier rows.
-        select = f"SELECT person, chat FROM usage WHERE person IN ({marks}) GROUP BY person, chat ORDER BY max(hour), chat DESC"  # noqa: S608 - marks
+    def page(
+        self,
+        name: By,
+        *,
+        channel: str = "",
+        since: float = 0.0,
+        fits: Callable[[str], bool] = lambda _: True,
+        offset: int,
+        limit: int,
+    ) -> UsagePage:
+        """Return a page of the totals of `by` whose names fit: days with the newest first, or people, chats or
+        models with the highest cost first.
+        """
         with self._opened() as db:
-            return dict(db.execute(select, tuple(people)).fetchall()) if db is not None else {}
+            given = _given(None, since, channel)
+            # Totals are made only of the rows of the page, because there may be 10,000 chats.
+            rows = [] if db is None else _rows(db, [_GROUPS[name]], given).fetchall()
+        if name == "day":
+            rows.reverse()
+        else:
+            rows = [row for row in rows if fits(row[-1]) and (row[-1] or name != "model")]
+            rows.sort(key=lambda row: (-row[_COST], row[-1]))
+        page = [
+            (_day(row[-1]) if name == "day" else row[-1], _totals(row))
+            for row in rows[offset : offset + limit]
+        ]
+        return UsagePage(page, len(rows), max((row[_COST] for row in rows), default=0.0))
+
+    def last_chats(self, ids: Collection[str], *, of: Literal["person", "chat"] = "person") -> dict[str, str]:
+        """Return, for each of these people, the chat in which the person last caused usage; or the people of
+        these chats, each with the last of these chats in which they caused usage.
+        """
+        if not ids:
+            return {}
+        marks = ", ".join("?" * len(ids))
+        # The last row of each person overwrites earlier rows.
+        select = f"SELECT person, chat FROM usage WHERE {of} IN ({marks}) GROUP BY person, chat ORDER BY max(hour), chat DESC"  # noqa: S608 - marks
+        with self._opened() as db:
+            return dict(db.execute(select, tuple(ids)).fetchall()) if db is not None else {}
 
     def failed(self, since: float) -> frozenset[str]:
         """Return the chats in which a turn failed since a time (epoch seconds, rounded down to the hour)."""
@@ -125,11 +167,25 @@ class UsageSums:
 def _grouped(
     db: Session, groups: Sequence[str], given: Sequence[Any]
 ) -> Iterator[tuple[tuple[Any, ...], UsageTotals]]:
+    for row in _rows(db, groups, given):
+        yield tuple(row[_SUMMED:]), _totals(row)
+
+
+def _rows(db: Session, groups: Sequence[str], given: Sequence[Any]) -> Any:
+    """Return the sums of each group, followed by the names of the group."""
     names = ", ".join(groups)
     select = f"SELECT {_SUMS}, {names} FROM usage{_WHERE} GROUP BY {names} ORDER BY {names}"  # noqa: S608 - constants
-    for turns, failed, calls, fresh, read, write, answer, cost, unpriced, *group in db.execute(select, given):
-        tokens = Counter(dict(zip(TOKENS, (fresh, read, write, answer), strict=True)))
-        yield tuple(group), UsageTotals(turns, failed, calls, tokens=tokens, cost=cost, unpriced=unpriced)
+    return db.execute(select, given)
+
+
+def _totals(row: Sequence[Any]) -> UsageTotals:
+    turns, failed, calls, fresh, read, write, answer, cost, unpriced = row[:_SUMMED]
+    tokens = Counter(dict(zip(TOKENS, (fresh, read, write, answer), strict=True)))
+    return UsageTotals(turns, failed, calls, tokens=tokens, cost=cost, unpriced=unpriced)
+
+
+def _day(day: int) -> str:
+    return datetime.fromtimestamp(day * DAY, UTC).date().isoformat()
 
 
 def _given(chat: str | None, since: float, channel: str = "") -> Sequence[Any]:

@@ -51,7 +51,9 @@ ROWS = 50
 MOST_ASKED = 200
 """Max characters of a field of a form."""
 NAMED = 200
-"""Max conversations in which the names of a search are looked up."""
+"""Max conversations in which the people of a search are looked up."""
+MOST_CHATS = 100_000
+"""Max conversations that a search of costs finds."""
 COUNT_SECONDS = 0.3
 """Max seconds that the errors page waits for the count of errors. The first count reads the whole log and takes longer."""
 STEPS = 500
@@ -274,45 +276,45 @@ class Console:
         if by in {"day", "model"}:
             asked["q"] = ""
         since, page = self._since(asked["days"]), _number(request, "page", 1)
-        usage, channel = self._of.usage, asked["channel"]
-        total, groups = await asyncio.to_thread(
-            lambda: (usage.total(since=since, channel=channel), usage.by(by, since=since, channel=channel))
+        usage, channel, fits = self._of.usage, asked["channel"], await self._fitting(by, asked["q"])
+        total, found = await asyncio.to_thread(
+            lambda: (
+                usage.total(since=since, channel=channel),
+                usage.page(by, since=since, channel=channel, fits=fits, offset=(page - 1) * ROWS, limit=ROWS),
+            )
         )
-        if by == "day":
-            groups.reverse()
-        if asked["q"]:
-            names = await self._named([name for name, _ in groups], by, asked["q"])
-            words = text.folded(asked["q"]).split()
-            groups = [one for one in groups if _contains(f"{one[0]}\n{names.get(one[0], '')}", words)]
-        shown = groups[(page - 1) * ROWS : page * ROWS]
+        ids = [name for name, _ in found.groups]
+        names: dict[str, str] = {}
+        if by == "chat":
+            names = await people_of(self._of.archive, ids)
+        elif by == "person":
+            names = await names_of(self._of.archive, await asyncio.to_thread(usage.last_chats, ids))
         return {
             "by": by,
             "asked": asked,
             "channels": self._of.channels(),
-            "groups": shown,
-            "names": await self._named([name for name, _ in shown], by),
-            "highest": max((one.cost for _, one in groups), default=0.0),
+            "found": found,
+            "names": names,
             "total": total,
             "at": page,
-            "pages": _pages(len(groups)),
+            "pages": _pages(found.total),
         }
 
-    async def _named(self, ids: Sequence[str], by: By, words: str = "") -> dict[str, str]:
-        """Return the names of chats or people. With `words`, names are looked up only in the conversations whose
-        names fit, and only for the first `NAMED` of these.
+    async def _fitting(self, by: By, asked: str) -> Callable[[str], bool]:
+        """Return a function that says whether the id or a name of a chat or a person contains all these words.
+        People are known by the conversations that have their name, at most `NAMED`.
         """
-        if by not in {"chat", "person"}:
-            return {}
-        chats = {one: one for one in ids}
-        if by == "person":
-            chats = await asyncio.to_thread(self._of.usage.last_chats, ids)
+        words = text.folded(asked).split()
+        fit = set[str]()
         if words and self._of.recalls is not None:
-            query = ChatQuery(words, among=frozenset(chats.values()), limit=NAMED, said=False)
-            fit = {one.chat_key for one in (await self._of.recalls.listed(query)).chats}
-            chats = {one: chat for one, chat in chats.items() if chat in fit}
-        if by == "chat":
-            return await people_of(self._of.archive, chats)
-        return await names_of(self._of.archive, chats)
+            query = ChatQuery(asked, limit=MOST_CHATS, said=False, names=self._of.titles())
+            chats = [one.chat_key for one in (await self._of.recalls.listed(query)).chats]
+            fit = set(chats)
+            if by == "person":
+                people = await asyncio.to_thread(self._of.usage.last_chats, chats[:NAMED], of="chat")
+                names = await names_of(self._of.archive, people)
+                fit = {one for one, name in names.items() if _contains(name, words)}
+        return lambda one: not words or one in fit or _contains(one, words)
 
     async def _errors(self, request: web.Request) -> Found:
         asked = {**_asked(request, "q", "kind", "channel"), "days": _period(request)}

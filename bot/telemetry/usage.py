@@ -35,6 +35,15 @@ class UsageTotals:
     ratings: Counter[str] = field(default_factory=Counter)
     """Number of ratings of answers, by rating. A changed rating counts again."""
 
+    def add(self, more: UsageTotals) -> None:
+        """Add the turns, calls, tokens and cost of other totals."""
+        self.turns += more.turns
+        self.failed += more.failed
+        self.calls += more.calls
+        self.unpriced += more.unpriced
+        self.cost += more.cost
+        self.tokens.update(more.tokens)
+
     def take(self, line: Mapping[str, Any]) -> None:
         """Count a log line if the line is a response of the model."""
         details = details_of(line)

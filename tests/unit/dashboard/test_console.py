@@ -19,8 +19,10 @@ from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.waiting import OpenLoop
 from bot.dashboard.console import POLICY, ROWS, STEPS, ActiveChat, Console
 from bot.dashboard.server import Dashboard
+from bot.features.search.directory import SEARCH_SECONDS
 from bot.features.search.service import Search
 from bot.system import SystemClock, UlidSource
+from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from bot.tools.ports import ChatQuery, ListedChats
 from tests import usage_rows
@@ -192,6 +194,27 @@ async def test_conversations_are_listed_with_names_and_first_words_searched_filt
     assert "missing" in await show(pages.console(tmp_path), "/conversations")
 
 
+async def test_a_search_in_very_many_conversations_stops_in_time_and_says_how_far_it_went(
+    tmp_path: Path, show: Show
+) -> None:
+    class Slow(FakeClock):
+        def monotonic(self) -> float:
+            self.ticks += SEARCH_SECONDS / 8
+            return self.ticks
+
+    spoken = Talk()
+    for n in range(40):
+        spoken.say(said("the same words", 1_000 * (n + 1), chat_key=ChatKey("telegram", f"{n}")))
+    search = Search(None, spoken.log, clock=SystemClock(), log=MemoryLog())
+    search.exporter.start()
+    assert await search.caught_up()
+    quick = Search(None, spoken.log, clock=Slow(), log=MemoryLog())
+    quick.index = search.index
+    page = words(await show(pages.console(tmp_path, recalls=quick), "/conversations?q=words"))
+    assert "Messages were searched in the 7 most recent of 40 conversations" in page
+    await search.exporter.close()
+
+
 async def test_older_messages_of_a_chat_come_page_by_page_and_each_once(tmp_path: Path, show: Show) -> None:
     archive = pages.archive(tmp_path)
     for n in range(3 * ROWS):
@@ -250,7 +273,7 @@ async def test_a_turn_is_traced_as_far_as_a_page_goes(tmp_path: Path, show: Show
     assert 'href="/conversations/telegram%3Achat%3A1"' in page
 
 
-async def test_costs_are_grouped_and_add_up(tmp_path: Path, show: Show) -> None:
+async def test_costs_are_grouped_and_add_up(tmp_path: Path, show: Show, talk: tuple[Talk, Search]) -> None:
     now = SystemClock().now()
     read: dict[str, Any] = {"usage": {"inputTokens": 1_000, "cacheReadTokens": 3_000}}
     rows = [
@@ -260,7 +283,7 @@ async def test_costs_are_grouped_and_add_up(tmp_path: Path, show: Show) -> None:
         usage_rows.used("telegram:chat:1", now - 20 * 86_400, "telegram:1", 4.0, **read),
     ]
     usage_rows.write(tmp_path, rows)
-    console = pages.console(tmp_path)
+    console = pages.console(tmp_path, recalls=talk[1])
     week, month = [words(await show(console, f"/costs?by=chat&days={days}")) for days in ("7", "30")]
     assert "Cost $1.75 1 call of unknown price" in week
     assert "telegram:chat:1 $1.50 $1.50 0 4,000 75% 50 telegram:chat:2 $0.2500" in week
@@ -277,6 +300,8 @@ async def test_costs_are_grouped_and_add_up(tmp_path: Path, show: Show) -> None:
     chats.mkdir(exist_ok=True)
     lines = [said | {"userId": who, "meta": {"username": name}} for who, name in (("1", "Ann"), ("2", "Bob"))]
     (chats / "telegram%3Achat%3A1.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
+    for one in lines:
+        talk[0].say(ArchiveLine.model_validate(one))
     people = words(await show(console, "/costs?by=person"))
     assert SAFE in people
     assert "Ann telegram:1 $1.50" in people
