@@ -24,7 +24,7 @@ from bot.tools.ports import ChatQuery, ListedChats, Recalled, RecallQuery
 
 WAIT_SECONDS = 20.0
 """Timeout in seconds for a search that waits until the index is up to date."""
-LIST_SECONDS = 0.1
+LIST_SECONDS = 0.2
 """Timeout in seconds for a list of conversations that waits until the index is up to date."""
 T = TypeVar("T")
 

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import aiohttp
 import pytest
@@ -25,6 +26,7 @@ from bot.system import SystemClock, UlidSource
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from bot.tools.ports import ChatQuery, ListedChats
+from bot.words import CATALOGUES
 from tests import usage_rows
 from tests.talk import Talk
 from tests.unit.dashboard import pages
@@ -252,6 +254,11 @@ async def test_words_of_others_are_no_markup_and_turn_no_line_around(tmp_path: P
     page = await show(console, "/configuration")
     assert "<script" not in page
     assert "[hidden]" in page
+    evil = urlencode(dict.fromkeys(("q", "channel", "state", "kind", "level", "days", "by"), EVIL))
+    for path in ("/conversations", "/conversations/telegram:chat:1", "/costs", "/costs?by=person", "/errors"):
+        page = await show(console, f"{path}{'&' if '?' in path else '?'}{evil}")
+        assert "<script" not in page, path
+        assert not {"\u202e", "\x1b"} & set(page), path
 
 
 async def test_a_turn_is_traced_as_far_as_a_page_goes(tmp_path: Path, show: Show) -> None:
@@ -370,6 +377,34 @@ async def test_causes_of_the_whole_log_are_shown_page_by_page_however_long_ago(
     page = await show(console, "/errors?days=all&page=2")
     assert page.count('class="error"') == 9
     assert 'title="1 Jan 1970, 00:00:00 UTC"' in page
+
+
+async def test_pages_speak_the_language_of_the_browser(
+    tmp_path: Path, session: aiohttp.ClientSession, talk: tuple[Talk, Search]
+) -> None:
+    spoken, search = talk
+    spoken.say(said("你好", 1_000))
+    logged(tmp_path, {"level": "error", "message": "坏了"})
+    waiting = [asking("安")]
+    active = [ActiveChat("telegram:chat:1", "suspended", 1, "01J", SystemClock().now() - 90)]
+    console = pages.console(tmp_path, recalls=search, waiting=waiting, active=active)
+    dashboard = pages.dashboard(pages=console)
+    await dashboard.start()
+    english = {
+        one
+        for key, one in CATALOGUES["en"].items()
+        if key.startswith("dashboard.") and isinstance(one, str) and len(one) > 3 and "{" not in one
+    } - {one for one in CATALOGUES["zh"].values() if isinstance(one, str)}
+    for path in [*PATHS, "/conversations?q=x", "/costs?by=person", "/errors?days=all"]:
+        for language, lang in (("zh-CN,zh;q=0.9,en;q=0.8", "zh"), ("fr", "en")):
+            async with session.get(dashboard.address + path, headers={"Accept-Language": language}) as answer:
+                page = await answer.text()
+            assert f'<html lang="{lang}">' in page, path
+            shown = [one for one in english if re.search(rf"(?<!\w){re.escape(one)}(?!\w)", words(page))]
+            assert (shown == []) == (lang == "zh"), (path, shown)
+    async with session.get(dashboard.address, headers={"Accept-Language": "zh"}) as answer:
+        assert "telegram:chat:1 等待有人确认 1 分钟前 1 跟踪" in words(await answer.text())
+    await dashboard.stop()
 
 
 # ---------------------------------------------------------------- what is not there, and who may look
