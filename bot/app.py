@@ -150,15 +150,18 @@ async def _exporting_spans(
         yield
         return
     otel = await asyncio.to_thread(importlib.import_module, "bot.telemetry.otel")
-    export = await asyncio.to_thread(
-        otel.SpanExport,
-        log,
-        endpoint=settings.telemetry.otel.endpoint,
-        agent=settings.name,
-        provider=settings.llm.provider,
-        version=version_of("shipmate"),
-        redact=redact,
-    )
+    try:
+        export = await asyncio.to_thread(
+            otel.SpanExport,
+            log,
+            endpoint=settings.telemetry.otel.endpoint,
+            agent=settings.name,
+            provider=settings.llm.provider,
+            version=version_of("shipmate"),
+            redact=redact,
+        )
+    except ValueError as error:
+        raise errors.ConfigError(f"telemetry.otel: an OTEL_ variable cannot be used: {error}") from None
     log.observers.append(export.observe)
     try:
         yield

@@ -69,25 +69,25 @@ class SpanExport:
         own, parent = _span_id(line["id"]), _span_id(request, task) if request else None
         match line["kind"]:
             case "turn_end":
-                own, status = _span_id(request, ""), details["status"]
+                own, status = _span_id(request, ""), details.get("status")
                 error = details.get("cause", status) if status == "failed" else None
                 attributes = {"shipmate.turn.status": status}
                 self._span(line, ("invoke_agent", self._agent), attributes, (own, None), error)
             case "task" if "duration" in line:
-                own, parent = _span_id(request, details["artifact"]), _span_id(request, "", call)
+                own, parent = _span_id(request, details.get("artifact", task)), _span_id(request, "", call)
                 self._span(line, ("invoke_agent", "task"), {}, (own, parent), error)
             case "llm_request":
-                self._models[details["callId"]] = details["model"]
+                self._models[details.get("callId", "")] = details.get("model", "")
             case "llm_response":
-                model = self._models.pop(details["callId"], details["model"])
+                model = self._models.pop(details.get("callId", ""), details.get("model", ""))
                 attributes = {"gen_ai.request.model": model} | _answered(details)
                 self._span(line, ("chat", model), attributes, (own, parent), error)
             case "tool_result" if call:
-                own, name, error = _span_id(request, task, call), details["tool"], details.get("failure")
-                attributes = {"gen_ai.tool.name": name, "gen_ai.tool.call.id": call}
-                self._span(line, ("execute_tool", name), attributes, (own, parent), error)
+                own, attributes = _span_id(request, task, call), {"gen_ai.tool.call.id": call}
+                tool = ("execute_tool", details.get("tool", ""))
+                self._span(line, tool, attributes, (own, parent), details.get("failure"))
             case "delivery" if "state" in details:
-                channel, _, chat = line["chatKey"].partition(":chat:")
+                channel, _, chat = line.get("chatKey", "").partition(":chat:")
                 error = None if details["state"] == "sent" else details["state"]
                 attributes = {
                     "messaging.operation.name": "send",
@@ -106,6 +106,7 @@ class SpanExport:
         attributes |= {
             "gen_ai.operation.name": None if operation == "send" else operation,
             "gen_ai.agent.name": subject if operation == "invoke_agent" else None,
+            "gen_ai.tool.name": subject if operation == "execute_tool" else None,
             "gen_ai.provider.name": self._llm if operation in {"chat", "invoke_agent"} else None,
             "gen_ai.conversation.id": line.get("chatKey"),
             "shipmate.request_id": line.get("requestId"),
@@ -177,15 +178,15 @@ def _answered(details: Line) -> Attributes:
     """Return the attributes of a model's answer. Its input tokens include those in the provider's cache."""
     usage, reason, first = details.get("usage") or {}, details.get("stopReason"), details.get("firstTokenMs")
     return {
-        "gen_ai.response.model": None if "error" in details else details["model"],
+        "gen_ai.response.model": None if "error" in details else details.get("model"),
         "gen_ai.response.finish_reasons": None if reason is None else [reason],
         "gen_ai.response.time_to_first_chunk": None if first is None else first / 1000,
-        "gen_ai.usage.input_tokens": sum(usage[name] for name in TOKENS[:3]) if usage else None,
+        "gen_ai.usage.input_tokens": sum(usage.get(name, 0) for name in TOKENS[:3]) if usage else None,
         "gen_ai.usage.cache_read.input_tokens": usage.get("cacheReadTokens"),
         "gen_ai.usage.cache_creation.input_tokens": usage.get("cacheWriteTokens"),
         "gen_ai.usage.output_tokens": usage.get("outputTokens"),
         "shipmate.cost_usd": details.get("costUsd"),
-        "shipmate.purpose": details["purpose"],
+        "shipmate.purpose": details.get("purpose"),
     }
 
 
