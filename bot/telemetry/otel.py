@@ -112,7 +112,7 @@ class SpanExport:
             "shipmate.request_id": line.get("requestId"),
             "shipmate.step": line.get("step"),
             "shipmate.task": line["details"].get("task"),
-            "error.type": error and _type(error),
+            "error.type": error and error_type(error),
         }
         told = {key: one for key, one in attributes.items() if one is not None}
         told |= {key: self._redact(one) for key, one in told.items() if isinstance(one, str)}
@@ -194,7 +194,7 @@ def _span_id(*names: str) -> int:
     return int.from_bytes(hashlib.blake2b("/".join(names).encode(), digest_size=8).digest())
 
 
-def _type(error: str) -> str:
+def error_type(error: str) -> str:
     """Return the type with which an error's text begins. What follows may quote people."""
     found = re.match(r"(\w+(?: \w+)?)(?:$|:| \()", error)
     return "_OTHER" if found is None else found[1].replace(" ", "_")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.telemetry.otel import SpanExport, _type
+from bot.telemetry.otel import SpanExport, error_type
 from bot.testing.log import MemoryLog
 
 
@@ -44,4 +44,4 @@ def test_a_line_that_lacks_what_is_usual_is_no_failure_of_whoever_wrote_it(
     ],
 )
 def test_of_an_error_only_its_type_is_told(text: str, told: str) -> None:
-    assert _type(text) == told
+    assert error_type(text) == told
