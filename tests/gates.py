@@ -22,13 +22,14 @@ BROAD = {"bot/tools/dispatch.py": 1}  # a tool may raise anything
 
 WAITS = {
     "bot/core/intake.py": 3,  # before a message is confirmed to the platform
+    "bot/core/conversation_list.py": 1,  # before a new name is confirmed to the person
     "bot/core/outbox.py": 1,  # before a message is sent
     "bot/core/live_messages.py": 1,  # before the first send of a live message
     "bot/core/tool_calls.py": 1,  # before a tool call with effects
     # These read from the database file, so all events must be committed.
     "bot/core/exports.py": 1,
     "bot/core/restored.py": 1,
-    "bot/core/sql_log.py": 2,
+    "bot/core/sql_log.py": 3,
     "bot/features/retention/service.py": 1,
 }
 """Max number of waits for a commit of the log, by file. All other code treats an event as stored once the

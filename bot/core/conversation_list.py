@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable, Collection
-from typing import Literal
 
 from bot import text
 from bot.contracts.conversations import Conversation
 from bot.contracts.identity import ChatKey, UserRef
 from bot.core import events
-from bot.core.chat import Phase
 from bot.core.chats import Chats, Fact
 from bot.core.event_log import EventLog
 from bot.tools.ports import Recalls
@@ -65,22 +63,12 @@ class ConversationList:
         begin = found.index(after) + 1 if after in found else 0
         some = found[begin : begin + limit]
         titles = await self.titles(some)
-        return [Conversation(one, titles[one], spoken[one], self._state(one)) for one in some]
+        return [Conversation(one, titles[one], spoken[one]) for one in some]
 
     async def one(self, chat: ChatKey) -> Conversation | None:
         """Return one conversation; None if nothing was said in it. Raises `errors.StorageError`."""
         at = (await self._log.spoken_in(chat)).get(chat)
-        return (
-            None
-            if at is None
-            else Conversation(chat, (await self.titles([chat]))[chat], at, self._state(chat))
-        )
-
-    def _state(self, chat: ChatKey) -> Literal["", "working", "waiting"]:
-        known = self._chats.loaded(chat)
-        if known is None or known.turn is None:
-            return ""
-        return "waiting" if known.turn.phase is Phase.SUSPENDED else "working"
+        return None if at is None else Conversation(chat, (await self.titles([chat]))[chat], at)
 
     async def rename(self, chat: ChatKey, name: str, person: UserRef) -> None:
         """Give a conversation a name. An empty name restores the first words. Raises `errors.StorageError`."""

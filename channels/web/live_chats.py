@@ -217,7 +217,7 @@ class LiveChats:
         if live.working != working:
             live.working = working
             live.tell(event("working", {"working": working}))
-            self._tell_elsewhere(chat, {"state": "working" if working else ""})
+            self._tell_elsewhere(chat, {"working": working})
 
     def missed(self, chat: ChatKey, last_event: str) -> bytes | None:
         """Return the messages after the last event that a browser received; None if these messages are no

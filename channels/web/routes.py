@@ -349,7 +349,7 @@ class WebRoutes:
             after=None if before is None else _conversation(request, before),
             limit=_LISTED + 1,
         )
-        listed = [_entry(one) for one in found[:_LISTED]]
+        listed = [self._entry(one) for one in found[:_LISTED]]
         return web.json_response({"conversations": listed, "more": len(found) > _LISTED})
 
     async def _rename(self, request: web.Request) -> web.Response:
@@ -363,8 +363,18 @@ class WebRoutes:
         renamed = await self._intake.conversation(chat)
         if renamed is None:
             raise web.HTTPNotFound
-        self._chats.tell(chat.chat, event("conversation", _entry(renamed)))
-        return web.json_response(_entry(renamed))
+        self._chats.tell(chat.chat, event("conversation", self._entry(renamed)))
+        return web.json_response(self._entry(renamed))
+
+    def _entry(self, one: Conversation) -> dict[str, Any]:
+        """Return an entry of the list of conversations as a browser receives it."""
+        live = self._chats.chats.get(one.chat_key)
+        return {
+            "id": one.chat_key.thread or FIRST,
+            "title": one.title,
+            "ts": int(one.at * 1000),
+            "working": live is not None and live.working,
+        }
 
     # -- what a person does with a message -------------------------------------------------------------------
 
@@ -624,12 +634,6 @@ def _merge(earlier: list[dict[str, Any]], said: list[WebMessage]) -> list[dict[s
         if line["role"] in {"user", "assistant"} and line["ts"] < since and line["id"] not in known:
             before.setdefault(line["id"], line)
     return [*before.values(), *(message.json() for message in said)]
-
-
-def _entry(one: Conversation) -> dict[str, Any]:
-    """Return an entry of the list of conversations as a browser receives it."""
-    id_, ts = one.chat_key.thread or FIRST, int(one.at * 1000)
-    return {"id": id_, "title": one.title, "ts": ts, "state": one.state}
 
 
 def _conversation(request: web.Request, id_: object) -> ChatKey:

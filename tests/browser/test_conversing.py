@@ -115,7 +115,7 @@ async def test_a_new_conversation_is_one_press_away(desk: Desk) -> None:
     await say(browser, "my name is Ann")
     await heard(browser, "Hello.")
     await browser.press("#new")
-    await browser.until(f"{SHOWN}.length === 4")
+    await browser.until(f"{SHOWN}.length === 0")
     desk.world.model.answer("I do not know.")
     await say(browser, "what is my name?")
     await heard(browser, "I do not know.")

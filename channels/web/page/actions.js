@@ -1,5 +1,6 @@
 // What a person does with a message: decide a question, edit, ask for another answer, rate. A press is no message.
 
+import { current, newId } from "/conversations.js";
 import { words as said } from "/words.js";
 
 const CHOICES = ["once", "deny", "chat", "always", "each", "afresh", "again", "renew"];
@@ -10,10 +11,6 @@ const ratings = new Map(); // by the turn of the answer
 const pressed = new Map(); // what to do with the answer to a press, by the id of the press
 
 export const wait = (seconds) => new Promise((done) => setTimeout(done, seconds * 1000));
-
-export function newId() {
-  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
-}
 
 export function post(path, body) {
   return fetch(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
@@ -36,7 +33,7 @@ export async function press(choice, of = "", answered = () => {}) {
 }
 
 async function request(path, body) {
-  const answer = await post(path, body).catch(() => null);
+  const answer = await post(path, { conversation: current(), ...body }).catch(() => null);
   if (answer?.ok) return "";
   return (await answer?.json().catch(() => null))?.error ?? said.unreachable;
 }

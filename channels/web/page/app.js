@@ -1,7 +1,9 @@
 import {
-  answer, ask, button, decide, newId, post, press, rate, rated, rewrite, tools, wait,
+  answer, ask, button, decide, post, press, rate, rated, rewrite, tools, wait,
 } from "/actions.js";
 import { attached } from "/attached.js";
+import * as conversations from "/conversations.js";
+import { current, newId } from "/conversations.js";
 import { nextFiles } from "/files.js";
 import { build, goesOn, patch } from "/nodes.js";
 import { words as said } from "/words.js";
@@ -10,10 +12,12 @@ const $ = (id) => document.getElementById(id);
 const list = $("messages");
 const scroll = $("scroll");
 const text = $("text");
-const pending = new Map(); // messages not yet confirmed, by id
+const pending = new Map(); // messages of all conversations that are not yet confirmed, by id
 const texts = new Map(); // what was said, by id
 const announced = new Set(); // ids of answers that were read out
-const files = nextFiles($("files"), () => grow(), () => logIn());
+const filesOf = new Map(); // files of the next message of each conversation
+let files;
+let name = "";
 
 // -- the messages --------------------------------------------------------------------------------------------
 
@@ -137,9 +141,9 @@ function announce(message) {
 function showHistory(messages) {
   texts.clear();
   list.replaceChildren(...messages.map(bubble));
-  for (const message of pending.values()) if (!shown(message.id)) mark(place(message), "pending");
+  for (const message of pending.values()) if (message.conversation === current() && !shown(message.id)) mark(place(message), "pending");
   for (const message of messages) {
-    pending.delete(message.id);
+    confirm(message.id);
     if (finished(message)) announced.add(`${message.id} ${message.turn ?? ""}`); // an old conversation is not read out
   }
   days();
@@ -172,37 +176,47 @@ function connection(state, words) {
 
 // -- sending -------------------------------------------------------------------------------------------------
 
-const say = (words, came = []) => send({ id: newId(), role: "user", kind: "message", text: words, files: came, ts: Date.now() });
+const say = (words, came = []) => send({ id: newId(), conversation: current(), role: "user", kind: "message", text: words, files: came, ts: Date.now() });
 
 /** Send a message until it is confirmed. A repeated message has the same id, so it counts only once. */
 async function send(message) {
   pending.set(message.id, message);
-  follow(() => mark(place(message), "pending"));
+  keepUnsent();
+  if (message.conversation === current()) follow(() => mark(place(message), "pending"));
   let sentence = "";
   for (const pause of [0, 1, 2, 4, 8, 15]) {
     await wait(pause);
     const answer = await post("/api/messages", {
       text: message.text,
       clientId: message.id,
+      conversation: message.conversation,
       zone: Intl.DateTimeFormat().resolvedOptions().timeZone,
       files: message.files.map((file) => file.id),
     }).catch(() => null);
-    if (answer?.ok) return confirmed(message);
+    if (answer?.ok) {
+      confirm(message.id);
+      const item = shown(message.id);
+      if (item?.classList.contains("pending")) item.replaceWith(bubble(message));
+      return;
+    }
     sentence = (await answer?.json().catch(() => null))?.error ?? "";
     if (answer?.status === 401) { logIn(); break; }
-    if (answer && answer.status < 500) break;
+    if (answer && answer.status < 500) { message.refused = true; break; }
   }
+  keepUnsent();
   const item = shown(message.id);
-  if (!item || !pending.has(message.id)) return undefined;
+  if (!item || !pending.has(message.id)) return;
   mark(item, "failed", () => send(message));
   if (sentence) item.querySelector(".meta").prepend(`${sentence} `);
-  return undefined;
 }
 
-function confirmed(message) {
-  pending.delete(message.id);
-  const item = shown(message.id);
-  if (item?.classList.contains("pending")) item.replaceWith(bubble(message));
+function confirm(id) {
+  if (pending.delete(id)) keepUnsent();
+}
+
+/** Keep the messages that are still to be sent, for a reload. */
+function keepUnsent() {
+  sessionStorage.setItem("unsent", JSON.stringify([...pending.values()].filter((message) => !message.refused)));
 }
 
 /** Stop the running answer. */
@@ -216,6 +230,7 @@ async function stop() {
 function grow() {
   text.style.height = "auto";
   text.style.height = `${text.scrollHeight + 2}px`;
+  sessionStorage.setItem(`draft:${current()}`, text.value);
   $("send").disabled = !(text.value.trim() || files.any()) || !files.ready();
 }
 
@@ -230,7 +245,7 @@ $("compose").addEventListener("submit", (event) => {
   say(words, came);
 });
 $("stop").addEventListener("click", () => { stop(); text.focus(); });
-$("new").addEventListener("click", () => { say("/new"); text.focus(); });
+$("new").addEventListener("click", () => { conversations.openNew(); text.focus(); });
 $("examples").addEventListener("click", (event) => { if (event.target.matches("button")) say(event.target.textContent); });
 $("newer").addEventListener("click", () => { toEnd(); text.focus(); });
 list.addEventListener("click", ({ target }) => {
@@ -240,7 +255,7 @@ list.addEventListener("click", ({ target }) => {
   if (target.matches(".edit")) rewrite(target.closest("li"), texts.get(target.closest("li").dataset.id));
 });
 document.addEventListener("keydown", (event) => {
-  const busy = $("working").hidden || event.defaultPrevented || document.querySelector("dialog[open]");
+  const busy = $("working").hidden || event.defaultPrevented || document.querySelector("dialog[open], :popover-open");
   if (event.key !== "Escape" || event.isComposing || event.keyCode === 229 || busy) return;
   stop();
 });
@@ -288,14 +303,21 @@ let stream;
 
 function listen() {
   stream?.close();
-  stream = new EventSource("/api/events");
-  stream.addEventListener("open", () => connection("open", said.connected));
+  const conversation = current();
+  stream = new EventSource(`/api/events?conversation=${conversation}`);
+  stream.addEventListener("open", () => {
+    connection("open", said.connected);
+    conversations.load();
+    for (const one of filesOf.values()) one.resume();
+  });
+  stream.addEventListener("conversation", (event) => conversations.news(JSON.parse(event.data)));
   stream.addEventListener("history", (event) => showHistory(JSON.parse(event.data).messages));
   stream.addEventListener("message", (event) => {
     const message = JSON.parse(event.data);
-    pending.delete(message.id);
+    confirm(message.id);
     follow(() => place(message));
     announce(message);
+    if (message.role === "user" || finished(message)) conversations.news({ id: conversation, ts: message.ts, role: message.role });
   });
   stream.addEventListener("removed", (event) => shown(JSON.parse(event.data).id)?.remove());
   stream.addEventListener("answer", (event) => answer(JSON.parse(event.data)));
@@ -304,7 +326,9 @@ function listen() {
   stream.addEventListener("model", (event) => showModel(JSON.parse(event.data)));
   stream.addEventListener("working", (event) => {
     $("stop").disabled = false;
-    follow(() => { $("working").hidden = !JSON.parse(event.data).working; });
+    const { working } = JSON.parse(event.data);
+    follow(() => { $("working").hidden = !working; });
+    if (conversations.isListed(conversation)) conversations.news({ id: conversation, working });
   });
   stream.addEventListener("error", () => {
     connection("lost", said.lost);
@@ -323,10 +347,34 @@ async function begin() {
     begin();
     return;
   }
-  const info = await answer.json();
-  document.title = info.name;
-  $("name").textContent = info.name;
+  name = (await answer.json()).name;
+  $("name").textContent = name;
+  entitle("");
   listen();
+}
+
+// -- conversations -------------------------------------------------------------------------------------------
+
+function entitle(title) {
+  document.title = title ? `${title} – ${name}` : name;
+}
+
+/** Show a conversation, with the text and the files that were not sent yet. */
+function opened(id) {
+  list.replaceChildren();
+  texts.clear();
+  for (const one of ["empty", "working", "newer"]) $(one).hidden = true;
+  $("announcer").textContent = "";
+  if (!filesOf.has(id)) {
+    const shownFiles = $("files").cloneNode();
+    filesOf.set(id, { list: shownFiles, ...nextFiles(shownFiles, () => grow(), () => logIn()) });
+  }
+  files = filesOf.get(id);
+  $("files").replaceWith(files.list);
+  text.value = sessionStorage.getItem(`draft:${id}`) ?? "";
+  grow();
+  text.focus();
+  if (stream) listen();
 }
 
 // -- the token -----------------------------------------------------------------------------------------------
@@ -351,6 +399,6 @@ $("login-form").addEventListener("submit", async (event) => {
   $("login-error").textContent = told?.error ?? said.unreachable;
 });
 
-grow();
-text.focus();
+conversations.start(opened, entitle);
+for (const message of JSON.parse(sessionStorage.getItem("unsent") ?? "[]")) send(message);
 begin();

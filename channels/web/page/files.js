@@ -49,7 +49,8 @@ export function nextFiles(list, changed, loggedOut) {
       retry.type = "button";
       retry.className = "again";
       retry.textContent = said.again;
-      retry.addEventListener("click", () => { item.row.classList.remove("failed"); retry.remove(); queue(item); changed(); });
+      item.again = () => { item.row.classList.remove("failed"); retry.remove(); queue(item); changed(); };
+      retry.addEventListener("click", item.again);
       item.row.querySelector(".remove").before(retry);
     }
     changed();
@@ -59,7 +60,7 @@ export function nextFiles(list, changed, loggedOut) {
     item.row.querySelector(".state").textContent = words;
   }
 
-  async function upload(item) {
+  async function upload(item, anew = false) {
     const { file } = item;
     const [begun, sentence] = await asked("/api/files", {
       method: "POST",
@@ -79,6 +80,7 @@ export function nextFiles(list, changed, loggedOut) {
         headers: { "Content-Type": "application/octet-stream" },
         body: piece,
       });
+      if (answer?.status === 404 && !anew) { await upload(item, true); return; } // the server has restarted
       // Status 409: the piece arrived earlier but its response was lost. The server says how many bytes it has.
       if (answer?.status !== 409 && !answer?.ok) { fail(item, why); return; }
       if (answer.status === 409 && answer.told.have === at) await wait(1); // the server is still writing the piece
@@ -114,6 +116,10 @@ export function nextFiles(list, changed, loggedOut) {
     /** Return true if all files are uploaded, so that the message can be sent. */
     ready: () => items.every((item) => item.state === "whole"),
     any: () => items.length > 0,
+    /** Upload the files again whose upload has failed. */
+    resume() {
+      for (const item of items) if (item.state === "failed") item.again?.();
+    },
     /** Return the files for the message that is sent now, and clear the list. */
     take() {
       const taken = items.map((item) => item.kept);

@@ -58,3 +58,45 @@ async def test_a_file_opens_in_every_conversation_of_its_person_and_in_no_other(
     async with Browser(channel) as other:
         for name in (given, sent["id"]):
             assert (await other.http.get(f"{other.url}/api/files/{name}")).status == 404
+
+
+async def test_the_list_has_the_newest_first_in_pages_and_every_open_page_learns_of_news(
+    channel: Channel, browser: Browser, intake: RecordingIntake
+) -> None:
+    for number in range(60):
+        body = {"text": f"topic {number}", "clientId": "m1", "conversation": f"c{number}"}
+        assert (await browser.post("/api/messages", body))[0] == 202
+    _, first = await browser.get("/api/conversations")
+    assert ([one["title"] for one in first["conversations"][:2]], first["more"]) == (
+        ["topic 59", "topic 58"],
+        True,
+    )
+    assert len(first["conversations"]) == 50
+    _, rest = await browser.get("/api/conversations", params={"before": "c10"})
+    assert ([one["id"] for one in rest["conversations"]][::9], rest["more"]) == (["c9", "c0"], False)
+    _, found = await browser.get("/api/conversations", params={"q": "topic 5"})
+    assert len(found["conversations"]) == 11
+    tabs = [await browser.listen(one) for one in ("c1", "c2")]
+    for tab in tabs:
+        while (await tab.next())[0] != "working":
+            pass
+    about = intake.accepted[2]
+    await channel.send(replace(reply(about, "so far"), kind="preview"))
+    await channel.send(reply(about, "an answer"))
+    await channel.indicate(about.target, working=True)
+    assert (await browser.get("/api/conversations", params={"q": "topic 2"}))[1]["conversations"][-1][
+        "working"
+    ]
+    assert (await browser.post("/api/conversations/c2", {"title": "two"}))[0] == 200
+    assert [await browser.post(f"/api/conversations/{one}", {"title": "x"}) for one in ("none", "a:b")] == [
+        (404, {"error": "There's nothing here."}),
+        (400, {"error": "That request can't be read."}),
+    ]
+    assert (await browser.post("/api/conversations/c2", {"title": 2}))[0] == 400
+    told = [await tabs[0].next() for _ in range(3)]
+    assert [name for name, _ in told] == ["conversation"] * 3
+    news = [{one: data[one] for one in ("role", "working", "title") if one in data} for _, data in told]
+    assert news == [{"role": "assistant"}, {"working": True}, {"working": True, "title": "two"}]
+    assert {data["id"] for _, data in told} == {"c2"}
+    names = [(await tabs[1].next())[0] for _ in range(4)]
+    assert names == ["message", "message", "working", "conversation"], "its own page is told what was said"

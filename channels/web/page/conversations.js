@@ -1,0 +1,193 @@
+// The person's conversations: the list in the sidebar, search, names, and the conversation that the page shows.
+// The address names the conversation (`/#<id>`).
+
+import { words as said } from "/words.js";
+
+const $ = (id) => document.getElementById(id);
+const FIRST = "first";
+const ID = /^[A-Za-z0-9_-]{1,64}$/;
+const rows = new Map(); // what the server says of each listed conversation, and its list item, by id
+let order = []; // ids, newest first
+let unread = readUnread();
+let asked = 0; // number of the newest request; answers of older requests are ignored
+
+export const newId = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+
+/** Return the id of the conversation that the page shows. */
+export function current() {
+  const id = location.hash.slice(1);
+  return ID.test(id) ? id : FIRST;
+}
+
+/** Call opened(id) for each conversation that the person opens, and title(words) when the shown title changes. */
+export function start(opened, titled) {
+  if (!location.hash) history.replaceState(null, "", `#${localStorage.getItem("conversation") ?? FIRST}`);
+  const open = () => {
+    localStorage.setItem("conversation", current());
+    if ($("side").matches(":popover-open")) $("side").hidePopover();
+    seen();
+    show();
+    opened(current());
+  };
+  window.addEventListener("hashchange", open);
+  window.addEventListener("storage", () => { unread = readUnread(); seen(); show(); });
+  document.addEventListener("visibilitychange", () => { seen(); show(); });
+  shownTitle = titled;
+  open();
+}
+let shownTitle = () => {};
+
+export const isListed = (id) => rows.has(id);
+
+/** Open a new conversation. The server learns of it with its first message. */
+export function openNew() {
+  location.hash = newId();
+}
+
+// -- news ----------------------------------------------------------------------------------------------------
+
+/** Take news of a conversation: that something was said in it, that it works, or its name. */
+export function news(one) {
+  if (one.role === "assistant" && (one.id !== current() || document.hidden)) {
+    unread.add(one.id);
+    keepUnread();
+  }
+  const row = rows.get(one.id);
+  if (!row) {
+    if (!$("find").value) load();
+    return;
+  }
+  const moves = one.role === "user" && one.ts > row.ts && !$("find").value;
+  Object.assign(row, one, { ts: one.role === "assistant" ? row.ts : one.ts ?? row.ts });
+  if (moves) order = [one.id, ...order.filter((id) => id !== one.id)];
+  show();
+}
+
+function readUnread() {
+  try {
+    return new Set(JSON.parse(localStorage.getItem("unread") ?? "[]"));
+  } catch {
+    return new Set();
+  }
+}
+
+const keepUnread = () => localStorage.setItem("unread", JSON.stringify([...unread].slice(-200)));
+
+function seen() {
+  if (!document.hidden && unread.delete(current())) keepUnread();
+}
+
+// -- the list ------------------------------------------------------------------------------------------------
+
+/** Read the list again from its beginning, or the page of it after the conversation `before`. */
+export async function load(before = "") {
+  asked += 1;
+  const number = asked;
+  const query = new URLSearchParams({ q: $("find").value.trim(), ...(before ? { before } : {}) });
+  const answer = await fetch(`/api/conversations?${query}`).then((one) => (one.ok ? one.json() : null), () => null);
+  if (!answer || number !== asked) return;
+  if (!before) order = [];
+  for (const one of answer.conversations) {
+    rows.set(one.id, Object.assign(rows.get(one.id) ?? made(one.id), one));
+    if (!order.includes(one.id)) order.push(one.id);
+  }
+  $("older").hidden = !answer.more;
+  $("found").textContent = order.length || !$("find").value ? "" : said.nothing_found;
+  show();
+}
+
+/** Show the list as it is known. Items stay in place, so that the focus is kept. */
+function show() {
+  const focused = document.activeElement;
+  const items = order.map((id) => rows.get(id).item);
+  if (items.some((item, at) => item !== $("conversations").children[at]) || items.length !== $("conversations").childElementCount) {
+    $("conversations").replaceChildren(...items);
+    focused.focus();
+  }
+  for (const id of order) label(rows.get(id));
+  shownTitle(rows.get(current())?.title ?? "");
+}
+
+function made(id) {
+  const item = document.createElement("li");
+  const link = document.createElement("a");
+  link.href = `#${id}`;
+  link.dir = "auto";
+  const state = document.createElement("span");
+  state.className = "state";
+  const rename = document.createElement("button");
+  rename.type = "button";
+  rename.className = "rename";
+  rename.textContent = "✎";
+  rename.title = said.rename;
+  rename.addEventListener("click", () => renaming(rows.get(id)));
+  item.append(link, state, rename);
+  return { id, item, link, mark: state, rename, title: "", ts: 0, working: false };
+}
+
+function label({ id, title, working, link, mark, rename }) {
+  const words = title || said.untitled;
+  if (link.textContent !== words) link.textContent = words;
+  link.title = words;
+  if (id === current()) link.setAttribute("aria-current", "page");
+  else link.removeAttribute("aria-current");
+  const told = working ? "working" : unread.has(id) ? "unread" : "";
+  mark.dataset.state = told;
+  mark.textContent = { working: said.working, unread: said.unread }[told] ?? "";
+  mark.title = mark.textContent;
+  rename.setAttribute("aria-label", `${said.rename}: ${words}`);
+}
+
+/** Put a field in the place of a title. Enter and leaving the field keep the new name; Esc keeps the old one. */
+function renaming({ id, title, item, link, rename }) {
+  const field = document.createElement("input");
+  field.value = title;
+  field.maxLength = 80;
+  field.setAttribute("aria-label", said.rename);
+  let ended = false;
+  const end = async (keeps) => {
+    if (ended) return; // removing the field makes it lose the focus
+    ended = true;
+    const focused = document.activeElement === field;
+    field.replaceWith(link);
+    item.classList.remove("renaming");
+    if (focused) rename.focus();
+    const name = field.value.trim();
+    if (!keeps || name === title) return;
+    const answer = await fetch(`/api/conversations/${id}`, {
+      method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ title: name }),
+    }).catch(() => null);
+    if (answer?.ok) news(await answer.json());
+    else $("found").textContent = said.not_renamed;
+  };
+  field.addEventListener("blur", () => end(true));
+  field.addEventListener("keydown", (event) => {
+    if (event.isComposing || event.keyCode === 229) return;
+    if (event.key === "Enter" || event.key === "Escape") {
+      event.preventDefault(); // Esc closes the field, not the drawer
+      event.stopPropagation();
+      end(event.key === "Enter");
+    }
+  });
+  link.replaceWith(field);
+  item.classList.add("renaming");
+  field.select();
+}
+
+// -- the sidebar ---------------------------------------------------------------------------------------------
+
+let typed;
+$("find").addEventListener("input", () => { clearTimeout(typed); typed = setTimeout(load, 200); });
+$("find").addEventListener("keydown", (event) => {
+  if (event.key !== "Escape" || event.isComposing || !$("find").value) return;
+  event.preventDefault(); // it ends the search, and neither closes the drawer nor stops an answer
+  $("find").value = "";
+  load();
+});
+$("older").addEventListener("click", () => load(order.at(-1)));
+$("side").addEventListener("toggle", (event) => {
+  if (event.newState === "open") (rows.get(current())?.link ?? $("find")).focus();
+});
+window.matchMedia("(min-width: 900px)").addEventListener("change", () => {
+  if ($("side").matches(":popover-open")) $("side").hidePopover();
+});
