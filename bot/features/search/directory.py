@@ -61,7 +61,7 @@ def _saying(
     whose lines were searched.
     """
     tokens = list(dict.fromkeys(analysis.tokens(query.words)))[:MOST_TOKENS] if query.said else []
-    until, searched = monotonic() + SEARCH_SECONDS, 0
+    until, searched = monotonic() + SEARCH_SECONDS, 0 if tokens else len(chats)
     found = list[tuple[ListedChat, int]]()
     for number, one in chats:
         line = 0

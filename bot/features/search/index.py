@@ -23,6 +23,7 @@ from bot.core.archive import lines
 from bot.core.archive.export import LineFold
 from bot.core.archive.store import NAMES_SHOWN
 from bot.core.archive.window import is_dated, is_edit, is_removal, moment_of, read_line
+from bot.core.conversation_list import LONGEST
 from bot.core.event_log import EventLog
 from bot.core.events import Event
 from bot.core.exports import Export, ExportLost
@@ -292,7 +293,7 @@ class _Writer:
         opening = self._db.execute(said.format("$.text", ""), (first, last, NAMED_BY)).fetchone()
         people = self._db.execute(said.format("$.meta.username", "DESC"), (first, last, NAMED_BY))
         names = dict.fromkeys(str(name).replace(",", "") for (name,) in people)
-        return text.preview(str(opening[0])) if opening else "", ", ".join(list(names)[:NAMES_SHOWN])
+        return text.preview(str(opening[0]), LONGEST) if opening else "", ", ".join(list(names)[:NAMES_SHOWN])
 
     def _put(self, line: ArchiveLine, seq: int) -> None:
         if line.message_id is not None:
