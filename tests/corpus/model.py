@@ -13,13 +13,11 @@ _CALLS: dict[str, tuple[str, Json]] = {
     "note": ("memory", {"command": "create", "path": "/memories/me/note.md", "file_text": "one note"}),
     "skills": ("skills_list", {}),
     "plan once": ("schedule_create", {"prompt": "the planned question", "when": "2027-01-15T10:00:00Z"}),
-    "plan hourly": ("schedule_create", {"prompt": "the planned question", "when": "every 1h"}),
     "plan abroad": (
         "schedule_create",
         {"prompt": "the planned question", "when": "2027-01-15T19:00:00", "timezone": "Asia/Tokyo"},
     ),
     "book": ("mcp__friends__book", {}),
-    "tell": ("chat_send", {"text": "told in the middle", "more": True}),
 }
 """By a word of the question, the tool that is called before the answer."""
 

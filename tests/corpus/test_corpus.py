@@ -1,4 +1,4 @@
-"""Folders that a process of 0.1 left with work in every state: a process of today takes them over and finishes the work.
+"""Folders that a process of 0.1 left with unfinished work: a process of today takes them over and finishes the work.
 
 `journals/VERSION/NAME` holds one; `expected.json` says what that is and what has to come of it.
 """
@@ -77,7 +77,7 @@ async def finished(folder: Path, root: Path) -> None:
         assert len(stage.world.model.requests) == after["model"]
         assert not set(after["hidden"]) & set(_read(stage)), after["story"]
         complaints = [line["message"] for line in stage.world.log() if line["level"] == "error"]
-        assert complaints == after["complaints"]
+        assert not complaints
         lines = [(line["role"], line["text"], line.get("meta") or {}) for line in stage.world.archive()]
         said = Counter((role, text, meta.get("requestId"), meta.get("ofRole")) for role, text, meta in lines)
         assert set(said.values()) <= {1}, said
