@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator
 from functools import lru_cache
 
-from pygments.lexer import Lexer
 from pygments.lexers import find_lexer_class, get_all_lexers
 from pygments.token import Comment, Generic, Keyword, Literal, Name, Operator, Token, _TokenType
 
@@ -25,6 +25,8 @@ _NAMES = (
 NAMES = frozenset(_NAMES.split(";"))
 """Pygments' names of the languages that are coloured."""
 _LABELS = {"Protocol Buffer": "Protobuf", "S": "R", "VimL": "Vim script"}
+_FAILURES = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+"""What a mistake in the rules of a language raises. What is left then is plain."""
 _CLASSES = {
     Comment: "c",
     Comment.Preproc: "k",
@@ -85,23 +87,19 @@ def divided(code: str, language: str, seconds: float = SECONDS) -> list[tuple[st
 
 
 def _tokens(code: str, language: str, seconds: float) -> Iterator[tuple[str, str]]:
-    lexer, at = _lexer(language), 0
-    if lexer is not None and max(map(len, code.split("\n"))) <= LONGEST_LINE:
-        until, end = time.thread_time() + seconds, min(MOST, len(code))
-        # Some languages know the end of a line by its line break alone.
-        for start, kind, words in lexer.get_tokens_unprocessed(code[:end] + "\n"):
-            if start != at or start >= end or time.thread_time() > until:
-                break
-            yield _class(kind), words[: end - start]
-            at = min(start + len(words), end)
+    name, at, end = names().get(language.lower()), 0, min(MOST, len(code))
+    if name is not None and max(map(len, code.split("\n"))) <= LONGEST_LINE:
+        with contextlib.suppress(*_FAILURES):
+            # Some languages know the end of a line by its line break alone.
+            tokens = find_lexer_class(name)().get_tokens_unprocessed(code[:end] + "\n")
+            until = time.thread_time() + seconds
+            for start, kind, words in tokens:
+                if start != at or start >= end or time.thread_time() > until:
+                    break
+                yield _class(kind), words[: end - start]
+                at = min(start + len(words), end)
     if at < len(code):
         yield "", code[at:]
-
-
-def _lexer(language: str) -> Lexer | None:
-    name = names().get(language.lower())
-    found = find_lexer_class(name) if name is not None else None
-    return None if found is None else found()
 
 
 @lru_cache(maxsize=512)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from pygments.token import Keyword
 
 from channels import markdown
 from channels.web import code_colours
@@ -158,3 +160,13 @@ def test_every_language_that_is_coloured_is_known_to_pygments_and_finishes_any_c
             began = time.thread_time()
             assert "".join(words for _, words in code_colours.divided(code, alias)) == code
             assert time.thread_time() - began < 1
+
+
+def test_a_language_whose_rules_fail_leaves_the_rest_plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken:
+        def get_tokens_unprocessed(self, code: str) -> Iterator[tuple[int, Any, str]]:
+            yield 0, Keyword, code[:2]
+            raise IndexError(code)
+
+    monkeypatch.setattr(code_colours, "find_lexer_class", lambda _: Broken)
+    assert code_colours.divided("if x:", "python") == [("k", "if"), ("", " x:")]
