@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gzip
 import json
 import time
@@ -10,26 +11,34 @@ import time
 import aiohttp
 import pytest
 
+from bot.features.search import index
 from bot.testing.anthropic import KEY
 from bot.testing.anthropic_script import reply
 from tests.blackbox.conftest import START_SECONDS, World, eventually
 
+CHATS = 10_000
 TOKEN = "a token of the console, 12 words"
 PATHS = [
     "/",
     "/?still",
     "/conversations",
+    "/conversations?q=Ann+9999",
+    "/conversations?q=question&page=150",
+    "/conversations?q=key&channel=telegram&state=failed",
+    "/conversations/telegram:chat:1001?q=repeat",
+    "/costs?by=person&q=ann&days=all",
     "/conversations/telegram:chat:1001",
     *(f"/costs?by={by}&days=all" for by in ("day", "person", "chat", "model")),
     "/errors?days=all",
     "/errors?days=all&level=warn",
+    "/errors?days=all&kind=delivery&q=sent",
     "/waiting",
     "/configuration",
 ]
 
 
 @pytest.mark.parametrize("lines", [100_000, pytest.param(1_000_000, marks=pytest.mark.torture)])
-async def test_every_page_comes_within_a_second_beside_a_long_log_and_has_no_secret(
+async def test_every_page_comes_within_half_a_second_beside_a_long_log_and_many_chats_and_has_no_secret(
     world: World, lines: int
 ) -> None:
     world.only("telegram")
@@ -41,6 +50,10 @@ async def test_every_page_comes_within_a_second_beside_a_long_log_and_has_no_sec
     bad = fine.replace(b'"info"', b'"error"')
     # Compressed, which is the slower way.
     (logs / "2026-01-15.jsonl.gz").write_bytes(gzip.compress((fine * 999 + bad) * (lines // 1_000), 1))
+    with contextlib.closing(index.opened(world.root / ".ship" / index.FILE)) as db, db:
+        rows = ((f"telegram:chat:{n}", 10, n, f"question {n}", f"Ann {n}") for n in range(CHATS))
+        put = "INSERT INTO chats (name, lines, last_ts, first, people) VALUES (?, ?, ?, ?, ?)"
+        db.executemany(put, rows)
     await world.start()
     address = world.process.ready_line.split()[-1]
     world.telegram.say(f"My key is {KEY}")
@@ -51,13 +64,15 @@ async def test_every_page_comes_within_a_second_beside_a_long_log_and_has_no_sec
     login = {"Authorization": aiohttp.encode_basic_auth("operator", TOKEN)}
     for path in [*PATHS, f"/turns/{request}"]:
         took, page = [60.0], ""
-        while min(took) >= 1:  # others work on the machine too
+        while min(took) >= 0.5:  # others work on the machine too
             assert len(took) <= 5, (path, took)
             began = time.perf_counter()
             async with world.session.get(address + path, headers=login) as answer:
                 page = await answer.text()
                 assert answer.status == 200, page
             took.append(time.perf_counter() - began)
+        if path == "/conversations":
+            assert '<td data-label="Messages" class="number">10</td>' in page
         for secret in (TOKEN, *(value for value in world.process.env.values() if len(value) > 10)):
             assert secret not in page
     async with world.session.get(f"{address}/") as answer:
