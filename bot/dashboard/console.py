@@ -178,7 +178,7 @@ class Console:
         }
 
     async def _conversations(self, request: web.Request) -> Found:
-        asked, page = _asked(request, "q", "channel", "state"), _number(request, "page", 1)
+        asked, page = _asked(request, "q", "channel", "state", "live"), _number(request, "page", 1)
         among: frozenset[str] | None = None
         if asked["state"] == "working":
             among = frozenset(one.chat_key for one in self._of.active())
@@ -317,7 +317,7 @@ class Console:
         return lambda one: not words or one in fit or _contains(one, words)
 
     async def _errors(self, request: web.Request) -> Found:
-        asked = {**_asked(request, "q", "kind", "channel"), "days": _period(request)}
+        asked = {**_asked(request, "q", "kind", "channel", "live"), "days": _period(request)}
         level: Level = "warn" if request.query.get("level") == "warn" else "error"
         asked["level"] = level
         page = _number(request, "page", 1)

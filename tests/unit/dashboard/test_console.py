@@ -189,6 +189,10 @@ async def test_conversations_are_listed_with_names_and_first_words_searched_filt
     )
     spoken.say(said("", 800, channel="slack", chat_key=slack, message_id="m", meta={"deleted": True}))
     assert await rows("q=c7") == ["明天的天气预报怎么样 Bob slack:chat:C7"]
+    live = await show(console, "/conversations?channel=slack&live=1")
+    assert '<meta http-equiv="refresh" content="5">' in live
+    assert "<form" not in live  # what is being typed must not be refreshed away
+    assert 'href="?channel=slack"' in live
     within = await show(console, "/conversations/slack:chat:C7?q=Oslo")
     assert "best match first" in words(within)
     assert within.index('href="?before=700"') < within.index("It will rain in Oslo.")
