@@ -9,7 +9,6 @@ the turn's messages.
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Sequence
 
@@ -34,12 +33,6 @@ _LOOKED_AT = 4_000  # max characters examined on each side of a border between t
 _SURE = 12  # min letters of an overlap that is no coincidence
 _WIDE = 4  # number of letters that a Chinese or Japanese character counts as
 _VARIED = 4  # min different characters, since a line of dashes overlaps with any other line of dashes
-_WORDS, _WORD, _GLUED = 6, 8, 5
-"""Min letters from which a repetition is not a coincidence. The three values are for several different
-words, for one word, and for one word without a space between the copies, as in "quickquick". "Had had",
-"ha ha" and "the the" are shorter.
-"""
-_LETTERS = re.compile(r"\w+")
 
 
 def tail(running: RunningTurn) -> tuple[Message, ...]:
@@ -118,8 +111,8 @@ def joined(first: Sequence[Json], second: Sequence[Json]) -> list[Json]:
 def overlap(first: str, second: str) -> int:
     """Return the number of characters at the beginning of `second` that repeat the end of `first`.
 
-    Takes the longest repetition that is too long to be a coincidence. A word doubled on purpose stays, and so
-    does a phrase that occurs a third time on either side.
+    Takes the longest repetition if it is too long to be a coincidence. A phrase that occurs a third time on
+    either side stays.
     """
     end, begin = first[-_LOOKED_AT:], second[:_LOOKED_AT]
     for length in range(min(len(end), len(begin)), 0, -1):
@@ -132,24 +125,8 @@ def overlap(first: str, second: str) -> int:
 def _is_repeat(before: str, part: str, after: str) -> bool:
     """Return True if the model repeated `part` by mistake where the answer was continued."""
     said = part.strip()
-    if before.rstrip().endswith(said) or after.lstrip().startswith(said) or len(set(part)) < _VARIED:
-        return False
-    if sum(map(_weight, part)) >= _SURE:
-        return True
-    words = _LETTERS.findall(part.casefold())
-    glued = _is_letter(part[:1]) and _is_letter(part[-1:])
-    whole = not (_is_letter(before[-1:]) and _is_letter(part[:1])) and not (
-        _is_letter(part[-1:]) and _is_letter(after[:1])
-    )
-    again = _LETTERS.match(after.casefold().lstrip())
-    if not words or not whole or (again is not None and again[0] == words[0]):
-        return False
-    least = _WORDS if len(set(words)) > 1 else _GLUED if glued else _WORD
-    return sum(map(len, words)) >= least
-
-
-def _is_letter(character: str) -> bool:
-    return _LETTERS.match(character) is not None
+    thrice = before.rstrip().endswith(said) or after.lstrip().startswith(said)
+    return not thrice and len(set(part)) >= _VARIED and sum(map(_weight, part)) >= _SURE
 
 
 def _weight(character: str) -> int:

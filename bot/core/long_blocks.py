@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+
+from markdown_it.token import Token
 
 from bot import text
 from bot.contracts.channel import Channel, HasReadingLimits, ReadingLimits
 from bot.contracts.outbound import OutgoingFile
 from bot.core.outgoing_files import shown_name
+from bot.markdown import parser
 from bot.words import say
 
-_FENCE = re.compile(r"([ \t]*(?:(?:[-+*]|\d{1,9}[.)])[ \t]+)?)(`{3,}(?=[^`]*$)|~{3,})(.*)")
-_NOT_A_ROW = re.compile(r"[ \t]*(?:$|[>#]|(?:[-+*]|\d{1,9}[.)])[ \t]|(?:[-*_][ \t]*){3,}$)")
-_DELIMITER = re.compile(r":?-+:?")
-_CELL_END = re.compile(r"(?<!\\)\|")
+_BEFORE = re.compile(r"[ \t]*(?:(?:[-+*]|\d{1,9}[.)])[ \t]+)*")
+"""Pattern for what stands on a line before a block in a list."""
+_LINE_END = re.compile(r"\r\n?|\n")
 _NAME = r"[\w.-]*\w\.[A-Za-z]\w{0,7}"
 _NAMED = re.compile(rf"(?:^|[\s\"'=:/])({_NAME})(?=[\"'\s]|$)")
 """Pattern for a file name after the language of a code block."""
@@ -25,13 +28,9 @@ _TITLED = re.compile(
     rf"\s*(?:#|//|--|;|/\*|<!--)\s*(?:[Ff]ile(?:name)?:\s*)?(?:[\w.-]+/)*({_NAME})\s*(?:\*/|-->)?\s*"
 )
 """Pattern for a first line that is a comment with the file's name."""
-_MARKS = re.compile(
-    r"(`+)(?P<code>.+?)(?<!`)\1(?!`)|(?<![0-9A-Za-z])(?:\*\*(?P<strong>\S|\S.*?\S)\*\*|~~(?P<gone>\S|\S.*?\S)~~)(?![0-9A-Za-z])"
-    r"|!?\[(?P<label>[^\[\]]*)\]\((?P<url>[^()\s]*)\)|\\(?P<sign>[!-/:-@\[-`{-~])|(?P<line><br ?/?>)"
-)
 _FORMULA = re.compile(r"[=@\t＝＠]|[-+－＋](?!$|[\d.,]+ ?[%\w]{0,3}$)")
 """Pattern for the beginning of a cell that a spreadsheet program would evaluate as a formula."""
-_ENDINGS: Mapping[str, str] = dict(
+_ENDINGS = dict(
     pair.split("=")
     for pair in [
         "bash=sh",
@@ -63,10 +62,12 @@ _ENDINGS: Mapping[str, str] = dict(
 )
 """File name extensions by language, for languages whose name is not their extension."""
 _OWN_ENDING = re.compile(r"[a-z][a-z0-9]{0,5}")
+_BLOCKS, _CELLS = parser(), parser()
+_BLOCKS.core.ruler.enableOnly(["normalize", "block"])
+_MARK = re.compile(r"[*_~`\[\\<&]")
+_BREAK = re.compile(r"<br ?/?>")
 LONGEST_NAMED = 200
 """Max characters of a line that may contain a file name."""
-MOST_CELLS = 100_000
-"""Max cells of a table that becomes a file, including empty cells that fill short rows."""
 FIRST = 3
 """Max rows of a table that the message shows in addition to the file."""
 NARROWEST = 4
@@ -198,60 +199,46 @@ def _unused(name: str, used: set[str]) -> str:
 
 
 def _blocks(words: str) -> Iterator[_Block]:
-    """Yield the code blocks and tables of a text, in order."""
-    lines = words.split("\n")
-    starts, at = list[int](), 0
-    for line in lines:
-        starts.append(at)
-        at += len(line) + 1
-    here = 0
-    while here < len(lines):
-        fence = _FENCE.fullmatch(lines[here])
-        if fence is not None:
-            last = _fence_end(lines, here, fence[2])
-            yield _code(words, lines, (here, last), fence, starts)
-            here = last + 1
-        elif _is_head(lines, here):
-            last = here + 1
-            while (
-                last + 1 < len(lines)
-                and not _NOT_A_ROW.match(lines[last + 1])
-                and not _FENCE.fullmatch(lines[last + 1])
-            ):
-                last += 1
-            if len(_cells(lines[here])) * (last - here) <= MOST_CELLS:
-                yield _table(words, lines, (here, last), starts)
-            here = last + 1
-        else:
-            here += 1
+    """Yield the code blocks and tables of a text outside of quotes, in order."""
+    ends = [*(found.start() for found in _LINE_END.finditer(words)), len(words)]
+    starts = [0, *(found.end() for found in _LINE_END.finditer(words))]
+    quotes = 0
+    tokens = iter(_BLOCKS.parse(words))
+    for token in tokens:
+        quotes += {"blockquote_open": 1, "blockquote_close": -1}.get(token.type, 0)
+        if token.type not in {"fence", "table_open"} or token.map is None or quotes:
+            continue
+        first, end = token.map
+        begun = _BEFORE.match(words, starts[first])
+        start = begun.end() if begun is not None else starts[first]
+        if token.type == "fence":
+            yield _code(token, start, ends[end - 1], words)
+            continue
+        rows = list[list[str]]()
+        for cell in itertools.takewhile(lambda one: one.type != "table_close", tokens):
+            if cell.type == "tr_open":
+                rows.append([])
+            elif cell.type == "inline":
+                rows[-1].append(_plain(cell.content))
+        yield _table(rows, start, ends[end - 1], words)
 
 
-def _fence_end(lines: list[str], first: int, mark: str) -> int:
-    """Return the index of the line that closes a code block; one past the last line if no line does."""
-    for at in range(first + 1, len(lines)):
-        closing = lines[at].strip()
-        if closing.startswith(mark) and not closing.strip(mark[0]):
-            return at
-    return len(lines)
-
-
-def _code(
-    words: str, lines: list[str], around: tuple[int, int], fence: re.Match[str], starts: list[int]
-) -> _Block:
-    first, last = around
-    inside = [_without_indent(line, len(fence[1])).rstrip("\r") for line in lines[first + 1 : last]]
-    begin = starts[first] + len(fence[1])
-    is_open = last == len(lines)
-    end = len(words) if is_open else starts[last] + len(lines[last])
-    markdown = "\n".join([lines[first][len(fence[1]) :], *inside, fence[2]])
-    body = "\n".join(inside) + "\n"
-    name = _code_name(fence[3].strip()[:LONGEST_NAMED], inside[0] if inside else "")
-    return _Block(begin, end, markdown, body, name, "text/plain", len(inside), open=is_open)
-
-
-def _without_indent(line: str, most: int) -> str:
-    indent = len(line) - len(line.lstrip(" \t"))
-    return line[min(indent, most) :]
+def _code(fence: Token, start: int, end: int, words: str) -> _Block:
+    body = fence.content.removesuffix("\n") + "\n"
+    last = words[:end].rpartition("\n")[2].strip()
+    closed = last.startswith(fence.markup) and not last.strip(fence.markup[0])
+    is_open = not (closed and words.find("\n", start, end) >= 0) and not words[end:].strip()
+    name = _code_name(fence.info.strip()[:LONGEST_NAMED], fence.content.partition("\n")[0])
+    return _Block(
+        start,
+        len(words) if is_open else end,
+        f"{fence.markup}{fence.info}\n{body}{fence.markup}",
+        body,
+        name,
+        "text/plain",
+        body.count("\n"),
+        open=is_open,
+    )
 
 
 def _code_name(info: str, first: str) -> str:
@@ -264,67 +251,45 @@ def _code_name(info: str, first: str) -> str:
     return f"code.{_ENDINGS.get(language, own)}"
 
 
-def delimits(row: str) -> bool:
-    """Return True for the delimiter row below a table's head."""
-    cells = row.lstrip(" \t>").rstrip(" \t").removeprefix("|").removesuffix("|").split("|")
-    return all(_DELIMITER.fullmatch(cell.strip(" \t")) for cell in cells)
-
-
-def _is_head(lines: list[str], at: int) -> bool:
-    """Return True if a table begins at this line."""
-    head = lines[at]
-    if "|" not in head or at + 1 == len(lines) or "-" not in lines[at + 1] or _NOT_A_ROW.match(head):
-        return False
-    return delimits(lines[at + 1]) and len(_cells(head)) == len(_cells(lines[at + 1]))
-
-
-def _cells(row: str) -> list[str]:
-    row = row.strip(" \t").removeprefix("|")
-    row = row[:-1] if row.endswith("|") and not row.endswith("\\|") else row
-    return [cell.strip(" \t") for cell in _CELL_END.split(row)]
-
-
-def _table(words: str, lines: list[str], around: tuple[int, int], starts: list[int]) -> _Block:
-    first, last = around
-    rows = [[_plain(cell) for cell in _cells(line)] for line in (lines[first], *lines[first + 2 : last + 1])]
-    columns = len(rows[0])
-    rows = [(row + [""] * columns)[:columns] for row in rows]
-    widths = [max(text.width(line) for row in rows for line in row[at].split("\n")) for at in range(columns)]
+def _table(rows: list[list[str]], start: int, end: int, words: str) -> _Block:
+    widths = [
+        max(text.width(line) for cell in column for line in cell.split("\n"))
+        for column in zip(*rows, strict=True)
+    ]
     written = io.StringIO()
     csv.writer(written).writerows([[_inert(cell) for cell in row] for row in rows])
     # Without a BOM, spreadsheet programs assume a legacy encoding.
     mark = "" if written.getvalue().isascii() else "\ufeff"
-    indent = len(lines[first]) - len(lines[first].lstrip(" \t"))
-    markdown = "\n".join(line.strip(" \t") for line in lines[first : last + 1])
     return _Block(
-        starts[first] + indent,
-        min(len(words), starts[last] + len(lines[last])),
-        markdown,
+        start,
+        end,
+        "\n".join(line.strip() for line in words[start:end].splitlines()),
         mark + written.getvalue(),
         "table.csv",
         "text/csv",
         len(rows),
-        columns=sum(widths) + 3 * (columns - 1),
+        columns=sum(widths) + 3 * (len(widths) - 1),
         rows=rows,
     )
 
 
 def _plain(cell: str) -> str:
     """Return the text of a cell as displayed."""
-    if len(cell) > LONGEST_CELL:
+    if len(cell) > LONGEST_CELL or not _MARK.search(cell):
         return cell
-
-    def shown(found: re.Match[str]) -> str:
-        if found["line"]:
-            return "\n"
-        if found["url"] is not None:
-            label = _plain(found["label"])
-            return f"{label} ({found['url']})" if found["url"] and label != found["url"] else label
-        if found["code"] is not None:
-            return found["code"].strip().replace("\\|", "|")
-        return found["sign"] or _plain(found["strong"] or found["gone"])
-
-    return _MARKS.sub(shown, cell)
+    shown, url = list[str](), ""
+    for token in _CELLS.parseInline(cell)[0].children or ():
+        match token.type:
+            case "link_open":
+                url = str(token.attrs.get("href", ""))
+                shown.append("")
+            case "link_close" if url:
+                shown.append(f" ({url})" if shown[-1] != url else "")
+            case "code_inline":
+                shown.append(token.content)
+            case _:
+                shown.append(_BREAK.sub("\n", token.content))
+    return "".join(shown)
 
 
 def _inert(cell: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import jiter
@@ -12,14 +11,6 @@ from bot.contracts.model import ModelReply, TextDelta, ToolInputDelta
 from bot.core import blocks
 from bot.tags import SILENT, is_silent
 from bot.tools.builtin.chat_send import ChatSend
-
-# Matches any escape. The group matches half of a surrogate pair whose other half does not follow.
-_ESCAPE = re.compile(
-    r"""\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}
-      | u([dD][89a-fA-F][0-9a-fA-F]{2})(?!(?:\\(?:u(?:[dD](?:[c-fC-F][0-9a-fA-F]?)?)?)?)?\Z)
-      | .)""",
-    re.VERBOSE | re.DOTALL,
-)
 
 
 class PartialJSON:
@@ -51,27 +42,16 @@ def _parsed(raw: str, last: Any) -> Any:
         return text.strict_json(raw)
     except (ValueError, RecursionError):
         pass
-    for words in (raw, _ESCAPE.sub(_whole, raw)):
-        try:
-            return _repaired(words)
-        except ValueError:
-            continue
-    return last
-
-
-def _repaired(raw: str) -> Any:
-    return jiter.from_json(
-        raw.encode("utf-8", "replace"),
-        partial_mode="trailing-strings",
-        allow_inf_nan=False,
-        catch_duplicate_keys=True,
-        cache_mode="none",
-    )
-
-
-def _whole(escape: re.Match[str]) -> str:
-    """Return a replacement for half of a surrogate pair, which `jiter` rejects."""
-    return "\\ufffd" if escape[1] else escape[0]
+    try:
+        return jiter.from_json(
+            raw.encode("utf-8", "replace"),
+            partial_mode="trailing-strings",
+            allow_inf_nan=False,
+            catch_duplicate_keys=True,
+            cache_mode="none",
+        )
+    except ValueError:
+        return last
 
 
 class PartialReply:

@@ -11,7 +11,7 @@ import regex
 from markdown_it.token import Token
 
 from bot import text
-from channels.markdown import parse
+from bot.markdown import parse
 
 STYLES = {"em": "italic", "strong": "bold", "s": "strikethrough"}
 SPOILER = "spoiler"

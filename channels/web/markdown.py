@@ -12,7 +12,7 @@ from typing import Any
 from markdown_it.token import Token
 
 from bot import text
-from channels.markdown import parse
+from bot.markdown import parse
 from channels.web.code_colours import divided, label
 
 MOST = 32_768

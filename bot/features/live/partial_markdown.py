@@ -9,7 +9,6 @@ import re
 from dataclasses import dataclass
 
 from bot import text
-from bot.core.long_blocks import delimits
 
 LONGEST_ROW = 400
 """Max characters of a line with `|` that is held back because it may be the header row of a table."""
@@ -25,6 +24,7 @@ _MARKS_ALONE = re.compile(r"[>\-+*#=_~`|: \t]*(?:\[[ xX]?\]?)?|[> \t]*\d{1,9}[.)
 """Pattern of a last line of marks that could still become any construct."""
 _BLOCK = re.compile(r"\n(?=[ \t>]*(?:\n|[-+*][ \t]|\d{1,9}[.)][ \t]|#))")
 """Pattern of the line break before a blank line, a list item or a heading. No mark spans such a line break."""
+_DELIMITER = re.compile(r":?-+:?")
 _MARK = re.compile(r"[*_~`!\[<\\&]|\b(?:https?|tg|mailto):")
 _CLOSED = re.compile(
     r"(?<!`)(`+)(?!`)[^\n]*?(?<!`)\1(?!`)"  # code
@@ -109,12 +109,18 @@ def _prose(written: str) -> RenderablePrefix | int:
     start = max((found.end() for found in _BLOCK.finditer(shown)), default=0)
     ended = len(shown) < len(written)
     rows = shown[start:].split("\n")
-    if any("|" in above and delimits(row) for above, row in itertools.pairwise(rows)):
+    if any("|" in above and _delimits(row) for above, row in itertools.pairwise(rows)):
         return RenderablePrefix(shown, "\n\n", len(shown)) if written[len(shown) :].startswith("\n") else line
     if "|" in _CLOSED.sub("", _ANGLED.sub("", rows[-1])) and len(rows[-1]) <= LONGEST_ROW:
         return line
     end = start + _end(shown[start:], ended=ended)
     return RenderablePrefix(shown, "", len(shown)) if end == len(shown) else end
+
+
+def _delimits(row: str) -> bool:
+    """Return True for the delimiter row below a table's head."""
+    cells = row.lstrip(" \t>").rstrip(" \t").removeprefix("|").removesuffix("|").split("|")
+    return all(_DELIMITER.fullmatch(cell.strip(" \t")) for cell in cells)
 
 
 def _end(block: str, *, ended: bool) -> int:

@@ -109,7 +109,7 @@ def test_longer_fences_and_line_ends_of_windows() -> None:
     inner = f"```py\n{LONG}\n```"
     found = shortened(f"````markdown\r\n{inner}\r\n````\r\nend", LIMITS)
     assert found.files[0].data.decode().replace("\r", "") == f"{inner}\n"
-    assert found.words == f"{code('code.md')}\nend"
+    assert found.words == f"{code('code.md')}\r\nend"
 
 
 def test_a_wide_table_is_a_file_for_programs_that_show_tables() -> None:

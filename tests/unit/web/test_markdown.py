@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pygments.token import Keyword
 
-from channels import markdown
+from bot import markdown
 from channels.web import code_colours
 from channels.web.markdown import MOST, TAGS, nodes
 

@@ -1,4 +1,5 @@
-"""Parses Markdown for channels that render it themselves, within limits of time and depth.
+"""Parses Markdown: for long code and tables in answers, and within limits of time and depth for channels that
+render it themselves.
 
 Three things differ from CommonMark. If a table row has more cells than the table has columns, the last cell
 keeps the surplus text, since models forget to escape `|`. Emphasis follows `bot.text.emphasis`: `2*3*4` and
@@ -102,19 +103,18 @@ class _References(dict[str, Any]):
         return super().get(label, default)
 
 
-def _parser(*, references: bool) -> MarkdownIt:
-    parser = MarkdownIt("commonmark", {"html": False, "maxNesting": DEEPEST}).enable(
-        ["table", "strikethrough"]
-    )
-    parser.inline.ruler.before("autolink", "slack_link", _slack_link)
-    parser.block.ruler.at("table", _whole_table, {"alt": ["paragraph", "reference"]})
+def parser(*, references: bool = False) -> MarkdownIt:
+    """Return a parser of the Markdown that models write. `references`: it knows link definitions."""
+    made = MarkdownIt("commonmark", {"html": False, "maxNesting": DEEPEST}).enable(["table", "strikethrough"])
+    made.inline.ruler.before("autolink", "slack_link", _slack_link)
+    made.block.ruler.at("table", _whole_table, {"alt": ["paragraph", "reference"]})
     # The renderer decides which addresses are links, not the parser.
-    parser.validateLink = lambda url: True  # type: ignore[method-assign]  # noqa: ARG005
-    return relaxed(parser if references else parser.disable("reference"))
+    made.validateLink = lambda url: True  # type: ignore[method-assign]  # noqa: ARG005
+    return relaxed(made if references else made.disable("reference"))
 
 
-_WITH_REFERENCES = _parser(references=True)
-_WITHOUT_REFERENCES = _parser(references=False)
+_WITH_REFERENCES = parser(references=True)
+_WITHOUT_REFERENCES = parser()
 
 
 def parse(said: str, *, most: int = PARSED) -> list[Token] | None:
