@@ -15,12 +15,13 @@ from typing import Any
 
 from bot import errors, text
 from bot.contracts.base import Json, Message
-from bot.contracts.environment import Log, Redact, off_loop
+from bot.contracts.environment import off_loop
 from bot.contracts.inbound import Inbound
 from bot.contracts.model import Model, ModelReply, ModelRequest
 from bot.contracts.provenance import ORIGIN
 from bot.contracts.tools import ToolCall
 from bot.core import blocks, continuation, events, file_words
+from bot.core.agent_deps import AgentDeps
 from bot.core.chat import Chat, Phase
 from bot.core.chats import Chats, Fact
 from bot.core.context import LENGTH, RunningTurn
@@ -75,12 +76,8 @@ class LoopPorts:
     wrapped: Reply | NoReply
     """Reply of the turn, wrapped by features."""
     fit: Fit
-    new_id: Callable[[], str]
-    redact: Redact
-    settled: Redact
-    """Function that returns the part of an unfinished text that cannot be the beginning of a secret."""
+    agent: AgentDeps
     boot: str
-    log: Log
     most_steps: int = MOST_STEPS
 
 
@@ -226,7 +223,7 @@ class Loop:
         await self._ports.before_asking(self._ports.fit)
         while True:
             request = self._ports.fit.request()
-            self._append(events.Asked(self._ports.new_id(), self._ports.boot, request.model))
+            self._append(events.Asked(self._ports.agent.ids.ulid(), self._ports.boot, request.model))
             try:
                 reply = await self._listen(request)
             except errors.ModelError as error:
@@ -281,7 +278,7 @@ class Loop:
         if turn is None or turn.call is None or turn.phase is not Phase.STOPPING:
             return
         ports = self._ports
-        words = ports.redact(ports.settled(self._heard.words())).strip() if turn.left else ""
+        words = ports.agent.redact(ports.agent.settled(self._heard.words())).strip() if turn.left else ""
         if not words:
             self._show_no_more()
             return
@@ -304,7 +301,7 @@ class Loop:
         content = await off_loop(
             size,
             redaction.LONG,
-            lambda: blocks.redacted(content, lambda words: self._ports.redact(text.clean(words))),
+            lambda: blocks.redacted(content, lambda words: self._ports.agent.redact(text.clean(words))),
         )
         self._append(
             events.Answered(
@@ -345,7 +342,7 @@ class Loop:
         ):
             return False
         cause = f"{type(error).__name__}: {error}"
-        self._ports.log.write(
+        self._ports.agent.log.write(
             "continue", "the rest of the answer could not be had", level="warn", cause=cause
         )
         await self._say(running, f"{running.words}\n\n{say('turn.broken_off')}")

@@ -177,26 +177,7 @@ class Turns:
         models = fit.models
         reply = ChatReply(chat, turn, first, self._chats, self._reply(chat, first.channel))
         wrapped = self._door.wrapped(chat, reply, agent.registry)
-        tasks = TaskPorts(
-            self._chats,
-            self._event_log,
-            fit,
-            agent.limits,
-            agent.limits.tasks,
-            agent.registry,
-            agent.dispatcher,
-            agent.approvals,
-            agent.artifacts,
-            agent.task_events,
-            found,
-            agent.root,
-            self._boot,
-            agent.clock,
-            agent.ids,
-            agent.log,
-            agent.redact,
-            agent.settled,
-        )
+        tasks = TaskPorts(self._chats, self._event_log, fit, agent, found, self._boot)
         calls = ToolCalls(
             chat,
             turn,
@@ -221,11 +202,8 @@ class Turns:
             reply,
             wrapped,
             fit,
-            agent.ids.ulid,
-            agent.redact,
-            agent.settled,
+            agent,
             self._boot,
-            agent.log,
         )
         return Loop(chat, turn, self._chats, ports)
 

@@ -36,14 +36,14 @@ class TurnTasks:
     def __init__(self, chat: Chat, ports: TaskPorts) -> None:
         self._chat = chat
         self._ports = ports
-        self._allowance = Allowance(ports.limits)
-        self._slots = asyncio.Semaphore(ports.limits.side_by_side)
+        self._allowance = Allowance(ports.agent.limits.tasks)
+        self._slots = asyncio.Semaphore(ports.agent.limits.tasks.side_by_side)
         self._warm: dict[int, asyncio.Event] = {}
         self._results: dict[str, Result] = {}
 
     def name(self, call: ToolCall) -> str:
         """Return the id of the task that a call starts; "" if the call starts no task."""
-        return (self._given.get(call.id) or self._ports.ids.ulid()) if call.name == TASK else ""
+        return (self._given.get(call.id) or self._ports.agent.ids.ulid()) if call.name == TASK else ""
 
     def has(self, call: str) -> bool:
         """Return True if a call started a task that has not reported yet."""
@@ -70,8 +70,8 @@ class TurnTasks:
         log = await ports.event_log.read(chat.key) if begun else []
         before = limits.so_far(log, ports.parent.models.prices)
         self._allowance.spend(before)
-        label = ports.redact(wording.label(description, words))
-        ordered = events.Ordered(_inbound(turn, name, ports.redact(words)), label, mode)
+        label = ports.agent.redact(wording.label(description, words))
+        ordered = events.Ordered(_inbound(turn, name, ports.agent.redact(words)), label, mode)
         started = events.TurnStarted((name,), ports.boot)
         facts = [started] if begun else [ordered, started]
         ports.chats.append(*(Fact(chat.key, one, name) for one in facts))
@@ -80,7 +80,12 @@ class TurnTasks:
         )
         with task_scope(name):
             report = Report(
-                order, ports.limits, events=ports.record, clock=ports.clock, log=ports.log, before=before
+                order,
+                ports.agent.limits.tasks,
+                events=ports.agent.task_events,
+                clock=ports.agent.clock,
+                log=ports.agent.log,
+                before=before,
             )
             warm, leads = self._cache(mode)
             worker = Worker(
@@ -108,7 +113,9 @@ class TurnTasks:
     async def merged(self, results: Sequence[ToolResult]) -> list[ToolResult]:
         """Return the results of a step; if several tasks have results, the merged text is added to the last one."""
         ports = self._ports
-        asked = MergePorts(ports.parent.models, _uncounted, ports.redact, ports.clock, ports.log)
+        asked = MergePorts(
+            ports.parent.models, _uncounted, ports.agent.redact, ports.agent.clock, ports.agent.log
+        )
         return await merging.added(results, self._results, self._allowance, asked)
 
     # ------------------------------------------------------------ one task
@@ -132,7 +139,7 @@ class TurnTasks:
             ) from error
         report.ended(f"It was {limit}." if limit else "")
         await worker.keep()
-        words = self._ports.redact(words)
+        words = self._ports.agent.redact(words)
         shown = wording.stopped(limit, words) if limit else wording.summary(words)
         status: Status = "cut" if limit else "silent" if shown == wording.NO_SUMMARY else "whole"
         self._results[order.call_id] = _result(worker, order, report, shown, status)

@@ -15,12 +15,13 @@ from bot import tags
 from bot.contracts.approvals import Approval, Approvals, Verdict
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Message
-from bot.contracts.environment import Clock, Ids, Log, Redact
+from bot.contracts.environment import Clock, Ids
 from bot.contracts.inbound import Inbound
 from bot.contracts.model import ModelReply, ModelRequest, TextDelta, ToolInputDelta
 from bot.contracts.provenance import Provenance
 from bot.contracts.tools import ToolCall, ToolResult
 from bot.core import blocks, events, prompt
+from bot.core.agent_deps import AgentDeps
 from bot.core.assembly import Frozen
 from bot.core.chat import Chat
 from bot.core.chats import Chats, Fact
@@ -30,17 +31,16 @@ from bot.core.fit import Fit, Frame
 from bot.core.injection import OlderMessages
 from bot.core.loop import Loop, LoopPorts
 from bot.core.memory import in_plain_words
-from bot.core.models import ContextLimits, ModelDeps
+from bot.core.models import ModelDeps
 from bot.core.prompt import TurnRequest
 from bot.core.reply import NoReply
 from bot.core.tasks import limits, wording
 from bot.core.tasks.limits import Allowance, LimitReached, TaskLimits, TaskStopped
-from bot.core.tasks.report import Order, Report, TaskEvent
+from bot.core.tasks.report import Order, Report
 from bot.core.tool_calls import ToolCalls
 from bot.llm.wrapper import ModelWrapper
-from bot.storage.artifacts import ArtifactStore
 from bot.tools.context import Injection, ToolExecutionContext
-from bot.tools.dispatch import CallWrapper, Dispatcher
+from bot.tools.dispatch import CallWrapper
 from bot.tools.permissions import taint
 from bot.tools.permissions.defaults import SCHEDULING
 from bot.tools.permissions.display import visible
@@ -69,24 +69,12 @@ class TaskPorts:
     chats: Chats
     event_log: EventLog
     parent: Fit
-    view: ContextLimits
-    limits: TaskLimits
-    registry: Registry
-    dispatcher: Dispatcher
-    approvals: Approvals
-    artifacts: ArtifactStore
-    record: Callable[[TaskEvent], object]
+    agent: AgentDeps
     found: Callable[[Sequence[Message], Message, Sequence[Path]], Awaitable[Sequence[Message]]]
     """Function that returns messages to add after tool results (see `LoopPorts.found`), given the messages
     that the task has seen.
     """
-    root: Path
     boot: str
-    clock: Clock
-    ids: Ids
-    log: Log
-    redact: Redact
-    settled: Redact
 
 
 class LimitedModel(ModelWrapper):
@@ -169,27 +157,31 @@ class Worker:
                 shown = blocks.without_thinking(map(in_plain_words, shown))
             self._frame = Frame(Frozen(""), ports.parent.system, (tuple(ports.parent.tools),))
         else:
-            self._frame = Frame(Frozen(""), wording.system(ports.root), allowed(ports.registry).forms)
+            self._frame = Frame(
+                Frozen(""), wording.system(ports.agent.root), allowed(ports.agent.registry).forms
+            )
         self._prefix = shown if forked else []
         fit = Fit(
             chat,
             models,
-            ports.view,
-            ages=lambda name: (tool := ports.registry.get(name)) is not None and tool.ages,
+            ports.agent.limits,
+            ages=lambda name: (tool := ports.agent.registry.get(name)) is not None and tool.ages,
             append=self._append,
-            clock=ports.clock,
-            log=ports.log,
-            redact=ports.redact,
+            clock=ports.agent.clock,
+            log=ports.agent.log,
+            redact=ports.agent.redact,
             prefix=self._prefix,
             purpose=PURPOSE,
         )
-        self.model = LimitedModel(ports.limits, allowance, told, models, heard=heard, clock=ports.clock)
+        self.model = LimitedModel(
+            ports.agent.limits.tasks, allowance, told, models, heard=heard, clock=ports.agent.clock
+        )
         self._older = OlderMessagesOfTask(
             chat,
             order,
-            ports.view.max_injected,
+            ports.agent.limits.max_injected,
             self._append,
-            ids=ports.ids,
+            ids=ports.agent.ids,
             seen=around.injection if forked else None,
         )
         loop_ports = LoopPorts(
@@ -203,12 +195,9 @@ class Worker:
             NoReply(),
             NoReply(),
             fit,
-            ports.ids.ulid,
-            ports.redact,
-            ports.settled,
+            ports.agent,
             ports.boot,
-            ports.log,
-            most_steps=ports.limits.calls + 1,
+            most_steps=ports.agent.limits.tasks.calls + 1,
         )
         self._loop = Loop(chat, order.id, ports.chats, loop_ports)
 
@@ -267,7 +256,7 @@ class Worker:
     async def keep(self) -> None:
         """Write the task's transcript."""
         said, ports = [one.message for one in self._entries], self._ports
-        await self._report.keep(said, self.origin, ports.artifacts, ports.redact)
+        await self._report.keep(said, self.origin, ports.agent.artifacts, ports.agent.redact)
 
     # ------------------------------------------------------------ functions for the task's loop
 
@@ -280,8 +269,8 @@ class Worker:
             message = wording.directive(inbound.text)
         else:
             request = TurnRequest(order.request_id, order.chat_key, prompt=inbound.text)
-            nonce = tags.nonce(ports.ids.ulid())
-            message = prompt.user_message(request, int(ports.clock.now() * 1000), nonce)
+            nonce = tags.nonce(ports.agent.ids.ulid())
+            message = prompt.user_message(request, int(ports.agent.clock.now() * 1000), nonce)
         return events.Told(message, (inbound.request_id,))
 
     async def _found(self, results: Message, touched: Sequence[Path]) -> Sequence[Message]:
@@ -310,7 +299,7 @@ class Worker:
         self, around: CallWrapper, call: ToolCall, run: Callable[[], Awaitable[ToolResult]]
     ) -> ToolResult:
         """Run a call of the task with the same wrapper as the turn's calls, and report the call."""
-        began, ran = self._ports.clock.monotonic(), False
+        began, ran = self._ports.agent.clock.monotonic(), False
 
         async def through() -> ToolResult:
             nonlocal ran
@@ -320,7 +309,7 @@ class Worker:
         result = await around(call, through)
         if not ran:
             self._refused.append(call.name)
-        self._report.called(call.name, self._ports.clock.monotonic() - began, failed=result.failed)
+        self._report.called(call.name, self._ports.agent.clock.monotonic() - began, failed=result.failed)
         return result
 
     async def may_go_on(self) -> None:
@@ -333,7 +322,7 @@ class Worker:
             return
         question = refused_again(self._order, self._refused, self._around, self._report.totals.tool_calls)
         with self.waiting():
-            verdict = await self._ports.approvals.decide(question)
+            verdict = await self._ports.agent.approvals.decide(question)
         self._refused.clear()
         if verdict.ended != "approved":
             raise TaskStopped(STEERED if verdict.ended == "steered" else NOT_WANTED)
@@ -382,8 +371,8 @@ class TaskCalls(ToolCalls):
 
     def __init__(self, worker: Worker, chat: Chat, ports: TaskPorts, injection: Injection) -> None:
         self._worker = worker
-        dispatcher = ports.dispatcher.narrowed(
-            allowed(ports.registry), lambda around: partial(worker.call, around)
+        dispatcher = ports.agent.dispatcher.narrowed(
+            allowed(ports.agent.registry), lambda around: partial(worker.call, around)
         )
         super().__init__(
             chat,
