@@ -24,6 +24,7 @@ from bot.contracts.environment import Clock, Disk, Log
 from bot.contracts.examination import Claim, Examination
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Attachment, Inbound, Quoted
+from bot.contracts.model import AnsweringModel
 from bot.contracts.outbound import Outbound, Sent
 from bot.words import Sentence
 
@@ -127,8 +128,8 @@ class Intake(Protocol):
         """
         ...
 
-    async def model(self, chat_key: ChatKey) -> str:
-        """Return the name of the model that answers in a chat."""
+    async def model(self, chat_key: ChatKey, person: UserRef) -> AnsweringModel:
+        """Return the model that answers in a chat, with the choices of this person."""
         ...
 
     async def questions(self, chat_key: ChatKey, person: UserRef, since: float) -> list[ShownQuestion]:
@@ -144,8 +145,8 @@ class Intake(Protocol):
         ...
 
     async def acts(self, chat_key: ChatKey) -> bool:
-        """Return True while a turn of this conversation runs that people have seen a part of, or that has used
-        a tool with effects. Raises `errors.StorageError`.
+        """Return True while a turn of this conversation runs that people have seen a part of, that has used a
+        tool with effects, or that answers something again. Raises `errors.StorageError`.
         """
         ...
 

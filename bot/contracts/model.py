@@ -117,6 +117,18 @@ class ModelFacts:
     """Names of the supported efforts and kinds of thinking, such as `effort.low` and `thinking.adaptive`."""
 
 
+@dataclass(frozen=True, slots=True)
+class AnsweringModel:
+    """The model that answers in a chat, and what a person may choose instead: nothing, unless they are an
+    operator. `effort` is "" if none is sent.
+    """
+
+    name: str = ""
+    effort: str = ""
+    models: tuple[str, ...] = ()
+    efforts: tuple[str, ...] = ()
+
+
 class Learned(Protocol):
     """Numbers that were measured for each model and stored (`bot.llm.learned`). Methods never block."""
 

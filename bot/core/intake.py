@@ -15,6 +15,7 @@ from bot.contracts.environment import Clock, Ids, OperatorNotices
 from bot.contracts.environment import Log as OperatorLog
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Command, Inbound
+from bot.contracts.model import DEMO, AnsweringModel
 from bot.core import events
 from bot.core.access import Access, InboundCleaner, request_of
 from bot.core.archive.store import ChatStore
@@ -215,8 +216,11 @@ class Intake:
         with speaking(*self._locales.of(opened)):
             return await self._door.home(opened)
 
-    async def model(self, chat_key: ChatKey) -> str:
-        return self._models(chat_key).name
+    async def model(self, chat_key: ChatKey, person: UserRef) -> AnsweringModel:
+        models = self._models(chat_key)
+        if not self._access.is_operator(person) or models.name == DEMO:
+            return AnsweringModel(models.name)
+        return AnsweringModel(models.name, models.sent().effort or "", models.known, models.efforts)
 
     async def questions(self, chat_key: ChatKey, person: UserRef, since: float) -> list[ShownQuestion]:
         decided = [
@@ -232,4 +236,4 @@ class Intake:
 
     async def acts(self, chat_key: ChatKey) -> bool:
         turn = (await self._chats.get(chat_key)).turn
-        return turn is not None and turn.acted
+        return turn is not None and (turn.acted or turn.first.renews is not None)

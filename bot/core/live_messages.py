@@ -14,7 +14,7 @@ from bot.contracts.channel import Channel, Drafts, Edits
 from bot.contracts.environment import Clock, Ids
 from bot.contracts.environment import Log as OperatorLog
 from bot.contracts.inbound import Inbound
-from bot.contracts.outbound import Outbound, OutboundKind
+from bot.contracts.outbound import OutboundKind
 from bot.core import events
 from bot.core.chat import Chat
 from bot.core.chats import Chats, Fact
@@ -139,8 +139,12 @@ class LiveMessages:
             failed = None
             try:
                 await self._event_log.committed()
-                message = self._outbox.message(row, row.text, form)
-                shown = await self._outbox.within(LIVE_SECONDS, self._shown(row, message, renews))
+                channel, message = self._channels[row.channel], self._outbox.message(row, row.text, form)
+                if renews is None:
+                    shown = (await self._outbox.within(LIVE_SECONDS, channel.send(message))).message_id
+                else:
+                    shown = renews
+                    await self._outbox.within(LIVE_SECONDS, cast("Edits", channel).edit(message, renews))
             except errors.DeliveryUncertain as error:
                 failed = self._failed(row, error)
             except errors.DeliveryFailed as error:
@@ -154,13 +158,6 @@ class LiveMessages:
             finally:
                 self._append(row, end)
             return failed
-
-    async def _shown(self, row: OutboxRow, message: Outbound, renews: str | None) -> str:
-        channel = self._channels[row.channel]
-        if renews is None:
-            return (await channel.send(message)).message_id
-        await cast("Edits", channel).edit(message, renews)
-        return renews
 
     async def _change(self, chat: Chat, row: OutboxRow, words: str, form: LiveForm) -> bool | None:
         if self.shows(row, words, form):

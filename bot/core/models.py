@@ -161,6 +161,19 @@ class ModelDeps:
         """Return the name of the model that answers."""
         return self.of(self.purpose).model or self.chosen or self.default_model
 
+    @property
+    def known(self) -> tuple[str, ...]:
+        """Return the models that ship.json names, and those of the same family that have a price."""
+        named = [self.default_model, self.fast_model, *(one.model for one in self.purposes.values())]
+        family = f"{self.default_model.partition('-')[0]}-"
+        priced = [name for name in self.prices.names if name in self.prices.own or name.startswith(family)]
+        return tuple(dict.fromkeys(name for name in (*named, *priced) if name))
+
+    @property
+    def efforts(self) -> tuple[Effort, ...]:
+        """Return the efforts that the answering model accepts."""
+        return tuple(one for one in EFFORTS if self.windows.takes(self.name, f"effort.{one}"))
+
     def in_chat(self, chat: ChatKey, facts: Facts, purpose: str = "turn") -> ModelDeps:
         """Return a copy with the model and effort chosen for a chat."""
         model, effort = (facts.get(kind, str(chat)) or {} for kind in (MODEL, EFFORT))

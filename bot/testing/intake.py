@@ -12,6 +12,7 @@ from bot.contracts.channel import HomeSection
 from bot.contracts.conversations import Conversation
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
+from bot.contracts.model import AnsweringModel
 from bot.testing.changes import Changes
 from bot.words import Sentence
 
@@ -107,8 +108,8 @@ class RecordingIntake:
     async def home(self, opened: Inbound) -> tuple[HomeSection, ...]:
         return (HomeSection("Home", (f"of {opened.user_id}, {opened.language}, {opened.zone}",)),)
 
-    async def model(self, _: ChatKey) -> str:
-        return ""
+    async def model(self, _: ChatKey, _person: UserRef) -> AnsweringModel:
+        return AnsweringModel()
 
     async def questions(self, chat_key: ChatKey, _: UserRef, _since: float) -> list[ShownQuestion]:
         return self.open[chat_key]

@@ -9,7 +9,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from html import escape
 from pathlib import Path
 from string import Template
@@ -20,15 +20,15 @@ from aiohttp import web
 
 from bot import errors, text
 from bot.contracts.approvals import CHOICES as ANSWERS
-from bot.contracts.approvals import ShownQuestion
+from bot.contracts.approvals import EXAMPLES, ShownQuestion
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.channel import FILE_PIECE, ChannelDeps, Intake
 from bot.contracts.conversations import Conversation
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Attachment
-from bot.contracts.model import DEMO
+from bot.contracts.model import DEMO, AnsweringModel
 from bot.words import CATALOGUES, DEFAULT, best_language, names, say, speaking
-from channels.local import CHAT_ID
+from channels.local import CHAT_ID, command
 from channels.web import presses, state
 from channels.web.chat_files import PDF, ChatFile, ChatFiles
 from channels.web.guard import Guard, LoginThrottle, Visitor
@@ -118,10 +118,11 @@ class WebRoutes:
         with speaking(code):
             words = {name: say(f"page.{name}") for name in names("page")}
             labels = {choice: say(f"buttons.{choice}") for choice in (*ANSWERS, "each", *_BELOW)}
+            starters = [say(f"start.{example}") for example in EXAMPLES]
         page, kind = self._files["index.html"]
         marked = {name: _marked(said) for name, said in words.items()}
         html = Template(page.decode("utf-8")).substitute(marked, language=code)
-        script = f"export const words = {json.dumps(words | labels)};\n"
+        script = f"export const words = {json.dumps(words | labels | {'starters': starters})};\n"
         return {
             "index.html": (html.encode("utf-8"), kind),
             "words.js": (script.encode("ascii"), _TYPES[".js"]),
@@ -290,13 +291,13 @@ class WebRoutes:
     async def _info(self, request: web.Request) -> web.Response:
         operator = UserRef(NAME, request[_VISITOR].user) in self._around.operators
         model = await self._model(_conversation(request, request.query.get("conversation")))
-        return web.json_response({"name": self._around.name, "model": model, "operator": operator})
+        return web.json_response({"name": self._around.name, "model": model.name, "operator": operator})
 
-    async def _model(self, key: ChatKey) -> str:
+    async def _model(self, key: ChatKey) -> AnsweringModel:
         try:
-            return await self._intake.model(key)
+            return await self._intake.model(key, UserRef(NAME, key.chat_id))
         except errors.StorageError:
-            return ""
+            return AnsweringModel()
 
     async def _message(self, request: web.Request) -> web.Response:
         body = await _body(request)
@@ -402,7 +403,7 @@ class WebRoutes:
         if self._paused:
             return _refusal(request, 503, "local.closing", {"Retry-After": "5"})
         last = await self._last_said(chat)
-        if last.get("id") != id_:
+        if last.get("id") != id_ or command(str(last["text"])) is not None:
             return _refusal(request, 409, "web.not_last")
         if not words.strip() and not last.get("files"):
             return _refusal(request, 400, "local.empty")
@@ -564,14 +565,15 @@ class WebRoutes:
             stream.push(event("ratings", ratings))
         stream.push(event("working", {"working": live.working}))
         live.streams.append(stream)
-        model = ""
+        model = AnsweringModel()
         try:
             while (chunk := await stream.next()) is not None:
                 await response.write(chunk)
                 # A command or a new configuration may have changed the model.
                 if (answers := await self._model(key)) != model:
                     model = answers
-                    await response.write(event("model", {"model": model, "demo": model == DEMO}))
+                    told = {**asdict(model), "model": model.name, "demo": model.name == DEMO}
+                    await response.write(event("model", told))
         except ConnectionError:
             pass  # the browser has disconnected
         finally:

@@ -225,3 +225,64 @@ async def test_a_message_that_is_acted_on_is_not_changed_and_neither_is_an_older
     assert (await browser.run(SHOWN))[:3] == ["first", "One.", "and?"]
     gate.set()
     await desk.world.turns(2)
+
+
+MODEL = "return document.getElementById('model').textContent"
+TOLD = "return document.getElementById('model-told').textContent"
+
+
+async def choose(browser: Browser, menu: str, value: str) -> None:
+    await browser.run(
+        "const menu = document.getElementById(arguments[0]); menu.value = arguments[1];"
+        "menu.dispatchEvent(new Event('change', {bubbles: true}))",
+        menu,
+        value,
+    )
+
+
+async def test_an_operator_chooses_the_model_in_the_header_and_examples_start_an_empty_chat(
+    desk: Desk,
+) -> None:
+    desk.world.config["llm"]["model"] = "claude-sonnet-5-5"
+    await desk.start()
+    member = await desk.opened(desk.page)
+    await member.until(f"{MODEL} === 'claude-sonnet-5-5'")
+    assert await member.run("return document.getElementById('model').disabled")
+    browser = await desk.opened(desk.link)
+    first = await browser.front()
+    second = await browser.tab()
+    await browser.go(desk.page)
+    await browser.until("return !document.getElementById('model').disabled")
+    examples = "return [...document.querySelectorAll('#examples button')].filter((one) => one.offsetParent).map((one) => one.innerText)"
+    assert await browser.run(examples) == [
+        "What can you do for me?",
+        "Remind me tomorrow at nine to call the dentist",
+        "Every Monday at eight, ask me what I plan",
+    ]
+    await desk.picture(browser, "empty")
+    for width in (320, 1280):
+        await browser.resize(width, 700)
+        await browser.press("#model")
+        await desk.picture(browser, f"models-{width}")
+        await browser.press("#models button")
+    await browser.press("#model")
+    await choose(browser, "model-name", "claude-haiku-5-5")
+    for tab in (first, second):
+        await browser.show(tab)
+        await browser.until(f"{MODEL}.startsWith('claude-haiku-5-5')")
+    assert (await browser.run(TOLD)).startswith("This chat uses claude-haiku-5-5")
+    assert await browser.run("return document.getElementById('model-name').value") == "claude-haiku-5-5"
+    await choose(browser, "model-name", "other")
+    await browser.type("#model-other input", "gpt-99\n")
+    await browser.until(f"{TOLD}.startsWith('The provider has no model “gpt-99”')")
+    assert await browser.run("return document.getElementById('model-name').value") == "claude-haiku-5-5"
+    await choose(browser, "model-name", "default")
+    await browser.until(f"{MODEL}.startsWith('claude-sonnet-5-5')")
+    await browser.press("#models button")
+    assert await browser.run(SHOWN) == []
+    desk.world.model.answer("A lot.")
+    await browser.press("#examples button")
+    await heard(browser, "A lot.")
+    assert await browser.run(SHOWN) == ["What can you do for me?", "A lot."]
+    assert await browser.run(examples) == []
+    assert await member.run(SHOWN) == []

@@ -113,7 +113,7 @@ function tell(row, sentence) {
 /** Add the buttons below a message. The style shows some of them only below the last one. */
 export function tools(item, message) {
   const meta = item.querySelector(".meta");
-  if (message.role === "user") meta.append(button(said.edit, "edit"));
+  if (message.role === "user" && !message.text.startsWith("/")) meta.append(button(said.edit, "edit"));
   if (message.kind !== "reply" || !message.turn) return;
   item.classList.add("reply");
   item.dataset.turn = meta.dataset.of = message.turn;

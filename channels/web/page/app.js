@@ -5,6 +5,7 @@ import { attached } from "/attached.js";
 import * as conversations from "/conversations.js";
 import { current, newId } from "/conversations.js";
 import { nextFiles } from "/files.js";
+import { showModel } from "/models.js";
 import { build, goesOn, patch } from "/nodes.js";
 import { words as said } from "/words.js";
 
@@ -159,14 +160,6 @@ function mark(item, state, again) {
   const retry = button(said.send_again, "again");
   retry.addEventListener("click", again);
   meta.replaceChildren(`${said.not_sent} `, retry);
-}
-
-/** Show the name of the model that answers here; for the demo model, also show example questions. */
-function showModel({ model, demo }) {
-  $("model").textContent = demo ? said.demo : model;
-  $("model").title = model;
-  $("model").hidden = !model;
-  $("examples").replaceChildren(...(demo ? said.examples.split("|") : []).map((words) => button(words, "choice")));
 }
 
 function connection(state, words) {

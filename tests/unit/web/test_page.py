@@ -33,10 +33,12 @@ SCRIPTS = sorted(PAGE.glob("*.js"))
     ("path", "kind"),
     [
         ("/", "text/html"),
+        ("/actions.js", "text/javascript"),
         ("/app.js", "text/javascript"),
         ("/attached.js", "text/javascript"),
         ("/conversations.js", "text/javascript"),
         ("/files.js", "text/javascript"),
+        ("/models.js", "text/javascript"),
         ("/nodes.js", "text/javascript"),
         ("/words.js", "text/javascript"),
         ("/style.css", "text/css"),
@@ -122,7 +124,7 @@ def test_the_page_uses_each_of_its_sentences_and_no_other() -> None:
     html, *scripts = (path.read_text(encoding="utf-8") for path in (PAGE / "index.html", *SCRIPTS))
     used = {*re.findall(r"\$\{(\w+)\}", html), *re.findall(r"\bsaid\.(\w+)", " ".join(scripts))}
     own = {*names("page")}
-    assert used - {"language", *names("buttons")} - own == set()
+    assert used - {"language", "starters", *names("buttons")} - own == set()
     assert own - used == set()
 
 

@@ -1,0 +1,61 @@
+// The model and the effort that answer here. An operator chooses them; other people see the name.
+
+import { button, press } from "/actions.js";
+import { words as said } from "/words.js";
+
+const $ = (id) => document.getElementById(id);
+const OTHER = "other";
+const EFFORTS = { low: said.low, medium: said.medium, high: said.high };
+let latest;
+
+/** Show what answers here. Without messages, also show examples; the demo model always has its own. */
+export function showModel(answering) {
+  const { model, demo, models } = latest = answering;
+  $("model").textContent = demo ? said.demo : model;
+  $("model").title = model;
+  $("model").hidden = !model;
+  $("model").disabled = !models.length;
+  $("examples").classList.toggle("demo", demo);
+  $("examples").replaceChildren(...(demo ? said.examples.split("|") : said.starters).map((words) => button(words, "")));
+  showMenus();
+}
+
+function showMenus() {
+  const { model, effort, models, efforts } = latest;
+  const names = [...new Set([model, ...models])];
+  fill($("model-name"), [["default", said.default_model], ...names.map((name) => [name, name]), [OTHER, said.other_model]], model);
+  fill($("model-effort"), [["default", said.default_effort], ...efforts.map((name) => [name, EFFORTS[name] ?? name])], effort || "default");
+  $("model-effort").parentElement.hidden = !efforts.length;
+  $("model-other").hidden = true;
+}
+
+function fill(menu, choices, chosen) {
+  menu.replaceChildren(...choices.map(([value, words]) => new Option(words, value, false, value === chosen)));
+}
+
+async function choose(choice, value) {
+  const tell = (sentence) => {
+    $("model-told").textContent = sentence;
+    showMenus(); // what was refused is not chosen
+  };
+  $("model-told").textContent = "";
+  const failed = await press(choice, value, tell);
+  if (failed) tell(failed);
+}
+
+$("model").addEventListener("click", () => {
+  $("model-told").textContent = "";
+  $("models").showModal();
+});
+$("model-name").addEventListener("change", ({ target }) => {
+  const other = target.value === OTHER;
+  $("model-other").hidden = !other;
+  if (other) $("model-other").querySelector("input").focus();
+  else choose("model", target.value);
+});
+$("model-effort").addEventListener("change", ({ target }) => choose("effort", target.value));
+$("model-other").addEventListener("keydown", (event) => {
+  if (event.key !== "Enter" || event.isComposing || event.keyCode === 229) return;
+  event.preventDefault(); // it would close the dialog
+  if (event.target.value.trim()) choose("model", event.target.value.trim());
+});
