@@ -28,8 +28,8 @@ HOUR, DAY = 3_600, 86_400
 By = Literal["day", "person", "chat", "model"]
 _GROUPS: Mapping[By, str] = {"day": "hour / 24", "person": "person", "chat": "chat", "model": "model"}
 _SUMS = "sum(turns), sum(failed), sum(calls), sum(input), sum(cache_read), sum(cache_write), sum(output), sum(cost), sum(unpriced)"
-_SUMMED, _COST = 9, 7
-"""Number of `_SUMS`, and the position of the cost among them."""
+_SUMMED, _COST, _INPUT = 9, 7, slice(3, 6)
+"""Number of `_SUMS`, and the positions of the cost and of the input tokens among them."""
 _WHERE = " WHERE hour >= ? AND chat = coalesce(?, chat) AND substr(chat, 1, ?) = ?"
 
 
@@ -110,7 +110,7 @@ class UsageSums:
             rows.reverse()
         else:
             rows = [row for row in rows if fits(row[-1]) and (row[-1] or name != "model")]
-            rows.sort(key=lambda row: (-row[_COST], row[-1]))
+            rows.sort(key=lambda row: (-row[_COST], -sum(row[_INPUT]), row[-1]))
         page = [
             (_day(row[-1]) if name == "day" else row[-1], _totals(row))
             for row in rows[offset : offset + limit]
