@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
-
 from bot.testing import anthropic_script as scripts
 from tests.blackbox.conftest import Process, World, eventually
 
@@ -138,39 +134,40 @@ async def test_what_cannot_be_opened_is_named_and_its_caption_answered(world: Wo
     assert len(world.model.requests) == 1, "without words there is nothing to ask the model"
 
 
-@pytest.mark.parametrize(
-    ("answers", "said"),
-    [
-        ([scripts.overloaded()] * 3, "overloaded"),
-        ([scripts.rate_limited(3600)], "busy"),
-        ([scripts.html_page()] * 3, "Please try again"),
-        ([scripts.empty_body()] * 3, "broke off"),
-        ([scripts.refusal()], "I can\n\nThe language model declined"),
-        ([scripts.unpaid()], "no longer serves my account"),
-        ([scripts.error(404, "not_found_error", "model: claude-nope")], "The people who run me have to look"),
-    ],
-)
-async def test_a_model_that_fails_is_told_plainly(world: World, answers: list[Any], said: str) -> None:
-    world.only("telegram")
-    await world.start()
-    world.model.then(*answers)
-    world.telegram.say("hello")
-    await world.telegram.until(lambda: len(world.texts()) == 1)
-    assert said in world.texts()[0]
-    assert "Traceback" not in world.texts()[0]
-    world.model.answer("All is well again.")
-    world.telegram.say("and now?")
-    await world.telegram.until(lambda: len(world.texts()) == 2)
-    assert world.texts()[1] == "All is well again."
+FAILURES = [
+    ([scripts.overloaded()] * 3, "overloaded"),
+    ([scripts.rate_limited(3600)], "busy"),
+    ([scripts.html_page()] * 3, "Please try again"),
+    ([scripts.empty_body()] * 3, "broke off"),
+    ([scripts.refusal()], "I can\n\nThe language model declined"),
+    ([scripts.unpaid()], "no longer serves my account"),
+    ([scripts.error(404, "not_found_error", "model: claude-nope")], "The people who run me have to look"),
+]
 
 
-@pytest.mark.parametrize("fault", [scripts.cut, scripts.end_early, scripts.garble])
-async def test_a_broken_stream_is_asked_for_again_and_answered_once(world: World, fault: Any) -> None:
+async def test_a_model_that_fails_is_told_plainly(world: World) -> None:
+    world.only("telegram")
+    world.config["channels"]["telegram"]["allow"] = ["*"]
+    await world.start()
+    for chat, (answers, said) in enumerate(FAILURES, 4001):
+        world.model.then(*answers)
+        world.telegram.say("hello", chat_id=chat)
+        await world.telegram.until(lambda chat=chat: len(world.texts(chat)) == 1)  # type: ignore[misc]
+        assert said in world.texts(chat)[0]
+        assert "Traceback" not in world.texts(chat)[0]
+        world.model.answer("All is well again.")
+        world.telegram.say("and now?", chat_id=chat)
+        await world.telegram.until(lambda chat=chat: len(world.texts(chat)) == 2)  # type: ignore[misc]
+        assert world.texts(chat)[1] == "All is well again."
+
+
+async def test_a_broken_stream_is_asked_for_again_and_answered_once(world: World) -> None:
     world.only("telegram")
     await world.start()
-    world.model.then(fault(scripts.reply("Half of an answer")), scripts.reply("The whole answer."))
-    world.telegram.say("hello")
-    await world.heard("The whole answer.")
+    for count, fault in enumerate((scripts.cut, scripts.end_early, scripts.garble), 1):
+        world.model.then(fault(scripts.reply("Half of an answer")), scripts.reply("The whole answer."))
+        world.telegram.say("hello")
+        await world.heard(*["The whole answer."] * count)
 
 
 async def test_a_tool_call_with_wrong_arguments_or_an_unknown_name_is_told_to_the_model(world: World) -> None:

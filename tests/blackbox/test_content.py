@@ -45,20 +45,20 @@ CONTENT: dict[str, tuple[dict[str, Any], list[str]]] = {
 }
 
 
-@pytest.mark.parametrize("kind", CONTENT)
-async def test_the_model_is_told_and_the_person_gets_an_answer(world: World, kind: str) -> None:
-    fields, words = CONTENT[kind]
+async def test_the_model_is_told_and_the_person_gets_an_answer(world: World) -> None:
     world.only("telegram")
     world.model.script(lambda _: "I see.")
     await world.start()
-    world.telegram.say(fields=fields)
-    await world.heard("I see.")
-    told = json.dumps(world.model.bodies[-1]["messages"], ensure_ascii=False)
-    (line,) = [one for one in world.archive() if one["role"] == "user"]
-    kept = json.dumps(line, ensure_ascii=False)
-    for one in words:
-        assert one in told
-        assert one in kept
+    for count, (fields, words) in enumerate(CONTENT.values(), 1):
+        world.telegram.say(fields=fields)
+        await world.heard(*["I see."] * count)
+        await world.turns(count)
+        told = json.dumps(world.model.bodies[-1]["messages"][-1], ensure_ascii=False)
+        lines = [one for one in world.archive() if one["role"] == "user"]
+        kept = json.dumps(lines[-1], ensure_ascii=False)
+        for one in words:
+            assert one in told
+            assert one in kept
     assert await world.process.stop() == 0
 
 

@@ -133,13 +133,13 @@ async def test_everyone_mentions_of_the_model_are_inert_in_slack(world: World) -
         assert raw not in said.text
 
 
-@pytest.mark.parametrize("command", ["start", "help", "whoami", "status", "new", "stop"])
-async def test_commands_work_on_telegram(world: World, command: str) -> None:
+async def test_commands_work_on_telegram(world: World) -> None:
     world.only("telegram")
     await world.start()
-    world.telegram.say(f"/{command}")
-    await world.telegram.until(lambda: len(world.texts()) == 1)
-    assert world.texts()[0]
+    for count, command in enumerate(("start", "help", "whoami", "status", "new", "stop"), 1):
+        world.telegram.say(f"/{command}")
+        await world.telegram.until(lambda count=count: len(world.texts()) == count)  # type: ignore[misc]
+        assert world.texts()[-1]
     assert world.model.requests == []
 
 

@@ -24,11 +24,6 @@ def overwritten(path: Path) -> None:
     path.write_bytes(b"\xa5" * 20_000)
 
 
-def cut_short(path: Path) -> None:
-    with path.open("r+b") as file:
-        file.truncate(path.stat().st_size * 6 // 10)
-
-
 def torn(path: Path) -> None:
     """In the middle of the last rows of the events."""
     data = path.read_bytes()
@@ -47,7 +42,7 @@ def said(world: World) -> int:
     return sum(line["role"] == "user" for line in world.archive())
 
 
-@pytest.mark.parametrize("damage", [gone, overwritten, cut_short, torn])
+@pytest.mark.parametrize("damage", [gone, overwritten, torn])
 async def test_the_archive_stays_people_are_answered_and_operators_are_told_once(
     world: World, damage: Callable[[Path], None]
 ) -> None:

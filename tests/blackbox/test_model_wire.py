@@ -155,24 +155,23 @@ async def test_what_is_noted_between_tools_is_shown_as_progress_and_sent_back_un
     assert not any(line["kind"] == "repair" for line in world.log())
 
 
-BAD = {
-    "effort": ("most", "low"),
-    "thinking": ("no", "between_tools"),
-    "purposes": ({"memory": {"effort": "most"}}, "low"),
-    "purposes.": ({"naps": {}}, "overheard"),
-    "purposes.memory": ({"memory": {"modle": HAIKU}}, "remove it"),
-}
-
-
-@pytest.mark.parametrize("key", BAD)
-async def test_a_bad_value_ends_the_start_with_the_line_that_mends_it(world: World, key: str) -> None:
-    value, mend = BAD[key]
-    world.config["llm"][key.partition(".")[0]] = value
+async def test_a_bad_value_ends_the_start_with_the_line_that_mends_it(world: World) -> None:
+    world.config["llm"] |= {
+        "effort": "most",
+        "thinking": "no",
+        "purposes": {"memory": {"effort": "most", "modle": HAIKU}, "naps": {}},
+    }
     await world.start(wait=False)
     assert await world.process.ended() == 78
-    (line,) = world.process.stderr.strip().splitlines()
-    assert f"llm.{key}" in line
-    assert mend in line
+    lines = world.process.stderr.strip().splitlines()
+    for key, mend in (
+        ("effort", "low"),
+        ("thinking", "between_tools"),
+        ("purposes.memory.effort", "low"),
+        ("purposes.memory.modle", "remove it"),
+        ("purposes.", "overheard"),
+    ):
+        assert any(f"llm.{key}" in line and mend in line for line in lines), (key, lines)
 
 
 async def test_what_all_chats_share_is_kept_for_an_hour_where_it_pays_and_billed_so(world: World) -> None:

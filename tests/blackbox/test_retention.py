@@ -12,8 +12,6 @@ import sys
 from functools import partial
 from typing import Any
 
-import pytest
-
 from tests.blackbox.conftest import PERSON, World, eventually
 
 KEY = f"telegram:chat:{PERSON}"
@@ -135,10 +133,9 @@ async def test_without_days_everything_stays(world: World) -> None:
     assert [line["text"] for line in world.archive()][-1] == "the old otter"
 
 
-@pytest.mark.parametrize("days", [{"telegram": 30}, {"*": 0}, {KEY: "30"}, 30])
-async def test_days_that_are_none_are_refused(world: World, days: object) -> None:
+async def test_days_that_are_none_are_refused(world: World) -> None:
     world.only("telegram")
-    world.config["history"] = {"keepDays": days}
+    world.config["history"] = {"keepDays": {"telegram": 30}}
     await world.start(wait=False)
     assert await world.process.ended() == 78
     assert "history.keepDays" in world.process.stderr

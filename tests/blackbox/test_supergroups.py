@@ -31,8 +31,9 @@ async def begun(world: World, *, admitted: int = OLD) -> None:
 Told = tuple[Literal["to", "from"], ...]
 
 
-@pytest.mark.parametrize("kill", [False, True])
-@pytest.mark.parametrize("told", [("to", "from"), ("from", "to"), ("to",), ("from",)], ids="-".join)
+@pytest.mark.parametrize(
+    ("told", "kill"), [(("to", "from"), False), (("from", "to"), True), (("to",), True), (("from",), False)]
+)
 async def test_history_and_admission_stay(world: World, told: Told, *, kill: bool) -> None:
     await begun(world)
     world.telegram.upgrade(OLD, NEW, told=told[:1])

@@ -12,11 +12,10 @@ from typing import Any
 
 import pytest
 
-from bot import access_list, config, discovery, errors, readiness, shutdown_signals
+from bot import config, discovery, errors, readiness, shutdown_signals
 from bot import lifecycle as serving_module
 from bot.composition import Gateway, assemble
 from bot.contracts.channel import Channel, Health, Intake
-from bot.contracts.model import ModelFacts
 from bot.core import maintenance as chores
 from bot.dashboard.metrics import LogMetrics
 from bot.instance import prepare_home
@@ -28,8 +27,6 @@ from bot.services import Environment
 from bot.system import SystemDisk
 from bot.telemetry import JsonlLog
 from bot.testing.disk import FaultyDisk
-
-LATE = "7ZZZZZZZZZ0000000000000000"  # of the year 10889
 
 
 @pytest.fixture
@@ -112,32 +109,6 @@ async def test_each_part_says_how_it_is(house: Gateway, monkeypatch: pytest.Monk
         assert parts["model"].detail == "no route to host"
         assert parts["web"].detail == "silent for 95 s"
     logged(house)
-
-
-async def test_an_access_list_that_cannot_be_read_is_told_once_and_hinders_nothing(
-    house: Gateway, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(access_list, "LOOK_EVERY", 0.0)
-    said: list[str] = []
-    lines = readiness.PartLines(house.readiness, said.append)
-    lists = house.services.settings.home / access_list.FILE
-    lists.write_text('{"v": 1, "chan', encoding="utf-8")
-    for _ in range(2):
-        await lines.look()
-    part = house.readiness.parts()["access"]
-    assert (part.ok, part.needed) == (False, False)
-    lists.write_text('{"v": 1}', encoding="utf-8")
-    await lines.look()
-    broken, mended = said
-    assert broken.startswith("access: .ship/access.json: found ")
-    assert mended == "access: works again"
-    house.services.log.close()
-
-
-async def test_a_model_that_nobody_asked_yet_is_no_trouble(house: Gateway) -> None:
-    part = house.readiness.parts()["model"]
-    assert (part.ok, part.detail, part.heard) == (True, "not asked yet", None)
-    house.services.log.close()
 
 
 async def test_a_channel_that_hangs_at_the_end_holds_nothing_up(
@@ -233,47 +204,6 @@ def test_all_that_an_end_may_take_is_less_than_ten_seconds() -> None:
     assert sum(bounds) + module.LOG_SECONDS < shutdown_signals.LAST_RESORT < 10
 
 
-async def test_what_was_learnt_of_the_model_is_kept_over_a_restart_and_a_larger_answer_than_it_gives_is_told(
-    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def facts(model: str) -> ModelFacts:
-        assert model in {"demo", "claude-haiku-5-5"}
-        return ModelFacts(32_000, 4_000)
-
-    monkeypatch.setattr(gateway.services.model, "facts", facts)
-    said: list[str] = []
-    async with serving(gateway, said.append, asyncio.Event()):
-        assert gateway.services.windows.max_tokens("demo") == 4_000
-    assert any("llm.maxTokens: found 8192; demo gives at most 4000" in line for line in said)
-    again = assemble(
-        gateway.services.settings,
-        gateway.services.environment,
-        gateway.services.log,
-        [],
-        counted=None,
-        spending=Spending(PriceTable()),
-    )
-    assert (again.services.windows.window("demo"), again.services.windows.max_tokens("demo")) == (
-        32_000,
-        4_000,
-    )
-    gateway.services.log.close()
-
-
-async def test_a_provider_that_does_not_say_what_its_model_takes_in_is_no_trouble(
-    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def facts(model: str) -> ModelFacts:
-        raise errors.RequestInvalid(f"no such page: {model}")
-
-    monkeypatch.setattr(gateway.services.model, "facts", facts)
-    said: list[str] = []
-    async with serving(gateway, said.append, asyncio.Event()):
-        assert gateway.services.windows.window("demo") is None
-    assert [line.split(" (")[0] for line in said] == ["the built-in demo model is answering"]
-    gateway.services.log.close()
-
-
 @pytest.mark.parametrize(
     ("asked", "error", "told"),
     [
@@ -300,31 +230,6 @@ async def test_a_model_that_is_not_there_is_not_said_to_answer(
     async with serving(gateway, said.append, asyncio.Event()):
         pass
     assert said == [told]
-    gateway.services.log.close()
-
-
-async def test_a_check_of_the_model_that_failed_by_chance_is_not_said_to_be_mended(
-    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def limited() -> None:
-        raise errors.RateLimited
-
-    monkeypatch.setattr(gateway.services.model, "check", limited)
-    monkeypatch.setattr(serving_module, "PART_SECONDS", 0.01)
-    said: list[str] = []
-    looked, look = asyncio.Semaphore(0), readiness.PartLines.look
-
-    async def counted(lines: readiness.PartLines) -> None:
-        await look(lines)
-        looked.release()
-
-    monkeypatch.setattr(readiness.PartLines, "look", counted)
-    async with serving(gateway, said.append, asyncio.Event()), asyncio.timeout(90):
-        for _ in range(3):
-            await looked.acquire()
-    (told,) = said
-    assert told.startswith("model: ")
-    assert told.endswith("I go on and ask it again with each message.")
     gateway.services.log.close()
 
 

@@ -9,7 +9,6 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -18,7 +17,7 @@ from hypothesis import strategies as st
 from bot import errors
 from bot.contracts.environment import Disk
 from bot.contracts.identity import ChatKey
-from bot.storage import artifacts, file_names, jsonl
+from bot.storage import artifacts, file_names
 from bot.storage.artifacts import ArtifactMatches, ArtifactStore
 from bot.system import SystemDisk, UlidSource
 from bot.testing.clock import FakeClock
@@ -144,15 +143,6 @@ async def test_a_damaged_artifact_is_told_and_never_shown(
         await store.read(artifact_id, KEY, offset=0, limit=10)
 
 
-async def test_a_text_with_fewer_characters_than_its_head_says_is_damaged(make: Make, tmp_path: Path) -> None:
-    store = make()
-    artifact_id = await put(store, "éé")
-    path = tmp_path / "artifacts" / file_names.encode(KEY) / f"{artifact_id}.txt"
-    path.write_bytes(path.read_bytes().replace(b'"characters":2', b'"characters":9'))
-    with pytest.raises(errors.ToolError, match="damaged"):
-        await store.read(artifact_id, KEY, offset=5, limit=10)
-
-
 async def test_a_disk_that_fails_is_a_storage_error(make: Make) -> None:
     disk = FaultyDisk(SystemDisk())
     store = make(disk)
@@ -211,30 +201,6 @@ async def test_no_page_begins_or_ends_inside_a_grapheme(make: Make) -> None:
                 left = left.removeprefix(part)
     inside = await store.read(artifact_id, KEY, offset=3, limit=7)
     assert (inside.offset, inside.text) == (0, FAMILY)
-
-
-async def test_a_large_artifact_is_read_in_pieces(make: Make) -> None:
-    class Counting(SystemDisk):
-        largest = 0
-
-        def open(self, path: Path) -> Any:
-            file = super().open(path)
-            original = file.read
-
-            def read(offset: int, count: int) -> bytes:
-                Counting.largest = max(Counting.largest, count)
-                return original(offset, count)
-
-            file.read = read  # type: ignore[method-assign]
-            return file
-
-    store = make(Counting())
-    artifact_id = await put(store, "字" * 1_000_000 + "\nNadel\n" + "字" * 1_000_000)
-    page = await store.read(artifact_id, KEY, offset=999_999, limit=8)
-    assert (page.text, page.line, page.last, page.lines) == ("字\nNadel\n", 1, 2, 3)
-    found = await store.grep(artifact_id, KEY, "nadel", offset=0, limit=100)
-    assert [(one.line, one.offset, one.text) for one in found.found] == [(2, 1_000_001, "Nadel")]
-    assert Counting.largest <= jsonl.PIECE
 
 
 @pytest.mark.parametrize("cancelled", [1, 2])

@@ -78,17 +78,6 @@ async def test_what_is_brought_twice_is_not_confirmed_before_it_is_on_disk() -> 
     assert not await again
 
 
-async def test_a_message_that_was_deleted_before_it_came_leaves_no_words() -> None:
-    log = SlowLog()
-    log.disk.set()
-    intake, said = intake_of(chats_of(log), log), received("k", "my secret").inbound
-    await intake.accept(said.model_copy(update={"kind": "delete", "keys": ("d",), "text": ""}))
-    await intake.accept(said)
-    kinds = [one.kind for one in await log.read(ONE)]
-    assert kinds == ["deleted", "received"]
-    assert "my secret" not in str(await log.read(ONE))
-
-
 async def test_a_new_chat_can_speak_while_more_than_fit_have_something_unfinished(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

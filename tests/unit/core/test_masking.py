@@ -48,10 +48,6 @@ def test_all_but_the_newest_become_a_line_that_counts_what_went() -> None:
     assert found == {f"t{number}": "[observation masked — 60 lines omitted]" for number in range(5)}
 
 
-def test_never_fewer_than_three_stay() -> None:
-    assert sorted(old(history(9, content=LONG * 3), keep=0)) == [f"t{number}" for number in range(6)]
-
-
 def test_small_ones_stay_beyond_their_number() -> None:
     small = history(30, content="one line, not worth a word")
     assert estimate.tokens(small[2:-1:2]) < KEPT_TOKENS
@@ -128,11 +124,6 @@ def test_a_quoted_note_is_no_artifact() -> None:
     """What a file says of an artifact is words like any others."""
     note = f"[… 7 lines, 9 characters omitted; whole result: artifact {'0' * 26}, read it with read_artifact]"
     assert placeholder({"content": f"a\n{note}\nb"}) == "[observation masked — 3 lines omitted]"
-
-
-def test_an_image_alone_is_worth_masking() -> None:
-    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
-    assert len(old(history(9, content=[image]))) == 5
 
 
 @settings(derandomize=True, deadline=None, max_examples=examples(200))

@@ -282,17 +282,6 @@ async def test_a_disk_that_refuses_changes_nothing_and_what_is_there_can_be_forg
     assert await shelf.store.forget(CHAT, {"R1"}) == 1
 
 
-@pytest.mark.parametrize("at", [1, 2])
-async def test_what_is_not_removed_for_a_disk_is_known_as_before(shelf: Shelf, at: int) -> None:
-    await shelf.write("a.md", "old")
-    shelf.disk.fail(Failure("remove", at=at))
-    with pytest.raises(errors.StorageError):
-        await shelf.store.remove(CHAT, "a.md")
-    assert await shelf.store.sizes(CHAT) == ({"a.md": 3} if at == 1 else {})
-    if at == 1:
-        assert await shelf.sources("a.md") == [("old", ["R1"])]
-
-
 @settings(max_examples=examples(60), derandomize=True, deadline=None)
 @given(st.lists(st.lists(st.sampled_from("abc"), max_size=4), max_size=6))
 def test_no_source_of_what_is_left_goes_missing(versions: list[list[str]]) -> None:

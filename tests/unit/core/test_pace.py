@@ -44,20 +44,6 @@ def test_what_a_platform_asks_for_becomes_seconds_that_can_be_waited(asked: floa
     assert patience(asked) == waited
 
 
-async def test_a_frozen_chat_does_not_hold_up_another() -> None:
-    clock = FakeClock()
-    pacer = Pacer(clock)
-    await pacer.slot(chat("a"), ALL)
-    pacer.freeze(chat("a"), 30)
-    await pacer.slot(chat("b"), ALL)
-    waiting = asyncio.create_task(pacer.slot(chat("a"), ALL))
-    await clock.advance(29)
-    assert not waiting.done()
-    assert not pacer.spare(chat("a", burst=5), ALL)
-    await clock.advance(1)
-    await waiting
-
-
 async def test_a_channel_that_is_frozen_holds_up_every_chat_and_drops_every_sign() -> None:
     clock = FakeClock()
     pacer = Pacer(clock)
@@ -68,19 +54,6 @@ async def test_a_channel_that_is_frozen_holds_up_every_chat_and_drops_every_sign
     assert not pacer.spare(chat("b", burst=5), ALL)
     await clock.advance(0.1)
     assert await waiting == 0
-
-
-async def test_a_freeze_that_comes_while_a_message_waits_holds_it_too() -> None:
-    clock = FakeClock()
-    pacer = Pacer(clock)
-    await pacer.slot(chat("a"), ALL)
-    waiting = asyncio.create_task(pacer.slot(chat("a"), ALL))
-    await calm()
-    pacer.freeze(chat("a"), 20)
-    await clock.advance(19)
-    assert not waiting.done()
-    await clock.advance(1)
-    await waiting
 
 
 async def test_a_chat_frozen_while_it_queued_for_the_whole_budget_lets_the_others_pass() -> None:
@@ -123,12 +96,6 @@ async def test_a_sign_leaves_a_slot_to_the_message_that_follows_and_to_those_tha
     assert not pacer.spare(three, ALL, reserve=0)
     await clock.advance(1)
     assert await waiting == 0
-
-
-async def test_signs_spend_the_whole_budget_too() -> None:
-    pacer = Pacer(FakeClock())
-    total = ("bot", Pace(3, 1.0))
-    assert [pacer.spare(chat(str(n), burst=9), total) for n in range(4)] == [True, True, False, False]
 
 
 async def test_chats_share_the_whole_budget_in_the_order_they_came() -> None:

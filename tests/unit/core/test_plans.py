@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from datetime import UTC, datetime, timedelta, tzinfo
-from itertools import islice, pairwise
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -173,28 +173,6 @@ def _any(rng: random.Random) -> str:
     minute = rng.choice([str(rng.randrange(60)), "*/7", "0,30", "10-50/20"])
     hour = rng.choice([str(rng.randrange(4)), "*", "0-3", "*/2"])
     return f"{minute} {hour} * * {rng.choice(['*', '0', '1-5', '6'])}"
-
-
-@pytest.mark.parametrize("name", one_in(3, ZONES))
-def test_over_years_a_daily_time_comes_once_for_each_day(name: str) -> None:
-    for words in ("30 2 * * *", "0 0 * * *", "45 23 * * *"):
-        plan = cron(words, name)
-        shown = Cron.read(words)
-        start = datetime(2024, 1, 1)  # noqa: DTZ001 - what the clocks show
-        moment = plans.instant(start, plan.where) - 1
-        dues = []
-        for _ in range(366 * 3):
-            following = plan.following(moment)
-            assert following is not None
-            assert following > moment
-            dues.append(following)
-            moment = following
-        days = list(islice(shown.walls(start - timedelta(minutes=1)), len(dues)))
-        for due, day in zip(dues, days, strict=True):
-            real = plans.wall(due, plan.where)
-            assert real == day or (
-                not plans.kept(day, plan.where) and timedelta(0) < real - day <= timedelta(days=1)
-            )
 
 
 def test_a_time_in_a_gap_comes_at_the_first_moment_after_and_one_in_a_fold_once() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,24 +12,6 @@ from bot import errors
 from bot.llm import classify
 
 Kind = type[errors.ModelError]
-OVER = errors.ContextOverflow
-OUT = errors.OutputOverflow
-
-BODIES: dict[str, Callable[[str], object]] = {
-    "Anthropic's": lambda words: {
-        "type": "error",
-        "error": {"type": "invalid_request_error", "message": words},
-        "request_id": "req_1",
-    },
-    "OpenAI's": lambda words: {"error": {"message": words, "code": None, "param": None}},
-    "flat": lambda words: {"message": words},
-    "a list": lambda words: [{"error": {"code": 400, "message": words, "status": "INVALID_ARGUMENT"}}],
-    "JSON in JSON": lambda words: {"error": {"message": json.dumps({"error": {"message": words}})}},
-    "status and JSON": lambda words: {
-        "error": {"message": "413 " + json.dumps({"error": {"message": words}})}
-    },
-    "text": lambda words: words,
-}
 
 
 @pytest.mark.parametrize(

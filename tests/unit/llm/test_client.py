@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts.model import ModelReply, TextDelta, ToolInputDelta
+from bot.contracts.model import TextDelta
 from bot.llm.client import AnthropicModel, Timeouts
 from bot.system import SystemClock
 from bot.testing import anthropic_script as script
@@ -84,27 +84,6 @@ async def test_a_refusal_becomes_its_error(server: AnthropicServer, model: Anthr
     assert len(server.requests) == 1, "one call is one request"
 
 
-async def test_text_streams_and_the_reply_holds_it_whole(
-    server: AnthropicServer, model: AnthropicModel
-) -> None:
-    words = "Zürich, 你好, مرحبا, 👨‍👩‍👧‍👦 and e\u0301"
-    server.answer(words)
-    *deltas, reply = await items(model, ask())
-    assert isinstance(reply, ModelReply)
-    assert deltas
-    assert "".join(delta.text for delta in deltas if isinstance(delta, TextDelta)) == words
-    assert reply.content == [{"type": "text", "text": words}]
-    assert reply.stop_reason == "end_turn"
-    assert reply.model == "claude-sonnet-5-5"
-    assert reply.usage.input_tokens > 0
-    assert reply.usage.output_tokens > 0
-    assert reply.cost_usd is not None
-    assert reply.first_token_ms is not None
-    assert reply.latency_ms >= reply.first_token_ms
-    assert reply.provider_request_id is not None
-    assert reply.provider_request_id.startswith("req_")
-
-
 async def test_what_comes_together_is_one_delta_and_nothing_waits_for_what_comes_later(
     server: AnthropicServer, model: AnthropicModel
 ) -> None:
@@ -119,21 +98,6 @@ async def test_what_comes_together_is_one_delta_and_nothing_waits_for_what_comes
     assert all(isinstance(delta, TextDelta) for delta in shown)
     assert len(shown) < 5, "four pieces of twelve characters and one more were sent"
     assert "".join(delta.text for delta in shown if isinstance(delta, TextDelta)).endswith("comes later")
-
-
-async def test_tool_input_streams_and_is_parsed_once_whole(
-    server: AnthropicServer, model: AnthropicModel
-) -> None:
-    given = {"text": '退款 \\ " 👍🏽', "n": [1, 2.5, None, True]}
-    server.answer("Looking.", script.tool_use("look", given))
-    *deltas, reply = await items(model, ask(tools=(tool("look"),)))
-    assert isinstance(reply, ModelReply)
-    pieces = [delta for delta in deltas if isinstance(delta, ToolInputDelta)]
-    assert json.loads("".join(piece.partial_json for piece in pieces)) == given
-    assert {(piece.tool_use_id, piece.name) for piece in pieces} == {(reply.content[1]["id"], "look")}
-    assert reply.content[1]["input"] == given
-    assert reply.stop_reason == "tool_use"
-    assert reply.cut == frozenset()
 
 
 async def test_unknown_blocks_events_and_stop_reasons_pass_through(
@@ -151,11 +115,6 @@ async def test_unknown_blocks_events_and_stop_reasons_pass_through(
     # What came back can be sent back.
     history = (user("Hi"), {"role": "assistant", "content": reply.content}, user("And?"))
     assert (await reply_of(model, ask(*history))).stop_reason == "end_turn"
-
-
-async def test_frames_without_a_name_are_read_too(server: AnthropicServer, model: AnthropicModel) -> None:
-    server.then(script.nameless(LONG))
-    assert (await reply_of(model)).content == list(LONG.blocks)
 
 
 async def test_refusal_and_pause_are_replies_with_their_reason(
@@ -231,14 +190,6 @@ async def test_a_closed_port_is_unreachable(server: AnthropicServer, model: Anth
         await model.check()
 
 
-async def test_a_connection_cut_before_the_answer_is_a_broken_stream(
-    server: AnthropicServer, model: AnthropicModel
-) -> None:
-    server.fail("messages", action="cut")
-    with pytest.raises(errors.StreamBroken):
-        await reply_of(model)
-
-
 async def test_a_provider_that_never_answers_is_given_up(
     server: AnthropicServer, hasty: AnthropicModel
 ) -> None:
@@ -261,23 +212,6 @@ async def test_an_answer_that_never_ends_is_given_up_and_not_asked_for_again(ser
             pass
     assert not caught.value.retryable
     await model.close()
-
-
-async def test_leaving_the_stream_closes_the_connection(
-    server: AnthropicServer, model: AnthropicModel
-) -> None:
-    server.then(script.pause(LONG, asyncio.Event()))
-
-    async def read() -> None:
-        async for _ in model.stream(ask()):
-            pass
-
-    task = asyncio.create_task(read())
-    await server.until(lambda: server.active == 1)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    await server.until(lambda: server.requests[0].aborted)
 
 
 async def test_a_request_that_utf8_cannot_carry_is_invalid(model: AnthropicModel) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bot import errors
 from bot.contracts.base import Json
 from bot.contracts.model import TextDelta, ToolInputDelta
-from bot.llm.stream import Accumulator, EventStream, joined
+from bot.llm.stream import Accumulator, EventStream
 from bot.testing import anthropic_script as script
 
 USAGE = {
@@ -167,11 +167,6 @@ def test_input_that_is_whole_is_read(raw: str, expected: Json) -> None:
     answer = call(raw)
     assert answer.content[0]["input"] == expected
     assert answer.cut == frozenset()
-
-
-def test_input_given_with_the_start_counts_where_no_piece_comes() -> None:
-    assert call("", given={"q": 1}).content[0]["input"] == {"q": 1}
-    assert call("", given="nonsense").cut == {"toolu_1"}
 
 
 @pytest.mark.parametrize("reason", ["max_tokens", "model_context_window_exceeded", "refusal"])
@@ -337,21 +332,3 @@ def test_a_stream_without_bounds_is_given_up() -> None:
     with pytest.raises(errors.StreamBroken) as caught:
         stream.feed(b"x")
     assert not caught.value.retryable
-
-
-def test_neighbours_of_one_text_or_one_input_are_joined_and_nothing_else() -> None:
-    deltas: list[TextDelta | ToolInputDelta] = [
-        TextDelta("a"),
-        TextDelta("b"),
-        ToolInputDelta("t1", "look", "{"),
-        ToolInputDelta("t1", "look", "}"),
-        ToolInputDelta("t2", "look", "{}"),
-        TextDelta("c"),
-    ]
-    assert list(joined(deltas)) == [
-        TextDelta("ab"),
-        ToolInputDelta("t1", "look", "{}"),
-        ToolInputDelta("t2", "look", "{}"),
-        TextDelta("c"),
-    ]
-    assert list(joined([])) == []

@@ -124,15 +124,6 @@ async def test_a_dropped_socket_is_opened_again(stage: Any, politely: bool) -> N
     assert [message.text for message in await stage.arrived()] == ["hello again"]
 
 
-@pytest.mark.parametrize("reason", ["warning", "refresh_requested"])
-async def test_a_request_to_refresh_is_followed(stage: Any, reason: str) -> None:
-    await stage.server.disconnect(reason)
-    await stage.server.until(lambda: len(stage.server.called("apps.connections.open")) == 2)
-    await stage.until(lambda: stage.server.sockets == 1 and stage.slack.health().connected)
-    await stage.server.say("hello", channel=stage.direct, user=stage.ada)
-    assert len(await stage.arrived()) == 1
-
-
 async def test_what_was_said_without_a_socket_arrives_after_it(stage: Any) -> None:
     stage.server.fail("apps.connections.open", status=503, times=2)
     await stage.server.cut_sockets()
@@ -158,16 +149,6 @@ async def test_what_was_said_without_a_socket_arrives_after_it(stage: Any) -> No
     ]
 
 
-async def test_every_try_takes_a_new_address(stage: Any) -> None:
-    stage.server.fail("link", status=500)
-    await stage.server.cut_sockets()
-    await stage.server.until(lambda: len(stage.server.called("apps.connections.open")) == 2)
-    await stage.until(lambda: stage.clock.sleeping > 0)
-    await stage.clock.advance(2)
-    await stage.server.until(lambda: len(stage.server.called("apps.connections.open")) == 3)
-    await stage.server.until(lambda: stage.server.sockets == 1)
-
-
 async def test_pings_of_slack_are_answered_and_count_as_signs_of_life(stage: Any) -> None:
     stage.clock.jump(100)
     await stage.server.ping()
@@ -186,24 +167,6 @@ async def test_answers_to_our_own_pings_are_no_signs_of_life(idle: Any) -> None:
     await idle.until(lambda: idle.slack.health().last_heard == idle.clock.now())
 
 
-async def test_pause_waits_for_what_is_being_taken_in(stage: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    begun, may_go_on = asyncio.Event(), asyncio.Event()
-
-    async def slow(inbound: Any) -> bool:
-        begun.set()
-        await may_go_on.wait()
-        return True
-
-    monkeypatch.setattr(stage.intake, "accept", slow)
-    await stage.server.say("hello", channel=stage.direct, user=stage.ada)
-    await begun.wait()
-    pausing = asyncio.create_task(stage.slack.pause())
-    await asyncio.sleep(0)
-    may_go_on.set()
-    await pausing
-    await stage.server.until(lambda: not stage.server.unacked())
-
-
 async def test_pause_does_not_wait_for_ever(stage: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     begun = asyncio.Event()
 
@@ -220,48 +183,9 @@ async def test_pause_does_not_wait_for_ever(stage: Any, monkeypatch: pytest.Monk
     assert len(stage.server.unacked()) == 1
 
 
-async def test_a_server_that_does_not_say_goodbye_is_left(idle: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def deaf(socket: Any) -> None:
-        await asyncio.Event().wait()
-
-    monkeypatch.setattr(socket_mode, "CLOSE_SECONDS", 0.01)
-    monkeypatch.setattr(idle.server.link, "listen", deaf)
-    await idle.slack.start(idle.intake)
-    await idle.server.disconnect()
-    await idle.server.until(lambda: len(idle.server.called("apps.connections.open")) == 2)
-    await asyncio.wait_for(idle.slack.stop(), 90)
-
-
-async def test_stop_leaves_nothing_behind(idle: Any) -> None:
-    before = asyncio.all_tasks()
-    await idle.slack.stop()
-    await idle.slack.start(idle.intake)
-    await idle.server.say("hello", channel=idle.direct, user=idle.ada)
-    await idle.arrived()
-    await idle.slack.stop()
-    await idle.slack.stop()
-    await idle.server.until(lambda: idle.server.sockets == 0)
-    ours = {task for task in asyncio.all_tasks() - before if "slack" in repr(task.get_coro())}
-    assert not {task for task in ours if "channels" in repr(task.get_coro())}
-
-
 async def test_a_stop_while_reconnecting_ends_it(stage: Any) -> None:
     stage.server.fail("apps.connections.open", status=503, times=100)
     await stage.server.cut_sockets()
     await stage.server.until(lambda: len(stage.server.called("apps.connections.open")) == 2)
     await asyncio.wait_for(stage.slack.stop(), 90)
     assert stage.slack.health().detail == "not started"
-
-
-async def test_no_words_and_no_tokens_reach_the_log(stage: Any) -> None:
-    stage.intake.broken = 1
-    await stage.server.say("the secret word", channel=stage.direct, user=stage.ada)
-    await stage.server.until(lambda: stage.intake.tries == 1)
-    await stage.server.push({"type": "message", "channel": "x", "text": "the secret word"})
-    await stage.server.until(lambda: stage.intake.tries == 1 and len(stage.intake.dead_letters) == 1)
-    await stage.server.cut_sockets()
-    await stage.server.until(lambda: len(stage.server.called("apps.connections.open")) == 2)
-    assert stage.log.entries
-    everything = repr(stage.log.entries) + repr(stage.intake.dead_letters)
-    for word in ("secret", "xoxb", "xapp", "ticket"):
-        assert word not in everything

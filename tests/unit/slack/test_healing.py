@@ -1,11 +1,13 @@
-"""Sockets that Slack closes: when the next one is opened."""
+"""Sockets that Slack closes, or through which nothing comes: when the next one is opened."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
-from aiohttp import web
+
+from tests.timers import leap_until_done
 
 
 async def test_backoff_grows_to_half_a_minute_and_honours_retry_after(stage: Any) -> None:
@@ -19,29 +21,6 @@ async def test_backoff_grows_to_half_a_minute_and_honours_retry_after(stage: Any
         await stage.clock.advance(wait - 1)
         assert len(stage.server.called(opens)) == tries
         await stage.clock.advance(1 + wait / 4)
-    await stage.until(lambda: stage.slack.health().connected)
-
-
-async def test_sockets_without_hello_back_off_too(stage: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def close_at_once(request: web.Request) -> web.WebSocketResponse:
-        socket = web.WebSocketResponse()
-        await socket.prepare(request)
-        await socket.close()
-        return socket
-
-    serve = stage.server.link.serve
-    monkeypatch.setattr(stage.server.link, "serve", close_at_once)
-    await stage.server.cut_sockets()
-    for tries, wait in enumerate((1, 2, 4), 2):
-        await stage.server.until(
-            lambda tries=tries: len(stage.server.called("apps.connections.open")) == tries
-        )
-        await stage.until(lambda: stage.clock.sleeping > 0)
-        await stage.clock.advance(wait - 0.5)
-        assert len(stage.server.called("apps.connections.open")) == tries
-        if wait == 4:
-            monkeypatch.setattr(stage.server.link, "serve", serve)
-        await stage.clock.advance(0.5 + wait / 4)
     await stage.until(lambda: stage.slack.health().connected)
 
 
@@ -83,3 +62,15 @@ async def test_a_socket_that_seems_dead_is_replaced_once_when_told_to(stage: Any
     assert [message.text for message in await stage.arrived()] == ["anybody?"]
     await stage.until(lambda: stage.server.sockets == 1)
     assert len(stage.server.called("apps.connections.open")) == 2
+
+
+async def test_a_socket_that_answers_no_ping_is_replaced(stage: Any) -> None:
+    await stage.server.deafen(answering=False)
+    again = asyncio.create_task(
+        stage.server.until(lambda: len(stage.server.called("apps.connections.open")) == 2, 3_600.0)
+    )
+    await leap_until_done(again, 10.0)
+    await again
+    await stage.until(lambda: stage.slack.health().connected)
+    await stage.server.say("hello", channel=stage.direct, user=stage.ada)
+    assert len(await stage.arrived()) == 1

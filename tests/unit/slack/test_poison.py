@@ -123,12 +123,6 @@ async def test_frames_that_are_no_messages_are_ignored(stage: Any, frame: str) -
     assert len(await stage.arrived()) == 1
 
 
-async def test_a_lone_surrogate_is_replaced(stage: Any) -> None:
-    await stage.server.say("a\ud800b\x00", channel=stage.direct, user=stage.ada)
-    (message,) = await stage.arrived()
-    assert message.text == "a\ufffdb\x00"
-
-
 def test_a_dead_letter_has_ids_and_no_words() -> None:
     body = {
         "type": "x",

@@ -113,16 +113,6 @@ async def test_an_app_that_is_no_agent_and_has_no_rights_shows_nothing_and_says_
     assert [line.details["error"] for line in stage.log.entries] == ["missing_scope", "missing_scope"]
 
 
-async def test_other_trouble_with_the_sign_is_reported_each_time(stage: Any, target: dict[str, str]) -> None:
-    stage.server.limit(SESSION, "7", times=2)
-    for _ in range(2):
-        with pytest.raises(errors.DeliveryThrottled) as caught:
-            await stage.slack.indicate(target, working=True)
-        assert caught.value.retry_after == 7
-    await stage.slack.indicate(target, working=True)
-    assert stage.server.session_of(*target.values()) == "processing"
-
-
 @pytest.mark.parametrize("place", ["direct", "channel"])
 async def test_the_stop_button_is_an_inbound_about_the_place_that_works(stage: Any, place: str) -> None:
     where = getattr(stage, place)
@@ -137,14 +127,6 @@ async def test_the_stop_button_is_an_inbound_about_the_place_that_works(stage: A
     assert stop.addressed == ("direct" if place == "direct" else "command")
     assert stop.keys[0] == f"slack:T0TEAM:event:{delivery.payload['event_id']}"
     assert stop.keys[1].startswith(f"slack:T0TEAM:stop:{where}:{asked}:")
-
-
-async def test_a_stop_button_is_taken_away_though_nothing_was_there_to_stop(
-    stage: Any, target: dict[str, str]
-) -> None:
-    await stage.slack.indicate(target, working=True)
-    await stage.server.press_stop(*target.values(), user=stage.ada)
-    await stage.server.until(lambda: stage.server.session_of(*target.values()) == "active")
 
 
 async def test_a_stop_button_that_slack_keeps_is_a_line_in_the_log(

@@ -92,19 +92,6 @@ async def test_two_real_pollers_end_each_other_and_lose_nothing(bed: Bed) -> Non
     assert bed.channel.health().connected
 
 
-async def test_a_conflict_between_failures_of_the_network_stays_the_same_one(bed: Bed) -> None:
-    for fault in (CONFLICT, {"status": 502}, CONFLICT):
-        bed.server.fail("getUpdates", **fault)
-    bed.server.say("x")
-    details = []
-    for _ in range(3):
-        await bed.pausing()
-        details.append(bed.channel.health().detail)
-        await bed.wake()
-    assert details[0] == details[2]
-    assert "cannot be reached" in details[1]
-
-
 async def test_telegram_cannot_put_the_poll_to_sleep_for_a_day(bed: Bed) -> None:
     bed.server.limit("getUpdates", 10**9)
     bed.server.say("x")

@@ -11,7 +11,7 @@ from bot import errors
 from bot.contracts.inbound import Inbound
 from bot.testing.intake import RecordingIntake
 from bot.testing.telegram import refusal
-from tests.unit.telegram.bed import GROUP, Bed
+from tests.unit.telegram.bed import Bed
 
 CONFLICT = refusal(409, "Conflict: terminated by other getUpdates request")
 
@@ -36,21 +36,6 @@ def offsets(bed: Bed) -> list[str | None]:
 
 def warnings(bed: Bed) -> list[str]:
     return [line.message for line in bed.log.entries if line.level == "warn"]
-
-
-async def test_a_kill_before_the_intake_has_it_brings_the_update_again(idle: Bed) -> None:
-    slow = idle.intake = SlowIntake()
-    await idle.channel.start(slow)
-    idle.server.say("keep me")
-    await idle.until(lambda: slow.waiting == 1)
-    await idle.kill()
-    assert len(idle.server.updates) == 1
-    slow.gate.set()
-    await idle.restart()
-    assert (await idle.taken()).text == "keep me"
-    await idle.polling()
-    assert [inbound.text for inbound in slow.accepted] == ["keep me"]
-    assert len(idle.server.updates) == 0
 
 
 async def test_one_chat_that_is_slow_to_take_in_holds_up_no_other_and_keeps_its_order(idle: Bed) -> None:
@@ -163,18 +148,6 @@ async def test_a_poison_update_is_buried_and_those_behind_it_are_taken_in(bed: B
     assert len(bed.server.called("getUpdates")) <= 4
 
 
-async def test_updates_that_mean_nothing_are_passed_over(bed: Bed) -> None:
-    bed.server.say("chatter", chat_id=GROUP)
-    bed.server.say(fields={"new_chat_title": "x"}, chat_id=GROUP)
-    bed.server.push_raw({"message_reaction_count": {}})
-    bed.server.say("for you")
-    assert (await bed.taken(2)).text == "for you"
-    await bed.polling()
-    assert len(bed.intake.accepted) == 1
-    assert not bed.intake.dead_letters
-    assert len(bed.server.updates) == 0
-
-
 async def test_a_flood_wait_is_kept(bed: Bed) -> None:
     bed.server.fail("getUpdates", **refusal(429, "Too Many Requests", retry_after=70))
     bed.server.say("x")
@@ -265,21 +238,6 @@ async def test_a_pause_takes_in_no_more_and_confirms_what_it_took(bed: Bed) -> N
     await bed.channel.stop()
     await bed.restart()
     assert (await bed.taken(2)).text == "after"
-
-
-async def test_a_pause_lets_the_intake_finish(idle: Bed) -> None:
-    slow = idle.intake = SlowIntake()
-    idle.server.say("one")
-    idle.server.say("two")
-    await idle.channel.start(slow)
-    await idle.until(lambda: slow.waiting == 1)
-    pausing = asyncio.create_task(idle.channel.pause())
-    await asyncio.sleep(0)
-    assert not pausing.done()
-    slow.gate.set()
-    await pausing
-    assert [inbound.text for inbound in slow.accepted] == ["one"]
-    assert len(idle.server.updates) == 1
 
 
 async def test_a_stop_does_not_wait_for_a_pause_between_polls(bed: Bed) -> None:

@@ -52,12 +52,6 @@ async def test_a_telegram_that_does_not_answer_is_waited_for(idle: Bed, fault: d
     assert idle.channel.health().connected
 
 
-async def test_a_network_that_is_down_is_waited_for(idle: Bed) -> None:
-    await idle.server.stop()
-    with pytest.raises(errors.ChannelUnreachable, match="Connection refused"):
-        await idle.channel.start(idle.intake)
-
-
 async def test_a_webhook_that_stays_is_waited_for(idle: Bed) -> None:
     idle.server.fail("deleteWebhook", status=500)
     with pytest.raises(errors.ChannelUnreachable):
@@ -130,11 +124,3 @@ async def test_a_proxy_in_the_environment_does_not_stand_before_loopback(
     monkeypatch.delenv("no_proxy", raising=False)
     await idle.channel.start(idle.intake)
     assert idle.channel.health().connected
-
-
-async def test_a_channel_that_was_never_started_says_so(idle: Bed) -> None:
-    health = idle.channel.health()
-    assert (health.connected, health.last_heard, health.detail) == (False, None, "not started")
-    await idle.channel.pause()
-    await idle.channel.stop()
-    assert idle.channel.addresses == ()

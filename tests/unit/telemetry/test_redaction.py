@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import re
 import string
 import time
-from collections.abc import Callable
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -294,9 +294,6 @@ def test_a_character_that_nobody_sees_hides_no_secret() -> None:
     assert [f"{ord(sign):x}" for sign in unseen if redact(_apart(HIDDEN, sign)) != "[redacted]"] == []
 
 
-@pytest.mark.parametrize("lead", range(3))
-@pytest.mark.parametrize("width", [4, 19, 64, 76])
-@pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
 @pytest.mark.parametrize(
     "end",
     [
@@ -315,16 +312,20 @@ def test_a_character_that_nobody_sees_hides_no_secret() -> None:
         "'\r\n+ '",
     ],
 )
-def test_wrapped_base64_is_found(lead: int, width: int, encode: Callable[[bytes], bytes], end: str) -> None:
+def test_wrapped_base64_is_found(end: str) -> None:
     secret = "sk-ant-~~~???-api03-" + HIDDEN * 2
-    packed = encode(b"xy"[:lead] + b"\xff" * 3 + secret.encode() + b"trailing").decode()
-    wrapped = end.join(packed[at : at + width] for at in range(0, len(packed), width))
-    shown = Redactor([secret])(f"here:\n{wrapped}\nthat was it")
-    assert shown.startswith("here:\n")
-    assert shown.endswith("\nthat was it")
-    joined = re.sub(r"\\\\n|\s[-+] |[^\w+/-]", "", shown)
-    assert not any(form in joined for form in forms(secret))
-    assert "[redacted]" in shown
+    redactor = Redactor([secret])
+    for lead, width, encode in itertools.product(
+        range(3), (4, 19, 64, 76), (base64.b64encode, base64.urlsafe_b64encode)
+    ):
+        packed = encode(b"xy"[:lead] + b"\xff" * 3 + secret.encode() + b"trailing").decode()
+        wrapped = end.join(packed[at : at + width] for at in range(0, len(packed), width))
+        shown = redactor(f"here:\n{wrapped}\nthat was it")
+        assert shown.startswith("here:\n")
+        assert shown.endswith("\nthat was it")
+        joined = re.sub(r"\\\\n|\s[-+] |[^\w+/-]", "", shown)
+        assert not any(form in joined for form in forms(secret))
+        assert "[redacted]" in shown
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\n> ", "\n- ", "\\\n", '" +\n  "'])

@@ -18,7 +18,7 @@ from bot.features.search.service import Search
 from bot.storage.artifacts import ArtifactStore
 from bot.system import SystemClock, SystemDisk, UlidSource
 from bot.testing.clock import FakeClock
-from bot.testing.disk import Failure, FaultyDisk
+from bot.testing.disk import FaultyDisk
 from bot.testing.log import MemoryLog
 from bot.tools.builtin import chat_load_history
 from bot.tools.builtin.chat_load_history import FARTHEST, ChatLoadHistory, LoadHistoryInput
@@ -251,12 +251,6 @@ async def test_the_receipt_says_what_could_not_be_asked_and_how_to_get_at_it(ben
     assert "Try later" not in await bench.load(queries=["nothing of that"], scope="mine")
 
 
-async def test_this_chat_alone_is_searched_without_asking_anybody(bench: Bench) -> None:
-    await bench.say("the budget is 40", THERE)
-    assert "Nothing matches" in await bench.load(queries=["budget"])
-    assert bench.members.asked == []
-
-
 async def test_marks_are_ours_alone(bench: Bench) -> None:
     await bench.say("a forged mark", meta={"chat": "slack:chat:C9", "link": "https://evil.example"})
     await bench.load()
@@ -282,14 +276,6 @@ async def test_a_full_turn_loads_no_more(bench: Bench) -> None:
     bench.injected = Injected(room=0)
     with pytest.raises(errors.ToolError, match="as much history"):
         await bench.load(queries=["anything"])
-
-
-async def test_long_lines_leave_out_what_is_ranked_low(bench: Bench) -> None:
-    for number in range(5):
-        await bench.say(f"umbrella {number} " + "x" * 25_000, gap=10**7)
-    said = await bench.load(queries=["umbrella"], limit=50)
-    assert len(bench.texts) == 2
-    assert "3 more match" in said
 
 
 async def test_long_lines_of_any_script_count_as_what_a_turn_takes_in(bench: Bench) -> None:
@@ -338,14 +324,6 @@ async def test_what_a_turn_has_put_away_can_be_read_from_a_hit(bench: Bench) -> 
     assert made[0] in shown
     page = await bench.artifacts.read(made[1], HERE, offset=0, limit=10)
     assert page.text == "rows"
-
-
-async def test_a_disk_that_does_not_tell_of_artifacts_loses_no_messages(bench: Bench) -> None:
-    await bench.say("the red umbrella", meta={"requestId": "R1"})
-    bench.disk.fail(Failure("names", times=None))
-    assert "Loaded 1 older messages" in await bench.load(queries=["umbrella"])
-    with pytest.raises(errors.StorageError):
-        await bench.artifacts.made(HERE, ["R1"])
 
 
 @pytest.mark.parametrize("ts", [1_700_000_000_000_000, 2**63, -(10**17)])
