@@ -26,6 +26,7 @@ from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Attachment, Inbound, Quoted
 from bot.contracts.model import AnsweringModel
 from bot.contracts.outbound import Outbound, Sent
+from bot.contracts.waiting import OpenLoop
 from bot.words import Sentence
 
 
@@ -148,6 +149,10 @@ class Intake(Protocol):
         """Return True while a turn of this conversation runs that people have seen a part of, that has used a
         tool with effects, or that answers something again. Raises `errors.StorageError`.
         """
+        ...
+
+    async def board(self, person: UserRef) -> list[OpenLoop]:
+        """Return the board of what waits, as this person sees it in private. Raises `errors.StorageError`."""
         ...
 
 

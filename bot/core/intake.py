@@ -16,6 +16,7 @@ from bot.contracts.environment import Log as OperatorLog
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Command, Inbound
 from bot.contracts.model import DEMO, AnsweringModel
+from bot.contracts.waiting import OpenLoop, Viewer
 from bot.core import events
 from bot.core.access import Access, InboundCleaner, request_of
 from bot.core.archive.store import ChatStore
@@ -237,3 +238,7 @@ class Intake:
     async def acts(self, chat_key: ChatKey) -> bool:
         turn = (await self._chats.get(chat_key)).turn
         return turn is not None and (turn.acted or turn.first.renews is not None)
+
+    async def board(self, person: UserRef) -> list[OpenLoop]:
+        with speaking(*self._locales.of_person(person)):
+            return await self._door.waiting(Viewer(person, self._access.is_operator(person)))

@@ -13,6 +13,7 @@ from bot.contracts.conversations import Conversation
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.model import AnsweringModel
+from bot.contracts.waiting import OpenLoop
 from bot.testing.changes import Changes
 from bot.words import Sentence
 
@@ -119,6 +120,9 @@ class RecordingIntake:
 
     async def acts(self, _: ChatKey) -> bool:
         return False
+
+    async def board(self, _: UserRef) -> list[OpenLoop]:
+        return []
 
     async def until(self, condition: Callable[[], bool], timeout: float = 90.0) -> None:  # noqa: ASYNC109
         """Wait until `condition()` holds. The condition is checked after every call of `accept` and

@@ -24,9 +24,10 @@ from bot.contracts.approvals import EXAMPLES, ShownQuestion
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.channel import FILE_PIECE, ChannelDeps, Intake
 from bot.contracts.conversations import Conversation
-from bot.contracts.identity import ChatKey, UserRef
+from bot.contracts.identity import THREAD, ChatKey, UserRef
 from bot.contracts.inbound import Attachment
 from bot.contracts.model import DEMO, AnsweringModel
+from bot.contracts.waiting import OpenLoop
 from bot.words import CATALOGUES, DEFAULT, best_language, names, say, speaking
 from channels.local import CHAT_ID, command
 from channels.web import presses, state
@@ -147,6 +148,7 @@ class WebRoutes:
         app.router.add_get("/api/events", self._events)
         app.router.add_get("/api/files/{id}", self._file_of_chat)
         app.router.add_get("/api/conversations", self._list)
+        app.router.add_get("/api/waiting", self._waiting)
         app.router.add_post("/api/conversations/{id}", self._rename)
         app.router.add_post("/api/files", self._begin_file)
         app.router.add_post("/api/files/{id}", self._add_piece)
@@ -352,6 +354,12 @@ class WebRoutes:
         )
         listed = [self._entry(one) for one in found[:_LISTED]]
         return web.json_response({"conversations": listed, "more": len(found) > _LISTED})
+
+    async def _waiting(self, request: web.Request) -> web.Response:
+        """Return the board of what waits, as the person sees it."""
+        loops = await self._intake.board(UserRef(NAME, request[_VISITOR].user))
+        with speaking(_language(request) or DEFAULT):
+            return web.json_response({"loops": [_loop(one, request[_VISITOR].user) for one in loops]})
 
     async def _rename(self, request: web.Request) -> web.Response:
         """Name a conversation. An empty title restores the first words."""
@@ -648,6 +656,26 @@ def _conversation(request: web.Request, id_: object) -> ChatKey:
     if not isinstance(id_, str) or CHAT_ID.fullmatch(id_) is None:
         raise web.HTTPBadRequest
     return ChatKey(NAME, first.chat_id, id_)
+
+
+def _loop(loop: OpenLoop, user: str) -> dict[str, Any]:
+    """Return an open loop as a browser receives it, with the conversation in which it is if that is the person's own."""
+    key, who = loop.chat_key, UserRef(NAME, user)
+    own = key is not None and (key.channel, key.chat_id) == (NAME, user) and key.kind == THREAD
+    return {
+        "kind": loop.kind,
+        "label": say(f"waiting.kind_{loop.kind}"),
+        "id": loop.id,
+        "what": loop.what,
+        "why": loop.why,
+        "detail": loop.detail,
+        "state": say(f"jobs.state_{loop.state}") if loop.state else "",
+        "since": loop.since,
+        "due": loop.due,
+        "who": "" if loop.person in {None, who} else loop.name or str(loop.person),
+        "conversation": (key.thread or FIRST) if own and key is not None else None,
+        "acts": loop.acts,
+    }
 
 
 async def _body(request: web.Request) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import re
 from bot.testing.anthropic_script import Reply, reply, tool_use
 from tests.blackbox.conftest import PERSON, World, eventually
 from tests.blackbox.test_schedules import in_an_hour, jump
+from tests.blackbox.test_web_approvals import Tabs, link, say
 
 BOB = 2002
 DAY = 86_400.0
@@ -82,3 +83,31 @@ async def test_the_board_shows_what_waits_to_whom_it_concerns_until_it_is_closed
     await eventually((world.root / "clock").exists)
     await jump(world, 15 * DAY)
     assert await board(world, BOB) == "没有等你处理的事。"
+
+
+async def test_the_page_gets_what_waits_for_its_person_and_nothing_of_others(world: World) -> None:
+    world.only("web", "telegram")
+    await world.start()
+    page = link(world).partition("/open/")[0]
+    await tell(world, PERSON, "is it up?", reply("No. I'll look again tomorrow."))
+    async with Tabs() as mine, Tabs() as theirs:
+        for tabs in (mine, theirs):
+            async with tabs.browser.get(page, headers={"Accept": "text/html"}) as answer:
+                assert answer.status == 200
+        world.model.answer("我明天看一下。")
+        await say(mine.browser, page, "看一下", "m1")
+        await world.turns(2)
+        async with mine.browser.get(f"{page}/api/waiting", headers={"Accept-Language": "zh"}) as answer:
+            (loop,) = (await answer.json())["loops"]
+        assert (loop["kind"], loop["label"], loop["what"]) == ("promise", "答应过的事", "我明天看一下。")
+        assert (loop["conversation"], loop["acts"], loop["who"]) == ("first", ["done"], "")
+        async with theirs.browser.get(f"{page}/api/waiting") as answer:
+            assert (await answer.json())["loops"] == []
+        async with mine.browser.get(link(world)) as answer:  # from now on an operator
+            assert answer.status == 200
+        async with mine.browser.get(f"{page}/api/waiting") as answer:
+            loops = (await answer.json())["loops"]
+        assert [(one["what"], one["conversation"]) for one in loops] == [
+            ("I'll look again tomorrow.", None),
+            ("我明天看一下。", "first"),
+        ]

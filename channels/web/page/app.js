@@ -7,6 +7,7 @@ import { current, newId } from "/conversations.js";
 import { nextFiles } from "/files.js";
 import { showModel } from "/models.js";
 import { build, goesOn, patch } from "/nodes.js";
+import { watch } from "/waiting.js";
 import { words as said } from "/words.js";
 
 const $ = (id) => document.getElementById(id);
@@ -304,6 +305,7 @@ function listen() {
     for (const one of filesOf.values()) one.resume();
   });
   stream.addEventListener("conversation", (event) => conversations.news(JSON.parse(event.data)));
+  watch(stream);
   stream.addEventListener("history", (event) => showHistory(JSON.parse(event.data).messages));
   stream.addEventListener("message", (event) => {
     const message = JSON.parse(event.data);

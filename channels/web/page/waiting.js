@@ -1,0 +1,70 @@
+// What waits for the person: the panel, and the number at its button.
+
+import { words as said } from "/words.js";
+
+const $ = (id) => document.getElementById(id);
+const MINE = ["person", "approval", "question", "promise"]; // kinds that wait for the person; jobs and tasks do not
+
+/** Read what waits; show the number, and the panel if it is open. */
+async function refresh() {
+  const answer = await fetch("/api/waiting").then((one) => (one.ok ? one.json() : null), () => null);
+  if (!answer) {
+    $("board-told").textContent = $("board").open ? said.unreachable : "";
+    return;
+  }
+  const count = answer.loops.filter((one) => MINE.includes(one.kind)).length;
+  $("waits").textContent = count || "";
+  $("board-button").ariaLabel = count ? `${said.board} (${count})` : said.board;
+  $("board-told").textContent = answer.loops.length ? "" : said.board_nothing;
+  $("loops").replaceChildren(...answer.loops.map(row));
+}
+
+function row(loop) {
+  const item = document.createElement("li");
+  item.className = loop.kind;
+  const moment = new Date((loop.due || loop.since) * 1000).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
+  const time = loop.kind === "job" ? loop.state || moment : moment;
+  item.append(
+    line("kind", `${loop.label} · ${time}`),
+    line("what", loop.what),
+    ...(loop.detail && loop.detail !== loop.what ? [line("detail", loop.detail, "pre")] : []),
+    ...(loop.why ? [line("why", loop.why)] : []),
+    ...(loop.who ? [line("why", loop.who)] : []),
+  );
+  if (loop.conversation) {
+    const link = line("", said.board_open, "a");
+    link.href = `#${loop.conversation}`;
+    link.addEventListener("click", () => $("board").close());
+    item.append(link);
+  }
+  return item;
+}
+
+function line(name, words, tag = "p") {
+  const made = document.createElement(tag);
+  made.className = name;
+  made.dir = "auto";
+  made.textContent = words;
+  if (tag === "pre") made.tabIndex = 0; // so that the keyboard can scroll it
+  return made;
+}
+
+/** Read anew what waits a second after the last news of a conversation's stream: a turn ends after its answer. */
+export function watch(stream) {
+  for (const name of ["open", "message", "working"]) stream.addEventListener(name, soon);
+}
+
+let timer;
+
+function soon() {
+  clearTimeout(timer);
+  timer = setTimeout(refresh, 1000);
+}
+
+document.addEventListener("visibilitychange", () => { if (!document.hidden) soon(); });
+$("board-button").addEventListener("click", () => {
+  $("board").showModal();
+  refresh();
+});
+$("board-close").addEventListener("click", () => $("board").close());
+$("board").addEventListener("click", (event) => { if (event.target === $("board")) $("board").close(); });
