@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Command, Inbound
+from bot.contracts.waiting import COMMANDS, Act
 from channels import approval_buttons
 from channels.web.settings import KEYS
 
@@ -20,11 +21,13 @@ PRESS = "press"
 """Key of a target. Its value is the id of the press that is answered."""
 _RATINGS = frozenset({"good", "bad", "none"})
 _LONGEST = 300
+_LOOP = re.compile(r"[\w.:@+-]+")
+"""Name of something that waits."""
 
 
 def read(body: Mapping[str, Any], chat: ChatKey, *, now: float, language: str | None) -> Inbound | None:
     """Return the inbound of a press; None if the body is not valid. `choice` names the button, `of` is the
-    question, the turn or the message below which the button is, or the value that was chosen.
+    question, the turn, the message or the open loop below which the button is, or the value that was chosen.
     """
     key, choice, of = body.get("clientId"), body.get("choice"), body.get("of", "")
     if not (isinstance(key, str) and isinstance(choice, str) and isinstance(of, str)):
@@ -41,10 +44,16 @@ def read(body: Mapping[str, Any], chat: ChatKey, *, now: float, language: str | 
         facts |= {"kind": "rating", "answers": of, "rating": choice}
     else:
         facts["command"] = Command(name=choice, args=of.strip()) if choice in SETTINGS else None
-        facts["command"] = facts["command"] or approval_buttons.pressed(choice, of)
+        facts["command"] = facts["command"] or approval_buttons.pressed(choice, of) or _act(choice, of)
         if facts["command"] is None:
             return None
     return press.model_copy(update=facts)
+
+
+def _act(choice: str, of: str) -> Command | None:
+    """Return the command of a button on the board of what waits. The command checks whether the person may use it."""
+    name, args = COMMANDS.get(cast("Act", choice), ("", ""))
+    return Command(name=name, args=args.format(of)) if name and _LOOP.fullmatch(of) is not None else None
 
 
 def edited(

@@ -674,7 +674,7 @@ def _loop(loop: OpenLoop, user: str) -> dict[str, Any]:
         "due": loop.due,
         "who": "" if loop.person in {None, who} else loop.name or str(loop.person),
         "conversation": (key.thread or FIRST) if own and key is not None else None,
-        "acts": loop.acts,
+        "acts": [{"act": act, "label": say(f"buttons.{act}")} for act in loop.acts],
     }
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 
+import aiohttp
+
 from bot.testing.anthropic_script import Reply, reply, tool_use
-from tests.blackbox.conftest import PERSON, World, eventually
+from tests.blackbox.conftest import PERSON, START_SECONDS, World, eventually
 from tests.blackbox.test_schedules import in_an_hour, jump
 from tests.blackbox.test_web_approvals import Tabs, link, say
 
@@ -100,7 +103,9 @@ async def test_the_page_gets_what_waits_for_its_person_and_nothing_of_others(wor
         async with mine.browser.get(f"{page}/api/waiting", headers={"Accept-Language": "zh"}) as answer:
             (loop,) = (await answer.json())["loops"]
         assert (loop["kind"], loop["label"], loop["what"]) == ("promise", "答应过的事", "我明天看一下。")
-        assert (loop["conversation"], loop["acts"], loop["who"]) == ("first", ["done"], "")
+        assert (loop["conversation"], loop["who"]) == ("first", "")
+        assert loop["acts"] == [{"act": "done", "label": "已完成"}]
+        await press(theirs.browser, page, "done", loop["id"])
         async with theirs.browser.get(f"{page}/api/waiting") as answer:
             assert (await answer.json())["loops"] == []
         async with mine.browser.get(link(world)) as answer:  # from now on an operator
@@ -111,3 +116,22 @@ async def test_the_page_gets_what_waits_for_its_person_and_nothing_of_others(wor
             ("I'll look again tomorrow.", None),
             ("我明天看一下。", "first"),
         ]
+        await press(mine.browser, page, "done", loop["id"])
+        await eventually_left(mine.browser, page, ["I'll look again tomorrow."])
+        for choice, of in (("done", "a b"), ("done", ""), ("stats", loop["id"])):
+            await press(mine.browser, page, choice, of, 400)
+
+
+async def press(browser: aiohttp.ClientSession, page: str, choice: str, of: str, status: int = 202) -> None:
+    body = {"clientId": "press", "choice": choice, "of": of}
+    async with browser.post(f"{page}/api/presses", json=body) as answer:
+        assert answer.status == status
+
+
+async def eventually_left(browser: aiohttp.ClientSession, page: str, words: list[str]) -> None:
+    """Wait until the board shows nothing else."""
+    left: list[str] = []
+    async with asyncio.timeout(START_SECONDS):
+        while left != words:
+            async with browser.get(f"{page}/api/waiting") as answer:
+                left = [one["what"] for one in (await answer.json())["loops"]]

@@ -61,13 +61,16 @@ async def test_the_panel_shows_what_waits_at_every_width_and_tabs_agree(desk: De
     await browser.show(await browser.tab())
     await browser.go(desk.page)
     await browser.until(f"{COUNT} === '1'")
-    promise = await browser.run(
-        "return fetch('/api/waiting').then((one) => one.json()).then((one) => one.loops[0].id)"
-    )
-    await say(browser, f"/waiting done {promise}")
-    await heard(browser, "Closed: “I'll look again tomorrow.”")
     await browser.press("#board-button")
+    await browser.until(f"const found = (() => {{ {SHOWN} }})(); return found.length === 2")
+    await browser.type("#loops .done", "\ue007")  # Enter
     await browser.until(f"const found = (() => {{ {SHOWN} }})(); return found.length === 1")
+    assert (
+        await browser.run("return document.getElementById('board-told').textContent")
+        == "Closed: “I'll look again tomorrow.”"
+    )
+    assert await browser.run(FOCUS) == "board-close"
+    assert await browser.run(COUNT) == ""
     await browser.show(first)
     await browser.press("#board-button")
     await browser.until(f"const found = (() => {{ {SHOWN} }})(); return found.length === 1")

@@ -1,5 +1,6 @@
 // What waits for the person: the panel, and the number at its button.
 
+import { button, press } from "/actions.js";
 import { words as said } from "/words.js";
 
 const $ = (id) => document.getElementById(id);
@@ -15,8 +16,10 @@ async function refresh() {
   const count = answer.loops.filter((one) => MINE.includes(one.kind)).length;
   $("waits").textContent = count || "";
   $("board-button").ariaLabel = count ? `${said.board} (${count})` : said.board;
-  $("board-told").textContent = answer.loops.length ? "" : said.board_nothing;
+  if (!answer.loops.length) $("board-told").textContent = said.board_nothing;
   $("loops").replaceChildren(...answer.loops.map(row));
+  // The button that had the focus is gone.
+  if ($("board").open && document.activeElement === document.body) $("board-close").focus();
 }
 
 function row(loop) {
@@ -30,6 +33,7 @@ function row(loop) {
     ...(loop.detail && loop.detail !== loop.what ? [line("detail", loop.detail, "pre")] : []),
     ...(loop.why ? [line("why", loop.why)] : []),
     ...(loop.who ? [line("why", loop.who)] : []),
+    ...loop.acts.map((one) => decides(loop, one)),
   );
   if (loop.conversation) {
     const link = line("", said.board_open, "a");
@@ -38,6 +42,16 @@ function row(loop) {
     item.append(link);
   }
   return item;
+}
+
+function decides(loop, { act, label }) {
+  const made = button(label, act);
+  made.addEventListener("click", async () => {
+    for (const one of made.parentElement.querySelectorAll("button")) one.disabled = true;
+    $("board-told").textContent = await press(act, loop.id, (sentence) => { $("board-told").textContent = sentence; });
+    soon();
+  });
+  return made;
 }
 
 function line(name, words, tag = "p") {
@@ -63,6 +77,7 @@ function soon() {
 
 document.addEventListener("visibilitychange", () => { if (!document.hidden) soon(); });
 $("board-button").addEventListener("click", () => {
+  $("board-told").textContent = "";
   $("board").showModal();
   refresh();
 });
