@@ -163,7 +163,7 @@ async def test_a_press_is_a_command_a_rating_or_a_stop_and_no_message(
     assert [said["text"] for said in await browser.page()] == ["run it", "May I?", "no question"]
     for wrong in (
         {},
-        {"clientId": "x", "choice": "once", "of": "01ABC"},
+        {"clientId": "x", "choice": "once", "of": "01 ABC"},
         {"clientId": "x", "choice": "new", "of": QUESTION},
         {"clientId": "x", "choice": "good"},
         {"clientId": "x" * 65, "choice": "stop"},
