@@ -23,8 +23,10 @@ def used(chat: str, at: float, person: str = "", cost: float | None = None, **mo
     return chat, "used", at, {name: value for name, value in data.items() if value is not None}
 
 
-def write(home: Path, rows: Iterable[Row]) -> None:
-    """Append these events to the log in `home`."""
+def write(home: Path, rows: Iterable[Row], turn: str = "") -> None:
+    """Append these events to the log in `home`. Each belongs to the turn of the event before, or all belong
+    to the `turn` that the first one begins.
+    """
     insert = (
         "INSERT INTO events (chat, seq, id, turn, person, kind, at, data) VALUES (?, ?, ?, ?, '1', ?, ?, ?)"
     )
@@ -34,7 +36,15 @@ def write(home: Path, rows: Iterable[Row]) -> None:
         db.executemany(
             insert,
             (
-                (chat, n, str(n), str(n - 1), kind, at, json.dumps(data))
+                (
+                    chat,
+                    n,
+                    turn if turn and n == first else str(n),
+                    turn or str(n - 1),
+                    kind,
+                    at,
+                    json.dumps(data),
+                )
                 for n, (chat, kind, at, data) in enumerate(rows, first)
             ),
         )

@@ -93,7 +93,7 @@ def to_file(url: str, path: Path, aside: str) -> list[TransferredTable]:
             if path.exists():
                 raise errors.StorageError(f"{path.name} is there already")
             source.execute(f"CREATE SCHEMA {aside}")
-            for table in (*TABLES, "files", "cluster_leader", "cluster_hosts"):
+            for table in (*TABLES, "usage_hours", "counts_hours", "files", "cluster_leader", "cluster_hosts"):
                 source.execute(f"ALTER TABLE {table} SET SCHEMA {aside}")
             scratch.replace(path)
     for name in (shared_disk.NOTE, "exports.json"):

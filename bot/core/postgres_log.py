@@ -124,8 +124,8 @@ def reading(url: str, words: str) -> Iterator[PostgresSession]:
 
 
 def has_tables(session: PostgresSession) -> bool:
-    """Return True if the tables exist. Raises `errors.StorageError` if the tables have a newer version."""
-    if session.execute("SELECT to_regclass('cluster_leader') IS NULL").fetchone() == (True,):
+    """Return True if all tables exist, down to the one that was added last. Raises `errors.StorageError` if the tables have a newer version."""
+    if session.execute("SELECT to_regclass('counts_hours') IS NULL").fetchone() == (True,):
         return False
     (version,) = session.execute("SELECT max(version) FROM cluster_leader").fetchone() or (None,)
     if version is not None and version > VERSION:

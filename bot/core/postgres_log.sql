@@ -18,6 +18,13 @@ CREATE TABLE IF NOT EXISTS usage (
 CREATE TABLE IF NOT EXISTS counts (
   hour BIGINT, chat TEXT COLLATE "C", what TEXT COLLATE "C", name TEXT COLLATE "C", count BIGINT NOT NULL,
   PRIMARY KEY (chat, hour, what, name));
+CREATE TABLE IF NOT EXISTS usage_hours (
+  hour BIGINT, chat TEXT COLLATE "C", model TEXT COLLATE "C", purpose TEXT COLLATE "C", turns BIGINT NOT NULL, failed BIGINT NOT NULL,
+  calls BIGINT NOT NULL, unpriced BIGINT NOT NULL, input BIGINT NOT NULL, output BIGINT NOT NULL, cache_read BIGINT NOT NULL,
+  cache_write BIGINT NOT NULL, cost DOUBLE PRECISION NOT NULL, PRIMARY KEY (hour, chat, model, purpose));
+CREATE TABLE IF NOT EXISTS counts_hours (
+  hour BIGINT, chat TEXT COLLATE "C", what TEXT COLLATE "C", name TEXT COLLATE "C", count BIGINT NOT NULL,
+  PRIMARY KEY (hour, chat, what, name));
 CREATE TABLE IF NOT EXISTS facts (kind TEXT COLLATE "C", key TEXT COLLATE "C", value TEXT NOT NULL, PRIMARY KEY (kind, key));
 CREATE SEQUENCE IF NOT EXISTS file_changes;
 CREATE TABLE IF NOT EXISTS files (
@@ -49,7 +56,7 @@ BEGIN
   ELSIF NEW.kind = 'waited' THEN
     INSERT INTO counts AS known SELECT now_hour, NEW.chat, what, name, count::bigint
       FROM (SELECT 'wait' AS what, told ->> 'rounded' AS name, '1' AS count UNION ALL SELECT 'spent', '', told ->> 'ms'
-        UNION ALL SELECT 'spent', key, value FROM jsonb_each_text(coalesce(told -> 'parts', '{}'))) AS counted
+        UNION ALL SELECT 'spent', 'model', coalesce(told #>> '{parts,model}', '0')) AS counted
     ON CONFLICT (chat, hour, what, name) DO UPDATE SET count = known.count + excluded.count;
   ELSIF NEW.kind = 'rated' THEN
     INSERT INTO counts AS known VALUES (now_hour, NEW.chat, 'rating', told ->> 'rating', 1)
@@ -67,3 +74,45 @@ END $$;
 DROP TRIGGER IF EXISTS counted ON events;
 CREATE TRIGGER counted AFTER INSERT ON events FOR EACH ROW WHEN (NEW.kind IN ('used', 'turn_ended', 'rated', 'waited'))
 EXECUTE FUNCTION count_event();
+-- Sums of all chats of a channel, which is the `chat` here: they follow the sums of each chat.
+INSERT INTO usage_hours SELECT hour, substr(chat, 1, instr(chat, ':') - 1), model, purpose, sum(turns), sum(failed), sum(calls),
+  sum(unpriced), sum(input), sum(output), sum(cache_read), sum(cache_write), sum(cost) FROM usage WHERE NOT EXISTS (SELECT 1 FROM
+  usage_hours) GROUP BY hour, substr(chat, 1, instr(chat, ':') - 1), model, purpose;
+CREATE OR REPLACE FUNCTION add_up_usage() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF TG_OP <> 'INSERT' THEN
+    INSERT INTO usage_hours SELECT OLD.hour, substr(OLD.chat, 1, instr(OLD.chat, ':') - 1), OLD.model, OLD.purpose, -OLD.turns,
+      -OLD.failed, -OLD.calls, -OLD.unpriced, -OLD.input, -OLD.output, -OLD.cache_read, -OLD.cache_write, -OLD.cost WHERE true ON CONFLICT
+      (hour, chat, model, purpose) DO UPDATE SET turns = usage_hours.turns + excluded.turns, failed = usage_hours.failed +
+      excluded.failed, calls = usage_hours.calls + excluded.calls, unpriced = usage_hours.unpriced + excluded.unpriced, input =
+      usage_hours.input + excluded.input, output = usage_hours.output + excluded.output, cache_read = usage_hours.cache_read +
+      excluded.cache_read, cache_write = usage_hours.cache_write + excluded.cache_write, cost = usage_hours.cost + excluded.cost;
+  END IF;
+  IF TG_OP <> 'DELETE' THEN
+    INSERT INTO usage_hours SELECT NEW.hour, substr(NEW.chat, 1, instr(NEW.chat, ':') - 1), NEW.model, NEW.purpose, NEW.turns, NEW.failed,
+      NEW.calls, NEW.unpriced, NEW.input, NEW.output, NEW.cache_read, NEW.cache_write, NEW.cost WHERE true ON CONFLICT (hour, chat, model,
+      purpose) DO UPDATE SET turns = usage_hours.turns + excluded.turns, failed = usage_hours.failed + excluded.failed, calls =
+      usage_hours.calls + excluded.calls, unpriced = usage_hours.unpriced + excluded.unpriced, input = usage_hours.input + excluded.input,
+      output = usage_hours.output + excluded.output, cache_read = usage_hours.cache_read + excluded.cache_read, cache_write =
+      usage_hours.cache_write + excluded.cache_write, cost = usage_hours.cost + excluded.cost;
+  END IF;
+  RETURN NULL;
+END $$;
+DROP TRIGGER IF EXISTS added_up ON usage;
+CREATE TRIGGER added_up AFTER INSERT OR UPDATE OR DELETE ON usage FOR EACH ROW EXECUTE FUNCTION add_up_usage();
+INSERT INTO counts_hours SELECT hour, substr(chat, 1, instr(chat, ':') - 1), what, name, sum(count) FROM counts WHERE NOT EXISTS (SELECT 1
+  FROM counts_hours) GROUP BY hour, substr(chat, 1, instr(chat, ':') - 1), what, name;
+CREATE OR REPLACE FUNCTION add_up_counts() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF TG_OP <> 'INSERT' THEN
+    INSERT INTO counts_hours SELECT OLD.hour, substr(OLD.chat, 1, instr(OLD.chat, ':') - 1), OLD.what, OLD.name, -OLD.count WHERE true ON
+      CONFLICT (hour, chat, what, name) DO UPDATE SET count = counts_hours.count + excluded.count;
+  END IF;
+  IF TG_OP <> 'DELETE' THEN
+    INSERT INTO counts_hours SELECT NEW.hour, substr(NEW.chat, 1, instr(NEW.chat, ':') - 1), NEW.what, NEW.name, NEW.count WHERE true ON
+      CONFLICT (hour, chat, what, name) DO UPDATE SET count = counts_hours.count + excluded.count;
+  END IF;
+  RETURN NULL;
+END $$;
+DROP TRIGGER IF EXISTS added_up ON counts;
+CREATE TRIGGER added_up AFTER INSERT OR UPDATE OR DELETE ON counts FOR EACH ROW EXECUTE FUNCTION add_up_counts();

@@ -53,24 +53,17 @@ class UsageSums:
 
     def total(self, *, chat: str | None = None, channel: str = "", since: float = 0.0) -> UsageTotals:
         """Return the totals of one chat, of a channel or of all chats since a time (epoch seconds, rounded down to the hour)."""
-        given, found = _given(chat, since, channel), UsageTotals()
-        with self._opened() as db:
+        (of, given), found = _source(chat, since, channel), UsageTotals()
+        with self.opened() as db:
             if db is None:
                 return found
-            for (model,), sums in _grouped(db, ["model"], given):
+            for (model,), sums in _grouped(db, ["model"], given, of):
                 found.add(sums)
                 if sums.calls:
                     found.models[model] = sums.calls
-            counts: dict[str, Counter[Any]] = {
-                "error": found.errors,
-                "wait": found.waits,
-                "spent": found.spent,
-                "rating": found.ratings,
-            }
-            select = f"SELECT what, name, sum(count) FROM counts{_WHERE} GROUP BY what, name"  # noqa: S608 - constants
+            select = f"SELECT what, name, sum(count) FROM counts{of}{_WHERE} GROUP BY what, name"  # noqa: S608 - constants
             for what, name, count in db.execute(select, given):
-                if what in counts:
-                    counts[what][int(name) if what == "wait" else name] += count
+                _count(found, what, name, count)
         return found
 
     def by(
@@ -80,14 +73,28 @@ class UsageSums:
         Errors, models and waits are left out. The name "" collects usage that belongs to no person,
         chat or model.
         """
-        with self._opened() as db:
-            groups = _grouped(db, [_GROUPS[name]], _given(chat, since, channel)) if db is not None else ()
+        whole = chat is None and name in {"day", "model"}
+        of, given = _source(chat, since, channel) if whole else ("", _given(chat, since, channel))
+        with self.opened() as db:
+            groups = _grouped(db, [_GROUPS[name]], given, of) if db is not None else ()
             found = [(one, sums) for (one,), sums in groups]
         if name == "day":
             return [(_day(day), sums) for day, sums in found]
         if name == "model":
             found = [one for one in found if one[0]]
         return sorted(found, key=lambda one: (-one[1].cost, -one[1].prompt, one[0]))
+
+    def series(self, hours: int, *, since: float) -> dict[int, UsageTotals]:
+        """Return totals with errors and waits for each period of so many hours, by the period's number since 1970 (UTC)."""
+        of, given = _source(None, since)
+        select = f"SELECT hour / {hours}, what, name, sum(count) FROM counts{of}{_WHERE} GROUP BY hour / {hours}, what, name"  # noqa: S608 - a number
+        with self.opened() as db:
+            if db is None:
+                return {}
+            found = {period: sums for (period,), sums in _grouped(db, [f"hour / {hours}"], given, of)}
+            for period, what, name, count in db.execute(select, given):
+                _count(found.setdefault(period, UsageTotals()), what, name, count)
+        return found
 
     def page(
         self,
@@ -102,10 +109,12 @@ class UsageSums:
         """Return a page of the totals of `by` whose names fit: days with the newest first, or people, chats or
         models with the highest cost first.
         """
-        with self._opened() as db:
-            given = _given(None, since, channel)
+        of, given = (
+            _source(None, since, channel) if name in {"day", "model"} else ("", _given(None, since, channel))
+        )
+        with self.opened() as db:
             # Totals are made only of the rows of the page, because there may be 10,000 chats.
-            rows = [] if db is None else _rows(db, [_GROUPS[name]], given).fetchall()
+            rows = [] if db is None else _rows(db, [_GROUPS[name]], given, of).fetchall()
         if name == "day":
             rows.reverse()
         else:
@@ -126,25 +135,25 @@ class UsageSums:
         marks = ", ".join("?" * len(ids))
         # The last row of each person overwrites earlier rows.
         select = f"SELECT person, chat FROM usage WHERE {of} IN ({marks}) GROUP BY person, chat ORDER BY max(hour), chat DESC"  # noqa: S608 - marks
-        with self._opened() as db:
+        with self.opened() as db:
             return dict(db.execute(select, tuple(ids)).fetchall()) if db is not None else {}
 
     def failed(self, since: float) -> frozenset[str]:
         """Return the chats in which a turn failed since a time (epoch seconds, rounded down to the hour)."""
-        with self._opened() as db:
+        with self.opened() as db:
             select = "SELECT DISTINCT chat FROM usage WHERE hour >= ? AND failed > 0"
             rows = () if db is None else db.execute(select, (math.floor(since / HOUR),)).fetchall()
             return frozenset(chat for (chat,) in rows)
 
     def spent(self, since: float) -> list[tuple[tuple[str, ...], UsageTotals]]:
         """Return the usage totals for each combination of chat, person and model since a time (epoch seconds)."""
-        with self._opened() as db:
+        with self.opened() as db:
             groups = ["chat", "person", "model"]
             return [] if db is None else list(_grouped(db, groups, _given(None, since)))
 
     @contextlib.contextmanager
-    def _opened(self) -> Iterator[Session | None]:
-        """Open a session that reads the usage totals; None if nothing was ever written."""
+    def opened(self) -> Iterator[Session | None]:
+        """Open a session that reads the log; None if nothing was ever written."""
         words = "the sums of usage cannot be read"
         if self._url is not None:
             # Imported late, since psycopg is installed only if PostgreSQL is used.
@@ -165,16 +174,16 @@ class UsageSums:
 
 
 def _grouped(
-    db: Session, groups: Sequence[str], given: Sequence[Any]
+    db: Session, groups: Sequence[str], given: Sequence[Any], of: str = ""
 ) -> Iterator[tuple[tuple[Any, ...], UsageTotals]]:
-    for row in _rows(db, groups, given):
+    for row in _rows(db, groups, given, of):
         yield tuple(row[_SUMMED:]), _totals(row)
 
 
-def _rows(db: Session, groups: Sequence[str], given: Sequence[Any]) -> Any:
+def _rows(db: Session, groups: Sequence[str], given: Sequence[Any], of: str) -> Any:
     """Return the sums of each group, followed by the names of the group."""
     names = ", ".join(groups)
-    select = f"SELECT {_SUMS}, {names} FROM usage{_WHERE} GROUP BY {names} ORDER BY {names}"  # noqa: S608 - constants
+    select = f"SELECT {_SUMS}, {names} FROM usage{of}{_WHERE} GROUP BY {names} ORDER BY {names}"  # noqa: S608 - constants
     return db.execute(select, given)
 
 
@@ -186,6 +195,23 @@ def _totals(row: Sequence[Any]) -> UsageTotals:
 
 def _day(day: int) -> str:
     return datetime.fromtimestamp(day * DAY, UTC).date().isoformat()
+
+
+def _count(found: UsageTotals, what: str, name: str, count: int) -> None:
+    """Add a row of `counts` to the totals."""
+    if what == "wait":
+        found.waits[int(name)] += count
+        return
+    counts: dict[str, Counter[str]] = {"error": found.errors, "spent": found.spent, "rating": found.ratings}
+    if what in counts:
+        counts[what][name] += count
+
+
+def _source(chat: str | None, since: float, channel: str = "") -> tuple[str, Sequence[Any]]:
+    """Return the suffix of the tables to read, and the values of `_WHERE`. Sums of all chats of a channel are
+    kept in tables of their own, in which `chat` is the channel.
+    """
+    return ("", _given(chat, since)) if chat is not None else ("_hours", _given(channel or None, since))
 
 
 def _given(chat: str | None, since: float, channel: str = "") -> Sequence[Any]:

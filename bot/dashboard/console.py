@@ -21,14 +21,14 @@ from bot.contracts.environment import Clock, Disk
 from bot.contracts.identity import ChatKey
 from bot.contracts.waiting import Act, OpenLoop
 from bot.core.archive.store import ChatStore, names_of, people_of
+from bot.core.turn_records import TurnRecords
 from bot.core.usage import By, UsageSums
+from bot.dashboard import charts
 from bot.dashboard.metrics import Figures
+from bot.dashboard.turn_page import turn_page
 from bot.dashboard.waiting import WaitingPage
 from bot.sizes import in_words
 from bot.telemetry.causes import CauseCounts, CauseFilter, Causes, Level
-from bot.telemetry.log_reader import LineFilter, LogReader
-from bot.telemetry.trace import steps_of, total_of
-from bot.telemetry.usage import UsageTotals
 from bot.tools.ports import ChatQuery, RecallQuery, Recalls
 from bot.words import DEFAULT, best_language, say, speaking
 
@@ -56,8 +56,6 @@ MOST_CHATS = 100_000
 """Max conversations that a search of costs finds."""
 COUNT_SECONDS = 0.3
 """Max seconds that the errors page waits for the count of errors. The first count reads the whole log and takes longer."""
-STEPS = 500
-"""Max steps of a turn that are shown."""
 LONGEST = 4_000
 """Max characters of a message that are shown."""
 POLICY = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
@@ -122,6 +120,7 @@ class Console:
         self._causes = CauseCounts(sources.logs, sources.disk)
         self._counting: asyncio.Task[Causes | None] | None = None
         self._board = WaitingPage(sources.waiting, sources.decide)
+        self._records = TurnRecords(sources.usage)
         self._templates = _environment(sources.clock)
 
     def add_to(self, app: web.Application) -> None:
@@ -131,6 +130,8 @@ class Console:
             ("/conversations/{chat}", "conversation", self._conversation),
             ("/turns/{request}", "turn", self._turn),
             ("/costs", "costs", self._costs),
+            ("/charts", "charts", self._charts),
+            ("/slow", "slow", self._slow),
             ("/errors", "errors", self._errors),
             ("/configuration", "configuration", self._configuration),
         ):
@@ -251,23 +252,30 @@ class Console:
         }
 
     async def _turn(self, request: web.Request) -> Found | None:
-        return await asyncio.to_thread(self._traced, request.match_info["request"])
+        named = request.match_info["request"]
+        return await asyncio.to_thread(turn_page, named, self._of.logs, self._of.disk, self._records)
 
-    def _traced(self, request_id: str) -> Found | None:
-        reader = LogReader(self._of.logs, self._of.disk, LineFilter(request=request_id))
-        lines = [line for _, line in reader.of_request(request_id, everywhere=False)]
-        if not lines:
-            return None
-        steps = steps_of(lines)
-        chat = next((str(line["chatKey"]) for line in lines if line.get("chatKey")), "")
+    async def _charts(self, request: web.Request) -> Found:
+        span = "month" if request.query.get("span") == "month" else "day"
+        hours, count, _ = charts.RANGES[span]
+        now = self._of.clock.now()
+        since = now - count * hours * 3_600
+        shown = charts.periods(await asyncio.to_thread(self._of.usage.series, hours, since=since), span, now)
         return {
-            "request": request_id,
-            "chat": chat,
-            "began": str(lines[0].get("timestamp", "")),
-            "steps": steps[:STEPS],
-            "more": max(0, len(steps) - STEPS),
-            "usage": total_of(lines),
+            "span": span,
+            "periods": shown,
+            "charts": charts.charts(shown, span),
+            "width": charts.WIDTH,
+            "height": charts.HEIGHT,
         }
+
+    async def _slow(self, request: web.Request) -> Found:
+        asked, page = {"days": _period(request)}, _number(request, "page", 1)
+        turns, total = await asyncio.to_thread(
+            self._records.slowest, self._since(asked["days"]), (page - 1) * ROWS, ROWS
+        )
+        names = await names_of(self._of.archive, {one.person: one.chat for one in turns})
+        return {"turns": turns, "names": names, "at": page, "pages": _pages(total), "asked": asked}
 
     async def _costs(self, request: web.Request) -> Found:
         asked = {**_asked(request, "q", "channel"), "days": _period(request)}
@@ -413,7 +421,10 @@ def _environment(clock: Clock) -> jinja2.Environment:
         "ms": lambda duration: say("dashboard.milliseconds", number=_number_of(duration)),
         "number": _number_of,
         "size": _size,
-        "dollars": _dollars,
+        "seconds": _seconds,
+        "first_words": lambda words: text.preview(words, 80),
+        "cost": _cost,
+        "dollars": lambda usage: _cost(usage.cost),
         "share": _share,
         "short": _short,
     }
@@ -477,8 +488,14 @@ def _size(value: float | None) -> str:
     return say("dashboard.unknown") if value is None else in_words(value)
 
 
-def _dollars(usage: UsageTotals) -> str:
-    return f"${usage.cost:,.2f}" if usage.cost >= 1 or not usage.cost else f"${usage.cost:.4f}"
+def _seconds(milliseconds: float) -> str:
+    """Return a duration in seconds with three digits."""
+    seconds = milliseconds / 1000
+    return say("dashboard.seconds", seconds=f"{seconds:.3g}" if seconds < 1_000 else f"{seconds:,.0f}")
+
+
+def _cost(dollars: float) -> str:
+    return f"${dollars:,.2f}" if dollars >= 1 or not dollars else f"${dollars:.4f}"
 
 
 def _share(value: float | None) -> str:

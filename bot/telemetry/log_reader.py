@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import zlib
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -19,6 +20,11 @@ from bot.telemetry.log import PACKED, day_files
 LEVELS = {"debug": 10, "info": 20, "action": 25, "warn": 30, "error": 40}
 TAIL = 1024 * 1024
 READ = 1024 * 1024
+MARGIN = 60
+"""Seconds by which lines of the log may be out of order."""
+AFTERWARDS = 3_600
+"""Seconds after the end of a turn in which lines about it may follow."""
+_TIMESTAMP = re.compile(rb'"timestamp": ?"([^"]+)"')
 
 Line = dict[str, Any]
 
@@ -93,20 +99,26 @@ class LogReader:
 
     def of_request(self, request_id: str, *, everywhere: bool = True) -> Iterator[tuple[str, Line]]:
         """Yield the selected lines of a request, from the day in the request's id until a day after the
-        request's end. With `everywhere` all other days are read if these days have no such line.
+        request's end. With `everywhere` all other days are read if these days have no such line; without it,
+        only what was written from the time in the id until `AFTERWARDS` after the end, which is fast in a long log.
         """
         files, begun = self._files(), day_of(request_id)
+        since = "" if everywhere or begun is None else _stamp(ulids.made_at(request_id.upper()) - MARGIN)
+        until = [""]
         near = [one for one in files if begun is not None and one[0] >= begun]
         last, running, found = (begun or date.min) + timedelta(1), False, False
         for day, path in near:
             if day > last and not running:
                 break
-            for text, line in self._of(path):
+            for text, line in self._of(path, since, lambda: until[0]):
                 found = True
                 if line.get("kind") in {"turn_start", "turn_end"}:
                     running = line["kind"] == "turn_start"
                     last = max(last, day + timedelta(1))
+                    until[0] = "" if running or not since else _later(str(line.get("timestamp")))
                 yield text, line
+            if until[0] and until[0] < (day + timedelta(1)).isoformat():
+                break
         if everywhere and not found:
             for _, path in files:
                 yield from self._of(path)
@@ -114,20 +126,29 @@ class LogReader:
     def _files(self) -> list[tuple[date, Path]]:
         return [(day, path) for day, _, path in day_files(self.folder, self.disk)]
 
-    def _of(self, path: Path) -> Iterator[tuple[str, Line]]:
+    def _of(self, path: Path, since: str = "", until: Callable[[], str] = str) -> Iterator[tuple[str, Line]]:
+        """Yield the selected lines of a file that were not read yet, from about the time `since` to about the
+        time that `until` returns.
+        """
         name = path.name.removesuffix(PACKED)
         if name in self._whole:
             return
         try:
             with gzip.open(path) if path.suffix == PACKED else path.open("rb") as file:
-                file.seek(self._places.get(name, 0))
+                place = self._places.get(name, 0)
+                if since and not place and path.suffix != PACKED:
+                    place = _first_since(file, since)
+                file.seek(place)
                 rest = b""  # the last line may still be written
                 while block := file.read(READ):
                     whole, end, rest = (rest + block).rpartition(b"\n")
                     for raw in whole.split(b"\n") if self.wanted.may_hold(whole) else ():
                         if (line := self._parsed(raw)) is not None:
                             yield line
-                    self._places[name] = self._places.get(name, 0) + len(whole) + len(end)
+                    place += len(whole) + len(end)
+                    self._places[name] = place
+                    if (last := until()) and _time_in(whole[whole.rfind(b"\n") + 1 :]) > last:
+                        return
         except FileNotFoundError:
             return  # the file was deleted or compressed after it was listed
         except (EOFError, gzip.BadGzipFile, zlib.error):
@@ -158,3 +179,34 @@ def day_of(request_id: str) -> date | None:
         return datetime.fromtimestamp(ulids.made_at(request_id.upper()), UTC).date()
     except (ValueError, OverflowError, OSError):
         return None
+
+
+def _first_since(file: Any, since: str) -> int:
+    """Return the position of a line that is shortly before the first line with the time `since` or a later one."""
+    low, high = 0, file.seek(0, 2)
+    while high - low > READ:
+        middle = (low + high) // 2
+        file.seek(middle)
+        file.readline()  # the end of a line
+        if "" < _time_in(file.readline()) < since:
+            low = middle
+        else:
+            high = middle
+    file.seek(low)
+    return low + len(file.readline()) if low else 0
+
+
+def _time_in(raw: bytes) -> str:
+    found = _TIMESTAMP.search(raw)
+    return found[1].decode() if found is not None else ""
+
+
+def _stamp(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
+
+
+def _later(stamp: str) -> str:
+    try:
+        return _stamp(datetime.fromisoformat(stamp).timestamp() + AFTERWARDS)
+    except ValueError:
+        return ""

@@ -35,7 +35,10 @@ async def fill(path: Path) -> None:
     for number in range(1, 40):
         log.append([entry(number, received(f"k{number}"))])
     used = events.Used("one", "turn", "telegram:1", {"inputTokens": 5, "outputTokens": 2}, 0.1)
-    log.append([entry(40, used), entry(41, events.FactSet("locale", "a", {"language": "zh"}))])
+    waited = events.Waited(900, 900, {"model": 800})
+    log.append(
+        [entry(40, used), entry(41, waited), entry(42, events.FactSet("locale", "a", {"language": "zh"}))]
+    )
     log.append([entry(1, events.Closed("x"), OTHER, position=Position(1, None))])
     await log.committed()
     await log.move_cursor("archive", 7)
@@ -56,11 +59,11 @@ async def test_every_row_moves_and_comes_back(tmp_path: Path, url: str) -> None:
     note.write_bytes(b"said before\n")
     moved = transfer.to_postgres(path, url, aside)
     assert {one.table: one.rows for one in moved} == {
-        "events": 42,
+        "events": 43,
         "keys": 39,
         "chats": 2,
         "usage": 1,
-        "counts": 1,
+        "counts": 3,
         "facts": 1,
         "files": 1,
     }
@@ -76,15 +79,15 @@ async def test_every_row_moves_and_comes_back(tmp_path: Path, url: str) -> None:
     assert await there.known(("k5",))  # what was seen stays seen
     assert await there.cursor("archive") == 7
     assert (await there.usage(ONE)).cost_usd == 0.1
-    there.append([entry(42, events.Closed("r-k1"))])
+    there.append([entry(43, events.Closed("r-k1"))])
     await there.committed()
-    assert [(n, one.seq) for n, one in await there.after(42, 5)] == [(43, 42)]
+    assert [(n, one.seq) for n, one in await there.after(43, 5)] == [(44, 43)]
     await there.close()
     note.unlink()
     transfer.to_file(url, path, "moved_1")
     assert note.read_bytes() == b"said before\n"
     after = rows(path)
-    assert len(after["events"]) == 43
+    assert len(after["events"]) == 44
     assert {**after, "events": [], "chats": []} == {**before, "events": [], "chats": []}
     transfer.to_postgres(path, url, tmp_path / "again")  # the schema is empty once more
 

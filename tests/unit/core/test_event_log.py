@@ -17,7 +17,7 @@ from bot import errors
 from bot.core import events, sql_log, sqlite_log
 from bot.core.event_log import Entry, EventLog
 from bot.core.events import Damaged
-from bot.core.sqlite_log import SqliteLog
+from bot.core.sqlite_log import FILE, SqliteLog
 from bot.core.usage import By, UsageSums
 from bot.system import SystemClock, SystemDisk
 from bot.telemetry.usage import UsageTotals
@@ -208,7 +208,7 @@ async def test_sums_of_usage_are_the_same_in_each_database(tmp_path: Path, contr
     assert (total.turns, total.failed, total.calls, total.unpriced, total.cost) == (2, 1, 3, 1, 0.5)
     assert total.tokens == {name: 3 * count for name, count in tokens.items()}
     assert (total.models, total.waits) == ({"one": 2, "two": 1}, {1_200: 1, 12: 1})
-    assert total.spent == {"": 1_246, "queue": 34, "model": 1_000}
+    assert total.spent == {"": 1_246, "model": 1_000}
     assert (total.errors["Overloaded"], total.errors.total(), total.ratings) == (2, 3, {"good": 1})
     start = said[0].event.at
     since = sums.total(chat=str(ONE), since=start + 3_600)
@@ -288,3 +288,44 @@ async def test_postgresql_tells_events_that_it_never_takes_from_a_server_that_is
         log.append([entry(1, events.Closed("x"), name="another"), entry(1, events.Closed("y"), OTHER)])
         await log.committed(patient=False)
         assert [len(await log.read(chat)) for chat in (ONE, OTHER)] == [1, 1]
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgresql"])
+async def test_sums_of_a_channel_follow_those_of_its_chats(tmp_path: Path, engine: str) -> None:
+    if engine == "postgresql" and postgres.programs() is None:
+        pytest.skip(postgres.MISSING)
+    url = postgres.shared().schema("event_log") if engine == "postgresql" else None
+    contract: Any = TestPostgresLog() if url else TestSqliteLog()
+    sums = UsageSums(tmp_path, url)
+
+    def change(*statements: str) -> None:
+        if url:
+            with psycopg.connect(url, autocommit=True) as db:
+                for one in statements:
+                    db.execute(one.encode())
+            return
+        with closing(sqlite3.connect(tmp_path / FILE)) as db:
+            for one in statements:
+                db.execute(one)
+            db.commit()
+
+    used = events.Used("one", "turn", "telegram:7", {"inputTokens": 5}, 0.25)
+    waited = events.Waited(120, 120, {"model": 100})
+    async with contract.opened((tmp_path, url) if url else tmp_path) as log:
+        log.append([entry(1, used), entry(2, used), entry(3, waited), entry(1, used, OTHER)])
+        await log.committed()
+    total = sums.total()
+    assert (total.calls, total.cost, total.waits, total.spent["model"]) == (3, 0.75, {120: 1}, 100)
+    assert [sums.total(channel=one.channel).calls for one in (ONE, OTHER)] == [2, 1]
+    assert sums.total(channel="none") == UsageTotals()
+    for table in ("usage", "counts"):
+        change(f"DELETE FROM {table} WHERE chat = '{ONE}'")
+    left = sums.total()
+    assert (left.calls, left.cost, left.tokens["inputTokens"]) == (1, 0.25, 5)
+    assert (left.waits.total(), left.spent.total()) == (0, 0)
+    # A log of before these sums: they are made when it is opened.
+    change("DROP TABLE usage_hours", "DROP TABLE counts_hours")
+    async with contract.opened((tmp_path, url) if url else tmp_path) as log:
+        log.append([entry(2, used, OTHER)])
+        await log.committed()
+    assert (sums.total().calls, sums.by("model")[0][1].cost) == (2, 0.5)

@@ -15,11 +15,13 @@ from urllib.parse import urlencode
 import aiohttp
 import pytest
 
+from bot import ulids
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.waiting import OpenLoop
-from bot.dashboard.console import POLICY, ROWS, STEPS, ActiveChat, Console
+from bot.dashboard.console import POLICY, ROWS, ActiveChat, Console
 from bot.dashboard.server import Dashboard
+from bot.dashboard.turn_page import STEPS
 from bot.features.search.directory import SEARCH_SECONDS
 from bot.features.search.service import Search
 from bot.system import SystemClock, UlidSource
@@ -482,3 +484,121 @@ async def test_pages_that_are_asked_for_together_are_made_one_after_another(
     assert await asyncio.gather(*(ask() for _ in range(10))) == [200] * 10
     assert most == 1
     await dashboard.stop()
+
+
+# ---------------------------------------------------------------- how long people wait
+
+
+async def test_a_turn_is_shown_as_what_was_said_and_a_waterfall_of_its_steps(
+    tmp_path: Path, show: Show
+) -> None:
+    request = UlidSource().ulid()
+    begun = ulids.made_at(request)
+    inbound = {"channel": "telegram", "user_id": "1", "text": f"{EVIL} 天気は？"}
+    usage_rows.write(
+        tmp_path,
+        [(str(KEY), "received", begun, {"inbound": inbound}), (str(KEY), "queued", begun, {"text": "晴れ"})],
+        turn=request,
+    )
+
+    def step(kind: str, ms: float, level: str = "info", took: float | None = None, **details: Any) -> None:
+        line = {"kind": kind, "level": level, "requestId": request, "chatKey": str(KEY), "details": details}
+        logged(tmp_path, line | ({} if took is None else {"duration": took}), at=begun + ms / 1000)
+
+    usage = {"inputTokens": 10, "outputTokens": 5, "cacheReadTokens": 0, "cacheWriteTokens": 0}
+    step("turn_start", 500)
+    step("llm_request", 600, callId="c1", model="m")
+    step("llm_response", 700, "error", 100.0, callId="c1", model="m", error="Overloaded")
+    step("llm_retry", 700, "warn", error="Overloaded", waitMs=1_300)
+    step("tool_call", 2_000, toolUseId="t1", tool="task", input='{"prompt": "count"}')
+    step("task", 2_000, toolUseId="t1", task="T")
+    step("tool_call", 2_100, toolUseId="t2", tool="run", input='{"command": "wc"}', task="T")
+    step("tool_result", 2_150, "warn", 50.0, toolUseId="t2", tool="run", failure="exit 1", task="T")
+    step("llm_response", 2_350, took=200.0, callId="c2", model="n", usage=usage, costUsd=0.25, task="T")
+    step("tool_result", 2_400, took=400.0, toolUseId="t1", tool="task")
+    step("approval", 2_500, approval="q", tool="write")
+    step("approval", 4_500, approval="q", decision="approved", by="telegram:9")
+    step("delivery", 4_600, took=40.0, state="sent")
+    step("answer_shown", 4_600, waitedMs=4_600, queueMs=500, modelMs=1_400, approvalMs=2_000)
+    step("tool_call", 4_700, toolUseId="t3", tool="slow")
+    page = await show(pages.console(tmp_path), f"/turns/{request}")
+    assert 'style="' not in page
+    shown, lines = words(page).split("All log lines")
+    assert SAFE in shown
+    assert "Answer 晴れ" in shown
+    assert "Waited 4,600 ms Queue 500 ms 11% Approval 2,000 ms 43% Model 1,400 ms 30%" in shown
+    steps = [
+        "Queue 0 ms 500 ms",
+        "Model m Overloaded 600 ms 100 ms",
+        "Waits to retry Overloaded 700 ms 1,300 ms",
+        'Tool task {"prompt": "count"} 2,000 ms 400 ms',
+        'Subagent: Tool run {"command": "wc"} · exit 1 2,100 ms 50 ms',
+        "Subagent: Model n 2,150 ms 200 ms $0.2500",
+        "Approval write telegram:9 2,500 ms 2,000 ms",
+        "Delivery 4,560 ms 40 ms",
+        "Answer shown 4,600 ms 0 ms",
+        "Tool slow 4,700 ms no end yet",
+    ]
+    assert " ".join(steps) in shown
+    assert 'aria-label="starts at 700 ms, takes 1,300 ms"' in page
+    assert "turn_start" in lines
+
+
+async def test_slow_turns_are_listed_by_the_longest_wait_of_a_period(tmp_path: Path, show: Show) -> None:
+    now = SystemClock().now()
+
+    def waited(words: str, ms: int, at: float, **parts: int) -> list[usage_rows.Row]:
+        inbound = {"channel": "telegram", "user_id": "1", "text": words}
+        shown = {"ms": ms, "rounded": ms, "parts": parts}
+        return [(str(KEY), "received", at, {"inbound": inbound}), (str(KEY), "waited", at, shown)]
+
+    rows = [
+        *waited("quick", 300, now, model=200),
+        *waited("queued", 90_000, now, queue=80_000, model=9_000, tools=900),
+        *waited(EVIL, 4_000, now, tools=3_000, model=1_000),
+        *waited("long ago", 500_000, now - 8 * 86_400, delivery=400_000),
+    ]
+    usage_rows.write(tmp_path, rows)
+    console = pages.console(tmp_path)
+    week, ever = [words(await show(console, f"/slow?days={days}")) for days in ("7", "all")]
+    assert re.search(
+        r"queued telegram:1 .{,9} ago 90 s Queue 10% 1% .*<script>.* 4 s Tools 25% 75% quick", week
+    )
+    assert "long ago" not in week
+    assert re.search("long ago .* 500 s Delivery 0% 0% queued", ever)
+
+
+@pytest.mark.parametrize(("span", "periods"), [("day", 24), ("month", 30)])
+async def test_charts_of_a_day_and_a_month_have_a_title_for_each_point_and_a_table(
+    tmp_path: Path, show: Show, span: str, periods: int
+) -> None:
+    now = SystemClock().now()
+    before = now - 3_600 * (2 if span == "day" else 48)
+    chat = "telegram:chat:1"
+    usage_rows.write(
+        tmp_path,
+        [
+            usage_rows.used(chat, now, cost=1.5),
+            usage_rows.used(chat, before, cost=0.25, error="Overloaded"),
+            *[
+                (chat, "waited", now, {"ms": ms, "rounded": ms, "parts": {"model": ms // 2}})
+                for ms in (900, 2_000)
+            ],
+            (chat, "waited", before, {"ms": 30_000, "rounded": 30_000}),
+        ],
+    )
+    page = await show(pages.console(tmp_path), f"/charts?span={span}")
+    assert "style=" not in page
+    assert "<script" not in page
+    assert page.count('role="img"') == 3, "there were no turns"
+    titles = [" ".join(one.split()) for one in re.findall("<title>([^<]*: [^<]*)</title>", page)]
+    assert [one.partition(": ")[2] for one in titles] == [
+        *("$0.2500", "$1.50"),
+        *("p50 30 s", "p50 0.9 s", "p99 30 s", "p99 2 s"),
+        "Failed model calls 1",
+    ]
+    table = words(page).partition("Values as a table")[2]
+    assert "UTC" in words(page)
+    assert table.count(" 0 0 $0.00 0") == periods - 2
+    assert "0 0 $1.50 0.9 s 2 s 0" in table
+    assert "0 0 $0.2500 30 s 30 s 1" in table

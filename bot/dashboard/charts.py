@@ -1,0 +1,145 @@
+"""Charts of a day and of a month: the geometry of SVG that the page `charts.html` draws, without scripts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal
+
+from bot.telemetry.usage import UsageTotals
+from bot.words import say
+
+WIDTH, HEIGHT = 340, 130
+"""Size of the plot in SVG units, which are CSS pixels on a small screen."""
+RANGES: Mapping[str, tuple[int, int, int]] = {"day": (1, 24, 6), "month": (24, 30, 7)}
+"""Hours of a period, number of periods, and periods between two labels of the time axis."""
+_STEPS = (1, 2, 2.5, 5, 10)
+
+Unit = Literal["number", "dollars", "ms"]
+Values = Sequence[float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One value: a bar from `x` and `y` with a size, or a point at the middle of it. `label` is the period."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    label: str
+    value: float
+
+    @property
+    def middle(self) -> float:
+        return self.x + self.width / 2
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Values of one name. `path` is the line through the points; it has gaps where there is no value."""
+
+    name: str
+    points: Sequence[Point]
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A chart. `ticks` are the labels of the value axis with their heights, `times` those of the time axis."""
+
+    name: str
+    unit: Unit
+    lines: bool
+    series: Sequence[Series]
+    ticks: Sequence[tuple[float, float]]
+    times: Sequence[tuple[float, str]]
+
+    @property
+    def empty(self) -> bool:
+        return not any(one.value for series in self.series for one in series.points)
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """The totals of one hour or day (UTC)."""
+
+    label: str
+    short: str
+    usage: UsageTotals
+
+
+def periods(sums: Mapping[int, UsageTotals], span: str, now: float) -> list[Period]:
+    """Return every period of a span up to now, oldest first."""
+    hours, count, _ = RANGES[span]
+    last = int(now // (3_600 * hours))
+    found = []
+    for number in range(last - count + 1, last + 1):
+        at = datetime.fromtimestamp(number * 3_600 * hours, UTC)
+        date = say("dashboard.date", day=at.day, month=say("time.months").split()[at.month - 1])
+        short = date if hours > 1 else f"{at:%H:%M}"
+        label = date if hours > 1 else f"{date}, {at:%H:%M}"
+        found.append(Period(label, short, sums.get(number, UsageTotals())))
+    return found
+
+
+def charts(shown: Sequence[Period], span: str) -> list[Chart]:
+    """Return the charts of these periods."""
+    of = [one.usage for one in shown]
+    waits = {"p50": [one.wait(0.5) for one in of], "p99": [one.wait(0.99) for one in of]}
+    failures = {
+        "failed_turns": [one.failed for one in of],
+        "failed_calls": [one.errors.total() for one in of],
+    }
+    every = RANGES[span][2]
+    return [
+        _chart("turns", "number", {"turns": [one.turns for one in of]}, shown, every),
+        _chart("cost", "dollars", {"cost": [one.cost for one in of]}, shown, every),
+        _chart("latency", "ms", waits, shown, every, lines=True),
+        _chart("errors", "number", failures, shown, every),
+    ]
+
+
+def _chart(
+    name: str,
+    unit: Unit,
+    values: Mapping[str, Values],
+    shown: Sequence[Period],
+    every: int,
+    *,
+    lines: bool = False,
+) -> Chart:
+    width = WIDTH / len(shown)
+    sums = [sum(one or 0 for one in column) for column in zip(*values.values(), strict=True)]
+    highest = max((one or 0 for some in values.values() for one in some), default=0) if lines else max(sums)
+    top = _top(highest, unit)
+    below, series = [0.0] * len(shown), list[Series]()
+    for each, some in values.items():
+        points, path, pen = list[Point](), "", "M"
+        for at, value in enumerate(some):
+            if value is None:
+                pen = "M"
+                continue
+            height = HEIGHT * value / top
+            base = 0.0 if lines else below[at]
+            point = Point(at * width, HEIGHT - base - height, width, height, shown[at].label, value)
+            below[at] += height
+            points.append(point)
+            path += f"{pen}{point.middle:.1f} {point.y:.1f}"
+            pen = "L"
+        series.append(Series(each, points, path))
+    ticks = [(HEIGHT * (1 - part), top * part) for part in (0, 0.5, 1)]
+    times = [((at + 0.5) * width, one.short) for at, one in enumerate(shown) if at % every == 0]
+    return Chart(name, unit, lines, series, ticks, times)
+
+
+def _top(highest: float, unit: Unit) -> float:
+    """Return the end of the value axis: the next round number, whose half is a whole number for counts."""
+    least = 2.0 if unit == "number" else 0.01 if unit == "dollars" else 1_000.0
+    if highest <= least:
+        return least
+    scale = 10.0 ** math.floor(math.log10(highest))
+    steps = (1, 2, 4, 6, 10) if unit == "number" else _STEPS
+    return next(step * scale for step in steps if step * scale >= highest)

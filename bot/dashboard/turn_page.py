@@ -1,0 +1,193 @@
+"""The page of one turn: what was said, and its steps as a waterfall, from the operator's log."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from bot.contracts.environment import Disk
+from bot.core.turn_records import TurnRecords
+from bot.telemetry.log_reader import LineFilter, LogReader
+from bot.telemetry.trace import Line, steps_of, total_of
+from bot.telemetry.usage import UsageTotals, details_of
+
+PARTS = ("queue", "approval", "model", "tools", "delivery")
+STEPS = 500
+"""Max steps of a turn that are shown."""
+LEAST = 0.4
+"""Width in percent of the shortest bar."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step of a turn. `begin` is in milliseconds since the person's message; `ms` is None while the step
+    has no end. `key` is the id of a tool call, `task` the id of the subagent that does the step.
+    """
+
+    kind: str
+    name: str
+    begin: float
+    ms: float | None
+    words: str = ""
+    level: str = "info"
+    key: str = ""
+    task: str = ""
+    depth: int = 0
+    usage: UsageTotals = field(default_factory=UsageTotals)
+    x: float = 0.0
+    width: float = 0.0
+
+
+def turn_page(request: str, logs: Path, disk: Disk, records: TurnRecords) -> dict[str, Any] | None:
+    """Return what the page of a turn shows; None if the log has no lines of this turn."""
+    reader = LogReader(logs, disk, LineFilter(request=request))
+    lines = [line for _, line in reader.of_request(request, everywhere=False)]
+    if not lines:
+        return None
+    waterfall, trace = _waterfall(lines), steps_of(lines)
+    said, answer = records.said(request)
+    waited = next((details_of(line) for line in lines if line.get("kind") == "answer_shown"), {})
+    return {
+        "request": request,
+        "chat": next((str(line["chatKey"]) for line in lines if line.get("chatKey")), ""),
+        "began": str(lines[0].get("timestamp", "")),
+        "said": said,
+        "answer": answer,
+        "waited": waited.get("waitedMs"),
+        "parts": {part: ms for part in PARTS if (ms := waited.get(f"{part}Ms"))},
+        "waterfall": waterfall[:STEPS],
+        "steps": trace[:STEPS],
+        "more": max(0, max(len(trace), len(waterfall)) - STEPS),
+        "usage": total_of(lines),
+    }
+
+
+def _waterfall(lines: Sequence[Line]) -> list[Step]:
+    """Return the steps of a turn by their begin; those of a subagent follow the call that started it."""
+    found = _Steps()
+    for line in lines:
+        found.take(line)
+    steps = found.all()
+    total = max((one.begin + (one.ms or 0) for one in steps), default=0.0)
+    total = max(total, found.last - found.first, 1.0)
+    of_task = defaultdict[str, list[Step]](list)
+    for one in sorted(steps, key=lambda one: one.begin):
+        of_task[one.task if one.task in found.calls else ""].append(one)
+    tasks = defaultdict[str, list[str]](list)
+    for task, call in found.calls.items():
+        tasks[call].append(task)
+    shown = list[Step]()
+
+    def add(some: Sequence[Step], depth: int) -> None:
+        for one in some:
+            x = 100 * max(0.0, one.begin) / total
+            width = 100 * (one.ms if one.ms is not None else max(0.0, total - one.begin)) / total
+            shown.append(replace(one, depth=min(depth, 3), x=min(x, 100 - LEAST), width=max(width, LEAST)))
+            for task in tasks.pop(one.key, ()) if one.key else ():
+                add(of_task[task], depth + 1)
+
+    add(of_task[""], 0)
+    return shown
+
+
+class _Steps:
+    """Pairs the lines of a turn's log to steps."""
+
+    def __init__(self) -> None:
+        self.first = self.last = 0.0
+        self.calls: dict[str, str] = {}
+        """Tool call that started each subagent's task."""
+        self._found: list[Step] = []
+        self._open: dict[str, Step] = {}
+        """Begun steps by the id of the model's call, tool call or question."""
+
+    def all(self) -> list[Step]:
+        """Return the steps, with `begin` counted from the person's message."""
+        return [replace(one, begin=one.begin - self.first) for one in [*self._found, *self._open.values()]]
+
+    def take(self, line: Line) -> None:
+        """Add what a line says."""
+        details, kind, at = details_of(line), str(line.get("kind")), _milliseconds(line)
+        self.first, self.last = self.first or at, max(self.last, at)
+        if kind in _PAIRED:
+            self._pair(line, *_PAIRED[kind])
+        elif kind == "task" and details.get("toolUseId"):
+            self.calls[str(details.get("task"))] = str(details["toolUseId"])
+        elif kind == "turn_start":
+            self._found.append(Step("queue", "", self.first, at - self.first))
+        elif kind == "answer_shown":
+            self._found.append(Step("shown", "", at, 0))
+            self._queued(_number(details.get("queueMs")))
+        elif kind == "llm_retry":
+            wait = _number(details.get("waitMs"))
+            self._found.append(_step(line, "retry", at, wait, details.get("error")))
+        elif kind == "delivery" and details.get("state") == "sent":
+            took = _number(line.get("duration"))
+            self._found.append(_step(line, "delivery", at - took, took))
+        elif kind == "delivery":
+            wait = 1000 * _number(details.get("retryAfter") or details.get("wait"))
+            self._found.append(_step(line, "delivery", at, wait, details.get("cause") or line.get("message")))
+
+    def _queued(self, ms: float) -> None:
+        """Let the turn begin with the person's message, which may be older than the log's first line."""
+        at, queue = next(((at, one) for at, one in enumerate(self._found) if one.kind == "queue"), (0, None))
+        if queue is not None and ms:
+            end = queue.begin + (queue.ms or 0)
+            self.first = min(self.first, end - ms)
+            self._found[at] = replace(queue, begin=end - ms, ms=ms)
+
+    def _pair(self, line: Line, kind: str, id_of: str) -> None:
+        """Begin or end a step. A step that ends without a begin began `duration` before."""
+        details, at = details_of(line), _milliseconds(line)
+        key = str(details.get(id_of) or "")
+        asked = kind == "approval" and "decision" not in details
+        if line.get("kind") in {"llm_request", "tool_call"} or asked:
+            words = details.get("input")
+            self._open.setdefault(key, _step(line, kind, at, None, "" if words == "{}" else words, key=key))
+        elif key:
+            begun = self._open.pop(key, None)
+            took = line.get("duration")
+            begin = begun.begin if begun is not None else at - _number(took)
+            purpose = details.get("purpose")
+            words = details.get("failure") or details.get("error") or details.get("by")
+            words = words or ("" if purpose in {"turn", "subagent"} else purpose)
+            ended = _step(line, kind, begin, at - begin if took is None else _number(took), words, key=key)
+            if begun is not None:
+                told = " · ".join(filter(None, (begun.words, ended.words)))
+                ended = replace(ended, words=told, name=ended.name or begun.name, task=begun.task)
+            self._found.append(ended)
+
+
+_PAIRED = {
+    "llm_request": ("model", "callId"),
+    "llm_response": ("model", "callId"),
+    "tool_call": ("tool", "toolUseId"),
+    "tool_result": ("tool", "toolUseId"),
+    "approval": ("approval", "approval"),
+}
+"""Kinds of lines that begin or end a step, with the step's kind and the detail that pairs them."""
+
+
+def _step(
+    line: Line, kind: str, begin: float, ms: float | None, words: object = "", *, key: str = ""
+) -> Step:
+    details, usage = details_of(line), UsageTotals()
+    usage.take(line)
+    name = str(details.get("model") or details.get("tool") or "")
+    task = str(details.get("task") or "")
+    return Step(kind, name, begin, ms, str(words or ""), str(line.get("level")), key, task, usage=usage)
+
+
+def _number(value: object) -> float:
+    return value if isinstance(value, int | float) else 0.0
+
+
+def _milliseconds(line: Line) -> float:
+    try:
+        return datetime.fromisoformat(str(line.get("timestamp"))).timestamp() * 1000
+    except (ValueError, OverflowError):
+        return 0.0
