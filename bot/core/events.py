@@ -22,7 +22,6 @@ from bot.contracts.inbound import Inbound
 from bot.contracts.outbound import OutboundKind
 from bot.core.assembly import Frozen
 from bot.core.file_words import SeenFile
-from bot.core.outbox_row import StoredFile
 from bot.tools.context import TaskMode
 from bot.words import DEFAULT, UTC
 
@@ -44,7 +43,10 @@ class EventData:
     words: ClassVar[frozenset[str]] = frozenset()
 
     def __init_subclass__(cls) -> None:
-        KINDS[cls.kind] = cls  # a dataclass with slots is created twice; the second class replaces the first
+        if "kind" in cls.__dict__:
+            KINDS[cls.kind] = (
+                cls  # a dataclass with slots is created twice; the second class replaces the first
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,6 +352,19 @@ class ToolEnded(EventData):
 
 
 # ------------------------------------------------------------ outgoing messages
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """The part of an `OutgoingFile` that its outbox row stores. The bytes are in `.ship/outgoing`, under
+    their SHA-256.
+    """
+
+    name: str
+    mime_type: str
+    size: int
+    sha256: str
+    path: str = ""
 
 
 @dataclass(frozen=True, slots=True)

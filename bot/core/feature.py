@@ -233,13 +233,10 @@ class Door:
         self.exports: list[Exporter] = []
         self._hooks: list[Hooks] = []
         self.asks: Questions = NobodyAnswers()
-        self._wraps: list[WrapReply] = []
-        self._call_wraps: list[WrapCall] = []
         self._outcomes: dict[str, Callable[[Question], str]] = {}
         self._settles: dict[str, Settle] = {}
         self._settling = set[str]()
         self.serves: list[Callable[[], Coroutine[Any, Any, None]]] = []
-        self._questions: list[Callable[[ChatKey, UserRef], list[ShownQuestion]]] = []
 
     def open(self, features: Iterable[Feature], runtime: Runtime) -> None:
         """Register these features. Raises `errors.ConfigError` if two features use the same name."""
@@ -258,8 +255,6 @@ class Door:
                 mine.update(theirs)
             self.approvals = hooks.approvals or self.approvals
             self.display = hooks.display or self.display
-            self._wraps += [hooks.wrap_reply] if hooks.wrap_reply is not None else []
-            self._call_wraps += [hooks.wrap_call] if hooks.wrap_call is not None else []
             self._outcomes |= hooks.outcomes
             self._settles |= hooks.settles
             self.serves += hooks.serves
@@ -267,11 +262,10 @@ class Door:
             self.exports += hooks.exports
             self._hooks.append(hooks)
             self.asks = hooks.asks or self.asks
-            self._questions += [hooks.questions] if hooks.questions is not None else []
 
     def wrapped(self, chat: Chat, reply: Reply, registry: Registry) -> Reply:
         """Return a turn's reply, wrapped by the features."""
-        for wrap in self._wraps:
+        for wrap in [one.wrap_reply for one in self._hooks if one.wrap_reply is not None]:
             reply = wrap(chat, reply, registry)
         return reply
 
@@ -288,7 +282,7 @@ class Door:
 
     def around_calls(self, call: CallWrapper, registry: Registry) -> CallWrapper:
         """Return the wrapper of each tool call, wrapped by the features."""
-        for wrap in self._call_wraps:
+        for wrap in [one.wrap_call for one in self._hooks if one.wrap_call is not None]:
             call = wrap(call, registry)
         return call
 
@@ -338,7 +332,8 @@ class Door:
 
     def questions(self, chat: ChatKey, person: UserRef) -> list[ShownQuestion]:
         """Return the open questions of a chat that one person may see."""
-        return [one for asked in self._questions for one in asked(chat, person)]
+        asked = [one.questions for one in self._hooks if one.questions is not None]
+        return [one for ask in asked for one in ask(chat, person)]
 
     async def waiting(self, viewer: Viewer) -> list[OpenLoop]:
         """Return the board: all open loops that a person sees, by kind and time."""

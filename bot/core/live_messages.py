@@ -123,18 +123,7 @@ class LiveMessages:
         if not self.has_room(chat, row, edit=False):
             return False
         async with self._outbox.alone(row):
-            queued = events.Queued(
-                row.id,
-                row.target,
-                row.text,
-                row.form,
-                row.channel,
-                row.chat_id,
-                row.chat_type,
-                replaces=renews,
-                language=row.language,
-            )
-            self._append(row, queued, events.Sending(row.id, self._boot, renews))
+            self._append(row, row.queued(row.id, replaces=renews), events.Sending(row.id, self._boot, renews))
             end: events.EventData = events.Uncertain(row.id)
             failed = None
             try:
@@ -246,14 +235,14 @@ class LiveMessages:
 def _row(to: Inbound, chat: Chat, name: str, kind: OutboundKind, words: str) -> OutboxRow:
     return OutboxRow(
         name,
-        chat.key,
-        to.request_id,
-        to.channel,
-        to.chat_id,
-        to.chat_type,
         to.target,
         words,
         kind,
-        0.0,
+        to.channel,
+        to.chat_id,
+        to.chat_type,
         language=language(),
+        chat=chat.key,
+        turn=to.request_id,
+        queued_at=0.0,
     )

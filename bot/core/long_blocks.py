@@ -31,34 +31,12 @@ _TITLED = re.compile(
 _FORMULA = re.compile(r"[=@\t＝＠]|[-+－＋](?!$|[\d.,]+ ?[%\w]{0,3}$)")
 """Pattern for the beginning of a cell that a spreadsheet program would evaluate as a formula."""
 _ENDINGS = dict(
-    pair.split("=")
-    for pair in [
-        "bash=sh",
-        "console=txt",
-        "csharp=cs",
-        "elixir=ex",
-        "golang=go",
-        "haskell=hs",
-        "javascript=js",
-        "julia=jl",
-        "kotlin=kt",
-        "latex=tex",
-        "makefile=mk",
-        "markdown=md",
-        "ocaml=ml",
-        "perl=pl",
-        "plaintext=txt",
-        "powershell=ps1",
-        "python=py",
-        "python3=py",
-        "ruby=rb",
-        "rust=rs",
-        "shell=sh",
-        "terraform=tf",
-        "text=txt",
-        "typescript=ts",
-        "zsh=sh",
-    ]
+    re.findall(
+        r"(\w+)=(\w+)",
+        "bash=sh console=txt csharp=cs elixir=ex golang=go haskell=hs javascript=js julia=jl kotlin=kt latex=tex "
+        "makefile=mk markdown=md ocaml=ml perl=pl plaintext=txt powershell=ps1 python=py python3=py ruby=rb rust=rs "
+        "shell=sh terraform=tf text=txt typescript=ts zsh=sh",
+    )
 )
 """File name extensions by language, for languages whose name is not their extension."""
 _OWN_ENDING = re.compile(r"[a-z][a-z0-9]{0,5}")

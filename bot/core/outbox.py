@@ -298,26 +298,13 @@ class Outbox:
 
     def _repeat(self, row: OutboxRow, wait: float) -> None:
         """Queue a repeat of a row whose outcome is unknown, to be sent after `wait` seconds."""
-        again = events.Queued(
+        again = row.queued(
             f"{row.id}'",
-            row.target,
-            row.text,
-            row.form,
-            row.channel,
-            row.chat_id,
-            row.chat_type,
+            call=None,
+            replaces=None,
             part_of=row.part_of or row.id,
-            last=row.last,
-            ends=row.ends,
             repeat_of=row.repeat_of or row.id,
             not_before=self._clock.now() + wait if wait else None,
-            language=row.language,
-            buttons=row.buttons,
-            question=row.question,
-            closes_as=row.closes_as,
-            zone=row.zone,
-            own_zone=row.own_zone,
-            file=row.file,
         )
         self._chats.append(
             Fact(row.chat, again, row.turn),

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, fields
+from typing import Any, Literal
 
-from bot.contracts.approvals import QuestionButtons
 from bot.contracts.base import ChatType
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
-from bot.contracts.outbound import OutboundKind
-from bot.words import UTC
-
-if TYPE_CHECKING:
-    from bot.core.events import Event, Queued
+from bot.core.events import Event, Queued
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,21 +40,8 @@ class Address:
         return f"{self.channel}:{self.chat_id}"
 
 
-@dataclass(frozen=True, slots=True)
-class StoredFile:
-    """The part of an `OutgoingFile` that its outbox row stores. The bytes are in `.ship/outgoing`, under
-    their SHA-256.
-    """
-
-    name: str
-    mime_type: str
-    size: int
-    sha256: str
-    path: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class OutboxRow:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutboxRow(Queued):
     """A visible message that is not delivered yet or may still change.
 
         queued ──sending──► sending ──row_ended──► sent │ failed │ unknown
@@ -68,72 +50,35 @@ class OutboxRow:
 
     `boot` is the id of the process whose send is in flight. If another process was sending the row, or if the
     platform did not answer (`boot` is ""), the outcome is unknown and the platform is asked. A row that has ended
-    is removed from the chat's state.
+    is removed from the chat's state. `message_id` is the platform id of a live message that is visible in the
+    chat. `outdated`: a preview that no message will replace.
     """
 
-    id: str
     chat: ChatKey
     turn: str | None
-    channel: str
-    chat_id: str
-    chat_type: ChatType
-    target: Mapping[str, str]
-    text: str
-    form: OutboundKind
     queued_at: float
     state: Literal["queued", "sending"] = "queued"
     boot: str = ""
     message_id: str | None = None
-    """Platform id of the message, once a live message is visible in the chat."""
-    ends: bool = False
-    """True for the last message of its turn, unless the message fails."""
-    last: bool = True
-    """True for the last part of a message."""
-    part_of: str | None = None
-    replaces: str | None = None
-    """Platform id of the message that this message replaces."""
     outdated: bool = False
-    """True for a preview that no message will replace."""
-    repeat_of: str | None = None
-    not_before: float | None = None
     delayed: bool = False
-    language: str = ""
-    buttons: QuestionButtons | None = None
-    question: str | None = None
-    closes_as: str = ""
-    zone: str = UTC
-    own_zone: bool = False
-    file: StoredFile | None = None
-    """File to send. The text is then the passage that the file replaces, usually ""."""
 
     @classmethod
     def of(cls, data: Queued, event: Event) -> OutboxRow:
         """Return the row of a `queued` event."""
-        return cls(
-            data.row,
-            event.chat,
-            event.turn,
-            data.channel or event.chat.channel,
-            data.chat_id or event.chat.chat_id,
-            data.chat_type,
-            data.target,
-            data.text,
-            data.form,
-            event.at,
-            ends=data.ends,
-            last=data.last,
-            part_of=data.part_of,
-            replaces=data.replaces,
-            repeat_of=data.repeat_of,
-            not_before=data.not_before,
-            language=data.language,
-            buttons=data.buttons,
-            question=data.question,
-            closes_as=data.closes_as,
-            zone=data.zone,
-            own_zone=data.own_zone,
-            file=data.file,
-        )
+        where = {
+            "channel": data.channel or event.chat.channel,
+            "chat_id": data.chat_id or event.chat.chat_id,
+        }
+        return cls(**_fields(data) | where, chat=event.chat, turn=event.turn, queued_at=event.at)
+
+    def queued(self, name: str, **changed: Any) -> Queued:
+        """Return the event that queues this message, or with changed fields another one, under a name."""
+        return Queued(**_fields(self) | {"row": name} | changed)
+
+    @property
+    def id(self) -> str:
+        return self.row
 
     @property
     def repeats(self) -> int:
@@ -162,3 +107,7 @@ class OutboxRow:
         return Address(
             self.channel, self.chat_id, self.chat, self.chat_type, self.target, self.turn or self.id
         )
+
+
+def _fields(data: Queued) -> dict[str, Any]:
+    return {one.name: getattr(data, one.name) for one in fields(Queued)}

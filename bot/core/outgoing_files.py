@@ -23,7 +23,7 @@ from bot.contracts.channel import Channel, SendsFiles
 from bot.contracts.environment import Disk, Log, Redact
 from bot.contracts.outbound import OutgoingFile
 from bot.core.chats import Chats
-from bot.core.outbox_row import StoredFile
+from bot.core.events import StoredFile
 
 LONGEST_NAME = 120
 """Max characters of a file name."""

@@ -187,11 +187,6 @@ class RateLimiter:
         self._pacer.freeze(total if error.everywhere else chat, wait)
         return wait
 
-    def hold(self, to: Address, seconds: float) -> None:
-        """Stop sending to this chat for these seconds."""
-        if seconds > 0:
-            self._pacer.freeze(self._budgets(to)[0], seconds)
-
     def frozen(self, to: Address) -> float:
         """Return the seconds that the platform asked to wait in this chat."""
         return self._pacer.frozen(*(name for name, _ in self._budgets(to)))

@@ -12,8 +12,8 @@ from bot.contracts.outbound import OutgoingFile, Sent
 from bot.core import events, file_words
 from bot.core.chat import Chat
 from bot.core.chats import Chats, Fact
+from bot.core.events import StoredFile
 from bot.core.long_blocks import LongBlocks
-from bot.core.outbox_row import StoredFile
 from bot.core.outgoing_files import OutgoingFiles
 from bot.telemetry import redaction
 from bot.tools.permissions.display import named

@@ -23,8 +23,8 @@ from bot.contracts.inbound import Inbound
 from bot.contracts.provenance import ANYBODYS, ORIGIN, Provenance, unpacked
 from bot.core import events, memory
 from bot.core.chats import NO_CHAT
-from bot.core.events import Event, EventData
-from bot.core.outbox_row import Address, StoredFile
+from bot.core.events import Event, EventData, StoredFile
+from bot.core.outbox_row import Address
 from bot.core.question import ApprovalRecord
 from bot.core.removal import SENDS
 from bot.storage import file_names

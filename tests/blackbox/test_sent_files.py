@@ -108,8 +108,8 @@ REFUSED = {
     "hidden": ([".env"], "closed to tools"),
     "outside": (["/etc/passwd"], "outside of the project"),
     "a link out": (["link.md"], "outside of the project"),
-    "missing": (["nothing.md"], "does not exist"),
-    "a folder": (["out"], "folder"),
+    "missing": (["nothing.md"], "No such file"),
+    "a folder": (["out"], "directory"),
     "one with a secret": (["key.md"], "key.md holds a secret"),
     "too many": (["report.md"] * 11, "attachments"),
 }

@@ -17,25 +17,9 @@ from bot.tools.permissions.defaults import SCHEDULING
 from bot.tools.registry import Registry
 
 TASK = "task"
-_LOOKS = frozenset(
-    [
-        "check",
-        "count",
-        "describe",
-        "fetch",
-        "find",
-        "get",
-        "inspect",
-        "list",
-        "lookup",
-        "query",
-        "read",
-        "search",
-        "show",
-        "status",
-        "view",
-        "whoami",
-    ]
+_LOOKS = regex.compile(
+    "check|count|describe|fetch|find|get|inspect|list|lookup|query|read|search|show|status|view|whoami",
+    regex.IGNORECASE,
 )
 """Verbs in names of third-party tools that only read."""
 _EVERYTHING: frozenset[Kind] = frozenset({"sent", "mailed", "saved", "deleted", "ran", "scheduled", "acted"})
@@ -126,7 +110,7 @@ def _looks(call: ToolCall, effects: frozenset[Effect]) -> bool:
     name = call.name
     if name.startswith(MCP):
         words = regex.findall(r"[A-Z]?[a-z]+", name.split("__", 2)[-1])
-        return effects == {"read"} or (bool(words) and words[0].lower() in _LOOKS)
+        return effects == {"read"} or (bool(words) and _LOOKS.fullmatch(words[0]) is not None)
     if name == "memory":
         return bool(call.input.get("command") == "view")
     return name == "schedule_list" or effects == {"read"}
