@@ -13,6 +13,7 @@ import aiohttp
 from bot.testing.anthropic_script import Answer, reply, tool_use
 from tests.blackbox.conftest import World, eventually
 from tests.blackbox.test_personal_data import command, holds
+from tests.blackbox.test_retention import passed
 from tests.blackbox.test_schedules import in_an_hour, jump
 from tests.blackbox.test_web_approvals import link
 from tests.contracts.web_rig import Stream
@@ -165,13 +166,13 @@ async def test_stops_jobs_history_and_erasure_know_the_conversations_of_a_person
         assert SECRET not in str(world.model.bodies[-1]), "nobody else's history"
         await one.operate()
         await one.say("which skills?", "c", answer="skills")
-        assert any("approval" in said for said in await one.shown("c"))
+        assert any(said.get("approval") for said in await one.shown("c"))
         await one.say("/stop", answer="othing")
-        assert any("approval" in said for said in await one.shown("c")), (
+        assert any(said.get("approval") for said in await one.shown("c")), (
             "stopped in its own conversation only"
         )
         await one.say("/stop", "c", answer="topped")
-        assert not any("approval" in said for said in await one.shown("c"))
+        assert not any(said.get("approval") for said in await one.shown("c"))
         await one.say("remind me", "d", answer="It is done.")
         planned = await one.open("d")
         await jump(world)
@@ -191,3 +192,22 @@ async def test_stops_jobs_history_and_erasure_know_the_conversations_of_a_person
         await world.start(command=())
         assert await one.listed() == []
         assert await other.titles() == ["my history?"]
+
+
+async def test_a_name_goes_with_the_last_message_of_its_conversation(world: World) -> None:
+    world.only("web")
+    world.config["history"] = {"keepDays": {"*": 1}}
+    world.process.module = ["bot.testing.run", "--clock", str(world.root / "clock")]
+    world.model.script(lambda _: "well")
+    await world.start(command=())
+    await eventually((world.root / "clock").exists)
+    async with person(world) as one:
+        await one.say("hello", "b", answer="well")
+        assert await one.rename("b", SECRET) == 200
+        await world.turns(1)
+        await world.sent()
+        await passed(world, 2)
+        await eventually(lambda: not world.recorded(SECRET))
+        assert await one.listed() == []
+    assert await world.process.stop() == 0
+    assert holds(world.root, SECRET) == []

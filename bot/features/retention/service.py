@@ -17,6 +17,7 @@ from bot.contracts.identity import ChatKey
 from bot.core import events
 from bot.core.archive import rotation
 from bot.core.chats import Fact
+from bot.core.conversation_list import TITLE
 from bot.core.feature import Runtime
 from bot.storage import file_names, jsonl
 from bot.system import JumpSafeClock
@@ -95,6 +96,8 @@ class Retention:
         end = min(end, chat.position.first)
         for at in range(first, end, SLICE):
             await log.delete_before(key, min(at + SLICE, end))
+        if chats.facts.get(TITLE, str(key)) and key not in await log.spoken_in(key):
+            chats.append(Fact(key, events.FactSet(TITLE, str(key), None)))
         return end - first
 
     # ------------------------------------------------------------ files, on any thread

@@ -210,7 +210,16 @@ function confirm(id) {
 
 /** Keep the messages that are still to be sent, for a reload. */
 function keepUnsent() {
-  sessionStorage.setItem("unsent", JSON.stringify([...pending.values()].filter((message) => !message.refused)));
+  keep("unsent", JSON.stringify([...pending.values()].filter((message) => !message.refused)));
+}
+
+/** Keep a text for a reload of this tab, unless the browser has no room for it. */
+function keep(place, words) {
+  try {
+    sessionStorage.setItem(place, words);
+  } catch {
+    sessionStorage.removeItem(place);
+  }
 }
 
 /** Stop the running answer. */
@@ -224,7 +233,7 @@ async function stop() {
 function grow() {
   text.style.height = "auto";
   text.style.height = `${text.scrollHeight + 2}px`;
-  sessionStorage.setItem(`draft:${current()}`, text.value);
+  keep(`draft:${current()}`, text.value);
   $("send").disabled = !(text.value.trim() || files.any()) || !files.ready();
 }
 
