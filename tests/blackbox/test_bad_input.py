@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from bot.testing import anthropic_script as scripts
 from tests.blackbox.conftest import Process, World, eventually
 
@@ -134,7 +136,7 @@ async def test_what_cannot_be_opened_is_named_and_its_caption_answered(world: Wo
     assert len(world.model.requests) == 1, "without words there is nothing to ask the model"
 
 
-FAILURES = [
+FAILURES: list[tuple[list[Any], str]] = [
     ([scripts.overloaded()] * 3, "overloaded"),
     ([scripts.rate_limited(3600)], "busy"),
     ([scripts.html_page()] * 3, "Please try again"),
