@@ -135,11 +135,12 @@ async def test_everyone_mentions_of_the_model_are_inert_in_slack(world: World) -
 
 async def test_commands_work_on_telegram(world: World) -> None:
     world.only("telegram")
+    world.config["channels"]["telegram"]["allow"] = ["*"]
     await world.start()
-    for count, command in enumerate(("start", "help", "whoami", "status", "new", "stop"), 1):
-        world.telegram.say(f"/{command}")
-        await world.telegram.until(lambda count=count: len(world.texts()) == count)  # type: ignore[misc]
-        assert world.texts()[-1]
+    for chat, command in enumerate(("start", "help", "whoami", "status", "new", "stop"), 4001):
+        world.telegram.say(f"/{command}", chat_id=chat)
+        await world.telegram.until(lambda chat=chat: len(world.texts(chat)) == 1)  # type: ignore[misc]
+        assert world.texts(chat)[0]
     assert world.model.requests == []
 
 
