@@ -57,7 +57,6 @@ def test_without_a_terminal_nothing_is_removed_unless_it_is_confirmed(
     assert (done.code, done.out) == (2, "")
     assert "--yes" in done.err
     assert lists.lists_with("telegram", "1") == ["allow"]
-    assert process("erase", "telegram:1", "--yes", "--dir", project).code == 0
 
 
 def test_who_is_nobody_is_wrong_usage(shipmate: Shipmate, project: Path, tmp_path: Path) -> None:
