@@ -74,38 +74,6 @@ def parse(value: Any) -> list[Conversation]:
     return found
 
 
-def dump(conversations: Iterable[Conversation]) -> dict[str, Any]:
-    """Return conversations in the format that `parse` reads."""
-    return {
-        "conversations": [
-            {
-                "id": one.id,
-                "sessions": [
-                    {
-                        "start": _iso(turns[0].ts),
-                        "turns": [
-                            {"id": t.id, "role": t.role, "speaker": t.speaker, "text": t.text, "ts": t.ts}
-                            for t in turns
-                        ],
-                    }
-                    for turns in one.sessions
-                ],
-                "questions": [
-                    {
-                        "text": q.text,
-                        "asked_at": _iso(q.asked_at),
-                        "evidence": sorted(q.evidence),
-                        "kind": q.kind,
-                        "phrasings": list(q.phrasings),
-                    }
-                    for q in one.questions
-                ],
-            }
-            for one in conversations
-        ]
-    }
-
-
 def _conversation(value: Any, where: str) -> Conversation:
     sessions = tuple(
         _session(one, f"{where}.sessions[{number}]")
@@ -184,7 +152,3 @@ def _time(value: Any, where: str) -> int:
     except (TypeError, ValueError):
         raise FormError(f"{where} is neither ISO 8601 nor milliseconds") from None
     return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
-
-
-def _iso(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat()

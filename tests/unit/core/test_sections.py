@@ -36,12 +36,6 @@ def test_what_is_optional_takes_what_is_left_whole_or_shorter_or_not_at_all() ->
     assert names(135, RULES, GIT, TREE) == ["rules", "git"]
 
 
-def test_one_that_does_not_fit_leaves_its_place_to_a_smaller_one() -> None:
-    made = assemble([RULES, Section("large", 2, "l" * 500), GIT], 140)
-    assert [name for name, _ in made.parts] == ["rules", "git"]
-    assert made.dropped == ("large",)
-
-
 def test_what_is_required_is_shortened_from_the_least_important_on_before_anything_optional_is_taken() -> (
     None
 ):
@@ -60,12 +54,6 @@ def test_what_is_required_and_does_not_fit_is_refused_in_an_operators_words() ->
         assemble([RULES, TOOLS, GIT], 98)
     assert "instruction files" in str(caught.value)
     assert "rules" not in caught.value.person
-
-
-def test_sections_without_text_are_none_and_an_empty_prompt_is_no_failure() -> None:
-    assert assemble([Section("a", 1, "", required=True)], 0).text == ""
-    assert assemble([GIT], 0).dropped == ("git",)
-    assert assemble([], 0).size == 0
 
 
 def test_an_alternative_that_is_no_shorter_is_none() -> None:

@@ -11,7 +11,7 @@ from bot.system import SystemClock, UlidSource
 from bot.testing import anthropic_script as script
 from bot.testing.anthropic import KEY, AnthropicServer
 from bot.testing.log import MemoryLog
-from tests.unit.llm.asking import ask, reply_of
+from tests.unit.llm.asking import reply_of
 
 
 def build(log: MemoryLog | None = None, **how: Any) -> Model:
@@ -29,15 +29,6 @@ async def test_anthropic_is_logged_and_asked_again(server: AnthropicServer) -> N
     assert (await reply_of(model)).stop_reason == "end_turn"
     assert log.kinds == ["llm_request", "llm_response", "llm_retry", "llm_request", "llm_response"]
     assert "你好" not in log.text
-    await model.close()
-
-
-async def test_the_demo_is_logged_too() -> None:
-    log = MemoryLog()
-    model = build(log)
-    await model.check()
-    assert "demo" in str((await reply_of(model, ask())).content)
-    assert log.kinds == ["llm_request", "llm_response"]
     await model.close()
 
 

@@ -103,20 +103,3 @@ async def test_a_running_gateways_clock_is_moved_over_a_socket(tmp_path: Path) -
         writer.close()
         await writer.wait_closed()
     assert clock.monotonic() == 5
-
-
-def test_a_gateway_that_cannot_start_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "ship.json").write_text('{"llm": 3}', encoding="utf-8")
-    assert run.main(["--dir", str(tmp_path)]) == 78
-    assert "llm" in capsys.readouterr().err
-
-
-def test_the_trace_has_a_line_for_each_operation(tmp_path: Path) -> None:
-    seen = run.tracing(tmp_path / "trace")
-    seen("log", "append", "")
-    seen("disk", "append", "日志.jsonl")
-    lines = (tmp_path / "trace").read_text(encoding="utf-8").splitlines()
-    assert [json.loads(line) for line in lines] == [
-        ["log", "append", ""],
-        ["disk", "append", "日志.jsonl"],
-    ]
