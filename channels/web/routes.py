@@ -666,7 +666,7 @@ def _loop(loop: OpenLoop, user: str) -> dict[str, Any]:
         "kind": loop.kind,
         "label": say(f"waiting.kind_{loop.kind}"),
         "id": loop.id,
-        "what": loop.what,
+        "what": loop.what.replace("`", ""),
         "why": loop.why,
         "detail": loop.detail,
         "state": say(f"jobs.state_{loop.state}") if loop.state else "",
