@@ -163,3 +163,18 @@ def _acts(world: World) -> list[dict[str, Any]]:
 
 def _loops(page: str) -> list[str]:
     return re.findall(r'name="id" value="([^"]*)"', page)
+
+
+async def test_a_board_longer_than_a_page_has_pages(world: World) -> None:
+    world.only("telegram")
+    world.config["dashboard"] = {"enabled": True, "port": 0, "token": TOKEN}
+    await world.start()
+    strangers = range(3001, 3053)
+    for stranger in strangers:
+        world.telegram.say("let me in", chat_id=stranger, name="Eve")
+    await world.telegram.until(lambda: all(world.texts(stranger) for stranger in strangers))
+    async with _browser() as session:
+        visitor = Visitor(session, world.process.ready_line.split()[-1])
+        pages = [await visitor.page(query) for query in ("?kind=person", "?kind=person&page=2")]
+    assert [len(_loops(page)) for page in pages] == [50, 2]
+    assert 'href="?kind=person&amp;page=2"' in pages[0]
