@@ -9,6 +9,7 @@ import aiohttp
 
 from bot.testing.anthropic_script import Reply, reply, tool_use
 from tests.blackbox.conftest import PERSON, START_SECONDS, World, eventually
+from tests.blackbox.test_retries import with_buttons
 from tests.blackbox.test_schedules import in_an_hour, jump
 from tests.blackbox.test_web_approvals import Tabs, link, say
 
@@ -135,3 +136,22 @@ async def eventually_left(browser: aiohttp.ClientSession, page: str, words: list
         while left != words:
             async with browser.get(f"{page}/api/waiting") as answer:
                 left = [one["what"] for one in (await answer.json())["loops"]]
+
+
+async def test_a_promise_goes_with_the_answer_that_another_one_replaces(world: World) -> None:
+    world.only("telegram")
+    await world.start()
+    world.model.answer("It is down. I'll look again tomorrow.")
+    number = world.telegram.say("is it up?")["message"]["message_id"]
+    await world.heard("It is down. I'll look again tomorrow.")
+    await world.turns(1)
+    await world.sent()
+    world.telegram.edit(number, "is it down?")
+    await world.telegram.until(lambda: bool(with_buttons(world)))
+    (answer,) = with_buttons(world)
+    ((button,),) = answer["reply_markup"]["inline_keyboard"]
+    world.model.answer("Yes.")
+    world.telegram.press(answer["message_id"], button["callback_data"], chat_id=PERSON)
+    await world.telegram.until(lambda: world.texts() == ["Yes."])
+    await world.turns(2)
+    assert "look again" not in await board(world, PERSON)

@@ -48,11 +48,12 @@ class Board:
         replaced. A job that the turn made carries the promise; so does the job that started the turn.
         """
         now, chat = self._run.clock.now(), self._run.chats.loaded(turn.first.chat_key)
-        renewed = (turn.first.renews or "").partition("/")[0]
+        # Another answer to the same message replaces the former one.
+        renewed = (str(turn.first.chat_key), turn.first.message_id if turn.first.renews is not None else None)
         gone = [
             Fact(turn.first.chat_key, FactSet(PROMISE, name, None))
             for name, one in self._run.chats.facts.all(PROMISE).items()
-            if one["at"] < now - KEPT or name == renewed
+            if one["at"] < now - KEPT or (one["chat"], one.get("message", "")) == renewed
         ]
         running = chat.context.running if chat is not None else None
         if running is None or state != "answered" or turn.first.due is not None or _makes_job(running):
@@ -69,6 +70,7 @@ class Board:
             "person": str(first.person),
             "name": first.user_name or "",
             "words": found,
+            "message": first.message_id or "",
         }
         return Done(facts=[*gone, Fact(first.chat_key, FactSet(PROMISE, turn.id, value), turn.id)])
 
