@@ -242,10 +242,14 @@ class World:
         await eventually(lambda: self._recorded_end(ended[-1:]) and not self._leaving())
 
     def recorded(self, words: str) -> bool:
-        """True once the record of a conversation holds these words."""
+        """True once the log or its facts hold these words."""
         folder = self.root / ".ship"
         with contextlib.closing(sqlite3.connect(folder / "shipmate.db", timeout=5)) as file:
-            (count,) = file.execute("SELECT count(*) FROM events WHERE instr(data, ?)", (words,)).fetchone()
+            tables = "SELECT data FROM events UNION ALL SELECT value FROM facts"
+            (count,) = file.execute(
+                f"SELECT count(*) FROM ({tables}) WHERE instr(data, ?)",  # noqa: S608 - a constant
+                (words,),
+            ).fetchone()
         return bool(count)
 
     def _recorded_end(self, turns: Sequence[str]) -> bool:

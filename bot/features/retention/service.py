@@ -63,6 +63,7 @@ class Retention:
                 continue
             since = self._steady.now() - days * _DAY
             gone = await self._expire_events(chat, since)
+            await self._expire_name(chat)
             with errors.as_storage_error("the archive cannot be written"):
                 lines, files = await asyncio.to_thread(self._expire_files, chat, int(since * 1000))
             if gone or lines or files:
@@ -96,9 +97,14 @@ class Retention:
         end = min(end, chat.position.first)
         for at in range(first, end, SLICE):
             await log.delete_before(key, min(at + SLICE, end))
-        if chats.facts.get(TITLE, str(key)) and key not in await log.spoken_in(key):
-            chats.append(Fact(key, events.FactSet(TITLE, str(key), None)))
         return end - first
+
+    async def _expire_name(self, key: ChatKey) -> None:
+        """Delete the name that a person gave a conversation, if all messages of the conversation are deleted."""
+        chats = self._run.chats
+        if chats.facts.get(TITLE, str(key)) and key not in await self._run.event_log.spoken_in(key):
+            await chats.get(key)
+            chats.append(Fact(key, events.FactSet(TITLE, str(key), None)))
 
     # ------------------------------------------------------------ files, on any thread
 
