@@ -247,7 +247,7 @@ class World:
         with contextlib.closing(sqlite3.connect(folder / "shipmate.db", timeout=5)) as file:
             tables = "SELECT data FROM events UNION ALL SELECT value FROM facts"
             (count,) = file.execute(
-                f"SELECT count(*) FROM ({tables}) WHERE instr(data, ?)",  # noqa: S608 - a constant
+                f"SELECT count(*) FROM ({tables}) WHERE instr(data, ?)",
                 (words,),
             ).fetchone()
         return bool(count)
