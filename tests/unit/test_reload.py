@@ -101,7 +101,7 @@ async def test_a_wrong_configuration_is_told_and_the_one_before_holds(
 ) -> None:
     before = gateway.turns.agent
     for wrong, why in (
-        ('{"llm": {},}', "a comma with nothing behind it"),
+        ('{"llm": {},}', "line 1"),
         ({"context": {"maxMessages": "many"}, "nonsense": 1}, "maxMessages"),
     ):
         await gateway.reload.reload(lambda wrong=wrong: load(tmp_path, wrong))  # type: ignore[misc]
