@@ -1,5 +1,5 @@
 // The person's conversations: the list in the sidebar, search, names, and the conversation that the page shows.
-// The address names the conversation (`/#<id>`).
+// The address names the conversation (`/#<id>`); without an id it is the first one.
 
 import { words as said } from "/words.js";
 
@@ -21,7 +21,11 @@ export function current() {
 
 /** Call opened(id) for each conversation that the person opens, and title(words) when the shown title changes. */
 export function start(opened, titled) {
-  if (!location.hash) history.replaceState(null, "", `#${localStorage.getItem("conversation") ?? FIRST}`);
+  if (!location.hash && history.state !== FIRST) {
+    const last = localStorage.getItem("conversation") ?? FIRST;
+    if (last === FIRST) history.replaceState(FIRST, ""); // a reload stays here, whatever another tab has opened since
+    else history.replaceState(null, "", `#${last}`);
+  }
   const open = () => {
     localStorage.setItem("conversation", current());
     if ($("side").matches(":popover-open")) $("side").hidePopover();
