@@ -82,6 +82,18 @@ async def test_a_press_shows_no_message_and_the_card_becomes_its_outcome(desk: D
     await browser.reload()
     await browser.until("return document.querySelector('.decided')")
     assert await browser.run(SHOWN) == shown
+    # It keeps its outcome when the message is changed and answered anew.
+    await desk.world.turns(1)
+    model.answer("Here they are again.")
+    await browser.press("li.user .edit")
+    await browser.type(".rewrite textarea", "!\n")
+    await heard(browser, "Here they are again.")
+    await desk.world.sent()
+    anew = ["which skills?!", shown[1], "Here they are again."]
+    assert await browser.run(SHOWN) == anew
+    await browser.reload()
+    await heard(browser, anew[-1])
+    assert await browser.run(SHOWN) == anew
     # A question that is gone says so where it stood; what is typed still works.
     model.answer(tool_use("skills_list", {}))
     model.answer("Not this time.")

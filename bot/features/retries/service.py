@@ -49,8 +49,9 @@ class PastTurn:
 
     @property
     def notices(self) -> list[tuple[Queued, str]]:
-        """Return the messages of the turn that have buttons."""
-        return [one for one in self.shown.values() if one[0].buttons is not None and one[0].buttons.choices]
+        """Return the messages of the turn that have buttons, except questions: their decision takes the buttons away."""
+        rows = (one for one in self.shown.values() if one[0].question is None)
+        return [one for one in rows if one[0].buttons is not None and one[0].buttons.choices]
 
 
 def as_one(first: Inbound, parts: Sequence[Inbound]) -> Inbound:
