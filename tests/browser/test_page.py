@@ -23,6 +23,9 @@ ALL = ["Allow once", "Deny", "Allow in this chat", "Always, for everybody"]
 LANDED = re.compile(r"http://shipmate-[a-z2-7]{16}\.localhost:\d+/")
 
 
+COUNTED = (
+    "return [document.getElementById('waits').innerText, document.querySelectorAll('#loops .mine').length]"
+)
 OPERATOR = "return fetch('/api/info').then((answer) => answer.json()).then((info) => info.operator)"
 
 
@@ -99,6 +102,11 @@ async def test_the_link_makes_one_browser_an_operators_and_others_are_told(desk:
     assert await asked(browser) == []
     assert "Only an operator can decide this." in await browser.run(QUESTION)
     await desk.picture(browser, "member")
+    await browser.press("#board-button")
+    waits = await browser.until("return document.querySelector('#loops .kind')?.innerText")
+    assert re.fullmatch(r"Needs a decision · until (\w+ \d+, \d{4}, )?\d+:\d\d\s[AP]M", waits), waits
+    assert await browser.run(COUNTED) == ["", 0]
+    await browser.press("#board-close")
     # By hand it is refused too.
     await browser.run(
         "return fetch('/api/messages', {method: 'POST', headers: {'Content-Type': 'application/json'}, "
@@ -110,6 +118,7 @@ async def test_the_link_makes_one_browser_an_operators_and_others_are_told(desk:
     assert LANDED.fullmatch(await browser.address())
     await browser.until(QUESTION)
     assert await asked(browser) == ALL
+    await browser.until(f"return (() => {{ {COUNTED} }})().join() === '1,1'")
     assert await browser.run("return [document.referrer, history.length]") == ["", 2]
     await browser.show(chat)
     await browser.until(f"{BUTTONS}.length === 4")

@@ -4,7 +4,8 @@ import { button, press } from "/actions.js";
 import { words as said } from "/words.js";
 
 const $ = (id) => document.getElementById(id);
-const MINE = ["person", "approval", "question", "promise"]; // kinds that wait for the person; jobs and tasks do not
+// What the person is to act on: requests that they may decide, and their own questions and promises.
+const isMine = (one) => (["person", "approval"].includes(one.kind) ? one.acts.length > 0 : ["question", "promise"].includes(one.kind) && !one.who);
 
 /** Read what waits; show the number, and the panel if it is open. */
 async function refresh() {
@@ -13,7 +14,7 @@ async function refresh() {
     $("board-told").textContent = $("board").open ? said.unreachable : "";
     return;
   }
-  const count = answer.loops.filter((one) => MINE.includes(one.kind)).length;
+  const count = answer.loops.filter(isMine).length;
   $("waits").textContent = count || "";
   $("board-button").ariaLabel = count ? `${said.board} (${count})` : said.board;
   if (!answer.loops.length) $("board-told").textContent = said.board_nothing;
@@ -24,9 +25,11 @@ async function refresh() {
 
 function row(loop) {
   const item = document.createElement("li");
-  item.className = loop.kind;
-  const moment = new Date((loop.due || loop.since) * 1000).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
-  const time = loop.kind === "job" ? loop.state || moment : moment;
+  item.className = isMine(loop) ? "mine" : "";
+  const at = new Date((loop.due || loop.since) * 1000);
+  const day = at.toDateString() === new Date().toDateString() ? {} : { dateStyle: "medium" };
+  const moment = at.toLocaleString([], { ...day, timeStyle: "short" });
+  const time = loop.kind === "job" ? loop.state || moment : loop.due ? `${said.board_until} ${moment}` : moment;
   item.append(
     line("kind", `${loop.label} · ${time}`),
     line("what", loop.what),
