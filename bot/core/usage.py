@@ -30,7 +30,7 @@ _GROUPS: Mapping[By, str] = {"day": "hour / 24", "person": "person", "chat": "ch
 _SUMS = "sum(turns), sum(failed), sum(calls), sum(input), sum(cache_read), sum(cache_write), sum(output), sum(cost), sum(unpriced)"
 _SUMMED, _COST, _INPUT = 9, 7, slice(3, 6)
 """Number of `_SUMS`, and the positions of the cost and of the input tokens among them."""
-_WHERE = " WHERE hour >= ? AND chat = coalesce(?, chat) AND substr(chat, 1, ?) = ?"
+_WHERE = " WHERE hour >= ? AND hour < ? AND chat = coalesce(?, chat) AND substr(chat, 1, ?) = ?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +51,13 @@ class UsageSums:
         self._path = home / FILE
         self._url = url
 
-    def total(self, *, chat: str | None = None, channel: str = "", since: float = 0.0) -> UsageTotals:
-        """Return the totals of one chat, of a channel or of all chats since a time (epoch seconds, rounded down to the hour)."""
-        (of, given), found = _source(chat, since, channel), UsageTotals()
+    def total(
+        self, *, chat: str | None = None, channel: str = "", since: float = 0.0, until: float = math.inf
+    ) -> UsageTotals:
+        """Return the totals of one chat, of a channel or of all chats from a time until another (epoch seconds;
+        `since` is rounded down to the hour, `until` up).
+        """
+        (of, given), found = _source(chat, since, channel, until), UsageTotals()
         with self.opened() as db:
             if db is None:
                 return found
@@ -102,6 +106,7 @@ class UsageSums:
         *,
         channel: str = "",
         since: float = 0.0,
+        until: float = math.inf,
         fits: Callable[[str], bool] = lambda _: True,
         offset: int,
         limit: int,
@@ -110,7 +115,9 @@ class UsageSums:
         models with the highest cost first.
         """
         of, given = (
-            _source(None, since, channel) if name in {"day", "model"} else ("", _given(None, since, channel))
+            _source(None, since, channel, until)
+            if name in {"day", "model"}
+            else ("", _given(None, since, channel, until))
         )
         with self.opened() as db:
             # Totals are made only of the rows of the page, because there may be 10,000 chats.
@@ -207,13 +214,17 @@ def _count(found: UsageTotals, what: str, name: str, count: int) -> None:
         counts[what][name] += count
 
 
-def _source(chat: str | None, since: float, channel: str = "") -> tuple[str, Sequence[Any]]:
+def _source(
+    chat: str | None, since: float, channel: str = "", until: float = math.inf
+) -> tuple[str, Sequence[Any]]:
     """Return the suffix of the tables to read, and the values of `_WHERE`. Sums of all chats of a channel are
     kept in tables of their own, in which `chat` is the channel.
     """
-    return ("", _given(chat, since)) if chat is not None else ("_hours", _given(channel or None, since))
+    if chat is not None:
+        return "", _given(chat, since, until=until)
+    return "_hours", _given(channel or None, since, until=until)
 
 
-def _given(chat: str | None, since: float, channel: str = "") -> Sequence[Any]:
+def _given(chat: str | None, since: float, channel: str = "", until: float = math.inf) -> Sequence[Any]:
     prefix = f"{channel}:" if channel else ""
-    return math.floor(since / HOUR), chat, len(prefix), prefix
+    return math.floor(since / HOUR), until / HOUR, chat, len(prefix), prefix

@@ -7,7 +7,7 @@ import functools
 import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -67,6 +67,7 @@ _HEADERS = {
 }
 _DAY = 86_400
 _PERIODS = ("1", "7", "30", "all")
+_COST_PERIODS = ("today", "yesterday", *_PERIODS)
 _GROUPS: Mapping[str, By] = {"day": "day", "person": "person", "chat": "chat", "model": "model"}
 Found = dict[str, Any]
 
@@ -278,17 +279,25 @@ class Console:
         return {"turns": turns, "names": names, "at": page, "pages": _pages(total), "asked": asked}
 
     async def _costs(self, request: web.Request) -> Found:
-        asked = {**_asked(request, "q", "channel"), "days": _period(request)}
+        asked = {**_asked(request, "q", "channel"), "days": _day(request) or _period(request, _COST_PERIODS)}
         by = _GROUPS.get(request.query.get("by", ""), "day")
         asked["by"] = by
         if by in {"day", "model"}:
             asked["q"] = ""
-        since, page = self._since(asked["days"]), _number(request, "page", 1)
+        (since, until), page = self._bounds(asked["days"]), _number(request, "page", 1)
         usage, channel, fits = self._of.usage, asked["channel"], await self._fitting(by, asked["q"])
         total, found = await asyncio.to_thread(
             lambda: (
-                usage.total(since=since, channel=channel),
-                usage.page(by, since=since, channel=channel, fits=fits, offset=(page - 1) * ROWS, limit=ROWS),
+                usage.total(since=since, until=until, channel=channel),
+                usage.page(
+                    by,
+                    since=since,
+                    until=until,
+                    channel=channel,
+                    fits=fits,
+                    offset=(page - 1) * ROWS,
+                    limit=ROWS,
+                ),
             )
         )
         ids = [name for name, _ in found.groups]
@@ -300,6 +309,8 @@ class Console:
         return {
             "by": by,
             "asked": asked,
+            "day": "" if asked["days"] in _COST_PERIODS else asked["days"],
+            "periods": _COST_PERIODS,
             "channels": self._of.channels(),
             "found": found,
             "names": names,
@@ -362,6 +373,16 @@ class Console:
     def _since(self, period: str) -> float:
         return 0.0 if period == "all" else self._of.clock.now() - int(period) * _DAY
 
+    def _bounds(self, period: str) -> tuple[float, float]:
+        """Return the begin and the end of a period of costs, which may be a day (UTC)."""
+        if period in _PERIODS:
+            return self._since(period), math.inf
+        today = self._of.clock.now() // _DAY * _DAY
+        since = {"today": today, "yesterday": today - _DAY}.get(period)
+        if since is None:
+            since = datetime.fromisoformat(period).replace(tzinfo=UTC).timestamp()
+        return since, since + _DAY
+
 
 def _number(request: web.Request, name: str, least: int) -> int:
     """Return a number from the URL query. The number is at least `least`, which is also the default."""
@@ -383,9 +404,17 @@ def _language(request: web.Request) -> str:
     return best_language(request.headers.get("Accept-Language", "")) or DEFAULT
 
 
-def _period(request: web.Request) -> str:
+def _period(request: web.Request, periods: Sequence[str] = _PERIODS) -> str:
     given = request.query.get("days", "")
-    return given if given in _PERIODS else "7"
+    return given if given in periods else "7"
+
+
+def _day(request: web.Request) -> str:
+    """Return the day that is asked for, which a form sends as the period; "" if there is none."""
+    try:
+        return date.fromisoformat(request.query.get("day") or request.query.get("days", "")).isoformat()
+    except ValueError:
+        return ""
 
 
 def _pages(rows: int) -> int:
