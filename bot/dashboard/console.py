@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import math
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -149,7 +151,7 @@ class Console:
         """Render the page `name` with the result of `find`, in the language of the browser. The status is 404 if the result is None, and 503
         if data is unreadable.
         """
-        status = 200
+        status, waits = 200, Counter[str]()
         code = _language(request)
         async with self._one:
             with speaking(code):
@@ -159,8 +161,13 @@ class Console:
                     name, found, status = "problem", {"words": str(error)}, 503
                 if found is None:
                     name, found, status = "problem", {"words": say("dashboard.nothing")}, 404
+                # Without the board, the other pages are still shown.
+                with contextlib.suppress(errors.StorageError):
+                    waits = Counter(one.kind for one in await self._of.waiting())
                 template = self._templates.get_template(f"{name}.html")
-                body = await asyncio.to_thread(template.render, page=name, language=code, **found)
+                body = await asyncio.to_thread(
+                    template.render, page=name, language=code, waits=waits, **found
+                )
         return web.Response(text=body, content_type="text/html", status=status, headers=_HEADERS)
 
     # ------------------------------------------------------------ the pages
@@ -176,7 +183,6 @@ class Console:
             "more": max(0, len(active) - ROWS),
             "names": await people_of(self._of.archive, [one.chat_key for one in active[:ROWS]]),
             "usage": await asyncio.to_thread(self._of.usage.total, since=today),
-            "waiting": sum(one.kind == "person" for one in await self._of.waiting()),
         }
 
     async def _conversations(self, request: web.Request) -> Found:

@@ -119,18 +119,24 @@ async def test_pages_of_nothing_say_so_and_load_nothing_from_elsewhere(
 
 async def test_now_shows_what_runs_which_part_is_in_trouble_and_who_waits(tmp_path: Path, show: Show) -> None:
     ran = ActiveChat("telegram:chat:1", "running", 2, "01J", SystemClock().now() - 90)
-    active = [ran, *(ActiveChat(f"telegram:chat:{n}", "queued", 1) for n in range(2, ROWS + 12))]
-    console = pages.console(tmp_path, active=active, waiting=[asking("Ann")])
+    asks = ActiveChat("telegram:chat:0", "suspended", 0)
+    call = OpenLoop("approval", "A", KEY, "Run it", 1.0, acts=("once", "deny"))
+    job = OpenLoop("job", "J", KEY, "Look", 1.0, acts=("pause",))
+    active = [ran, asks, *(ActiveChat(f"telegram:chat:{n}", "queued", 1) for n in range(2, ROWS + 12))]
+    console = pages.console(tmp_path, active=active, waiting=[asking("Ann"), call, job])
     page = await show(console, "/")
     told = words(page)
     assert "telegram:chat:1 Running 1 min ago 2 Trace" in told
-    assert "and 11 more" in told
-    assert "1 person is waiting for access" in told
+    assert "and 12 more" in told
+    assert "1 person is waiting for access 1 call is waiting for approval" in told
+    assert '<a href="/waiting?kind=approval">1 call' in page
+    assert '<a href="/waiting">Waiting for a person</a>' in page
     assert "Healthy" in told
     assert "slack Working 2 s ago" in told
     assert 'href="/turns/01J"' in page
     assert '<meta http-equiv="refresh" content="5">' in page
     assert "http-equiv" not in await show(console, "/?still")
+    assert "Waiting 2 Configuration" in words(await show(console, "/costs"))
 
 
 @pytest.fixture
