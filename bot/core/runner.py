@@ -367,7 +367,7 @@ class Runner:
         status = {"answered": "done", "withdrawn": "failed"}.get(end.state, str(end.state))
         self._log.write(
             "turn_end",
-            f"the turn is {status}",
+            "the turn failed" if status == "failed" else f"the turn is {status}",
             level="error" if status == "failed" else "info",
             duration=took,
             status=status,

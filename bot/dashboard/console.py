@@ -260,7 +260,14 @@ class Console:
 
     async def _turn(self, request: web.Request) -> Found | None:
         named = request.match_info["request"]
-        return await asyncio.to_thread(turn_page, named, self._of.logs, self._of.disk, self._records)
+        found = await asyncio.to_thread(turn_page, named, self._of.logs, self._of.disk, self._records)
+        if found is None:
+            return None
+        return found | {
+            "names": {**await people_of(self._of.archive, [found["chat"]]), **self._of.titles()}
+            if found["chat"]
+            else {}
+        }
 
     async def _charts(self, request: web.Request) -> Found:
         span = "month" if request.query.get("span") == "month" else "day"
@@ -453,10 +460,9 @@ def _environment(clock: Clock) -> jinja2.Environment:
         "milliseconds": _milliseconds,
         "ago": lambda milliseconds: say("dashboard.ago", span=_span(clock.now() - milliseconds / 1000)),
         "span": _span,
-        "ms": lambda duration: say("dashboard.milliseconds", number=_number_of(duration)),
+        "ms": _duration,
         "number": _number_of,
         "size": _size,
-        "seconds": _seconds,
         "first_words": lambda words: text.preview(words, 80),
         "cost": _cost,
         "dollars": lambda usage: _cost(usage.cost),
@@ -523,10 +529,11 @@ def _size(value: float | None) -> str:
     return say("dashboard.unknown") if value is None else in_words(value)
 
 
-def _seconds(milliseconds: float) -> str:
-    """Return a duration in seconds with three digits."""
-    seconds = milliseconds / 1000
-    return say("dashboard.seconds", seconds=f"{seconds:.3g}" if seconds < 1_000 else f"{seconds:,.0f}")
+def _duration(milliseconds: float) -> str:
+    """Return a duration in milliseconds, from 10 s on in seconds."""
+    if milliseconds < 10_000:
+        return say("dashboard.milliseconds", number=_number_of(milliseconds))
+    return say("dashboard.seconds", seconds=f"{milliseconds / 1000:,.1f}")
 
 
 def _cost(dollars: float) -> str:

@@ -51,10 +51,14 @@ def turn_page(request: str, logs: Path, disk: Disk, records: TurnRecords) -> dic
     waterfall, trace = _waterfall(lines), steps_of(lines)
     said, answer = records.said(request)
     waited = next((details_of(line) for line in lines if line.get("kind") == "answer_shown"), {})
+    ended: Line = next((line for line in lines if line.get("kind") == "turn_end"), {})
+    failed = ended.get("level") == "error"
     return {
         "request": request,
         "chat": next((str(line["chatKey"]) for line in lines if line.get("chatKey")), ""),
         "began": str(lines[0].get("timestamp", "")),
+        "failed": failed,
+        "cause": str(details_of(ended).get("cause") or "") if failed else "",
         "said": said,
         "answer": answer,
         "waited": waited.get("waitedMs"),

@@ -27,6 +27,8 @@ MAX_WORDS = 400
 """Max characters of a log message that are kept."""
 MAX_COUNTS = 20_000
 """Max number of counts. There is one count for each cause and hour, and the oldest counts are removed first."""
+FAILURES = 100
+"""Max failed calls of the model in which the cause of a turn's end is looked for."""
 _VARIABLE = re.compile(r"\b[0-9A-HJKMNP-TV-Z]{26}\b|\b[0-9a-f]{8,}\b|\d+(?:[.,]\d+)*")
 """Ids and numbers, which can differ between log lines with the same cause."""
 
@@ -87,6 +89,8 @@ class CauseCounts:
         self._reader = LogReader(folder, disk, LineFilter(level=LEVELS["warn"]))
         self._counts: dict[tuple[str, str, str, str, str], _Count] = defaultdict(_Count)
         """Counts by (hour, level, kind, channel, cause)."""
+        self._failures: deque[tuple[Any, Any]] = deque(maxlen=FAILURES)
+        """Turn and cause of the newest failed calls of the model."""
         self._lock = threading.Lock()
 
     def newest(self, wanted: CauseFilter, *, offset: int, limit: int) -> Causes | None:
@@ -122,6 +126,11 @@ class CauseCounts:
 
     def _count(self, line: Line) -> None:
         details = details_of(line)
+        failure = (line.get("requestId"), f"{details.get('error')}: {details.get('cause')}")
+        if line.get("kind") == "llm_response":
+            self._failures.append(failure)
+        elif line.get("kind") == "turn_end" and (failure[0], details.get("cause")) in self._failures:
+            return  # the turn failed with the model's call, which is counted
         words = {"message": line.get("message"), "error": details.get("error"), "cause": details.get("cause")}
         cause = str(words["error"] or words["cause"] or words["message"])
         cause = _VARIABLE.sub("#", cause[: 2 * MAX_WORDS])[:MAX_WORDS]

@@ -400,6 +400,23 @@ async def test_errors_are_counted_by_cause_whatever_ids_and_numbers_are_in_them(
         assert all(one in shown for one in causes), query
 
 
+async def test_a_turn_that_fails_with_a_call_of_the_model_is_one_error(tmp_path: Path, show: Show) -> None:
+    def failed(request: str, kind: str, **details: Any) -> dict[str, Any]:
+        return {"level": "error", "kind": kind, "message": kind, "requestId": request, "details": details}
+
+    logged(
+        tmp_path,
+        failed("01A", "llm_response", error="LlmRefused", cause="no credit"),
+        failed("01A", "turn_end", cause="LlmRefused: no credit"),
+    )
+    console = pages.console(tmp_path)
+    page = await show(console, "/errors")
+    assert page.count("<details>") == 1
+    assert "llm_response" in words(page)
+    logged(tmp_path, failed("01B", "turn_end", cause="LlmRefused: no credit"))
+    assert (await show(console, "/errors")).count("<details>") == 2
+
+
 async def test_causes_of_the_whole_log_are_shown_page_by_page_however_long_ago(
     tmp_path: Path, show: Show
 ) -> None:
@@ -552,7 +569,11 @@ async def test_a_turn_is_shown_as_what_was_said_and_a_waterfall_of_its_steps(
     step("delivery", 4_600, took=40.0, state="sent")
     step("answer_shown", 4_600, waitedMs=4_600, queueMs=500, modelMs=1_400, approvalMs=2_000)
     step("tool_call", 4_700, toolUseId="t3", tool="slow")
-    page = await show(pages.console(tmp_path), f"/turns/{request}")
+    archive = pages.archive(tmp_path)
+    await archive.append(said("天気は？", 1, meta={"username": "Ann"}))
+    page = await show(pages.console(tmp_path, said=archive), f"/turns/{request}")
+    assert '<bdi dir="auto">Ann</bdi></a> <span class="soft id">telegram:chat:1</span>' in page
+    assert "The turn failed" not in page
     assert 'style="' not in page
     shown, lines = words(page).split("All log lines")
     assert SAFE in shown
@@ -573,6 +594,12 @@ async def test_a_turn_is_shown_as_what_was_said_and_a_waterfall_of_its_steps(
     assert " ".join(steps) in shown
     assert 'aria-label="starts at 700 ms, takes 1,300 ms"' in page
     assert "turn_start" in lines
+    step("turn_end", 18_800, "error", 18_800.0, status="failed", cause=f"LlmRefused: {EVIL}")
+    console = pages.console(tmp_path, titles={str(KEY): "Weather"})
+    shown = words(await show(console, f"/turns/{request}"))
+    assert "Weather telegram:chat:1" in shown
+    assert f"The turn failed LlmRefused: {SAFE}" in shown
+    assert "18.8 s" in shown
 
 
 async def test_slow_turns_are_listed_by_the_longest_wait_of_a_period(tmp_path: Path, show: Show) -> None:
@@ -593,10 +620,10 @@ async def test_slow_turns_are_listed_by_the_longest_wait_of_a_period(tmp_path: P
     console = pages.console(tmp_path)
     week, ever = [words(await show(console, f"/slow?days={days}")) for days in ("7", "all")]
     assert re.search(
-        r"queued telegram:1 .{,9} ago 90 s Queue 10% 1% .*<script>.* 4 s Tools 25% 75% quick", week
+        r"queued telegram:1 .{,9} ago 90.0 s Queue 10% 1% .*<script>.* 4,000 ms Tools 25% 75% quick", week
     )
     assert "long ago" not in week
-    assert re.search("long ago .* 500 s Delivery 0% 0% queued", ever)
+    assert re.search("long ago .* 500.0 s Delivery 0% 0% queued", ever)
 
 
 @pytest.mark.parametrize(("span", "periods"), [("day", 24), ("month", 30)])
@@ -625,11 +652,11 @@ async def test_charts_of_a_day_and_a_month_have_a_title_for_each_point_and_a_tab
     titles = [" ".join(one.split()) for one in re.findall("<title>([^<]*: [^<]*)</title>", page)]
     assert [one.partition(": ")[2] for one in titles] == [
         *("$0.2500", "$1.50"),
-        *("p50 30 s", "p50 0.9 s", "p99 30 s", "p99 2 s"),
+        *("p50 30.0 s", "p50 900 ms", "p99 30.0 s", "p99 2,000 ms"),
         "Failed model calls 1",
     ]
     table = words(page).partition("Values as a table")[2]
     assert "UTC" in words(page)
     assert table.count(" 0 0 $0.00 0") == periods - 2
-    assert "0 0 $1.50 0.9 s 2 s 0" in table
-    assert "0 0 $0.2500 30 s 30 s 1" in table
+    assert "0 0 $1.50 900 ms 2,000 ms 0" in table
+    assert "0 0 $0.2500 30.0 s 30.0 s 1" in table
