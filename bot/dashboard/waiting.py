@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 from aiohttp import web
 
-from bot import errors
+from bot import errors, text
 from bot.contracts.waiting import KINDS, Act, OpenLoop
 from bot.words import say
 
@@ -41,15 +41,15 @@ class WaitingPage:
         """What was done, until the page shows it, by a random name."""
 
     async def find(self, request: web.Request) -> dict[str, Any]:
-        """Return what the page shows of the board: the loops of one kind, or all that wait. A lasting approval does not wait."""
+        """Return what the page shows of the board: the loops of one kind, or all."""
         loops = await self._waiting()
         kind = request.query.get("kind", "")
-        shown = [one for one in loops if (one.kind == kind if kind in KINDS else one.kind != "lasting")]
+        shown = [one for one in loops if kind not in KINDS or one.kind == kind]
         counts = Counter(one.kind for one in loops)
         return {
             "kind": kind if kind in KINDS else "",
             "kinds": [(one, counts[one]) for one in KINDS if counts[one] or one == kind],
-            "all": sum(one.kind != "lasting" for one in loops),
+            "all": len(loops),
             "loops": shown,
             "said": self._said.pop(request.query.get("said", ""), ""),
             "token": self._token(request[_NAME]),
@@ -79,6 +79,9 @@ class WaitingPage:
         if loop is not None and act is not None:
             try:
                 said = await self._decide(loop, act)
+                # A loop that is as it was tells by the command's words why.
+                if loop not in await self._waiting():
+                    said = _done(loop, act)
             except errors.StorageError as failure:
                 said = failure.person
         name = secrets.token_urlsafe(9)
@@ -90,3 +93,9 @@ class WaitingPage:
 
     def _token(self, visitor: str) -> str:
         return hmac.new(self._key, visitor.encode("utf-8", "surrogateescape"), "sha256").hexdigest()
+
+
+def _done(loop: OpenLoop, act: Act) -> str:
+    """Return the sentence that a person is let in or blocked, or what was done about which call, job or promise."""
+    what = loop.name or str(loop.person) if loop.kind == "person" else loop.what.replace("`", "")
+    return say(f"dashboard.did_{act}", what=text.preview(what, 120))

@@ -106,23 +106,24 @@ async def test_operators_decide_in_the_console_and_nobody_without_the_right_does
         assert not _acts(world)
 
         first = await visitor.form("person", "admit")
-        assert f"telegram:{STRANGER}" in await visitor.send(first)
+        assert await visitor.send(first) == "Eve is let in"
         assert "no longer waits" in await visitor.send(first)
         await world.telegram.until(lambda: len(world.texts(STRANGER)) == 2)
 
         world.model.answer("None.")
         press = await visitor.form("approval", "once")
-        assert "Allowed" in await visitor.send(press)
+        assert "skills_list" in (allowed := await visitor.send(press))
+        assert allowed.startswith("Allowed once: ")
         assert "no longer waits" in await visitor.send(press | {"act": "deny"})
         await world.telegram.until(lambda: "None." in world.texts())
         await world.telegram.until(
             lambda: any("Allowed by an operator in the console" in text for text in world.texts(OPERATOR))
         )
-        assert "is paused" in await visitor.decide("job", "pause")
-        assert "goes on" in await visitor.decide("job", "resume")
-        assert "is cancelled" in await visitor.decide("job", "cancel")
+        assert await visitor.decide("job", "pause") == "Paused: Look"
+        assert await visitor.decide("job", "resume") == "Resumed: Look"
+        assert await visitor.decide("job", "cancel") == "Cancelled: Look"
         assert "look again tomorrow" in await visitor.decide("promise", "done")
-        assert "Taken back" in await visitor.decide("lasting", "revoke")
+        assert "Taken back: use my tool read_artifact" in await visitor.decide("lasting", "revoke")
         assert "<form" not in await visitor.page()
     acts = ["admit", "once", "pause", "resume", "cancel", "done", "revoke"]
     await eventually(lambda: [line["details"]["act"] for line in _acts(world)] == acts)
@@ -135,7 +136,7 @@ async def test_operators_decide_in_the_console_and_nobody_without_the_right_does
 async def refused(visitor: Visitor, stranger: Visitor) -> None:
     """Every way in which a form must not count, and the board that is the same afterwards."""
     before = _loops(await visitor.page())
-    assert len(before) == 4
+    assert len(before) == 5
     form, theirs = await visitor.form("person", "admit"), await stranger.form("person", "admit")
     cases: list[tuple[Form, int, Mapping[str, Any]]] = [
         (form, 401, {"Authorization": None}),
