@@ -363,7 +363,7 @@ async def test_costs_of_today_yesterday_and_any_day_end_with_that_day(tmp_path: 
         assert "Cost $5.00" in told, query
         assert re.search(r"telegram:2 \$3\.00 .*telegram:1 \$2\.00", told), query
         assert "telegram:3" not in told
-    assert "Costs 2026-11-28 UTC" in told
+    assert "Costs 2026-11-28 UTC" in words(await show(console, "/costs?day=2026-11-28"))
 
 
 async def test_errors_are_counted_by_cause_whatever_ids_and_numbers_are_in_them(
