@@ -28,7 +28,7 @@ from bot.system import SystemClock, UlidSource
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from bot.tools.ports import ChatQuery, ListedChats
-from bot.words import CATALOGUES
+from bot.words import CATALOGUES, say
 from tests import usage_rows
 from tests.talk import Talk
 from tests.unit.dashboard import pages
@@ -56,9 +56,13 @@ async def show(session: aiohttp.ClientSession) -> AsyncIterator[Show]:
         dashboard = pages.dashboard(pages=console)
         await dashboard.start()
         opened.append(dashboard)
-        async with session.get(f"{dashboard.address}{path}") as answer:
-            assert answer.status == status, await answer.text()
-            return await answer.text()
+        while True:
+            async with session.get(f"{dashboard.address}{path}") as answer:
+                page = await answer.text()
+            assert answer.status == status, page
+            # A machine that is busy counts the lines of the log for longer than the page waits.
+            if say("dashboard.counting") not in page:
+                return page
 
     yield ask
     for dashboard in opened:
@@ -387,7 +391,6 @@ async def test_errors_are_counted_by_cause_whatever_ids_and_numbers_are_in_them(
     assert "long ago" not in told
     assert "error slow" in words(await show(console, "/errors?level=warn"))
     assert "long ago" in words(await show(console, "/errors?days=all"))
-    assert "being counted" not in told
     for query, causes in (
         ("kind=delivery", ["refused"]),
         ("channel=c1", ["refused"]),
