@@ -43,6 +43,6 @@ async def test_what_waits_is_decided_with_the_keyboard_at_every_width(desk: Desk
     await browser.reload()
     assert await browser.run("return document.querySelectorAll('[role=status]').length") == 0
     await browser.press(".job .pause")
-    assert "is paused" in str(
+    assert "Paused: Look" in str(
         await browser.until("return document.querySelector('[role=status]')?.innerText")
     )

@@ -37,7 +37,7 @@ async def test_what_a_message_holds_stays_words(desk: Desk) -> None:
     await browser.until("return document.querySelector('.assistant code')")
     await desk.picture(browser, "inert")
     assert await browser.run("return window.hit ?? null") is None
-    made = "return document.querySelectorAll('#messages :is(script, img, svg, iframe, b)').length"
+    made = "return document.querySelectorAll('#messages .bubble :is(script, img, svg, iframe, b)').length"
     assert await browser.run(made) == 0
     assert (await browser.run(SHOWN))[0] == "<script>window.hit = 6</script> <b>hello</b>"
     links: list[list[Any]] = await browser.run(LINKS)
