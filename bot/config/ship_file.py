@@ -467,7 +467,7 @@ class OpenTelemetry(StrictModel):
 
 
 class Telemetry(StrictModel):
-    """What is exported about the gateway's work."""
+    """Exports of traces to monitoring systems."""
 
     otel: OpenTelemetry = OpenTelemetry()
     """Export of spans to an OpenTelemetry collector."""

@@ -1,4 +1,4 @@
-"""What the log of the chats says of single turns, for the console: how long people waited, and what was said."""
+"""Reads single turns from the event log for the console: the wait of the person, and the words said."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _ANSWER = "SELECT data FROM events WHERE chat = ? AND seq > ? AND seq < ? AND ki
 
 @dataclass(frozen=True, slots=True)
 class TurnWait:
-    """How long the person of a turn waited until the time `at` (epoch seconds). `parts` are the milliseconds
-    by what they were spent on (`bot.core.waits.Wait`). `words` is the person's message.
+    """Wait of a turn's person for the answer: `ms` milliseconds, which ended at the time `at` (epoch seconds).
+    `parts` are the milliseconds of each activity (`bot.core.waits.Wait`). `words` is the person's message.
     """
 
     request: str

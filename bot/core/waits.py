@@ -1,4 +1,4 @@
-"""How long a person waits for the answer of a turn, and what the time is spent on."""
+"""Measures how long a person waits for the answer of a turn, by activity."""
 
 from __future__ import annotations
 
