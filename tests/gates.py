@@ -30,7 +30,7 @@ WAITS = {
     "bot/core/exports.py": 1,
     "bot/core/restored.py": 1,
     "bot/core/sql_log.py": 3,
-    "bot/features/retention/service.py": 1,
+    "bot/features/retention.py": 1,
 }
 """Max number of waits for a commit of the log, by file. All other code treats an event as stored once the
 event is appended.
@@ -51,7 +51,7 @@ SPEAKERS = (
     "channels/",
 )
 """Code that writes to people. The texts that people read belong in `bot/words`, in each language."""
-FOR_THE_MODEL = ("bot/features/replay/", "bot/features/search/", "bot/features/jobs/service.py")
+FOR_THE_MODEL = ("bot/features/replay/", "bot/features/search/", "bot/features/jobs/__init__.py")
 """Features whose sentences are SQL or results of tools, not messages to people."""
 SENTENCE = re.compile(
     r"\W{0,3}[A-Z][\w’']*(?:,? \S+){2}|\W{0,3}[A-Z][^\n]* \S+[.?!…]\)?$|\W{0,3}[A-Z][a-z’']+[.?!…]\)?$|[^\\]*[\u3400-\u9fff]{2}"

@@ -35,8 +35,7 @@ from bot import cli, config, discovery
 from bot.config import schema
 from bot.contracts.tools import ToolInput
 from bot.core import feature
-from bot.features.claims import detection
-from bot.features.waiting import promises
+from bot.features import claims, waiting
 from bot.tools import builtin, registry
 
 WARM = (
@@ -220,9 +219,9 @@ def _make_once() -> None:
 
     manifests = discovery.manifests()
     feature.found()
-    detection.languages("")
-    for name in promises.LANGUAGES:
-        promises.language(name)
+    claims.languages("")
+    for name in waiting.LANGUAGES:
+        waiting.language(name)
     schema.schemas(manifests)
     bot_api.tls()
     for model in ToolInput.__subclasses__():

@@ -13,7 +13,7 @@ from bot import discovery
 from bot.cli.commands import app
 from bot.config.schema import model_of, schemas, write_schema
 from bot.contracts.log_kinds import KINDS
-from bot.features.basics.commands import SECTIONS, usage
+from bot.features.basics import SECTIONS, usage
 from bot.system import SystemDisk
 from bot.words import say
 

@@ -36,7 +36,7 @@ from bot.system import SystemClock
 from bot.tools.ports import RecallQuery
 
 if TYPE_CHECKING:
-    from bot.features.search.service import Search
+    from bot.features.search import Search
 
 index_app = typer.Typer(
     name="index", help="Maintain the search index.", no_args_is_help=True, rich_markup_mode=None
@@ -134,8 +134,8 @@ async def _search(root: Path, key: ChatKey, query: RecallQuery) -> list[tuple[Ar
 @asynccontextmanager
 async def _opened_search(root: Path) -> AsyncIterator[Search | None]:
     """Open the search, which first updates its index; yield None if there is no log. Works while the gateway runs."""
+    from bot.features.search import Search
     from bot.features.search.index import FILE  # imports half of the gateway
-    from bot.features.search.service import Search
 
     async with event_log(root) as log:
         if log is None:
@@ -151,8 +151,7 @@ async def _opened_search(root: Path) -> AsyncIterator[Search | None]:
 
 def _show_matches(search: str, lines: list[ArchiveLine]) -> None:
     """Show the lines that contain a word of the search query, then the related lines that contain none."""
-    from bot.features.search import analysis
-    from bot.features.search.finder import parse_query
+    from bot.features.search import analysis, parse_query
 
     _, terms = parse_query(search, int(SystemClock().now() * 1000))
     wanted = {term.token for term in terms}

@@ -206,7 +206,7 @@ class Hooks:
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """A feature: the object `FEATURE` of a folder in `bot.features`, or of a package with an entry point."""
+    """A feature: the object `FEATURE` of a module in `bot.features`, or of a package with an entry point."""
 
     name: str
     build: Callable[[Runtime], Hooks]
@@ -364,7 +364,7 @@ class Door:
 def found() -> list[Feature]:
     """Return all features by name, with the features of this package first."""
     package = importlib.import_module(PACKAGE)
-    modules = sorted(one.name for one in pkgutil.iter_modules(package.__path__) if one.ispkg)
+    modules = sorted(one.name for one in pkgutil.iter_modules(package.__path__))
     own = [getattr(importlib.import_module(f"{PACKAGE}.{name}"), "FEATURE", None) for name in modules]
     others = [one.load() for one in entry_points(group=GROUP)]
     return [one for one in (*own, *others) if isinstance(one, Feature)]

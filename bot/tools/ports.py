@@ -124,7 +124,7 @@ class ListedChats:
 
 
 class Recalls(Protocol):
-    """Searches the archive through its index (implemented by `bot.features.search.service.Search`)."""
+    """Searches the archive through its index (implemented by `bot.features.search.Search`)."""
 
     async def recall(self, chat_keys: Sequence[ChatKey], query: RecallQuery) -> Recalled:
         """Return the best matches in these chats only. `query.skip` is called on another thread. Raises

@@ -16,7 +16,7 @@ from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.identity import ChatKey
 from bot.core.archive.store import ChatStore
 from bot.core.sqlite_log import SqliteLog
-from bot.features.search.service import Search
+from bot.features.search import Search
 from bot.storage import jsonl
 from bot.storage.file_names import encode
 from bot.system import SystemClock, SystemDisk

@@ -17,7 +17,7 @@ from typing import Any, Self
 import aiohttp
 import pytest
 
-from bot.features.live.previews import GOES_ON
+from bot.features.live import GOES_ON
 from bot.testing import telegram_service
 from bot.testing.anthropic import KEY, AnthropicServer
 from bot.testing.slack import APP_TOKEN, BOT_TOKEN, SlackServer

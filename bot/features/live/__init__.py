@@ -1,9 +1,526 @@
 """Live display: what people see while a turn runs."""
 
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from bot import errors, text
+from bot.contracts.channel import ChannelSettings, Reacts, Streaming, Suspends, Titles
+from bot.contracts.environment import Redact, off_loop
+from bot.contracts.inbound import Inbound
+from bot.contracts.tools import ToolCall
+from bot.core.chat import Chat, Phase, Turn
+from bot.core.chats import Fact
 from bot.core.feature import Display, Feature, Hooks, Runtime
-from bot.features.live.previews import Previewing, Previews
-from bot.features.live.progress import Progress
-from bot.features.live.turns import LiveTurns
+from bot.core.long_blocks import LongBlocks
+from bot.core.message_versions import plain
+from bot.core.outbox import LiveForm
+from bot.core.outbox_row import Address, OutboxRow
+from bot.core.tasks.report import TaskEvent
+from bot.features.live.partial_markdown import RenderablePrefix, beginning, has_begun
+from bot.features.live.progress_view import BUSY_SECONDS, ProgressState
+from bot.telemetry.context import on_waiting_for_model
+from bot.words import say
+
+GOES_ON = " …"
+"""Suffix shown after the text of an unfinished answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Previewing:
+    """Settings of previews. `after` gives, by channel, the seconds of writing before an answer is shown; a
+    channel without previews has no entry. `settled` returns the part of an unfinished text that redaction
+    cannot change any more. `drafts` lists the channels that show drafts in direct chats.
+    """
+
+    after: Mapping[str, float]
+    settled: Redact
+    drafts: Collection[str] = ()
+
+    @classmethod
+    def of(cls, channels: Mapping[str, ChannelSettings], settled: Redact) -> Previewing:
+        """Return the settings built from the channels' settings."""
+        found = {name: getattr(settings, "streaming", None) for name, settings in channels.items()}
+        on = {name: one for name, one in found.items() if isinstance(one, Streaming) and one.enabled}
+        drafts = frozenset(name for name, one in on.items() if one.drafts)
+        return cls({name: one.after_ms / 1000 for name, one in on.items()}, settled, drafts)
+
+
+def settled(previewing: Previewing, words: str) -> str:
+    """Return the part of a text that redaction cannot change any more."""
+    words = previewing.settled(text.clean(words))
+    # The last character may be half of a grapheme.
+    return words[: text.border(words, len(words) - 1)]
+
+
+def preview_parts(
+    words: str,
+    split: Callable[[str], list[str]],
+    shorten: Callable[[RenderablePrefix], RenderablePrefix],
+    *,
+    anything: bool,
+) -> list[tuple[str, LiveForm]]:
+    """Return the messages to show now. Nothing is shown before the first complete sentence, unless
+    `anything` is true.
+    """
+    shown = beginning(words)
+    if not (anything or has_begun(words, shown)):
+        return []
+    shown = shorten(shown)
+    parts = split(shown.words)
+    if not parts:
+        return []
+    *whole, last = parts
+    messages = [(part, LiveForm(sure=part)) for part in whole]
+    # Marks opened in another message are not closed in this one.
+    unsure = len(shown.words) - shown.sure
+    inside = unsure <= len(last)
+    closing = shown.closing if inside or shown.closing.startswith("\n") else ""
+    ending = last + closing
+    if len(split(ending + GOES_ON)) == 1:
+        sure = last[: len(last) - unsure] if inside else ""
+        messages.append((ending, LiveForm(sure=sure, mark=GOES_ON)))
+    return messages
+
+
+SENTENCE_SECONDS = 5.0
+"""Timeout in seconds for the first complete sentence; after it, an incomplete sentence is shown."""
+DRAFT_SECONDS = 20.0
+"""Interval in seconds between repetitions of an unchanged draft; the platform deletes a draft after 30 s."""
+LOOK_SECONDS = 0.5
+"""Interval in seconds between checks for new text to show."""
+GROWS_SECONDS = 5.0
+"""Seconds after an edit during which a message counts as growing. The activity indicator stays on for that time."""
+LONG = 2_000
+"""Max characters of a text that is split on the event loop."""
+
+
+@dataclass(slots=True, eq=False)
+class _Preview:
+    to: Inbound
+    words: Callable[[], str]
+    since: float
+    """Time at which the answer began."""
+    drafts: bool
+    drafted: str = ""
+    drafted_at: float = 0.0
+    changed_at: float = float("-inf")
+    over: bool = False
+    task: asyncio.Task[None] | None = None
+
+
+class Previews:
+    """Shows the answer of each turn as soon as the first sentence is complete. The text is redacted. The end
+    of the text is held back while a secret or a Markdown construct could begin there.
+    """
+
+    def __init__(self, runtime: Runtime, previewing: Previewing) -> None:
+        self._live = runtime.live
+        self._channels = runtime.channels
+        self._manifests = runtime.manifests
+        self._previewing = previewing
+        self._long_blocks = LongBlocks(runtime.channels, on=runtime.configuration.delivery.long_as_files)
+        self._clock = runtime.clock
+        self._open: dict[str | None, _Preview] = {}
+        runtime.live.last_words["preview"] = self._last
+
+    def begin(self, chat: Chat, to: Inbound, words: Callable[[], str]) -> None:
+        """Start showing an answer. `words` returns the current text of the answer, or "" once the answer has ended."""
+        edits, after = self._manifests[to.channel].edits, self._previewing.after.get(to.channel)
+        if edits is None or after is None:
+            return
+        preview = self._open.get(to.request_id)
+        if preview is None:
+            drafts = to.channel in self._previewing.drafts and to.chat_type == "direct"
+            preview = self._open[to.request_id] = _Preview(to, words, 0.0, drafts)
+            preview.task = self._live.start(self._show(chat, preview, after, edits.every[to.chat_type]))
+        preview.words, preview.since = words, self._clock.monotonic()
+
+    def grows(self, turn: str) -> bool:
+        """Return True while people see a growing answer."""
+        preview = self._open.get(turn)
+        return preview is not None and self._clock.monotonic() - preview.changed_at < GROWS_SECONDS
+
+    def end(self, turn: str) -> None:
+        """Stop showing the answer of a turn."""
+        preview = self._open.pop(turn, None)
+        if preview is not None and preview.task is not None:
+            preview.task.cancel()
+
+    def _last(self, row: OutboxRow, seen: str) -> tuple[str, LiveForm]:
+        """Return the final text for an answer that was never completed, with a remark; "" deletes the message."""
+        preview = self._open.get(row.turn)
+        if preview is not None and not preview.words():
+            return "", LiveForm()
+        return f"{seen}\n\n{say('turn.interrupted')}", LiveForm()
+
+    async def _show(self, chat: Chat, preview: _Preview, after: float, every: float) -> None:
+        clock, turn = self._clock, preview.to.request_id
+        while not preview.over:
+            began = preview.since + after
+            stands = bool(preview.drafted or self._live.of(chat, turn, "preview"))
+            if not stands and (wait := began - clock.monotonic()) > 0:
+                await clock.sleep(wait)
+                continue
+            late = clock.monotonic() >= began + SENTENCE_SECONDS
+            parts = await self._readable(preview, anything=stands or late)
+            if chat.turn is None or chat.turn.id != turn or chat.turn.phase is Phase.STOPPING:
+                return
+            changed = bool(parts) and await (
+                self._draft(chat, preview, parts[-1][0])
+                if preview.drafts
+                else self._show_parts(chat, preview, parts)
+            )
+            if changed:
+                preview.changed_at = clock.monotonic()
+            await clock.sleep(every if changed else min(every, 2 * LOOK_SECONDS if stands else LOOK_SECONDS))
+
+    async def _draft(self, chat: Chat, preview: _Preview, words: str) -> bool:
+        """Show the text as a draft; return True if the draft was sent now."""
+        now = self._clock.monotonic()
+        if words == preview.drafted and now - preview.drafted_at < DRAFT_SECONDS:
+            return False
+        shown = await self._live.draft(chat, preview.to, words)
+        if shown:
+            preview.drafted, preview.drafted_at = words, now
+        preview.drafts = shown is not None
+        return bool(shown)
+
+    async def _show_parts(self, chat: Chat, preview: _Preview, parts: Sequence[tuple[str, LiveForm]]) -> bool:
+        """Show each part in its message, in order, up to the first message that is incomplete. Returns True
+        if a message changed.
+        """
+        changed = False
+        rows = self._live.of(chat, preview.to.request_id, "preview")
+        for number, (words, form) in enumerate(parts):
+            if number < len(rows) and self._live.shows(rows[number], words, form):
+                continue
+            shown = await self._live.show(chat, preview.to, "preview", words, form, number=number)
+            preview.over = preview.over or shown is None
+            if not shown:
+                break
+            changed = True
+        return changed
+
+    async def _readable(self, preview: _Preview, *, anything: bool) -> list[tuple[str, LiveForm]]:
+        words = settled(self._previewing, preview.words())
+        split = self._channels[preview.to.channel].split
+        shorten = functools.partial(self._shortened, preview.to.channel)
+        return await off_loop(
+            len(words), LONG, lambda: preview_parts(words, split, shorten, anything=anything)
+        )
+
+    def _shortened(self, channel: str, shown: RenderablePrefix) -> RenderablePrefix:
+        """Return the text with long code blocks and tables taken out."""
+        shorter = self._long_blocks.taken_out(channel, shown.words, goes_on=True)
+        closing = "" if shorter.ends_in_one else shown.closing
+        return RenderablePrefix(shorter.words, closing, sure=shorter.at(shown.sure))
+
+
+LOOK_SECONDS = 0.5
+"""Interval in seconds between checks for changes to show."""
+FRESH_SECONDS = 10.0
+"""Interval in seconds between updates of the elapsed times if nothing else changes."""
+
+
+@dataclass(slots=True, eq=False)
+class _Watched:
+    chat: Chat
+    to: Inbound
+    board: ProgressState = field(default_factory=ProgressState)
+    news: bool = False
+    told: bool = False
+    over: bool = False
+    task: asyncio.Task[None] | None = None
+
+
+class Progress:
+    """Implements `tools.dispatch.ToolWatch`; `record` receives the events of tasks. Every event is recorded,
+    and the latest state is shown as often as rate limits allow. On channels without progress messages,
+    people are told once that the model does not answer.
+    """
+
+    def __init__(self, runtime: Runtime, previewing: Previewing) -> None:
+        self._live = runtime.live
+        self._chats = runtime.chats
+        self._saying = runtime.saying
+        self._manifests = runtime.manifests
+        self._on = frozenset(previewing.after)
+        self._clock = runtime.clock
+        self._open: dict[str | None, _Watched] = {}
+        runtime.live.last_words["progress"] = self._last
+
+    def begin(self, chat: Chat, to: Inbound) -> None:
+        """Start showing the work of a turn."""
+        self._open.setdefault(to.request_id, _Watched(chat, to))
+
+    def end(self, turn: str) -> None:
+        """Stop showing the work of a turn."""
+        watched = self._open.pop(turn, None)
+        if watched is not None and watched.task is not None:
+            watched.task.cancel()
+
+    def _last(self, row: OutboxRow, _: str) -> tuple[str, LiveForm]:
+        """Return the final text of the progress message if the turn was stopped; otherwise return "", which
+        deletes the message.
+        """
+        watched = self._open.get(row.turn)
+        if watched is None:
+            return "", LiveForm()
+        now = self._clock.now()
+        watched.board.close(now)
+        if not watched.board.stopped:
+            return "", LiveForm()
+        shown = watched.board.shown(now)
+        return shown.words, LiveForm(shown.title, shown.cards)
+
+    # ------------------------------------------------------------ events
+
+    def record(self, event: TaskEvent) -> None:
+        self._tell(event.request_id, lambda board: board.record(event))
+
+    def began(self, request_id: str, call: ToolCall) -> None:
+        self._tell(request_id, lambda board: board.began(call, self._clock.now()))
+
+    def noted(self, request_id: str, call_id: str, words: str | None) -> None:
+        self._tell(request_id, lambda board: board.noted(call_id, words, self._clock.now()))
+
+    def ended(self, request_id: str, call_id: str, *, failed: bool) -> None:
+        self._tell(request_id, lambda board: board.ended(call_id, self._clock.now(), failed=failed))
+
+    @contextlib.contextmanager
+    def waiting(self, request_id: str, seconds: float) -> Iterator[None]:
+        """Show during the block that the model has not answered for this number of seconds."""
+        since = self._clock.now() - seconds
+        self._tell(request_id, lambda board: board.waits(since))
+        try:
+            yield
+        finally:
+            self._tell(request_id, lambda board: board.goes_on(since))
+
+    def _tell(self, request_id: str, happened: Callable[[ProgressState], None]) -> None:
+        watched = self._open.get(request_id)
+        if watched is None:
+            return
+        happened(watched.board)
+        watched.news = True
+        if watched.task is None or watched.task.done():
+            edits = self._manifests[watched.to.channel].edits if watched.to.channel in self._on else None
+            showing = self._show(watched, edits.every[watched.to.chat_type]) if edits else self._say(watched)
+            watched.task = self._live.start(showing)
+
+    # ------------------------------------------------------------ display
+
+    async def _say(self, watched: _Watched) -> None:
+        """Tell people once that the model does not answer."""
+        to = watched.to
+        while watched.board.busy and not watched.told:
+            if watched.board.without_model(self._clock.now()):
+                watched.told = True
+                words = say("progress.model_busy")
+                rows = self._saying.rows(f"{to.request_id}/busy", Address.of(to), words)
+                self._chats.append(*(Fact(watched.chat.key, row, to.request_id) for row in rows))
+            await self._clock.sleep(LOOK_SECONDS)
+
+    async def _show(self, watched: _Watched, every: float) -> None:
+        """Update the progress message while work is running."""
+        clock, board = self._clock, watched.board
+        while not (self._stands(watched) or board.is_visible(clock.now())):
+            if not board.busy:
+                return
+            await clock.sleep(LOOK_SECONDS)
+        old = 0.0
+        while not watched.over and (board.busy or watched.news):
+            if watched.news or old >= (BUSY_SECONDS if board.waiting else FRESH_SECONDS):
+                watched.news = False
+                await self._change(watched)
+                old = 0.0
+            await clock.sleep(every)
+            old += every
+
+    def _stands(self, watched: _Watched) -> list[OutboxRow]:
+        return self._live.of(watched.chat, watched.to.request_id, "progress")
+
+    async def _change(self, watched: _Watched) -> None:
+        if watched.board.empty:
+            for row in self._stands(watched):
+                await self._live.end(row)
+            return
+        now = watched.board.shown(self._clock.now())
+        form = LiveForm(now.title, now.cards)
+        shown = await self._live.show(watched.chat, watched.to, "progress", now.words, form)
+        watched.over = shown is None
+        # If the rate limit prevented an update, the changes still have to be shown.
+        watched.news = watched.news or not shown
+
+
+SHOWN_AFTER = 0.4
+"""Seconds of a turn before an indicator is shown; a faster answer needs no indicator."""
+SIGN_SECONDS = 5.0
+"""Timeout in seconds for showing an indicator."""
+CLOSE_SECONDS = 1.0
+"""Timeout in seconds for clearing all indicators at shutdown."""
+MOST_MARKED = 10_000
+"""Max messages remembered as marked. Marking a message twice does no harm."""
+
+TITLE = 60
+"""Max characters of a conversation's title."""
+
+
+class LiveTurns:
+    """Watches chats and displays running turns. Only the final texts of live messages are stored as events."""
+
+    def __init__(self, runtime: Runtime, previews: Previews, progress: Progress) -> None:
+        self._previews = previews
+        self._progress = progress
+        self._live = runtime.live
+        self._chats = runtime.chats
+        self._channels = runtime.channels
+        self._manifests = runtime.manifests
+        self._limits = runtime.limits
+        self._slots = runtime.slots
+        self._boot = runtime.boot
+        self._redact = runtime.redact
+        self._clock = runtime.clock
+        self._log = runtime.log
+        self._turns: dict[str, asyncio.Task[None]] = {}
+        self._suspended: set[str] = set()
+        self._seen: set[str] = set()
+        self._signs: set[asyncio.Task[None]] = set()
+        runtime.chats.watch(self._look_at)
+
+    def begin(self, turn: Turn) -> None:
+        """Let the current asyncio task, which belongs to a turn, report a model that does not answer."""
+        if not _unasked(turn):
+            on_waiting_for_model(partial(self._progress.waiting, turn.id))
+
+    async def close(self) -> None:
+        """Stop displaying. The next process continues to use the messages in the chats."""
+        tasks = list(self._turns.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._signs:
+            await asyncio.wait(self._signs, timeout=CLOSE_SECONDS)
+
+    def _look_at(self, chat: Chat) -> None:
+        if chat.task is not None:
+            return  # a subagent is displayed with the turn that started it
+        turn = chat.turn
+        if turn is not None and turn.boot == self._boot:
+            if turn.id not in self._turns:
+                self._turns[turn.id] = self._live.start(self._show(chat, turn))
+            self._suspend(turn)
+        busy = len(self._turns) >= self._slots if turn is None else turn.phase is not Phase.ENDING
+        for inbound in chat.waiting if busy else ():
+            self._mark(inbound)
+
+    # ------------------------------------------------------------ a turn
+
+    async def _show(self, chat: Chat, turn: Turn) -> None:
+        """Display a turn until the turn has ended and its live messages have their final text."""
+        self._progress.begin(chat, turn.first)
+        signs = self._live.start(self._work(turn))
+        try:
+            await self._chats.until(chat.key, lambda: _over(chat, turn) or None)
+            signs.cancel()
+            await asyncio.wait([signs])
+            await self._chats.until(
+                chat.key,
+                lambda: not any(row.live and row.turn == turn.id for row in chat.outbox.values()) or None,
+            )
+        finally:
+            signs.cancel()
+            self._previews.end(turn.id)
+            self._progress.end(turn.id)
+            self._live.forget(turn.id)
+            self._suspended.discard(turn.id)
+            del self._turns[turn.id]
+
+    async def _work(self, turn: Turn) -> None:
+        """Show an indicator while the turn works. An indicator shown by an earlier process is cleared in any case."""
+        first = turn.first
+        channel, every = self._channels[first.channel], self._manifests[first.channel].indicate_every
+        shown, title = turn.id < self._boot, text.preview(first.readable, TITLE) if first.opens else ""
+        try:
+            await self._clock.sleep(SHOWN_AFTER)
+            while True:
+                if not (_unasked(turn) or turn.phase is Phase.SUSPENDED or self._previews.grows(turn.id)):
+                    shown = True
+                    await self._indicate(first, working=True)
+                if title and isinstance(channel, Titles):
+                    named = self._redact(text.clean(title))
+                    await self._sign(first, channel.entitle(first.target, named))
+                title = ""
+                await self._clock.sleep(every)
+        finally:
+            if shown:
+                self._start(self._indicate(first, working=False))
+
+    async def _indicate(self, to: Inbound, *, working: bool) -> None:
+        if self._limits.spare(Address.of(to), reserve=1 if working else 0):
+            await self._sign(to, self._channels[to.channel].indicate(to.target, working=working))
+
+    def _suspend(self, turn: Turn) -> None:
+        """Show that a turn waits for a person if the platform can display this; afterwards show that the
+        turn works again.
+        """
+        channel = self._channels[turn.first.channel]
+        waits = turn.phase is Phase.SUSPENDED
+        if waits == (turn.id in self._suspended) or not isinstance(channel, Suspends):
+            return
+        if waits:
+            self._suspended.add(turn.id)
+            self._start(self._sign(turn.first, channel.suspend(turn.first.target)))
+        else:
+            self._suspended.discard(turn.id)
+            self._start(self._indicate(turn.first, working=True))
+
+    # ------------------------------------------------------------ queued messages
+
+    def _mark(self, inbound: Inbound) -> None:
+        """Mark a message as seen once it is queued or has joined a turn."""
+        channel, name = self._channels[inbound.channel], inbound.request_id
+        if name < self._boot or name in self._seen or not isinstance(channel, Reacts):
+            return
+        if not plain(inbound) or inbound.addressed == "chat" or inbound.message_id is None:
+            return
+        if len(self._seen) >= MOST_MARKED:
+            self._seen.clear()
+        self._seen.add(name)
+        if self._limits.spare(Address.of(inbound), reserve=0):
+            self._start(self._sign(inbound, channel.react(inbound.target, inbound.message_id)))
+
+    # ------------------------------------------------------------ inside
+
+    def _start(self, showing: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(showing)
+        self._signs.add(task)
+        task.add_done_callback(self._signs.discard)
+
+    async def _sign(self, to: Inbound, call: Awaitable[None]) -> None:
+        """Show an indicator; a failure is only logged."""
+        try:
+            async with asyncio.timeout(SIGN_SECONDS):
+                await call
+        except (TimeoutError, errors.DeliveryFailed) as error:
+            if isinstance(error, errors.DeliveryThrottled):
+                self._limits.freeze(Address.of(to), error, cosmetic=True)
+            self._log.write("delivery", "a sign could not be shown", level="debug", cause=str(error))
+
+
+def _unasked(turn: Turn) -> bool:
+    """Return True if nobody addressed the bot, so that nobody waits for an answer."""
+    return all(one.addressed == "chat" for one in turn.left)
+
+
+def _over(chat: Chat, turn: Turn) -> bool:
+    return chat.turn is not turn
 
 
 def _build(runtime: Runtime) -> Hooks:

@@ -1,10 +1,233 @@
 """Replay: model requests are recorded exactly as sent, and can be sent again."""
 
-from bot.core.exports import Exporter
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import ClassVar
+
+from bot import errors, ulids
+from bot.contracts.base import Json
+from bot.contracts.environment import Clock, Ids, Log, Redact
+from bot.contracts.identity import ChatKey
+from bot.contracts.model import Model, ModelReply, ModelRequest, TextDelta, ToolInputDelta
+from bot.core import blocks, events
+from bot.core.events import Event
+from bot.core.exports import Export, Exporter
 from bot.core.feature import Feature, Hooks, Runtime
-from bot.core.recorded_requests import FILE
-from bot.features.replay.recorder import RecordedModel, Recorder, Removals, Sweeper
+from bot.core.recorded_requests import FILE, TROUBLE, RecordedRequest, RecordedRequests
+from bot.identity_cache import IdentityCache
+from bot.llm import body
+from bot.llm.log import spent
+from bot.llm.wrapper import ModelWrapper, aclosing
 from bot.periodic_jobs import PeriodicJob
+from bot.telemetry import context
+
+PROMPTS = 32
+"""Max prompt texts whose redacted form is cached."""
+MOST_WAITING = 500
+"""Max records queued for a slow disk. Further records are dropped, and operators are notified."""
+DAYS = 90
+"""Max days for which a recorded request is kept."""
+_DAY = 86_400.0
+_NO_JSON = (ValueError, TypeError, RecursionError)
+
+GATHER = 0.25
+"""Interval in seconds in which records are collected for one transaction. Fewer transactions take less of
+the interpreter's time from turns.
+"""
+
+Work = Callable[[RecordedRequests], object]
+
+
+class Recorder:
+    """Writes model requests to a file in the order in which they were made, many per transaction. Records
+    that cannot be written are dropped, and operators are notified.
+    """
+
+    def __init__(self, path: Path, *, log: Log) -> None:
+        self._path = path
+        self._log = log
+        self._file: RecordedRequests | None = None
+        self._waiting: list[Work] = []
+        self._thread = ThreadPoolExecutor(1, "requests")
+        self._timer: asyncio.Task[None] | None = None
+        self._refused = False
+
+    def put(self, work: Work) -> None:
+        """Carry out this work within `GATHER` seconds. The work is dropped if too many records are queued."""
+        if len(self._waiting) >= MOST_WAITING:
+            self._refuse("the disk takes too long")
+            return
+        self._waiting.append(work)
+        if self._timer is None or self._timer.done():
+            self._timer = asyncio.create_task(self._gather(), name="requests")
+
+    async def run(self, work: Work) -> None:
+        """Carry out this work after all queued work. Raises `errors.StorageError`."""
+        self._waiting.append(work)
+        await self._write()
+
+    async def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        with contextlib.suppress(errors.StorageError):
+            await self._write()
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    async def _gather(self) -> None:
+        while self._waiting:
+            await asyncio.sleep(GATHER)
+            with contextlib.suppress(errors.StorageError):
+                await self._write()
+
+    async def _write(self) -> None:
+        batch, self._waiting = self._waiting, []
+        # Even an empty batch waits until the previous batch is written.
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._carry_out, batch)
+
+    def _refuse(self, cause: str) -> None:
+        if not self._refused:
+            self._log.write("storage", "what the model is asked is not recorded", level="error", cause=cause)
+        self._refused = True
+
+    def _carry_out(self, batch: Sequence[Work]) -> None:
+        """Carry out a batch of work in one transaction, on the writer's thread. Raises `errors.StorageError`."""
+        if not batch:
+            return
+        try:
+            file = self._file = self._file or RecordedRequests(self._path)
+            file.transaction(lambda: [work(file) for work in batch])
+        except TROUBLE as error:
+            self._refuse(str(error))
+            raise errors.StorageError(f"requests cannot be recorded: {error}") from error
+        self._refused = False
+
+
+class RecordedModel(ModelWrapper):
+    """Records the model requests made in a chat, with the turn and the task of each. There is one record per
+    request, because the model client's own retries send the same bytes.
+    """
+
+    def __init__(self, model: Model, recorder: Recorder, *, ids: Ids, redact: Redact) -> None:
+        super().__init__(model)
+        self._recorder = recorder
+        self._ids = ids
+        self._redact = redact
+        # Prompts make up most of a request, so they are redacted once and not per request.
+        self._prompt = lru_cache(PROMPTS)(redact)
+        self._tools = IdentityCache[Sequence[Json], list[Json]](lambda tools: blocks.redacted(tools, redact))
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
+        running, name = context.current(), self._ids.ulid()
+        if (chat_key := running.chat_key) is not None:
+            self._recorder.put(partial(self._record, name, chat_key, running, request))
+        async with aclosing(self._model.stream(request)) as answer:
+            async for item in answer:
+                if chat_key is not None and isinstance(item, ModelReply):
+                    self._recorder.put(partial(self._answered, name, item))
+                yield item
+
+    def _record(
+        self,
+        name: str,
+        chat: ChatKey,
+        running: context.Running,
+        request: ModelRequest,
+        file: RecordedRequests,
+    ) -> None:
+        try:
+            sent = body.wire(request)
+        except _NO_JSON:
+            return  # this request cannot be sent either
+        digest = hashlib.sha256(sent).hexdigest()
+        asked = RecordedRequest(
+            name, str(chat), running.request_id, running.task, request.purpose, request.model, digest, None
+        )
+        file.record(asked, self._kept(request, sent))
+
+    def _kept(self, request: ModelRequest, sent: bytes) -> bytes:
+        """Return the request body without secrets. Messages are redacted before they reach a request."""
+        system = blocks.redacted(request.system, self._prompt)
+        tools = self._tools(request.tools)
+        if system == list(request.system) and tools == list(request.tools):
+            return sent
+        return body.wire(replace(request, system=system, tools=tools))
+
+    def _answered(self, name: str, reply: ModelReply, file: RecordedRequests) -> None:
+        """Record the answer without thinking blocks. Thinking that matters is contained in the next request."""
+        said = [block for block in reply.content if block.get("type") not in blocks.THINKING]
+        facts = {"stopReason": reply.stop_reason} | spent(reply)
+        file.answered(name, facts | {"content": blocks.redacted(said, self._redact)})
+
+
+class Removals(Export):
+    """Follows the log and erases removed messages from the recorded requests."""
+
+    name: ClassVar[str] = "record of requests"
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+
+    @property
+    def rests_on(self) -> int | None:
+        return None
+
+    async def missing(self, chats: Collection[ChatKey]) -> list[ChatKey]:
+        del chats
+        return []
+
+    async def take(self, n: int, event: Event) -> bool:
+        del n
+        data = event.data
+        if not isinstance(data, events.Removed):
+            return False
+        names = filter(ulids.FORM.fullmatch, (*data.requests, *data.turns, *data.related))
+        since, chat = min(names, default=""), str(event.chat)
+        await self._recorder.run(lambda file: file.remove(chat, since, event.id))
+        return True
+
+    async def write(self) -> None:
+        """Do nothing, because removals are written at once."""
+
+    async def sync(self) -> None:
+        """Do nothing, because each removal is on disk already."""
+
+
+class Sweeper:
+    """Deletes expired recorded requests."""
+
+    def __init__(
+        self, recorder: Recorder, days: Callable[[ChatKey], int | None], *, clock: Clock, log: Log
+    ) -> None:
+        self._recorder = recorder
+        self._days = days
+        self._clock = clock
+        self._log = log
+
+    async def run(self) -> None:
+        """Delete the expired records of all chats. Raises `errors.StorageError`."""
+        now, gone = self._clock.now(), 0
+
+        def work(file: RecordedRequests) -> None:
+            nonlocal gone
+            for chat in file.chats():
+                days = min(self._days(ChatKey.parse(chat)) or DAYS, DAYS)
+                before = int(max(0.0, now - days * _DAY) * 1000)
+                gone += file.sweep(chat, ulids.written(before << 80))
+
+        await self._recorder.run(work)
+        if gone:
+            self._log.write("retention", "old requests to the model are gone", requests=gone)
+
 
 SWEEP_SECONDS = 3_600.0
 

@@ -22,8 +22,8 @@ from bot.contracts.waiting import OpenLoop
 from bot.dashboard.console import POLICY, ROWS, ActiveChat, Console
 from bot.dashboard.server import Dashboard
 from bot.dashboard.turn_page import STEPS
-from bot.features.search.directory import SEARCH_SECONDS
-from bot.features.search.service import Search
+from bot.features.search import Search
+from bot.features.search.index import SEARCH_SECONDS
 from bot.system import SystemClock, UlidSource
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog

@@ -8,8 +8,8 @@ import time
 import pytest
 
 from bot import text
+from bot.features.live import GOES_ON
 from bot.features.live.partial_markdown import RenderablePrefix, beginning, has_begun
-from bot.features.live.previews import GOES_ON
 from bot.testing import telegram_rules as rules
 from bot.testing._slack_api import MARKDOWN_LIMIT
 from channels.slack import render as slack

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.features.waiting.promises import promise_in
+from bot.features.waiting import promise_in
 
 MADE = [
     "I'll look tomorrow.",

@@ -11,8 +11,8 @@ import pytest
 
 from bot import errors
 from bot.core.recorded_requests import RecordedRequests
-from bot.features.replay import recorder
-from bot.features.replay.recorder import Recorder
+from bot.features import replay
+from bot.features.replay import Recorder
 from bot.testing.log import MemoryLog
 
 
@@ -23,7 +23,7 @@ def log() -> MemoryLog:
 
 @pytest.fixture
 def writer(tmp_path: Path, log: MemoryLog, monkeypatch: pytest.MonkeyPatch) -> Recorder:
-    monkeypatch.setattr(recorder, "GATHER", 3_600.0)
+    monkeypatch.setattr(replay, "GATHER", 3_600.0)
     return Recorder(tmp_path / "requests.db", log=log)
 
 
@@ -78,7 +78,7 @@ async def test_records_that_the_disk_refuses_are_dropped_and_operators_told_once
 async def test_no_more_waits_than_the_limit(
     writer: Recorder, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recorder, "MOST_WAITING", 3)
+    monkeypatch.setattr(replay, "MOST_WAITING", 3)
     done = list[int]()
     for number in range(5):
         writer.put(partial(noting, done, number))

@@ -12,7 +12,7 @@ from bot.contracts.approvals import CHOICES, Choice, QuestionButtons
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Command
 from bot.contracts.outbound import Outbound
-from bot.features.admissions.service import ABOUT_A_PERSON
+from bot.features.admissions import ABOUT_A_PERSON
 from channels.slack import block_kit
 from channels.slack.inbound import BotIdentity, Unreadable
 

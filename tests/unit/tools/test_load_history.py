@@ -14,7 +14,7 @@ from bot.contracts.archive import ArchiveLine
 from bot.contracts.channel import MembershipAnswer
 from bot.contracts.identity import ChatKey
 from bot.core.prompt import loaded_messages
-from bot.features.search.service import Search
+from bot.features.search import Search
 from bot.storage.artifacts import ArtifactStore
 from bot.system import SystemClock, SystemDisk, UlidSource
 from bot.testing.clock import FakeClock

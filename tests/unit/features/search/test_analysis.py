@@ -15,8 +15,7 @@ from bot import text
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
 from bot.features.search import analysis
-from bot.features.search.analysis import stem
-from bot.features.search.time_ranges import time_ranges
+from bot.features.search.analysis import stem, time_ranges
 from bot.tools.ports import RecallQuery
 from tests.shares import examples
 from tests.talk import Found, indexed

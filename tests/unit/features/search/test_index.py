@@ -18,9 +18,8 @@ from bot.core import events, exports
 from bot.core.archive.export import ArchiveExport
 from bot.core.archive.store import ChatStore
 from bot.core.exports import Exporter
-from bot.features.search import index
+from bot.features.search import Search, index
 from bot.features.search.index import SESSION_GAP
-from bot.features.search.service import Search
 from bot.system import SystemClock, SystemDisk
 from bot.testing.log import MemoryLog as Lines
 from bot.tools.ports import Hit, RecallQuery

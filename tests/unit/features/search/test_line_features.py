@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.features.search.line_features import LONGEST, AnswerScorer
-from bot.features.search.ranking import Weights
+from bot.features.search.ranking import LONGEST, AnswerScorer, Weights
 from tests.bench.recall_form import parse
 from tests.bench.recall_ours import Searched
 

@@ -13,7 +13,7 @@ import pytest
 
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
-from bot.features.search import query_execution
+from bot.features import search as searching
 from bot.tools.ports import RecallQuery
 from tests.talk import Found, indexed
 
@@ -27,7 +27,7 @@ Ask = Callable[..., list[str]]
 @pytest.fixture
 def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[list[str]], Ask]]:
     """Lines of one chat, a day apart, and questions to them; a word of more than 20 lines is everywhere."""
-    monkeypatch.setattr(query_execution, "BUDGET", 20)
+    monkeypatch.setattr(searching, "BUDGET", 20)
     opened: list[Found] = []
 
     def made(said: list[str]) -> Ask:
@@ -74,7 +74,7 @@ def test_one_word_that_is_everywhere_brings_lines_that_have_it(ask: Callable[[li
 def test_a_word_that_is_everywhere_is_looked_for_in_the_time_that_was_asked_for(
     ask: Callable[[list[str]], Ask], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(query_execution, "CANDIDATES", 20)
+    monkeypatch.setattr(searching, "CANDIDATES", 20)
     found = ask(many("harbour", count=300))("harbour in April 2026", 5)
     assert {int(text.split()[-1]) for text in found} <= set(range(30, 60)), (
         "30 days after the second of March"
@@ -89,10 +89,10 @@ def test_fetched_or_compared_where_it_is_kept_a_word_has_the_same_lines(
     words = ["crane", *["anchor"] * 2, *["harbour", "market", "boat"] * 9]
     search = ask([f"{' '.join(rnd.choices(words, k=3))} note {number}" for number in range(150)])
     questions = ["crane harbour", "crane anchor market boat", "anchor boat in May 2026"]
-    monkeypatch.setattr(query_execution, "FETCHED", 0)
+    monkeypatch.setattr(searching, "FETCHED", 0)
     compared = [search(question) for question in questions]
     assert all(compared)
-    monkeypatch.setattr(query_execution, "FETCHED", 1_000)
+    monkeypatch.setattr(searching, "FETCHED", 1_000)
     assert [search(question) for question in questions] == compared
 
 
@@ -104,13 +104,13 @@ def test_a_time_alone_brings_what_was_said_then_the_newest_first(ask: Callable[[
 def test_how_many_lines_have_a_word_is_counted_anew_once_there_are_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(query_execution, "REMEMBERED", 1)
+    monkeypatch.setattr(searching, "REMEMBERED", 1)
     db = sqlite3.connect(":memory:")
     db.execute("CREATE TABLE vocabulary (term TEXT, doc INTEGER)")
     db.executemany(
         "INSERT INTO vocabulary VALUES (?, ?)", [("1:harbour", 200), ("1:market", 90), ("1:crane", 3)]
     )
-    counts = query_execution.Counts(db)
+    counts = searching.Counts(db)
     assert [counts.of(f"1:{word}", 200) for word in ("harbour", "crane", "none")] == [200, 3, 0]
     db.execute("UPDATE vocabulary SET doc = doc + 10")
     assert counts.of("1:harbour", 203) == 200, "a little more is not counted again"

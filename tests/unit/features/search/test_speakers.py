@@ -10,7 +10,7 @@ import pytest
 
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
-from bot.features.search import query_execution
+from bot.features import search
 from bot.tools.ports import RecallQuery
 from tests.talk import Found, indexed
 
@@ -123,7 +123,7 @@ def test_where_somebody_is_named_no_role_is_preferred(ask: Callable[..., Ask]) -
 def test_people_who_wrote_very_much_are_preferred_too(
     ask: Callable[[Said], Ask], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(query_execution, "BUDGET", 20)
+    monkeypatch.setattr(search, "BUDGET", 20)
     often: Said = [("Ana" if number % 2 else "Bob", f"note {number}") for number in range(100)]
     said: Said = [("Ana", "the ferry is late"), *often, ("Bob", "the ferry is late today")]
     assert ask(said)("Was the ferry late for Ana?", limit=2)[0] == "the ferry is late"

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from bot.features.search.time_ranges import MOST, time_ranges
+from bot.features.search.analysis import MOST, time_ranges
 
 NOW = int(datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp() * 1000)  # a Saturday
 

@@ -1,5 +1,5 @@
-"""Retries a turn, or answers it again: its messages are merged into one new message. Each turn is retried only
-once.
+"""Retries: the button [Try again] below a failure notice, and [Answer again] below an answer whose question
+was edited.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from bot.core import events
 from bot.core.chat import Turn
 from bot.core.chats import Fact
 from bot.core.events import Cut, Event, Queued, Received, TurnEndState
-from bot.core.feature import Done, Runtime
+from bot.core.feature import Command, Done, Feature, Hooks, Runtime
 from bot.core.message_versions import has_newer_words, plain, revised, same_message
 from bot.words import say
 
@@ -257,3 +257,15 @@ class Retries:
         inbound = whole.model_copy(update={"request_id": name, "ts": now, "keys": (key,)})
         asked = Fact(inbound.chat_key, Received(inbound), person=inbound.user_id, id=name)
         return [*(Fact(inbound.chat_key, one) for one in shown), asked]
+
+
+def _build(runtime: Runtime) -> Hooks:
+    retries = Retries(runtime)
+    return Hooks(
+        commands={"retry": Command(retries.run), "renew": Command(retries.renew)},
+        signals={"edit": Command(retries.offer)},
+        turn_ends=retries.turn_ends,
+    )
+
+
+FEATURE = Feature("retries", _build)

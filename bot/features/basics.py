@@ -1,4 +1,4 @@
-"""Commands about the bot and the person's language and time zone. These commands do not change the conversation."""
+"""Basic commands: greeting, help, identity, language and time zone."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Mapping
 
 from bot import text
-from bot.contracts.channel import Channel, Introduces, Manifest
+from bot.contracts.channel import Channel, HomeSection, Introduces, Manifest
 from bot.contracts.environment import Clock, OperatorNotices
 from bot.contracts.inbound import Inbound
 from bot.core.access import Access, id_form
+from bot.core.feature import UNKNOWN, Command, Done, Feature, Hooks, Runtime
 from bot.core.locales import Locales, near_zones, zone_named
 from bot.core.saying import examples
 from bot.tools.permissions.display import named
@@ -215,3 +216,47 @@ def _other_script(tag: str | None) -> list[str]:
     for all other readers.
     """
     return [say("language.simplified")] if is_traditional(tag) and language() == "zh" else []
+
+
+def _build(runtime: Runtime) -> Hooks:
+    basics = Basics(
+        runtime.name,
+        access=runtime.access,
+        channels=runtime.channels,
+        manifests=runtime.manifests,
+        alerts=runtime.alerts,
+        locales=runtime.locales,
+        clock=runtime.clock,
+    )
+
+    async def start(inbound: Inbound) -> Done:
+        return Done(basics.hello(inbound), buttons=examples(inbound, runtime.manifests))
+
+    async def unknown(inbound: Inbound) -> Done:
+        return Done(basics.unknown(inbound, inbound.command.name if inbound.command is not None else ""))
+
+    async def home(_: Inbound) -> HomeSection:
+        return HomeSection(
+            say("home.settings"),
+            (
+                say("home.language", language=say("language.name")),
+                say("home.zone", zone=zone(), time=times.clock(runtime.clock.now())),
+                say("home.listen"),
+            ),
+        )
+
+    return Hooks(
+        commands={
+            "start": Command(start),
+            UNKNOWN: Command(unknown),
+            "help": Command.saying(basics.help),
+            "language": Command.saying(basics.language),
+            "timezone": Command.saying(basics.timezone),
+            "whoami": Command.saying(basics.whoami),
+        },
+        signals={"added": Command.saying(basics.introduce)},
+        home={3: home},
+    )
+
+
+FEATURE = Feature("basics", _build)

@@ -1,5 +1,7 @@
 """Tells operators if the log was found damaged or missing at startup."""
 
+from __future__ import annotations
+
 from bot.core.feature import Feature, Hooks, Runtime
 from bot.core.sqlite_log import LOST
 from bot.words import sentence

@@ -1,6 +1,4 @@
-"""Finds in the log which conversation of a direct chat a message belongs to, and which earlier exchange a
-new conversation starts with.
-"""
+"""Conversations: in some direct chats, each message outside a thread starts a new conversation."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ from bot.core import blocks
 from bot.core.chat import STOPPABLE, Chat, Phase
 from bot.core.context import KeptTurn
 from bot.core.events import Received
-from bot.core.feature import Runtime
+from bot.core.feature import Feature, Hooks, Runtime
 from bot.core.loop import SEND
 from bot.core.message_versions import plain
 from bot.tools.permissions import taint
@@ -165,3 +163,11 @@ def _said(message: Message) -> list[str]:
     calls = blocks.tool_calls(message["content"])
     said = [str(call.input.get("text", "")) for call in calls if call.name == SEND]
     return said if calls else [blocks.plain_text(message["content"])]
+
+
+def _build(runtime: Runtime) -> Hooks:
+    conversations = Conversations(runtime)
+    return Hooks(before_intake=conversations.found, before_turn=conversations.before)
+
+
+FEATURE = Feature("conversations", _build)

@@ -1,8 +1,5 @@
-"""Deletes expired events, archive lines and web uploads.
-
-The `expired` event is appended before anything is deleted. After the `expired` event, nothing depends on
-earlier events, and exports delete their copies. Each file is rewritten completely under its folder's lock; if
-the process is killed, the next run finishes the work.
+"""Retention: deletes data that is older than the retention time of its chat, from the log and from
+everything derived from it.
 """
 
 from __future__ import annotations
@@ -18,7 +15,7 @@ from bot.core import events
 from bot.core.archive import rotation
 from bot.core.chats import Fact
 from bot.core.conversation_list import TITLE
-from bot.core.feature import Runtime
+from bot.core.feature import Feature, Hooks, Runtime
 from bot.storage import file_names, jsonl
 from bot.system import JumpSafeClock
 
@@ -165,3 +162,10 @@ class Retention:
         else:
             self._run.disk.remove(path)
         return gone if young else count
+
+
+def _build(runtime: Runtime) -> Hooks:
+    return Hooks(serves=(Retention(runtime).watch,) if runtime.configuration.history.keep_days else ())
+
+
+FEATURE = Feature("retention", _build)

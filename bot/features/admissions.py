@@ -1,28 +1,83 @@
-"""Asks operators about strangers and carries out the operators' decisions. An admission request is stored as
-a question in the chat in which the stranger wrote.
-"""
+"""Admissions: strangers ask to use the bot, and operators decide."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Literal
 
-from bot.contracts.approvals import Choice, QuestionButtons, Verdict
+from bot import text
+from bot.access_list import AccessList, PendingUser
+from bot.contracts.approvals import Approval, Choice, QuestionButtons, Verdict
+from bot.contracts.channel import Manifest
 from bot.contracts.identity import UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.outbound import ABOUT, ONLY_TO
 from bot.contracts.waiting import OpenLoop, Viewer
 from bot.core import events
-from bot.core.access import EVERY
+from bot.core.access import EVERY, Access, id_form
 from bot.core.chat import STOPPABLE, Chat
 from bot.core.chats import Fact
-from bot.core.feature import Done, Runtime
+from bot.core.feature import Command, Done, Feature, Hooks, Runtime
+from bot.core.operators import who_decided
 from bot.core.outbox_row import Address
 from bot.core.question import Question
 from bot.core.saying import examples
-from bot.features.admissions.wording import MOST, MOST_OPEN, approval_of, ended, question
-from bot.words import paragraph, say, speaking
+from bot.tools.permissions.display import named
+from bot.words import paragraph, say, speaking, times
+
+MOST = 20
+"""Max requests per day sent to operators, so that a public bot does not flood them with messages. `/allow`
+lists all other requests.
+"""
+MOST_OPEN = 200
+"""Max undecided requests; the oldest requests are dropped."""
+
+
+def approval_of(inbound: Inbound) -> Approval:
+    return Approval(
+        request_id=inbound.request_id,
+        call_id="",
+        chat_key=inbound.chat_key,
+        tool="",
+        fingerprint="",
+        shown="",
+        why="",
+        rule="",
+        channel=inbound.channel,
+        user_id=inbound.user_id,
+        granted=False,
+        lasting=False,
+        subject="person",
+    )
+
+
+def question(inbound: Inbound, place: str, prefix: str) -> str:
+    """Return the text of a request for operators."""
+    who = str(inbound.person)
+    # People choose their names freely, so no formatting, link or id in a name is rendered.
+    name = f"`{named(inbound.user_name)}` ({who})" if inbound.user_name else who
+    return say("strangers.question", who=name, id=who, place=place, prefix=prefix)
+
+
+def answer_to_decider(verdict: Verdict) -> str:
+    """Return the answer to the operator who pressed a button."""
+    return say("strangers.admits" if verdict.ended == "approved" else "strangers.stays_out")
+
+
+def ended(verdict: Verdict, at: float) -> str:
+    """Return the line with the decision, shown below the request."""
+    when = times.hour(at)
+    by = say("strangers.by", who=who_decided(verdict, "approval.an_operator")) if verdict.by else ""
+    if verdict.ended == "approved":
+        return say("strangers.let_in", by=by, time=when)
+    if verdict.scope == "always":
+        return say("strangers.kept_out", by=by, time=when)
+    if verdict.ended == "expired":
+        return say("strangers.expired", count=MOST_OPEN, time=when)
+    return say("strangers.not_now", by=by, time=when)
+
 
 ABOUT_A_PERSON: tuple[Choice, ...] = ("admit", "later")
 
@@ -261,3 +316,105 @@ class AdmissionService:
 
 def _person(found: Question) -> UserRef:
     return UserRef(found.record.asked.channel or "", found.record.asked.user_id or "")
+
+
+MOST_WAITING = 20
+"""Max undecided people listed by `/allow` without an argument."""
+
+
+class AccessCommands:
+    """Runs `/allow` and `/block`. `decide` carries out an operator's decision about a person, or about a
+    group by its id.
+    """
+
+    def __init__(
+        self,
+        *,
+        lists: AccessList,
+        access: Access,
+        manifests: Mapping[str, Manifest],
+        decide: Callable[[UserRef, Verdict], Awaitable[Sequence[Fact]]],
+    ) -> None:
+        self._lists = lists
+        self._access = access
+        self._manifests = manifests
+        self._decide = decide
+
+    async def allow(self, inbound: Inbound) -> Done:
+        """Run `/allow [id]`: admit a person or group, or list the undecided people."""
+        if inbound.args or not self._access.is_operator(inbound.person):
+            return await self._admit(inbound, "approved")
+        if inbound.chat_type != "direct":
+            return Done(say("commands.allow_privately"))
+        waiting = await asyncio.to_thread(self._lists.pending)
+        if not waiting:
+            return Done(say("commands.allow_nobody"))
+        allow = f"{self._manifests[inbound.channel].command_prefix}allow"
+        lines = [f"{_name(one)}: {allow} {one.channel}:{one.user_id}" for one in waiting[:MOST_WAITING]]
+        more = len(waiting) - len(lines)
+        return Done(
+            "\n".join(
+                [
+                    say("commands.allow_waiting"),
+                    *lines,
+                    *([say("commands.allow_more", count=more)] if more else []),
+                ]
+            )
+        )
+
+    async def block(self, inbound: Inbound) -> Done:
+        """Run `/block id`: deny a person or group."""
+        return await self._admit(inbound, "denied")
+
+    async def _admit(self, inbound: Inbound, decision: Literal["approved", "denied"]) -> Done:
+        """Admit or deny an id. The id belongs to this channel unless it is written as `channel:id`."""
+        if not self._access.is_operator(inbound.person):
+            return Done(say("commands.operators_admit"))
+        asked = inbound.args
+        channel, _, user_id = asked.rpartition(":")
+        channel = channel or inbound.channel
+        manifest = self._manifests.get(channel)
+        if not user_id or manifest is None or not manifest.valid_id(user_id):
+            return Done(self._no_id(inbound, asked, channel if manifest is not None else inbound.channel))
+        who = UserRef(channel, user_id)
+        if decision == "denied" and self._access.is_operator(who):
+            # If the last operator were blocked, nobody could admit people by a message any more.
+            return Done(say("commands.operator_stays", who=who))
+        verdict = Verdict(decision, inbound.person, "always", inbound.user_name or "", inbound.request_id)
+        facts = await self._decide(who, verdict)
+        key = "commands.admitted" if decision == "approved" else "commands.kept_out"
+        return Done(say(key, who=who), facts)
+
+    def _no_id(self, inbound: Inbound, asked: str, channel: str) -> str:
+        """Return an explanation of what an id on a channel looks like."""
+        assert inbound.command is not None  # noqa: S101 - this answers a command
+        prefix, name = self._manifests[inbound.channel].command_prefix, inbound.command.name
+        said = (
+            say("commands.no_id", asked=text.preview(asked, 60))
+            if asked
+            else say("commands.needs_id", name=name, prefix=prefix)
+        )
+        return paragraph(said, id_form(self._manifests[channel]), say("commands.who_waits", prefix=prefix))
+
+
+def _name(waiting: PendingUser) -> str:
+    # People choose their names freely, so no formatting, link or command in a name is rendered.
+    return f"`{named(waiting.name)}`" if waiting.name else say("commands.nameless")
+
+
+def _build(runtime: Runtime) -> Hooks:
+    service = AdmissionService(runtime)
+    commands = AccessCommands(
+        lists=runtime.lists, access=runtime.access, manifests=runtime.manifests, decide=service.decide
+    )
+    return Hooks(
+        commands={"allow": Command(commands.allow), "block": Command(commands.block)},
+        signals={"admission": Command(service.ask)},
+        outcomes={"person": service.ended},
+        settles={"person": service.settle},
+        serves=(service.watch,),
+        waiting=service.waiting,
+    )
+
+
+FEATURE = Feature("admissions", _build)

@@ -1,4 +1,6 @@
-"""Finds every copy of a message in the log and in derived data, and removes these copies."""
+"""Removal: deletes a message's text from the log and from everything derived from it. The removal runs when
+the author deletes the message, or when somebody uses `/forget`.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from bot.contracts.inbound import Inbound
 from bot.core import events
 from bot.core.chats import Fact
 from bot.core.events import Event
-from bot.core.feature import Done, Runtime
+from bot.core.feature import Command, Done, Feature, Hooks, Runtime
 from bot.core.removal import Gone, blanked
 from bot.storage.notes import MemoryOwner
 from bot.words import say
@@ -209,3 +211,14 @@ class Removal:
             for one in found
             if one.chat == chat and isinstance(one.data, events.Cut | events.SessionMoved)
         ]
+
+
+def _build(runtime: Runtime) -> Hooks:
+    removal = Removal(runtime)
+    return Hooks(
+        commands={"forget": Command(removal.forget, queued=True)},
+        signals={"delete": Command(removal.deleted)},
+    )
+
+
+FEATURE = Feature("removal", _build)

@@ -1,0 +1,452 @@
+"""Commands about one conversation: start a new conversation, undo a turn, stop, and show the status."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from bot import errors, text
+from bot.contracts.base import Message
+from bot.contracts.channel import HomeSection
+from bot.contracts.inbound import Inbound
+from bot.core import blocks, events, rendering
+from bot.core.chat import Chat, Phase
+from bot.core.chats import Fact
+from bot.core.context import AgentContextStore, KeptTurn
+from bot.core.event_log import ChatStats
+from bot.core.events import Event
+from bot.core.feature import Command, Done, Feature, Hooks, Runtime
+from bot.core.models import EFFORT, MODEL, ModelDeps, effort_of
+from bot.core.turn_lookup import TurnLookup
+from bot.tools.permissions.display import named
+from bot.words import paragraph, say, times
+
+MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}")
+DEFAULT_MODEL = "default"
+
+
+class Models:
+    """Runs `/model` and `/effort`. Everybody may see the choice; only operators may change it."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._run = runtime
+
+    async def model(self, inbound: Inbound) -> Done:
+        """Run `/model`."""
+        asked, models = inbound.args, self._run.models(inbound.chat_key)
+        if not asked:
+            return Done(answering(models))
+        if not self._run.access.is_operator(inbound.person):
+            return Done(say("commands.operators_model"))
+        name = None if asked.casefold() == DEFAULT_MODEL else asked
+        shown = text.preview(asked, 60)
+        if name is not None and MODEL_NAME.fullmatch(name) is None:
+            return Done(say("commands.model_name", name=shown))
+        unsure = list[str]()
+        try:
+            if name is not None:
+                await models.windows.ask(models.model, name)
+        except errors.OneModel as error:
+            return Done(error.person)
+        except errors.ModelUnknown:
+            return Done(say("commands.model_missing", name=shown))
+        except errors.ModelError as error:
+            self._run.log.write(
+                "model", "the provider does not say whether it has the model", cause=str(error)
+            )
+            unsure = [say("commands.model_unsure")]
+        before, models.chosen = models.name, name
+        self._run.log.write(
+            "model",
+            "a model was chosen for the chat",
+            level="action",
+            chat_key=inbound.chat_key,
+            model=models.name,
+            chosen=name is not None,
+            before=before,
+        )
+        words = paragraph(answering(models), *unsure)
+        return Done(words, (_chosen(inbound, MODEL, name),))
+
+    async def effort(self, inbound: Inbound) -> Done:
+        """Run `/effort`."""
+        asked, models = inbound.args.casefold(), self._run.models(inbound.chat_key)
+        if not asked:
+            return Done(working(models))
+        if not self._run.access.is_operator(inbound.person):
+            return Done(say("commands.operators_effort"))
+        models.chosen_effort = effort_of(asked)
+        if models.chosen_effort is None and asked != DEFAULT_MODEL:
+            return Done(say("commands.effort_name", name=text.preview(inbound.args, 60)))
+        return Done(working(models), (_chosen(inbound, EFFORT, models.chosen_effort),))
+
+
+def answering(models: ModelDeps) -> str:
+    """Return a text for people that says which model answers in a chat."""
+    name = models.name
+    key = "commands.model_default" if models.chosen is None else "commands.model_chosen"
+    window, price = models.windows.window(name), models.prices.million(name)
+    reads = say("commands.model_window", window=window) if window else say("commands.model_window_unknown")
+    costs = say("commands.model_price_unknown")
+    if price is not None:
+        costs = say("commands.model_price", read=price[0], written=price[1])
+    return paragraph(say(key, model=name, default=models.default_model), reads, costs)
+
+
+def working(models: ModelDeps) -> str:
+    """Return a text for people that says which effort answers in a chat are made with."""
+    effort = models.sent().effort
+    if effort is None:
+        return say("commands.effort_none", model=models.name)
+    key = "commands.effort_default" if models.chosen_effort is None else "commands.effort_chosen"
+    return say(key, effort=effort)
+
+
+def _chosen(inbound: Inbound, kind: str, name: str | None) -> Fact:
+    value = None if name is None else {"name": name}
+    return Fact(inbound.chat_key, events.FactSet(kind, str(inbound.chat_key), value))
+
+
+LISTED = 10
+SHORTEST = 4
+"""Min letters of a short id. More letters are used if two ids have the same ending."""
+ULID = 26
+MOST_BACK = 6
+"""Max digits of a number of turns; a longer argument is an id."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The state of a conversation as the model sees it: the turns, the summary (`head`) that replaces older
+    turns, and the masked results.
+    """
+
+    turns: tuple[str, ...] = ()
+    head: Message | None = None
+    masked: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, context: AgentContextStore) -> View:
+        """Return the view of a chat's context."""
+        return cls(tuple(turn.id for turn in context.turns), context.head, dict(context.masked))
+
+
+@dataclass(slots=True)
+class Session:
+    """A conversation. `points` are its ended turns, each with the view after that turn; `last` is in epoch seconds."""
+
+    id: str
+    view: View = field(default_factory=View)
+    points: list[tuple[KeptTurn, View]] = field(default_factory=list)
+    last: float = 0.0
+
+
+class Sessions:
+    """The conversations of a chat, computed from the chat's events."""
+
+    def __init__(self) -> None:
+        self.all: dict[str, Session] = {}
+        self.current = Session("")
+
+    def apply(self, event: Event, chat: Chat) -> None:
+        """Apply one event, given the state of the chat after the event."""
+        context, before = chat.context, self.current
+        match data := event.data:
+            case _ if not before.id:
+                self._begin(event.id)
+            case events.Cut(reason="new"):
+                self._begin(event.id)
+            case events.SessionMoved():
+                self._begin(data.session)
+                if data.forked_at:
+                    ids = [turn.id for turn, _ in before.points]
+                    self.current.points = before.points[: ids.index(data.forked_at) + 1]
+                    self.current.last = event.at
+            case events.TurnEnded() if context.turns and context.turns[-1].id == event.turn:
+                before.points.append((context.turns[-1], View.of(context)))
+                before.last = event.at
+            case events.Cut(reason="undo"):
+                before.points = before.points[:-1]
+            case events.Cut() | events.Masked() | events.Removed() | events.Expired():
+                pass
+            case _:
+                return
+        self.current.view = View.of(context)
+
+    def _begin(self, name: str) -> None:
+        self.current = self.all.setdefault(name, Session(name))
+
+    @property
+    def listed(self) -> list[Session]:
+        """Return the conversations that contain messages, newest first."""
+        return sorted((one for one in self.all.values() if one.points), key=lambda one: -one.last)
+
+    def short(self, name: str) -> str:
+        """Return the shortest ending of an id that no other conversation's id has."""
+        return short(name, self.all)
+
+
+class SessionCommands:
+    """Runs `/resume` and `/fork`."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._run = runtime
+        self._turns = TurnLookup(runtime.chats, runtime.event_log)
+
+    async def resume(self, inbound: Inbound) -> Done:
+        """Run `/resume`: resume an earlier conversation, or list the conversations."""
+        sessions = Sessions()
+        past = await self._run.chats.whole(inbound.chat_key, sessions.apply)
+        asked = next(iter(inbound.args.split()), "")
+        if not asked:
+            return Done(self._list(inbound, sessions))
+        prefix, shown = self._run.manifests[inbound.channel].command_prefix, text.preview(asked, 40)
+        found = [one for one in sessions.all.values() if one.points and one.id.endswith(asked.upper())]
+        found = found if len(asked) >= SHORTEST else []
+        if len(found) != 1:
+            return Done(
+                say("sessions.ambiguous", id=shown)
+                if found
+                else say("sessions.unknown", id=shown, prefix=prefix)
+            )
+        if found[0] is sessions.current:
+            return Done(say("sessions.here", id=shown))
+        back = sessions.short(found[0].id)
+        words = paragraph(say("sessions.back", id=back, prefix=prefix), *self._way_back(sessions, prefix))
+        return Done(words, (await self._moved(inbound, past, sessions, found[0].id, found[0].view),))
+
+    async def fork(self, inbound: Inbound) -> Done:
+        """Run `/fork`: fork the current conversation at a past turn."""
+        asked = next(iter(inbound.args.split()), "")
+        prefix = self._run.manifests[inbound.channel].command_prefix
+        sessions = Sessions()
+        past = await self._run.chats.whole(inbound.chat_key, sessions.apply)
+        points, back = sessions.current.points, 0
+        at = len(points) - 1
+        if asked.isdecimal() and len(asked) <= MOST_BACK:
+            back = int(asked)
+            at -= back
+        elif wanted := asked or inbound.answers:
+            ref = await self._turns.found(inbound, wanted)
+            if ref is None:
+                return Done(say("sessions.fork_unknown", asked=text.preview(wanted, 40)))
+            at = next((at for at, (turn, _) in enumerate(points) if turn.id == ref.id), -1)
+            if at < 0:
+                return Done(say("sessions.fork_elsewhere", prefix=prefix))
+        if not points:
+            return Done(say("sessions.fork_nothing"))
+        if at < 0:
+            return Done(say("sessions.fork_short", count=len(points), back=back))
+        left, (turn, view) = len(points) - 1 - at, points[at]
+        words = say("sessions.forked_without", count=left) if left else say("sessions.forked")
+        name = self._run.ids.ulid()
+        moved = await self._moved(inbound, past, sessions, name, view, forked_at=turn.id)
+        return Done(paragraph(words, *self._way_back(sessions, prefix)), (moved,))
+
+    async def _moved(
+        self, inbound: Inbound, past: Chat, sessions: Sessions, name: str, view: View, *, forked_at: str = ""
+    ) -> Fact:
+        """Return the fact that switches the chat to this view. The turns of the view are loaded into the chat first."""
+        left = sessions.current.id
+        what = "a fork of the session begins" if forked_at else "an earlier session goes on"
+        self._run.log.write("session", what, chat_key=inbound.chat_key, session=name, left=left)
+        here = (await self._run.chats.get(inbound.chat_key)).context
+        kept = {turn.id: turn for turn in past.context.turns}
+        known = (past.context.left or {}) | kept
+        here.recall({one: turn for one, turn in known.items() if one in view.turns})
+        return Fact(
+            inbound.chat_key, events.SessionMoved(name, view.turns, view.head, view.masked, forked_at)
+        )
+
+    def _list(self, inbound: Inbound, sessions: Sessions) -> str:
+        if not sessions.listed:
+            return say("sessions.none")
+        now = self._run.clock.now()
+        lines = []
+        for one in sessions.listed[:LISTED]:
+            words = self._run.redact(rendering.said(one.points[0][0].entries[0].message))
+            line = say(
+                "sessions.line",
+                id=sessions.short(one.id),
+                time=times.recent(one.last, now),
+                count=sum(len(turn.entries) for turn, _ in one.points),
+                here=say("sessions.current") if one is sessions.current else "",
+                words=say("sessions.words", words=words) if words else "",
+            )
+            lines.append(line)
+        end = say("sessions.list_end", prefix=self._run.manifests[inbound.channel].command_prefix)
+        return "\n".join([say("sessions.list"), *lines, end])
+
+    @staticmethod
+    def _way_back(sessions: Sessions, prefix: str) -> list[str]:
+        """Return a sentence that says how to return to the previous conversation; nothing if that
+        conversation has no turns.
+        """
+        left = sessions.current
+        return [say("sessions.return", id=sessions.short(left.id), prefix=prefix)] if left.points else []
+
+
+def short(name: str, known: Collection[str]) -> str:
+    """Return the shortest ending of an id that no other known id has."""
+    others = [one for one in known if one != name]
+    for length in range(SHORTEST, ULID):
+        if not any(one.endswith(name[-length:]) for one in others):
+            return name[-length:]
+    return name
+
+
+class Conversation:
+    """Runs the commands about a conversation."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._run = runtime
+
+    async def new(self, inbound: Inbound) -> Done:
+        """Run `/new`: start a new conversation. The archive is kept."""
+        chat = await self._run.chats.get(inbound.chat_key)
+        if not len(chat.context) and chat.context.head is None:
+            return Done(say("commands.new_empty"))
+        words = say("commands.new", prefix=self._run.manifests[inbound.channel].command_prefix)
+        return Done(words, (Fact(chat.key, events.Cut("all", None, "new")),))
+
+    async def undo(self, inbound: Inbound) -> Done:
+        """Run `/undo`: remove the last turn."""
+        context = (await self._run.chats.get(inbound.chat_key)).context
+        if not context.turns:
+            return Done(say("commands.undo_nothing"))
+        turn = context.turns[-1]
+        said = self._run.redact(rendering.said(turn.entries[0].message))
+        gone = events.Cut(tuple(entry.seq for entry in turn.entries), context.head, "undo")
+        return Done(say("commands.undone", said=said), (Fact(inbound.chat_key, gone),))
+
+    async def stop(self, inbound: Inbound) -> Done:
+        """Run `/stop`, or handle the platform's stop button. The platform itself shows the outcome of its button."""
+        chat = await self._run.chats.get(inbound.chat_key)
+        ended = chat.stopped.get(inbound.request_id)
+        other = "" if ended is None or ended.goes_on is None else _whose(ended.goes_on)
+        if inbound.kind == "stop":
+            return Done(other)
+        if ended is None or not ended.anything:
+            return Done(other or say("stop.nothing"))
+        prefix = self._run.manifests[inbound.channel].command_prefix
+        dropped = ", ".join(f"{prefix}{text.preview(name, 40)}" for name in dict.fromkeys(ended.commands))
+        told = [say("stop.dropped", commands=dropped)] if dropped else []
+        return Done(
+            paragraph(say("stop.waiting" if other else "stop.stopped"), *told, *filter(None, [other]))
+        )
+
+    async def status(self, inbound: Inbound) -> str:
+        """Run `/status`: show the person's running turns and the state of this conversation."""
+        chats = [chat for chat in self._run.chats if inbound.chat_key.shows(chat.key)]
+        waiting = sum(len(chat.waiting) for chat in chats)
+        if busy := [chat for chat in chats if chat.turn is not None]:
+            doing = _doing(busy) + (say("status.waiting", count=waiting) if waiting else "")
+        else:
+            doing = say("status.not_begun", count=waiting) if waiting else say("status.ready")
+        context = (await self._run.chats.get(inbound.chat_key)).context
+        model = context.stood_in or self._run.models(inbound.chat_key).name
+        words = [say("status.line", doing=doing, model=model)]
+        if inbound.person in self._run.operators:
+            words.append(say("status.memory", messages=len(context.view()), most=context.max_messages))
+            servers = ", ".join(f"{name} ({state})" for name, state in sorted(self._run.servers().items()))
+            words += [say("status.servers", servers=servers)] if servers else []
+        return paragraph(*words)
+
+    async def home(self, opened: Inbound) -> HomeSection:
+        """Return a person's running turns and the model in use, for the person's home page."""
+        busy = [chat for chat in self._run.chats if chat.turn is not None]
+        own = [one for one in busy if one.turn is not None and one.turn.first.person == opened.person]
+        model = say("home.model", model=self._run.models(opened.chat_key).name)
+        return HomeSection(self._run.name, (_doing(own) if own else say("status.ready"), model))
+
+    async def stats(self, inbound: Inbound) -> str:
+        """Run `/stats`: show this chat's usage so far. Operators also see the size of the current conversation."""
+        context = (await self._run.chats.get(inbound.chat_key)).context
+        models, usage = self._run.models(inbound.chat_key), await self._run.event_log.usage(inbound.chat_key)
+
+        def count(messages: Sequence[Message]) -> int:
+            return models.estimator.messages(models.name, messages)
+
+        whole = [entry.message for turn in context.turns for entry in turn.entries]
+        hidden = count(whole) - count([blocks.masked(one, context.masked) for one in whole])
+        now = replace(
+            usage,
+            messages=len(context.view()),
+            tokens=count(context.view()) + hidden,
+            masked_tokens=hidden,
+        )
+        return stats_text(now, details=self._run.access.is_operator(inbound.person))
+
+    async def history(self, inbound: Inbound) -> str:
+        """Run `/history`: show which part of the conversation the model sees."""
+        context = (await self._run.chats.get(inbound.chat_key)).context
+        return rendering.history(context.view(), self._run.redact) or say("commands.history_empty")
+
+
+def _doing(busy: Sequence[Chat]) -> str:
+    """Return a sentence that says how many chats are working and how many wait for a person."""
+    waits = [one for one in busy if one.turn is not None and one.turn.phase is Phase.SUSPENDED]
+    asks = sum(
+        any(
+            asked.verdict is None and asked.record.asked.subject == "question"
+            for asked in one.questions.values()
+        )
+        for one in waits
+    )
+    keys = {
+        "status.working": len(busy) - len(waits),
+        "status.waits_approval": len(waits) - asks,
+        "status.waits_question": asks,
+    }
+    first, *others = [say(key, count=count) for key, count in keys.items() if count]
+    for other in others:
+        first = say("status.beside", before=first, after=other)
+    return first
+
+
+def _whose(message: Inbound) -> str:
+    """Return the sentence saying that a stop does not end another person's turn."""
+    return say("stop.not_yours", who=f"`{named(message.user_name or message.user_id)}`")
+
+
+def _build(runtime: Runtime) -> Hooks:
+    conversation, models, sessions = Conversation(runtime), Models(runtime), SessionCommands(runtime)
+    return Hooks(
+        commands={
+            "new": Command(conversation.new, queued=True),
+            "undo": Command(conversation.undo, queued=True),
+            "stop": Command(conversation.stop),
+            "status": Command.saying(conversation.status),
+            "resume": Command(sessions.resume, queued=True),
+            "fork": Command(sessions.fork, queued=True),
+            "stats": Command.saying(conversation.stats),
+            "history": Command.saying(conversation.history),
+            "model": Command(models.model, queued=True, tells=True),
+            "effort": Command(models.effort, queued=True, tells=True),
+        },
+        signals={"stop": Command(conversation.stop)},
+        home={0: conversation.home},
+    )
+
+
+FEATURE = Feature("conversation", _build)
+
+
+def stats_text(stats: ChatStats, *, details: bool) -> str:
+    """Return the state of a conversation as text for a person; `details` adds the lines for operators."""
+    cost = text.dollars(stats.cost_usd)
+    if stats.unpriced and not stats.cost_usd:
+        cost = say("stats.price_unknown")
+    elif stats.unpriced:
+        cost = say("stats.unpriced", count=stats.unpriced, cost=cost)
+    lines = [say("stats.answers", count=stats.turns, cost=cost)]
+    if details:
+        read, written = stats.cache_read_tokens, stats.output_tokens
+        prompts = stats.input_tokens + read + stats.cache_write_tokens
+        share = f"{read / prompts:.0%}" if prompts else "0%"
+        lines += [
+            say("stats.calls", count=stats.calls, read=prompts, share=share, written=written),
+            say("stats.view", count=stats.messages, tokens=stats.tokens, masked=stats.masked_tokens),
+        ]
+    return "\n".join(lines)
